@@ -1,0 +1,83 @@
+# `make` lists what can be made. Everything runs inside .venv, from the hash-pinned files in requirements/.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := $(VENV)/.run-stamp
+DEV := $(VENV)/.dev-stamp
+CODE := $(strip src tests $(foreach d,benchmarks examples,$(if $(wildcard $(d)/*.py),$(d))))
+
+# The first Python that is new enough; `make PYTHON=/path/to/python …` chooses another.
+PYTHON ?= $(shell for p in python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+
+# Processes that run tests side by side, and further words for pytest or the benchmarks: `make test ARGS="-k plan"`.
+WORKERS ?= 2
+ARGS ?=
+
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL_PACKAGE := $(PIP) install --quiet --no-deps --no-build-isolation --editable .
+
+# Pins come from the public index alone, whatever else this machine's pip is told to look at.
+PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make pins" PIP_CONFIG_FILE=/dev/null PIP_EXTRA_INDEX_URL= PIP_FIND_LINKS= \
+	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
+	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(UPGRADE)
+
+.PHONY: help demo test lint mypy format bench pins clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(RUN) ## simulate a trial, stream it through, show its effects and what is left of its records
+	$(BIN)/foldaway demo $(ARGS)
+
+# One thread for each worker's linear algebra: two workers on two cores, not two times all cores.
+test: $(DEV) ## run all tests and doctests with coverage
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term $(ARGS)
+
+lint: $(DEV) ## check style, formatting and types
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy $(CODE)
+
+mypy: $(DEV)
+	$(BIN)/mypy $(CODE)
+
+format: $(DEV) ## put the code into its standard form
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+bench: $(DEV) ## measure foldaway side by side with its peers
+	$(BIN)/python -m benchmarks $(ARGS)
+
+pins: $(DEV) ## compile requirements/*.txt again (UPGRADE=--upgrade for newer versions)
+	$(PIP_COMPILE) --output-file requirements/run.txt requirements/run.in
+	$(PIP_COMPILE) --output-file requirements/dev.txt requirements/dev.in
+	@if grep -nE '://|^ *(-i|-f|--(extra-)?index-url|--find-links|--trusted-host)' requirements/*.txt; then \
+		echo "The pins above carry an address; they must not." >&2; exit 1; fi
+
+clean: ## remove caches and builds, but not the environment
+	rm -rf build dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { \
+		echo "foldaway needs Python 3.11 or later, and none was found: install one, or say make PYTHON=/path/to/python." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "This Python cannot make virtual environments: install its venv module (Debian: apt-get install python3-venv)." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(RUN): requirements/run.txt pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --require-hashes -r requirements/run.txt
+	$(INSTALL_PACKAGE)
+	@touch $@
+
+# The development pins contain the others, at the same versions.
+$(DEV): requirements/dev.txt requirements/run.txt pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	$(INSTALL_PACKAGE)
+	@touch $@ $(RUN)

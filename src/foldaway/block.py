@@ -1,0 +1,45 @@
+"""A block: records of one arm as plain numeric arrays, past which nobody sees a name or an identifier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+# Larger than this, a product of four values and two weights could leave the range of double precision.
+LARGEST = 1e40
+
+
+class Shape(NamedTuple):
+    """How many of a row's columns are regressors (intercept first) and how many are outcomes."""
+
+    regressors: int
+    outcomes: int
+
+    @property
+    def columns(self) -> int:
+        """K, the length of a row z = [1, x, y]."""
+        return self.regressors + self.outcomes
+
+
+@dataclass(slots=True)
+class Block:
+    """Records of one arm.
+
+    Attributes:
+        rows: K by n; column i is record i's z = [1, x, y], so that each variable lies contiguous.
+        weight: Observation weights, if the plan has them.
+        unit: For each record the number of its unit within this block, in rising order, if units are
+            complete within the block.
+    """
+
+    rows: Floats
+    weight: Floats | None = None
+    unit: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[1])

@@ -1,0 +1,1 @@
+"""From tallies to estimates: pure functions, no state, no I/O."""

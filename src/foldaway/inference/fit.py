@@ -1,0 +1,155 @@
+"""Least squares from the arms' tallies: coefficients and their covariance, in any model linear in the rows.
+
+Every estimator of foldaway is one regression. In arm a, record i has the model row L_a x_i and the response
+c_a y_i, where x = [1, covariates]: stack the arms' factors times these maps, factor once more, and the
+coefficients, the residual sum of squares and the bread are there. The meat is the arms' score tallies, mapped
+alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from foldaway.block import Floats
+from foldaway.errors import EstimateError
+from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.frame import Frame
+from foldaway.tallies.scores import Scores
+
+# A column of which less than this share is left, once the columns before it are taken out, adds no direction.
+COLLINEAR = 1e-10
+
+_NOT_IDENTIFIED = 1e-7
+
+
+@dataclass(frozen=True)
+class ArmModel:
+    """One arm in a model: row = L x (q by k, x in the model's frame), response = scale · y."""
+
+    arm: ArmTally
+    L: Floats
+    scale: float = 1.0
+
+
+class Fit:
+    """A regression over the arms.
+
+    Attributes:
+        coef: Coefficients of the model's columns; zero where a column adds no direction.
+        n: Records.
+        rank: Columns that add a direction.
+        rss: Weighted sum of squared residuals.
+    """
+
+    def __init__(self, models: Sequence[ArmModel], outcome: int, frame: Frame) -> None:
+        self.models = models
+        self.outcome = outcome
+        self.n = sum(model.arm.n for model in models)
+        self._changes = [model.arm.frame.change_to(frame) for model in models]
+        k = models[0].arm.shape.regressors
+        self._column = k + outcome
+        stacked = np.vstack([self._rows(m, B, k) for m, B in zip(models, self._changes, strict=True)])
+        self._solve(_triangle(stacked))
+
+    def _rows(self, model: ArmModel, B: Floats, k: int) -> Floats:
+        """The arm's factor in the model's frame, as rows [L x, scale·y]."""
+        R = model.arm.factor.R @ B
+        return np.column_stack([R[:, :k] @ model.L.T, model.scale * R[:, self._column]])
+
+    def _solve(self, R: Floats) -> None:
+        q = R.shape[1] - 1
+        self.kept = directions(R[:, :q])
+        self.left_out = [column for column in range(q) if column not in self.kept]
+        self.rank = r = len(self.kept)
+        if not r:
+            raise EstimateError("there are no records to fit.")
+        if self.left_out:
+            R = _triangle(R[:, [*self.kept, *self.left_out, q]])
+        self._R, self._rest = R[:r, :r], R[:r, r:-1]
+        self.coef = np.zeros(q)
+        self.coef[self.kept] = solve_triangular(self._R, R[:r, -1])
+        # What the kept columns leave of the response stands below their rows.
+        self.rss = float(np.sum(R[r:, -1] ** 2))
+
+    @property
+    def df(self) -> int:
+        """Residual degrees of freedom, n − rank."""
+        return self.n - self.rank
+
+    @cached_property
+    def bread(self) -> Floats:
+        """(Σ x x')⁻¹, zero in the rows and columns of those left out."""
+        return self._spread(self._inverse @ self._inverse.T)
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        return cast(Floats, solve_triangular(self._R, np.eye(self.rank)))
+
+    def _spread(self, matrix: Floats) -> Floats:
+        full = np.zeros((len(self.coef), len(self.coef)))
+        full[np.ix_(self.kept, self.kept)] = matrix
+        return full
+
+    def meats(self, tally: str) -> list[Floats]:
+        """Each arm's Σ_j u_j u_j', from its tally of that name."""
+        return [self._meat(m, B, tally) for m, B in zip(self.models, self._changes, strict=True)]
+
+    def _meat(self, model: ArmModel, B: Floats, tally: str) -> Floats:
+        k = model.arm.shape.regressors
+        Bx = B[:k, :k]
+        # In the arm's own frame the residual is scale·y − x'δ with a small δ: nothing large cancels.
+        delta = Bx @ (model.L.T @ self.coef) - model.scale * B[:k, self._column]
+        scale = model.scale * B[self._column, self._column]
+        scores = cast(Scores, model.arm.tallies[tally])
+        rows = model.L @ Bx.T
+        meat: Floats = rows @ scores.meat(self.outcome, delta, scale) @ rows.T
+        return meat
+
+    def clusters(self, tally: str) -> int:
+        """How many clusters that tally has, over all arms."""
+        return sum(cast(Scores, model.arm.tallies[tally]).clusters for model in self.models)
+
+    def covers(self, tally: str) -> bool:
+        """Whether that tally exists and has seen every record."""
+        arms = [model.arm for model in self.models]
+        return all(tally in arm.tallies and cast(Scores, arm.tallies[tally]).n == arm.n for arm in arms)
+
+    def sandwich(self, meat: Floats) -> Floats:
+        """bread · meat · bread, through the triangular factor so that no digits are lost."""
+        left = self._inverse @ (self._inverse.T @ meat[np.ix_(self.kept, self.kept)])
+        return self._spread(left @ self._inverse @ self._inverse.T)
+
+    def require_identified(self, contrast: Floats) -> None:
+        """Refuse a contrast that depends on how a column without direction is counted."""
+        if self.rank == len(self.coef):
+            return
+        gap = contrast[self.left_out] - (self._inverse @ self._rest).T @ contrast[self.kept]
+        if np.any(np.abs(gap) > _NOT_IDENTIFIED):
+            raise EstimateError("the covariates are collinear within an arm, so the effect is not identified.")
+
+
+def _triangle(rows: Floats) -> Floats:
+    R: Floats = np.linalg.qr(rows, mode="r")  # type: ignore[assignment]
+    return R
+
+
+def directions(columns: Floats) -> list[int]:
+    """The columns that add a direction to those before them, by Gram–Schmidt done twice."""
+    lengths = np.linalg.norm(columns, axis=0)
+    typical = lengths.max(initial=0.0)  # in a frame the columns are of about one length
+    basis = np.empty((len(columns), 0))
+    kept: list[int] = []
+    for column, length in enumerate(lengths):
+        rest = columns[:, column] - basis @ (basis.T @ columns[:, column])
+        rest -= basis @ (basis.T @ rest)
+        left = np.linalg.norm(rest)
+        if left > COLLINEAR * max(length, 1e-2 * typical):
+            basis = np.column_stack([basis, rest / left])
+            kept.append(column)
+    return kept

@@ -1,0 +1,43 @@
+"""Adjusting p-values for several comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from foldaway.block import Floats
+
+
+def holm(p: Floats) -> Floats:
+    """Holm (1979): controls the chance of any false finding.
+
+    Example:
+        >>> holm(np.array([0.01, 0.04, 0.03])).round(3)
+        array([0.03, 0.06, 0.06])
+    """
+    order = np.argsort(p, kind="stable")
+    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    return _restored(stepped, order)
+
+
+def benjamini_hochberg(p: Floats) -> Floats:
+    """Benjamini and Hochberg (1995): controls the expected share of false findings.
+
+    Example:
+        >>> benjamini_hochberg(np.array([0.01, 0.04, 0.03])).round(3)
+        array([0.03, 0.04, 0.04])
+    """
+    order = np.argsort(p, kind="stable")
+    scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
+    stepped = np.minimum.accumulate(scaled[::-1])[::-1]
+    return _restored(stepped, order)
+
+
+def _restored(stepped: Floats, order: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Floats:
+    adjusted = np.empty_like(stepped)
+    adjusted[order] = np.minimum(stepped, 1)
+    return adjusted
+
+
+ADJUSTMENTS: dict[str, Callable[[Floats], Floats]] = {"holm": holm, "benjamini-hochberg": benjamini_hochberg}

@@ -1,0 +1,86 @@
+"""Covariance of a fit's coefficients, by kind of standard error.
+
+classical: σ²(X'X)⁻¹ with σ² = rss/(n − k).
+HC0, HC1: White (1980); HC1 is HC0 · n/(n − k), MacKinnon and White (1985).
+HC2: for a comparison of means, arm a's part times n_a/(n_a − 1): the Neyman or Welch variance.
+CR0, CR1: Liang and Zeger (1986); CR1 is CR0 · J/(J − 1) · (n − 1)/(n − k), as Stata has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from foldaway.block import Floats
+from foldaway.errors import EstimateError
+from foldaway.inference.fit import Fit
+from foldaway.tallies import RECORDS, UNITS
+
+
+def covariance(fit: Fit, kind: str) -> Floats:
+    """The covariance matrix of the coefficients."""
+    if kind not in KINDS:
+        raise EstimateError(f"there is no standard error {kind!r}; the kinds are {', '.join(KINDS)}.")
+    if fit.df < 1:
+        raise EstimateError("there are not more records than coefficients, so no standard error exists yet.")
+    if is_clustered(kind) and not fit.covers(UNITS):
+        raise EstimateError("clustered errors need every record to have come with its unit, in one batch.")
+    return KINDS[kind](fit)
+
+
+def degrees_of_freedom(fit: Fit, kind: str) -> float:
+    """n − k, or clusters − 1 for clustered errors."""
+    return float(fit.clusters(UNITS) - 1 if is_clustered(kind) else fit.df)
+
+
+def is_clustered(kind: str) -> bool:
+    """Whether the error allows for records of one unit being alike."""
+    return kind.startswith("CR")
+
+
+def welch_df(variances: Floats, counts: Floats) -> float:
+    """The Welch–Satterthwaite degrees of freedom of a sum of independent variances."""
+    return float(variances.sum() ** 2 / np.sum(variances**2 / (counts - 1)))
+
+
+def _classical(fit: Fit) -> Floats:
+    return fit.bread * (fit.rss / fit.df)
+
+
+def _hc0(fit: Fit) -> Floats:
+    return fit.sandwich(sum(fit.meats(RECORDS), np.zeros_like(fit.bread)))
+
+
+def _hc1(fit: Fit) -> Floats:
+    return _hc0(fit) * (fit.n / fit.df)
+
+
+def _hc2(fit: Fit) -> Floats:
+    counts = [model.arm.n for model in fit.models]
+    if min(counts) < 2:
+        raise EstimateError("every arm needs two records for HC2.")
+    meats = fit.meats(RECORDS)
+    scaled = [meat * (n / (n - 1)) for meat, n in zip(meats, counts, strict=True)]
+    return fit.sandwich(sum(scaled, np.zeros_like(fit.bread)))
+
+
+def _cr0(fit: Fit) -> Floats:
+    return fit.sandwich(sum(fit.meats(UNITS), np.zeros_like(fit.bread)))
+
+
+def _cr1(fit: Fit) -> Floats:
+    clusters = fit.clusters(UNITS)
+    if clusters < 2:
+        raise EstimateError("clustered errors need at least two units.")
+    return _cr0(fit) * (clusters / (clusters - 1)) * ((fit.n - 1) / fit.df)
+
+
+KINDS: dict[str, Callable[[Fit], Floats]] = {
+    "classical": _classical,
+    "HC0": _hc0,
+    "HC1": _hc1,
+    "HC2": _hc2,
+    "CR0": _cr0,
+    "CR1": _cr1,
+}

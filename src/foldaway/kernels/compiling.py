@@ -1,0 +1,70 @@
+"""Compiling kernels: cached on disk where there is a place for it, with a word to whoever waits."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numba
+import numba.extending
+
+NOTE = "compiling the bootstrap kernels once; later runs start at once"
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def njit(function: Function) -> Function:
+    """Compile a function on first use: no Python objects, the GIL released, the machine code cached on disk.
+
+    Where the package's folder and the user's cache folder are both read-only, numba refuses to decorate with a
+    cache at all; such a place compiles in every process instead.
+
+    Example:
+        >>> @njit
+        ... def double(x: int) -> int:
+        ...     return x + x
+        >>> double(21)
+        42
+    """
+    compiled: Function
+    try:
+        compiled = numba.njit(function, cache=True, nogil=True)
+    except RuntimeError:  # "cannot cache function: no locator available"
+        compiled = numba.njit(function, nogil=True)
+    return compiled
+
+
+def njit_inline(function: Function) -> Function:
+    """Copy a function into every kernel that calls it: a loop around a call that can fail is not vectorised."""
+    compiled: Function = numba.njit(function, nogil=True, inline="always")
+    return compiled
+
+
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """Let a function that writes LLVM instructions be called from kernels; integer constants arrive as types."""
+    return numba.extending.intrinsic(prefer_literal=True)(function)
+
+
+@contextmanager
+def note_when_slow(seconds: float = 1.0) -> Iterator[None]:
+    """Write one line to a terminal if the body, which should only compile, is not done after some seconds.
+
+    Nothing is written when standard error is not a terminal.
+
+    Example:
+        >>> with note_when_slow():
+        ...     pass
+    """
+    timer = threading.Timer(seconds, _note)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _note() -> None:
+    if sys.stderr is not None and sys.stderr.isatty():
+        print(NOTE, file=sys.stderr, flush=True)

@@ -1,0 +1,213 @@
+"""Least squares that can be updated for ever: coefficients and errors of an analysis that kept every row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import solve_triangular
+
+from foldaway.batch import Batch, Index
+from foldaway.block import LARGEST, Floats, Shape
+from foldaway.errors import EstimateError, RecordError
+from foldaway.inference.fit import ArmModel, Fit
+from foldaway.inference.variance import covariance
+from foldaway.tallies import RECORDS, UNITS
+from foldaway.tallies.arm import ArmTally, Kinds
+from foldaway.tallies.parallel import fold_batch
+from foldaway.tallies.scores import Scores, UnitScores
+
+
+class LeastSquares:
+    """A linear regression that takes rows in for ever and keeps none of them.
+
+    Args:
+        columns: The names of the design's columns. Include a column of ones for an intercept.
+        robust: Keep the tally behind HC and CR errors (about k⁴/4 numbers).
+
+    Example:
+        >>> fit = LeastSquares(["const", "x"])
+        >>> fit.fold([[1, 1], [1, 2], [1, 3]], [3, 5, 8])
+        >>> fit.fold([1, 4], 9)
+        >>> fit.coef.round(6)
+        array([1. , 2.1])
+        >>> fit.n, fit.df
+        (4, 2)
+        >>> fit.std_error("HC1").round(6)
+        array([0.34641 , 0.202978])
+        >>> fit
+        LeastSquares: n=4 | const=1, x=2.1
+    """
+
+    def __init__(self, columns: Sequence[str], *, robust: bool = True) -> None:
+        names = tuple(columns)
+        if isinstance(columns, str) or not names or len(set(names)) < len(names):
+            raise ValueError("`columns` needs at least one name, and no name twice.")
+        self.columns = names
+        kinds: Kinds = {RECORDS: Scores, UNITS: UnitScores} if robust else {}
+        self._tally = ArmTally.empty(Shape(len(names), 1), kinds)
+
+    def fold(
+        self, X: ArrayLike, y: ArrayLike, *, weight: ArrayLike | None = None, cluster: ArrayLike | None = None
+    ) -> None:
+        """Take rows in: n by k and n, or one row and one number.
+
+        Args:
+            X: The design's rows, with a column of ones if there is an intercept.
+            y: The responses.
+            weight: Observation weights, positive.
+            cluster: What each row belongs to; a cluster's rows must all come in this call.
+        """
+        x, response = self._checked(X, y)
+        n = len(x)
+        w = None if weight is None else _checked_weights(weight, n)
+        if cluster is not None:
+            unit, order = _numbered(cluster, n)
+            x, response, w = x[order], response[order], None if w is None else w[order]
+            self._fold(Batch(n, self._assembler(x, response), weight=w, unit=unit))
+        else:
+            self._fold(Batch(n, self._assembler(x, response), weight=w))
+
+    def __add__(self, other: Self) -> Self:
+        if not isinstance(other, LeastSquares):
+            return NotImplemented
+        if (self.columns, self._tally.kinds) != (other.columns, other._tally.kinds):
+            raise ValueError("only regressions with the same columns and the same `robust` can be added.")
+        merged = type(self)(self.columns, robust=bool(self._tally.kinds))
+        merged._tally = self._tally + other._tally
+        return merged
+
+    @property
+    def n(self) -> int:
+        """Rows taken in."""
+        return self._tally.n
+
+    @property
+    def df(self) -> int:
+        """Residual degrees of freedom, n − k."""
+        return self.n - len(self.columns)
+
+    @property
+    def coef(self) -> Floats:
+        """The coefficients, in the order of the columns."""
+        k = len(self.columns)
+        F = self._tally.frame.F
+        # y = x̃'f + s·ỹ and x̃ = x F⁻¹, where f and s are the frame's last column.
+        return self._unframed(F[:k, k] + F[k, k] * self._fit().coef)
+
+    @property
+    def rss(self) -> float:
+        """The (weighted) sum of squared residuals."""
+        return self._fit().rss * float(self._tally.frame.F[-1, -1]) ** 2
+
+    def covariance(self, kind: str = "classical") -> Floats:
+        """The coefficients' covariance: classical, HC0, HC1, or CR0, CR1 after folds with ``cluster=``."""
+        fit = self._fit()
+        if kind == "HC2":
+            raise EstimateError("HC2 exists for a difference of means only; use HC1.")
+        if kind != "classical" and not self._tally.kinds:
+            raise EstimateError(f"{kind} needs the robust tally: make the regression with robust=True.")
+        half = self._unframed(covariance(fit, kind) * self._tally.frame.F[-1, -1] ** 2)
+        return self._unframed(half.T)
+
+    def std_error(self, kind: str = "classical") -> Floats:
+        """The coefficients' standard errors."""
+        return np.sqrt(np.diag(self.covariance(kind)))
+
+    def __repr__(self) -> str:
+        head = f"LeastSquares: n={self.n:_}"
+        try:
+            coef = self.coef
+        except EstimateError:
+            return f"{head} | {', '.join(self.columns)}"
+        return f"{head} | " + ", ".join(f"{c}={b:.6g}" for c, b in zip(self.columns, coef, strict=True))
+
+    def _fit(self) -> Fit:
+        k = len(self.columns)
+        if self.n < k:
+            raise EstimateError(f"{k} coefficients need at least {k} rows; there are {self.n}.")
+        fit = Fit([ArmModel(self._tally, np.eye(k))], 0, self._tally.frame)
+        if fit.rank < k:
+            names = ", ".join(self.columns[c] for c in fit.left_out)
+            raise EstimateError(f"collinear columns: {names} can be written in terms of the others; leave out.")
+        return fit
+
+    def _unframed(self, values: Floats) -> Floats:
+        """F⁻¹ times values: coefficients of the framed columns as coefficients of the columns."""
+        k = len(self.columns)
+        raw: Floats = solve_triangular(self._tally.frame.F[:k, :k], values)
+        return raw
+
+    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
+        """The rows as numbers in the right shape; their values are checked as blocks are assembled."""
+        k = len(self.columns)
+        x, response = _floats(X, "X"), _floats(y, "y")
+        if x.ndim == 1 and response.size == 1:
+            x = x.reshape(1, -1)
+        if x.ndim != 2 or x.shape[1] != k or response.size != len(x):
+            raise RecordError(f"X must be n by {k} and y of length n, or one row of {k} numbers and one number.")
+        return x, response.reshape(-1)
+
+    def _assembler(self, x: Floats, y: Floats) -> Callable[[Index], Floats]:
+        k = len(self.columns)
+
+        def assemble(index: Index) -> Floats:
+            part = x[index]
+            rows = np.empty((k + 1, len(part)))
+            rows[:k], rows[k] = part.T, y[index]
+            # One product tells whether anything is amiss; only then is it worth counting.
+            if not np.vdot(rows, rows) < LARGEST:
+                _refuse_faulty(self.columns, x, y)
+            return rows
+
+        return assemble
+
+    def _fold(self, batch: Batch) -> None:
+        if len(batch) == 1:
+            [(_, block)] = batch.blocks(0, 1)
+            self._tally = self._tally.fold(block)
+        else:
+            [self._tally] = fold_batch([self._tally], batch)
+
+
+def _floats(values: ArrayLike, name: str) -> Floats:
+    """Numbers, or a RecordError raised outside the handler: NumPy's own message would quote a value."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        pass
+    raise RecordError(f"{name} must be numbers, in rows of one length.")
+
+
+def _refuse_faulty(columns: Sequence[str], x: Floats, y: Floats) -> None:
+    """Count what is wrong in each column; nothing may be, for the product of many large numbers is larger."""
+    bad = [*(~(np.abs(x) <= LARGEST)).sum(axis=0), (~(np.abs(y) <= LARGEST)).sum()]  # NaN counts as well
+    counts = [f"{name}: {count}" for name, count in zip([*columns, "y"], bad, strict=True) if count]
+    if counts:
+        listed = ", ".join(counts)
+        raise RecordError(f"rows with a missing, infinite or too large (over 1e40) number, by column: {listed}.")
+
+
+def _checked_weights(weight: ArrayLike, n: int) -> Floats:
+    w = _floats(weight, "weight").reshape(-1)
+    if len(w) != n:
+        raise RecordError(f"`weight` has length {len(w)} for {n} rows.")
+    bad = int(np.sum(~((w >= 1 / LARGEST) & (w <= LARGEST))))
+    if bad:
+        raise RecordError(f"weights that are not positive, finite numbers: {bad}.")
+    return w
+
+
+def _numbered(cluster: ArrayLike, n: int) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    """Each row's cluster number in rising order, and the order that sorts the rows so."""
+    names = np.asarray(cluster)
+    if names.shape != (n,):
+        raise RecordError(f"`cluster` must have one entry for each of the {n} rows.")
+    missing = sum(name is None or name != name for name in names) if names.dtype.kind in "Of" else 0
+    if missing:
+        raise RecordError(f"rows with a missing cluster: {missing}.")
+    unit = np.unique(names, return_inverse=True)[1]
+    order = np.argsort(unit, kind="stable")
+    return unit[order].astype(np.int64), order

@@ -1,0 +1,162 @@
+"""A batch of records, checked against the plan: all of it is good, or it is refused, or its faults are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldaway.batch import Batch, Index
+from foldaway.block import Floats
+from foldaway.errors import RecordError
+from foldaway.plan import Plan
+from foldaway.records.columns import Column, columns_of
+from foldaway.records.faults import NO_ARM, Fault, Faults, FaultyBatch
+from foldaway.records.values import Mask, Masks, codes, numbers, unit_numbers, weights
+
+RAGGED = "not a record"
+SEVERAL_ARMS = "unit in several arms"
+
+
+def check(data: Any, plan: Plan, *, text: bool = False, ragged: int = 0) -> tuple[Batch, Faults]:
+    """The batch of good records, and the faults of those left out.
+
+    Args:
+        data: A pandas, polars, pyarrow or DuckDB table, a dict of columns, or a list of dicts.
+        plan: The plan, which says what a good record is.
+        text: Whether numbers may come as text, as in CSV.
+        ragged: Lines that could not even be read as records, counted by whoever read them.
+
+    Raises:
+        RecordError: The batch is refused whole: a column is missing, or, unless the plan drops faulty
+            records, some record is faulty. The message has counts by column and rule, and no values.
+    """
+    columns, n, unread = columns_of(data, _wanted(plan))
+    if n:
+        _require_columns(plan, columns)
+    checked = _Checked(plan, columns, n, text)
+    faults = checked.faults(ragged + unread)
+    if faults and plan.on_fault == "refuse":
+        raise FaultyBatch(faults, n + ragged + unread)
+    return checked.batch(), faults
+
+
+def _wanted(plan: Plan) -> list[str]:
+    optional = [name for name in (plan.unit, plan.weight) if name is not None]
+    return [plan.arm, *plan.covariates, *plan.outcomes, *optional]
+
+
+def _require_columns(plan: Plan, columns: dict[str, Column]) -> None:
+    missing = [name for name in _wanted(plan) if name not in columns]
+    if missing:
+        listed = ", ".join(repr(name) for name in missing)
+        raise RecordError(f"The batch was refused and nothing of it was folded: it has no column {listed}.")
+
+
+class _Checked:
+    """A batch's columns as numbers and codes, and what is wrong with them."""
+
+    def __init__(self, plan: Plan, columns: dict[str, Column], n: int, text: bool) -> None:
+        self.plan = plan
+        self.n = n
+        self.masks: dict[str, Masks] = {}
+        self.values: list[tuple[Floats | NDArray[np.int8], int | None]] = []
+        if not n:
+            self.arm: NDArray[np.int8] = np.empty(0, dtype=np.int8)
+            self.weight = self.unit = None
+            return
+        self.arm, self.masks[plan.arm] = codes(columns[plan.arm], list(plan.arms), "unknown arm")
+        for name in (*plan.covariates, *plan.outcomes):
+            self._take(name, columns[name], text)
+        self.weight = None
+        if plan.weight is not None:
+            self.weight, self.masks[plan.weight] = weights(columns[plan.weight], text=text)
+        self.unit = None
+        if plan.unit is not None:
+            unit, self.masks[plan.unit] = unit_numbers(columns[plan.unit])
+            if plan.complete_units:
+                self.unit = unit
+                self._require_one_arm(plan.unit)
+
+    def _take(self, name: str, column: Column, text: bool) -> None:
+        levels = self.plan.levels.get(name)
+        if levels is None:
+            values, self.masks[name] = numbers(column, text=text)
+            self.values.append((values, None))
+        else:
+            level, self.masks[name] = codes(column, levels, "unknown level")
+            self.values += [(level, code) for code in range(1, len(levels))]
+
+    def _require_one_arm(self, column: str) -> None:
+        """A unit was randomised, so all its records are of one arm."""
+        assert self.unit is not None
+        good = (self.unit >= 0) & (self.arm >= 0)
+        arms = np.full((int(self.unit.max(initial=0)) + 1, 2), [127, -1], dtype=np.int8)
+        np.minimum.at(arms[:, 0], self.unit[good], self.arm[good])
+        np.maximum.at(arms[:, 1], self.unit[good], self.arm[good])
+        several = good & (arms[self.unit, 0] < arms[self.unit, 1])
+        if several.any():
+            self.masks[column] = self.masks[column] | {SEVERAL_ARMS: several}
+
+    def faulty(self) -> Mask:
+        """Which records break some rule."""
+        faulty = np.zeros(self.n, dtype=bool)
+        for masks in self.masks.values():
+            for mask in masks.values():
+                faulty |= mask
+        return faulty
+
+    def faults(self, ragged: int) -> Faults:
+        """The counts, by arm."""
+        faulty = self.faulty()
+        records = {NO_ARM: ragged} if ragged else {}
+        reasons = [Fault(NO_ARM, "(record)", RAGGED, ragged)] if ragged else []
+        if not faulty.any():
+            return Faults(records.items(), reasons)
+        for code, arm in [(-1, NO_ARM), *enumerate(self.plan.arms)]:
+            of_arm = self.arm == code
+            if count := int(np.sum(faulty & of_arm)):
+                records[arm] = records.get(arm, 0) + count
+            for column, masks in self.masks.items():
+                counts = {rule: int(np.sum(mask & of_arm)) for rule, mask in masks.items()}
+                reasons += [Fault(arm, column, rule, count) for rule, count in counts.items() if count]
+        return Faults(records.items(), reasons)
+
+    def batch(self) -> Batch:
+        """The records without a fault; sorted by unit where units are complete, so that none is cut in two."""
+        faulty = self.faulty()
+        index = np.flatnonzero(~faulty) if faulty.any() else None
+        if self.unit is not None:
+            index = np.arange(self.n) if index is None else index
+            index = index[np.argsort(self.unit[index], kind="stable")]
+        if index is None:
+            return self._batch(self.n, lambda values: values)
+        return self._batch(len(index), lambda values: values[index])
+
+    def _batch(self, n: int, pick: Callable[[NDArray[Any]], NDArray[Any]]) -> Batch:
+        picked: dict[int, NDArray[Any]] = {}  # the levels of one covariate share their codes
+        columns = [(picked.setdefault(id(values), pick(values)), code) for values, code in self.values]
+        return Batch(
+            n,
+            _assembler(columns),
+            len(self.plan.arms),
+            pick(self.arm),
+            None if self.weight is None else pick(self.weight),
+            None if self.unit is None else pick(self.unit),
+        )
+
+
+def _assembler(columns: list[tuple[NDArray[Any], int | None]]) -> Callable[[Index], Floats]:
+    """Rows z = [1, x, y]; a covariate with levels gives a column of zeros and ones per level but the first."""
+
+    def assemble(index: Index) -> Floats:
+        length = len(columns[0][0][index])
+        rows = np.empty((len(columns) + 1, length))
+        rows[0] = 1
+        for row, (values, code) in zip(rows[1:], columns, strict=True):
+            row[:] = values[index] if code is None else values[index] == code
+        return rows
+
+    return assemble

@@ -1,0 +1,69 @@
+"""What is wrong with records: counts by arm, column and rule, never a value."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from foldaway.errors import RecordError
+
+# The name of an arm that is not known; the plan allows no arm with an empty name.
+NO_ARM = ""
+
+
+class Fault(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """So many records of an arm break this rule in this column."""
+
+    arm: str
+    column: str
+    rule: str
+    records: int
+
+
+class Faults:
+    """Records left out, by arm, and the reasons, by arm, column and rule. Adds up like any tally."""
+
+    def __init__(self, records: Iterable[tuple[str, int]] = (), reasons: Iterable[Fault] = ()) -> None:
+        self.records: Counter[str] = Counter(dict(records))
+        self.reasons: Counter[tuple[str, str, str]] = Counter()
+        for fault in reasons:
+            self.reasons[fault.arm, fault.column, fault.rule] += fault.records
+
+    def __bool__(self) -> bool:
+        return bool(self.records)
+
+    def __iter__(self) -> Iterator[Fault]:
+        return (Fault(*key, count) for key, count in sorted(self.reasons.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Faults) and (self.records, self.reasons) == (other.records, other.reasons)
+
+    def __add__(self, other: Faults) -> Faults:
+        return Faults((self.records + other.records).items(), [*self, *other])
+
+    @property
+    def total(self) -> int:
+        """How many records are faulty; each counts once however many rules it breaks."""
+        return self.records.total()
+
+    def by_column(self) -> dict[str, dict[str, int]]:
+        """Counts by column, then rule, over all arms."""
+        table: dict[str, dict[str, int]] = {}
+        for fault in self:
+            rules = table.setdefault(fault.column, {})
+            rules[fault.rule] = rules.get(fault.rule, 0) + fault.records
+        return table
+
+
+class FaultyBatch(RecordError):
+    """A batch refused whole, with its faults."""
+
+    def __init__(self, faults: Faults, n: int) -> None:
+        self.faults = faults
+        lines = [f"The batch was refused and nothing of it was folded: {faults.total:,} of {n:,} records are faulty."]
+        for column, rules in faults.by_column().items():
+            lines.append(f"  {column}: " + ", ".join(f"{count:,} {rule}" for rule, count in rules.items()))
+        lines.append('Mend these records, or set on_fault = "drop" in the plan to leave such records out, counted.')
+        super().__init__("\n".join(lines))

@@ -1,0 +1,65 @@
+"""Arrow IPC, both as file (also called Feather) and as stream."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyarrow import ipc
+
+from foldaway.sources.batch import ROWS, Batch, Unreadable, Wanted, present, slices
+from foldaway.sources.streams import Stream
+
+_CONTINUES = b"\xff\xff\xff\xff"
+_LARGEST_SCHEMA = 64 * 2**20
+
+
+def batches(stream: Stream, wanted: Wanted, *, rows: int = ROWS) -> Iterator[Batch]:
+    """The wanted columns, in the types the file gives them.
+
+    The unit of reading is the record batch as it was written: the wanted columns of a file written as one batch
+    are in memory all at once. The file form is read from its end, so one that comes from a pipe is first read
+    into memory whole.
+    """
+    opened = _file(stream, wanted) if stream.peek(6) == b"ARROW1" else _stream(stream, wanted)
+    for records in opened:
+        # Arrow takes the writer's word for offsets and UTF-8; a damaged file must not get past here.
+        records.validate(full=True)
+        yield from slices(Batch(records), rows)
+
+
+def _file(stream: Stream, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    source = stream.seekable()
+    with ipc.open_file(source) as file:
+        columns = present(file.schema.names, wanted)
+    yield _empty(file.schema, columns)
+    if columns:
+        with ipc.open_file(source, options=_only(columns)) as file:
+            for i in range(file.num_record_batches):
+                records = file.get_batch(i)
+                stream.reached((i + 1) / file.num_record_batches)
+                yield records.select(list(columns))
+
+
+def _stream(stream: Stream, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    # The first message is the schema. The reader must be told which columns to skip when it is made, so the
+    # message is looked at before.
+    start = stream.peek(8)
+    length = int.from_bytes(start[4:], "little")
+    if start[:4] != _CONTINUES or not 0 < length <= _LARGEST_SCHEMA:
+        raise Unreadable("is not Arrow data, or is damaged; write it again")
+    schema = ipc.read_schema(pa.BufferReader(stream.peek(8 + length)))
+    columns = present(schema.names, wanted)
+    yield _empty(schema, columns)
+    if columns:
+        with ipc.open_stream(stream.sequential(), options=_only(columns)) as batches:
+            for records in batches:
+                yield records.select(list(columns))
+
+
+def _only(columns: dict[str, int]) -> ipc.IpcReadOptions:
+    return ipc.IpcReadOptions(included_fields=sorted(columns.values()))
+
+
+def _empty(schema: pa.Schema, columns: dict[str, int]) -> pa.RecordBatch:
+    """A batch without rows, so that even a file without batches shows its columns."""
+    arrays = [pa.nulls(0, schema.field(name).type) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))

@@ -1,0 +1,132 @@
+"""CSV and TSV.
+
+Blocks of whole lines go through Arrow's reader with every wanted cell as bytes, so no cell can stop the read;
+the numeric columns are then converted, and one with a cell that is not a number stays text for that block. Text
+is exactly what was written: 007 stays "007". An empty cell is null, and so are NA, NaN and null; in a text column
+only if they stand without quotes, since programs that quote text (R, for one) write a missing value bare.
+"""
+
+import csv
+import io
+from collections.abc import Iterator
+from itertools import chain
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
+
+from foldaway.sources.batch import Batch, Unreadable, Wanted, present, slices
+from foldaway.sources.lines import BLOCK, blocks
+from foldaway.sources.numbers import as_numbers
+from foldaway.sources.quoting import first_line, is_open, whole_lines
+from foldaway.sources.streams import Stream
+
+_NULLS = ["", "NA", "NaN", "null"]
+
+
+def batches(stream: Stream, wanted: Wanted, *, delimiter: bytes = b",", block: int = BLOCK) -> Iterator[Batch]:
+    """The wanted columns of a file with a header line.
+
+    Numeric columns come as float64 (true and false as 1 and 0), or as string with the blanks around the cells
+    removed in blocks where some cell is not a number; text columns come as string. Lines with too few or too
+    many cells, or with a wanted cell that is not UTF-8, count as ragged.
+    """
+    lines = blocks(stream, lambda data: whole_lines(data, delimiter), block)
+    found, rest = _header(lines, delimiter)
+    columns = present(found, wanted)
+    if not columns:
+        yield Batch(pa.RecordBatch.from_arrays([], names=[]))
+        return
+    for data in chain([rest], lines):
+        if not stream.peek(1) and is_open(data, delimiter):
+            raise Unreadable("ends inside a quoted cell; the file is cut short, or a quote is never closed")
+        cells, ragged = _cells(data, delimiter, len(found), list(columns.values()))
+        cells, undecoded = _decoded(cells)
+        arrays = [
+            _text(cell) if name in wanted.text else _numbers(cell) for name, cell in zip(columns, cells, strict=True)
+        ]
+        records = pa.RecordBatch.from_arrays(arrays, names=list(columns))
+        yield from slices(Batch(records, ragged + undecoded))
+
+
+def _header(lines: Iterator[bytes], delimiter: bytes) -> tuple[list[str], bytes]:
+    """The names in the first line that is not blank, and what follows that line in its block."""
+    for data in lines:
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise Unreadable("is UTF-16; save it as UTF-8, for instance with `iconv -f UTF-16 -t UTF-8`")
+        data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+        if data:
+            end = first_line(data, delimiter)
+            header = data[:end].decode(errors="replace")
+            if "\0" in header or "\ufffd" in header:
+                raise Unreadable("is not text in UTF-8; check its format and its suffix")
+            names = next(csv.reader(io.StringIO(header, newline=""), delimiter=delimiter.decode()))
+            return names, data[end:]
+    raise Unreadable("is empty; the first line must name the columns")
+
+
+def _cells(data: bytes, delimiter: bytes, width: int, positions: list[int]) -> tuple[list[pa.Array], int]:
+    """The cells at some positions of every line, as bytes, and how many lines are not `width` cells wide."""
+    ragged = 0
+
+    def skip(_: object) -> str:
+        nonlocal ragged
+        ragged += 1
+        return "skip"
+
+    names = [str(position) for position in positions]
+    table = arrow_csv.read_csv(
+        pa.BufferReader(data or b"\n"),  # Arrow refuses a block of no bytes, but reads one of no lines
+        # Columns go by position: a file may have two columns of one name among those that nobody wants.
+        arrow_csv.ReadOptions(column_names=[str(i) for i in range(width)], block_size=len(data) + 1),
+        arrow_csv.ParseOptions(delimiter=delimiter.decode(), newlines_in_values=True, invalid_row_handler=skip),
+        arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.binary()),
+            include_columns=names,
+            null_values=_NULLS,
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    return [column.combine_chunks() for column in table.columns], ragged
+
+
+def _decoded(cells: list[pa.Array]) -> tuple[list[pa.Array], int]:
+    """The cells as text, without the lines in which one is not UTF-8, and how many lines these are."""
+    try:
+        return [cell.cast(pa.string()) for cell in cells], 0
+    except pa.ArrowInvalid:
+        pass  # and not here: an error raised here would carry Arrow's along, cell and all
+    lines = zip(*(cell.to_pylist() for cell in cells), strict=True)
+    good = pa.array([all(map(_is_utf8, line)) for line in lines])
+    return [cell.filter(good).cast(pa.string()) for cell in cells], good.false_count
+
+
+def _is_utf8(cell: bytes | None) -> bool:
+    try:
+        (cell or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _text(cells: pa.Array) -> pa.Array:
+    """An empty cell in quotes is as empty as one without."""
+    return pc.if_else(pc.equal(cells, ""), None, cells)
+
+
+def _nulled(cells: pa.Array) -> pa.Array:
+    """In a numeric column, a word for nothing is null even in quotes."""
+    return pc.if_else(pc.is_in(cells, pa.array(_NULLS)), None, cells)
+
+
+def _numbers(cells: pa.Array) -> pa.Array:
+    """The cells as numbers if all of them are, else as text."""
+    cells = _nulled(cells)
+    numbers = as_numbers(cells)
+    if numbers is None:
+        cells = _nulled(pc.utf8_trim_whitespace(cells))
+        for word, digit in (("true", "1"), ("false", "0")):
+            cells = pc.if_else(pc.equal(pc.utf8_lower(cells), word), digit, cells)
+        numbers = as_numbers(cells)
+    return cells if numbers is None else numbers

@@ -1,0 +1,157 @@
+"""One function for every format."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from foldaway.errors import SourceError
+from foldaway.sources import arrow, delimited, ndjson, parquet
+from foldaway.sources.batch import Batch, Unreadable, Wanted, join
+from foldaway.sources.paths import Stdin, trouble
+from foldaway.sources.streams import Stream
+
+FORMATS: dict[str, Callable[[Stream, Wanted], Iterator[Batch]]] = {
+    "csv": partial(delimited.batches, delimiter=b","),
+    "tsv": partial(delimited.batches, delimiter=b"\t"),
+    "parquet": parquet.batches,
+    "arrow": arrow.batches,
+    "ndjson": ndjson.batches,
+}
+"""The formats by name, each a function from a stream and the wanted columns to batches."""
+
+_SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".json": "ndjson",
+}
+_PACKED = (".gz", ".zst", ".bz2")
+_DAMAGED = "cannot be read as {} ({}): it is damaged, cut short or of another format; write it again"
+
+T = TypeVar("T")
+
+
+def read(
+    path: Path | Stdin | str,
+    wanted: Wanted,
+    *,
+    whole: bool = False,
+    format: str | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[Batch]:
+    r"""Read the wanted columns of a file, batch by batch.
+
+    At least one batch comes, without rows if the file has none. Memory does not grow with the file, except that
+    Parquet and Arrow's file form need all of it when they come from a pipe. A file compressed by gzip, zstd or
+    bzip2 is known by its first bytes, whatever its name.
+
+    Args:
+        path: A file, or standard input as `Stdin()` or ``"-"``.
+        wanted: The columns to read. One that the file does not have is absent from the batches.
+        whole: Give the file as exactly one batch.
+        format: One of `FORMATS`; by default the suffix tells, and the first bytes where it does not.
+        progress: Called after each batch with the number of the file's bytes used so far.
+
+    Raises:
+        SourceError: The file is not there, not what it should be, damaged or cut short.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "trial.csv")
+        ...     _ = file.write_text("id,arm,age\n007,control,31\n008,treatment\n009,treatment,old\n")
+        ...     batches = list(read(file, Wanted(numeric=("age",), text=("arm", "id")), whole=True))
+        >>> batches[0].records.to_pydict()
+        {'age': ['31', 'old'], 'arm': ['control', 'treatment'], 'id': ['007', '009']}
+        >>> batches[0].ragged
+        1
+    """
+    if format is not None and format not in FORMATS:
+        raise SourceError(f"there is no format {format!r}; use one of {', '.join(FORMATS)}")
+    source = Stdin() if path == "-" else Path(path) if isinstance(path, str) else path
+    with _attempt(source, lambda: Stream(source)) as stream:
+        kind = format or _attempt(source, lambda: _format(stream))
+        batches = _guarded(source, kind, FORMATS[kind](stream, wanted))
+        found = _without_blanks(_with_progress(batches, stream, progress))
+        if whole:
+            parts = list(found)
+            yield _attempt(source, lambda: join(parts), kind)
+        else:
+            yield from found
+
+
+def _guarded(source: Path | Stdin, kind: str, batches: Iterator[Batch]) -> Iterator[Batch]:
+    while (batch := _attempt(source, lambda: next(batches, None), kind)) is not None:
+        yield batch
+
+
+def _attempt(source: Path | Stdin, step: Callable[[], T], kind: str = "data") -> T:
+    """Take a step; whatever goes wrong in it becomes a `SourceError`.
+
+    Arrow's errors quote the cells they stumble over, so ours is raised after the handler is left: no trace of
+    the other one goes with it, neither as cause nor as context. Of an unforeseen error only the kind is told.
+    """
+    try:
+        return step()
+    except SourceError:
+        raise
+    except Unreadable as error:
+        words = str(error)
+    except MemoryError:
+        words = "needs more memory than there is; write it in smaller row groups or batches"
+    except OSError as error:
+        # Arrow raises this kind as well, for damaged files, but without the operating system's number.
+        words = trouble(error) if error.errno is not None else _DAMAGED.format(kind, "OSError")
+    except Exception as error:
+        words = _DAMAGED.format(kind, type(error).__name__)
+    raise SourceError(f"{source} {words}")
+
+
+def _without_blanks(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The batches that say something; if there are none, the last one, which at least shows the columns."""
+    blank = None
+    some = False
+    for batch in batches:
+        if batch.records.num_rows or batch.ragged:
+            some = True
+            yield batch
+        else:
+            blank = batch
+    if blank is not None and not some:
+        yield blank
+
+
+def _with_progress(batches: Iterator[Batch], stream: Stream, progress: Callable[[int], None] | None) -> Iterator[Batch]:
+    for batch in batches:
+        yield batch
+        if progress is not None:
+            progress(stream.consumed)
+    if progress is not None and stream.size is not None:
+        progress(max(stream.size, stream.consumed))
+
+
+def _format(stream: Stream) -> str:
+    """The format by suffix, or else by the first bytes."""
+    if isinstance(stream.path, Path):
+        suffixes = [suffix.lower() for suffix in stream.path.suffixes if suffix.lower() not in _PACKED]
+        if suffixes and suffixes[-1] in _SUFFIXES:
+            return _SUFFIXES[suffixes[-1]]
+    head = stream.peek(4096)
+    if head.startswith(b"PK\x03\x04"):
+        raise Unreadable("is a zip archive or a spreadsheet; unpack it, or save it as CSV")
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
+        return "arrow"
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text.startswith((b"{", b"[{")):
+        return "ndjson"
+    line = text.splitlines()[0] if text else b""
+    return "tsv" if b"\t" in line and b"," not in line else "csv"

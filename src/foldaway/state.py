@@ -1,0 +1,77 @@
+"""The binary form of a state: magic, version, checksum, then typed MessagePack; never a pickle."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from foldaway.errors import StateError
+
+MAGIC = b"FOLDAWAY"
+VERSION = 1
+_HEADER = len(MAGIC) + 2 + 32
+
+T = TypeVar("T")
+
+
+class Array(msgspec.Struct, frozen=True, array_like=True):
+    """A float64 array as shape and little-endian bytes."""
+
+    shape: tuple[int, ...]
+    data: bytes
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64]) -> Array:
+        """Pack an array."""
+        return cls(values.shape, np.ascontiguousarray(values, dtype="<f8").tobytes())
+
+    def read(self, *shape: int) -> NDArray[np.float64]:
+        """Unpack, insisting on the shape and on finite numbers."""
+        if self.shape != shape or len(self.data) != 8 * int(np.prod(shape)):
+            raise StateError("the state does not fit its plan: an array has the wrong shape.")
+        values = np.frombuffer(self.data, dtype="<f8").reshape(shape).astype(np.float64)
+        if not np.isfinite(values).all():
+            raise StateError("the state is damaged: it holds numbers that are not finite.")
+        return values
+
+
+def pack(body: msgspec.Struct) -> bytes:
+    """The bytes of a state."""
+    encoded = msgspec.msgpack.encode(body)
+    return b"".join((MAGIC, VERSION.to_bytes(2, "little"), hashlib.sha256(encoded).digest(), encoded))
+
+
+def unpack(data: bytes, kind: type[T]) -> T:
+    """The state in the bytes, or a StateError that says what is wrong with them."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise StateError("a state is bytes, as `dumps` gives them.")
+    data = bytes(data)
+    if not data.startswith(MAGIC):
+        raise StateError("this is not a foldaway state.")
+    if len(data) < _HEADER:
+        raise StateError("the state is truncated: take it from its source again.")
+    version = int.from_bytes(data[8:10], "little")
+    if version != VERSION:
+        raise StateError(f"the state has format {version}; this foldaway reads format {VERSION}.")
+    body = data[_HEADER:]
+    if hashlib.sha256(body).digest() != data[10:_HEADER]:
+        raise StateError("the state is damaged or truncated: its checksum does not match.")
+    fault = "the state is damaged: it cannot be decoded."
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        pass
+    raise StateError(fault)
+
+
+def decode_part(part: Any, kind: type[T]) -> T:
+    """A part of a state as its type."""
+    try:
+        return msgspec.convert(part, kind)
+    except (msgspec.ValidationError, ValueError):
+        pass
+    raise StateError("the state does not fit its plan: a tally has the wrong form.")

@@ -1,0 +1,62 @@
+"""Rows of cells as text or HTML; knows nothing of what they mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """A plain table; the first ``left`` columns are set left, the others right.
+
+    Example:
+        >>> print(text_table(["arm", "n"], [["control", "1,002"], ["treatment", "998"]]))
+        arm            n
+        ─────────  ─────
+        control    1,002
+        treatment    998
+    """
+    cells = [list(header), *[list(row) for row in rows]]
+    widths = [max(len(row[c]) for row in cells) for c in range(len(header))]
+    lines = ["  ".join(_set(row, widths, left)).rstrip() for row in cells]
+    lines.insert(1, "  ".join("─" * width for width in widths))
+    return "\n".join(lines)
+
+
+def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
+    """The same as HTML, for notebooks.
+
+    Example:
+        >>> html_table(["a<b"], [["1"]])
+        '<table><thead><tr><th>a&lt;b</th></tr></thead><tbody><tr><td>1</td></tr></tbody></table>'
+    """
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number for a person: significant digits, thousands separated, no exponent where it can be helped.
+
+    Example:
+        >>> [number(v) for v in (1234567, 0.123456, 1e-9, float("nan"), -12.3456)]
+        ['1,234,567', '0.1235', '1e-09', '-', '-12.35']
+    """
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return "-"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if value == 0 or 1e-4 <= abs(value) < 1e6:
+        places = digits if value == 0 else max(0, digits - 1 - math.floor(math.log10(abs(value))))
+        return f"{value:,.{min(places, 8)}f}"
+    return f"{value:.{digits}g}"
+
+
+def _set(row: Sequence[str], widths: Sequence[int], left: int) -> list[str]:
+    return [
+        cell.ljust(width) if c < left else cell.rjust(width)
+        for c, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]

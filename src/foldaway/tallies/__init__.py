@@ -1,0 +1,16 @@
+"""The mergeable statistics. A new one is a file here that meets ``Tally`` and a line in ``kinds_of``."""
+
+from foldaway.plan import Plan
+from foldaway.tallies.arm import Kinds
+from foldaway.tallies.scores import Scores, UnitScores
+
+# The names under which the tallies stand in an arm and its state.
+RECORDS, UNITS = "records", "units"
+
+
+def kinds_of(plan: Plan) -> Kinds:
+    """The tallies that each arm of a plan keeps, beside its factor."""
+    kinds: Kinds = {RECORDS: Scores}
+    if plan.complete_units:
+        kinds[UNITS] = UnitScores
+    return kinds

@@ -1,0 +1,116 @@
+"""The tallies of one arm, which share a frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import msgspec
+import numpy as np
+
+from foldaway.block import Block, Floats, Shape
+from foldaway.errors import StateError
+from foldaway.state import Array, decode_part
+from foldaway.tallies.factor import Factor, stack
+from foldaway.tallies.frame import Frame
+from foldaway.tallies.tally import Tally
+
+Kinds = dict[str, type[Tally]]
+
+
+class ArmState(msgspec.Struct, array_like=True):
+    """What an arm keeps: its frame, its factor and its further tallies by name."""
+
+    frame_n: int
+    frame: Array
+    factor: Any
+    tallies: dict[str, Any]
+
+
+@dataclass(slots=True)
+class ArmTally:
+    """A frame, the factor that every arm has, and further tallies by name, all in that frame.
+
+    The frame is made from the first block and made anew from the factor whenever the records have doubled,
+    so that even an arm that began with a single record ends up well conditioned.
+    """
+
+    shape: Shape
+    kinds: Kinds
+    frame: Frame
+    factor: Factor
+    tallies: dict[str, Tally]
+
+    @classmethod
+    def empty(cls, shape: Shape, kinds: Kinds) -> Self:
+        """The tallies of no records."""
+        frame = Frame(np.eye(shape.columns, order="F"), 0)
+        tallies = {name: kind.empty(shape) for name, kind in kinds.items()}
+        return cls(shape, kinds, frame, Factor.empty(shape), tallies)
+
+    def emptied(self) -> Self:
+        """The tallies of no records, in this frame: for another worker to fold into."""
+        tallies = {name: kind.empty(self.shape) for name, kind in self.kinds.items()}
+        return type(self)(self.shape, self.kinds, self.frame, Factor.empty(self.shape), tallies)
+
+    @property
+    def n(self) -> int:
+        """The number of records."""
+        return self.factor.n
+
+    def fold(self, block: Block) -> Self:
+        """Take a block of raw rows in."""
+        if not len(block):
+            return self
+        frame = self.frame if self.frame.n else self._first_frame(block)
+        framed = frame.apply(block)
+        factor = self.factor.fold(framed)
+        tallies = {name: tally.fold(framed) for name, tally in self.tallies.items()}
+        folded = type(self)(self.shape, self.kinds, frame, factor, tallies)
+        return folded._in_own_frame() if factor.n >= 2 * frame.n else folded
+
+    def __add__(self, other: Self) -> Self:
+        """The tallies of both sets of records, in the frame of the larger."""
+        if not other.n:
+            return self
+        if self.frame.n < other.frame.n or not self.n:
+            return other + self if self.n else other
+        moved = other if other.frame is self.frame else other.rebase(self.frame)
+        tallies = {name: tally + moved.tallies[name] for name, tally in self.tallies.items()}
+        merged = type(self)(self.shape, self.kinds, self.frame, self.factor + moved.factor, tallies)
+        return merged._in_own_frame() if merged.n >= 2 * self.frame.n else merged
+
+    def rebase(self, frame: Frame) -> Self:
+        """The same tallies in another frame."""
+        B = self.frame.change_to(frame)
+        tallies = {name: tally.rebase(B) for name, tally in self.tallies.items()}
+        return type(self)(self.shape, self.kinds, frame, self.factor.rebase(B), tallies)
+
+    def raw_factor(self) -> Floats:
+        """The factor of the rows as they came: R F."""
+        return self.factor.R @ self.frame.F
+
+    def _first_frame(self, block: Block) -> Frame:
+        rows = block.rows if block.weight is None else block.rows * np.sqrt(block.weight)
+        R = stack(np.zeros((len(rows), len(rows)), order="F"), rows.T)
+        return Frame.of(R, self.shape, len(block))
+
+    def _in_own_frame(self) -> Self:
+        return self.rebase(Frame.of(self.raw_factor(), self.shape, self.n))
+
+    def state(self) -> ArmState:
+        """What is kept."""
+        tallies = {name: tally.state() for name, tally in self.tallies.items()}
+        return ArmState(self.frame.n, Array.of(self.frame.F), self.factor.state(), tallies)
+
+    @classmethod
+    def restore(cls, state: Any, shape: Shape, kinds: Kinds) -> Self:
+        """The tallies from their state."""
+        kept = decode_part(state, ArmState)
+        F = np.asfortranarray(kept.frame.read(shape.columns, shape.columns))
+        if kept.frame_n < 0 or np.any(np.tril(F, -1)) or not np.all(np.diag(F)):
+            raise StateError("the state is damaged: a frame cannot be inverted.")
+        if kept.tallies.keys() != kinds.keys():
+            raise StateError("the state does not fit its plan: it has other tallies.")
+        tallies = {name: kind.restore(kept.tallies[name], shape) for name, kind in kinds.items()}
+        return cls(shape, kinds, Frame(F, kept.frame_n), Factor.restore(kept.factor, shape), tallies)

@@ -1,0 +1,58 @@
+"""A frame: the triangular map that rows pass through before they are folded, for conditioning only.
+
+Let F be the triangular factor of earlier rows, divided by its first entry. Rows fold as z F⁻¹, which centres
+(the first column is the intercept), scales, takes the covariates out of one another, and takes the covariates
+out of each outcome. Second and fourth moments of such rows lose no digits. F is kept, so nothing is lost:
+moments change frame exactly, by B = F_old F_new⁻¹.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg.blas import dtrsm, dtrsv
+
+from foldaway.block import Block, Floats, Shape
+
+# Below this share of a column's length what is left after the earlier columns is rounding: no direction.
+_NO_DIRECTION = 1e-13
+
+
+@dataclass(slots=True)
+class Frame:
+    """F (K by K, upper triangular, outcomes not mixed with one another) and the number of records behind it."""
+
+    F: Floats
+    n: int
+
+    @classmethod
+    def of(cls, R: Floats, shape: Shape, n: int) -> Frame:
+        """The frame in which the records behind the factor R are orthonormal up to one common scale."""
+        k = shape.regressors
+        F = np.zeros_like(R, order="F")
+        F[:k] = R[:k]
+        for column in range(k, shape.columns):
+            # One outcome's residuals must not lean on another's: keep their length only.
+            F[column, column] = np.linalg.norm(R[k : column + 1, column])
+        scale = F[0, 0] if F[0, 0] != 0 else float(np.sqrt(n))
+        F /= scale
+        lengths = np.linalg.norm(F, axis=0)
+        for degenerate in np.flatnonzero(np.abs(np.diag(F)) <= _NO_DIRECTION * lengths):
+            F[degenerate, degenerate + 1 :] = 0
+            F[degenerate, degenerate] = lengths[degenerate] or 1
+        return cls(F, n)
+
+    def apply(self, block: Block) -> Block:
+        """The block's rows in this frame, times the roots of their weights."""
+        if len(block) == 1:
+            rows = dtrsv(self.F, block.rows[:, 0], trans=1).reshape(-1, 1)
+        else:
+            rows = dtrsm(1.0, self.F, block.rows.T, side=1).T
+        if block.weight is not None:
+            rows *= np.sqrt(block.weight)
+        return Block(rows, None, block.unit)
+
+    def change_to(self, other: Frame) -> Floats:
+        """B with (row in other) = (row in this frame) B."""
+        return np.triu(dtrsm(1.0, other.F, self.F, side=1))

@@ -1,0 +1,62 @@
+"""Folding a large batch on all cores: each worker folds a part of the batch, and the parts are added."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+from foldaway.batch import Batch
+from foldaway.tallies.arm import ArmTally
+
+# Below this many records per worker, starting it costs more than it saves.
+_WORTH_A_WORKER = 40_000
+
+
+def fold_batch(arms: Sequence[ArmTally], batch: Batch, workers: int | None = None) -> list[ArmTally]:
+    """The arms' tallies with the batch taken in; the arms given are left as they were."""
+    workers = min(workers or _cores(), max(1, len(batch) // _WORTH_A_WORKER))
+    cuts = batch.cuts(workers)
+    if workers == 1:
+        return _fold_part(arms, batch, cuts[0], cuts[-1])
+    arms = [_with_frame(arm, number, batch) for number, arm in enumerate(arms)]
+    # BLAS threads of their own would fight the workers for the cores.
+    with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+        parts = [
+            pool.submit(_fold_part, [arm.emptied() for arm in arms], batch, start, stop)
+            for start, stop in pairwise(cuts)
+        ]
+        folded = list(arms)
+        for part in parts:
+            folded = [have + more for have, more in zip(folded, part.result(), strict=True)]
+    return folded
+
+
+def _fold_part(arms: Sequence[ArmTally], batch: Batch, start: int, stop: int) -> list[ArmTally]:
+    folded = list(arms)
+    for arm, block in batch.blocks(start, stop):
+        folded[arm] = folded[arm].fold(block)
+    return folded
+
+
+def _with_frame(arm: ArmTally, number: int, batch: Batch) -> ArmTally:
+    """The arm, with a frame from its first block if it has none yet: so that the workers share one."""
+    if not arm.frame.n:
+        for of, block in batch.blocks(0, min(len(batch), _WORTH_A_WORKER)):
+            if of == number and len(block):
+                return arm.fold(block).emptied()
+    return arm
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@lru_cache(maxsize=1)
+def _blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

@@ -1,0 +1,148 @@
+"""Every estimator and kind of error equals statsmodels on the kept rows."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from scipy import stats
+
+import foldaway as fa
+from kept_rows import covariate_columns, fitted
+from trials import folded, make_trial, trials
+
+TOLERANCE = 1e-9
+
+
+def close(ours: float, theirs: float, scale: float = 0.0) -> bool:
+    return abs(ours - theirs) <= TOLERANCE * max(abs(theirs), scale)
+
+
+@pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
+@settings(max_examples=60, deadline=None)
+@given(trials())
+def test_every_estimate_and_error_is_that_of_the_kept_rows(drawn: tuple[fa.Plan, pd.DataFrame]) -> None:
+    plan, rows = drawn
+    cut = len(rows) // 3
+    batches = (cut, 2 * cut) if not plan.complete_units else ()
+    effects = folded(plan, rows, *batches).effects()
+    assert len(effects) == len(plan.outcomes) * (len(plan.arms) - 1) * sum(
+        3 + 2 * plan.complete_units + (e == "difference" and not plan.weight)
+        for e in (["ipw", "difference"] + (["regression", "interacted"] if plan.covariates else []))
+    )
+    for row in effects:
+        estimate, error, fit = fitted(plan, rows, row.estimator, row.arm, row.outcome, row.se_kind)
+        assert close(row.std_error, error), (row.estimator, row.se_kind)
+        # An effect near zero is compared on the scale of its error.
+        assert close(row.estimate, estimate, scale=error), (row.estimator, row.se_kind)
+        if row.se_kind in ("classical", "HC0", "HC1"):
+            assert row.df == fit.df_resid
+
+
+def test_hc2_is_welchs_test() -> None:
+    plan, rows = make_trial(5, n=200, covariates=0)
+    row = folded(plan, rows).effects().filter(estimator="difference", se_kind="HC2")[0]
+    groups = [rows.loc[rows.group == arm, "y0"] for arm in ("arm1", "arm0")]
+    welch = stats.ttest_ind(*groups, equal_var=False)
+    assert row.statistic == pytest.approx(welch.statistic, rel=1e-10)
+    assert row.df == pytest.approx(welch.df, rel=1e-10)
+    assert row.p_value == pytest.approx(welch.pvalue, rel=1e-9)
+    interval = welch.confidence_interval(0.95)
+    assert (row.ci_lower, row.ci_upper) == pytest.approx((interval.low, interval.high), rel=1e-10)
+
+
+def test_clustered_intervals_use_t_with_units_minus_one() -> None:
+    plan, rows = make_trial(6, n=200, units=True)
+    row = folded(plan, rows).effects().filter(estimator="regression", se_kind="CR1")[0]
+    units = rows["unit"].nunique()
+    assert row.df == units - 1
+    assert row.p_value == pytest.approx(2 * stats.t.sf(abs(row.statistic), units - 1), rel=1e-12)
+
+
+@pytest.mark.parametrize("estimator", ["ipw", "difference", "regression", "interacted"])
+def test_the_relative_effect_is_the_delta_method_on_the_kept_rows(estimator: str) -> None:
+    plan, rows = make_trial(7, n=500, arms=3, covariates=2, shift=10)
+    row = folded(plan, rows).effects().filter(estimator=estimator, se_kind="HC0", arm="arm2")[0]
+    level = row.control_level
+    assert row.relative == pytest.approx(row.estimate / level, rel=1e-12)
+    # Independently: the ratio's standard error by numerical differentiation over perturbed record weights
+    # (the infinitesimal jackknife), which for these estimators is HC0.
+    n = len(rows)
+    base = np.ones(n)
+
+    def ratio(weights: np.ndarray) -> float:
+        effect, control = _effect_and_level(plan, rows, estimator, weights)
+        return effect / control
+
+    step = 1e-4
+    influence = np.array([(ratio(base + step * e) - ratio(base - step * e)) / (2 * step) for e in np.eye(n)])
+    fixed_centre = float(np.sqrt(np.sum(influence**2)))
+    assert row.relative_std_error == pytest.approx(fixed_centre, rel=1e-4)
+
+
+def _effect_and_level(plan: fa.Plan, rows: pd.DataFrame, estimator: str, w: np.ndarray) -> tuple[float, float]:
+    y = rows["y0"].to_numpy()
+    treated, control = (rows.group == "arm2").to_numpy(), (rows.group == "arm0").to_numpy()
+    if estimator == "ipw":
+        up, down = w * treated * y / plan.arms["arm2"], w * control * y / plan.arms["arm0"]
+        return (up.sum() - down.sum()) / w.sum(), down.sum() / w.sum()
+    x = covariate_columns(plan, rows)
+    x = x - x.mean(axis=0)  # the centre is taken as fixed
+    arms = np.column_stack([(rows.group == a).to_numpy(float) for a in plan.arms])
+    if estimator == "difference":
+        X = arms
+    elif estimator == "regression":
+        X = np.column_stack([arms, x])
+    else:
+        X = np.column_stack([arms, *(arms[:, [a]] * x for a in range(3))])
+    root = np.sqrt(w)[:, None]
+    coef = np.linalg.lstsq(X * root, y * root[:, 0], rcond=None)[0]
+    return float(coef[2] - coef[0]), float(coef[0])
+
+
+def test_the_populations_effect_adds_the_variance_of_the_covariate_mean() -> None:
+    plan, rows = make_trial(8, n=400, covariates=2)
+    trial = folded(plan, rows)
+    of_sample = trial.effects().filter(estimator="interacted", se_kind="HC0")[0]
+    of_population = trial.effects(population=True).filter(estimator="interacted", se_kind="HC0")[0]
+    x = covariate_columns(plan, rows)
+    y = rows["y0"].to_numpy()
+    slopes = []
+    for arm in plan.arms:
+        mine = (rows.group == arm).to_numpy()
+        X = np.column_stack([np.ones(mine.sum()), x[mine]])
+        slopes.append(np.linalg.lstsq(X, y[mine], rcond=None)[0][1:])
+    delta = slopes[1] - slopes[0]
+    extra = delta @ np.cov(x.T, bias=True) @ delta / len(rows)
+    assert of_population.estimate == of_sample.estimate
+    assert of_population.std_error**2 == pytest.approx(of_sample.std_error**2 + extra, rel=1e-9)
+
+
+def test_an_adjustment_is_that_of_statsmodels() -> None:
+    from statsmodels.stats.multitest import multipletests
+
+    plan, rows = make_trial(9, n=300, arms=4, outcomes=2)
+    trial = folded(plan, rows)
+    for ours, theirs in (("holm", "holm"), ("benjamini-hochberg", "fdr_bh")):
+        family = trial.effects(adjust=ours).filter(estimator="regression", se_kind="HC1")
+        expected = multipletests([row.p_value for row in family], method=theirs)[1]
+        assert [row.p_adjusted for row in family] == pytest.approx(list(expected), rel=1e-12)
+
+
+def test_the_sample_ratio_is_checked() -> None:
+    plan, rows = make_trial(10, n=4000, covariates=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert folded(plan, rows).effects().sample_ratio.ok
+    trial = folded(plan, rows[(rows.group == "arm0") | (np.arange(len(rows)) % 4 > 0)])
+    with pytest.warns(fa.SampleRatioWarning, match="do not fit"):
+        effects = trial.effects()
+    ratio = effects.sample_ratio
+    counts = list(trial.counts.values())
+    expected = stats.chisquare(counts, np.array(list(plan.arms.values())) * sum(counts))
+    assert (ratio.statistic, ratio.p_value) == pytest.approx((expected.statistic, expected.pvalue))
+    assert not ratio.ok
+    assert "! The arms' records" in str(effects)
