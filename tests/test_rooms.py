@@ -20,6 +20,8 @@ FRONT_DOOR = "__init__"
 ROOMS = (
     "__main__",
     "cli",
+    "demo",
+    "progress",
     "service",
     "client",
     "federated",
@@ -27,7 +29,6 @@ ROOMS = (
     "sources",
     "report",
     "datasets",
-    "demo",
     FRONT_DOOR,
     "trial",
     "analysis",

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 
 from foldaway.batch import Batch, Index
-from foldaway.block import LARGEST, Floats, Shape
+from foldaway.block import LARGEST, Block, Floats, Shape
 from foldaway.errors import EstimateError, RecordError
 from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import covariance
@@ -60,6 +60,9 @@ class LeastSquares:
             weight: Observation weights, positive.
             cluster: What each row belongs to; a cluster's rows must all come in this call.
         """
+        if weight is None and cluster is None and (type(y) is float or np.ndim(y) == 0):
+            self._tally = self._tally.fold(Block(self._row(X, y)))
+            return
         x, response = self._checked(X, y)
         n = len(x)
         w = None if weight is None else _checked_weights(weight, n)
@@ -140,6 +143,19 @@ class LeastSquares:
         raw: Floats = solve_triangular(self._tally.frame.F[:k, :k], values)
         return raw
 
+    def _row(self, X: ArrayLike, y: ArrayLike) -> Floats:
+        """One checked row, as a column."""
+        k = len(self.columns)
+        x = _floats(X, "X")
+        row = np.empty(k + 1)
+        if x.shape == (k,) and type(y) in (float, int, np.float64):
+            row[:k], row[k] = x, y
+            if row.dot(row) < LARGEST:
+                return row.reshape(-1, 1)
+        x, response = self._checked(x, y)
+        _refuse_faulty(self.columns, x, response)
+        return np.append(x[0], response).reshape(-1, 1)
+
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
         """The rows as numbers in the right shape; their values are checked as blocks are assembled."""
         k = len(self.columns)
@@ -165,11 +181,7 @@ class LeastSquares:
         return assemble
 
     def _fold(self, batch: Batch) -> None:
-        if len(batch) == 1:
-            [(_, block)] = batch.blocks(0, 1)
-            self._tally = self._tally.fold(block)
-        else:
-            [self._tally] = fold_batch([self._tally], batch)
+        [self._tally] = fold_batch([self._tally], batch)
 
 
 def _floats(values: ArrayLike, name: str) -> Floats:

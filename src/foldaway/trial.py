@@ -11,7 +11,7 @@ import msgspec
 from foldaway.analysis import effects_of
 from foldaway.block import Shape
 from foldaway.effects import Effects
-from foldaway.errors import SampleRatioWarning, StateError
+from foldaway.errors import PlanError, SampleRatioWarning, StateError
 from foldaway.plan import Plan
 from foldaway.records import Fault, Faults, check
 from foldaway.state import pack, unpack
@@ -21,7 +21,7 @@ from foldaway.tallies.parallel import fold_batch
 
 
 class TrialState(msgspec.Struct):
-    """What a trial keeps, and the plan it was kept under."""
+    """What a trial keeps, and the plan it was kept under, in canonical form."""
 
     plan: str
     arms: list[Any]
@@ -109,9 +109,9 @@ class Trial:
         return effects if adjust is None else effects.adjusted(adjust)
 
     def dumps(self) -> bytes:
-        """The state as bytes: tallies and the plan's fingerprint, nothing else."""
+        """The state as bytes: the plan and its tallies, nothing else."""
         state = TrialState(
-            self.plan.fingerprint,
+            self.plan.canonical().decode(),
             [arm.state() for arm in self._arms],
             dict(sorted(self._faults.records.items())),
             list(self._faults),
@@ -119,16 +119,20 @@ class Trial:
         return pack(state)
 
     @classmethod
-    def loads(cls, data: bytes, plan: Plan) -> Self:
-        """The trial from its state, under the plan that made it.
+    def loads(cls, data: bytes, plan: Plan | None = None) -> Self:
+        """The trial from its state, under the plan that made it: the one given must be that one.
 
         Raises:
             StateError: The state is damaged, truncated, or of another plan.
         """
         state = unpack(data, TrialState)
-        if state.plan != plan.fingerprint:
-            raise StateError("the state was made under another plan; load it with that one.")
-        trial = cls(plan)
+        made_under = _plan_of(state)
+        if plan is not None and plan.fingerprint != made_under.fingerprint:
+            raise StateError(
+                f"the state was made under another plan ({made_under.name}, fingerprint "
+                f"{made_under.fingerprint[:12]}…); load it with that one."
+            )
+        trial = cls(made_under)
         if len(state.arms) != len(trial._arms):
             raise StateError("the state does not fit its plan: it has another number of arms.")
         trial._arms = [
@@ -146,7 +150,7 @@ class Trial:
         draft.replace(path)
 
     @classmethod
-    def load(cls, path: str | Path, plan: Plan) -> Self:
+    def load(cls, path: str | Path, plan: Plan | None = None) -> Self:
         """The trial from a file that ``save`` wrote."""
         try:
             data = Path(path).read_bytes()
@@ -157,3 +161,11 @@ class Trial:
     def __repr__(self) -> str:
         counts = ", ".join(f"{arm}={n:_}" for arm, n in self.counts.items())
         return f"Trial: {self.plan.name} | n={self.n:_} | {counts}"
+
+
+def _plan_of(state: TrialState) -> Plan:
+    try:
+        return Plan.loads(state.plan)
+    except PlanError:
+        pass
+    raise StateError("the state is damaged: it does not hold a plan.")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyarrow import ipc
 
-from foldaway.sources.batch import ROWS, Batch, Unreadable, Wanted, present, slices
+from foldaway.sources.batch import ROWS, Batch, Unreadable, Wanted, blank, present, slices
 from foldaway.sources.streams import Stream
 
 _CONTINUES = b"\xff\xff\xff\xff"
@@ -30,7 +30,7 @@ def _file(stream: Stream, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     source = stream.seekable()
     with ipc.open_file(source) as file:
         columns = present(file.schema.names, wanted)
-    yield _empty(file.schema, columns)
+    yield blank(columns)
     if columns:
         with ipc.open_file(source, options=_only(columns)) as file:
             for i in range(file.num_record_batches):
@@ -48,7 +48,7 @@ def _stream(stream: Stream, wanted: Wanted) -> Iterator[pa.RecordBatch]:
         raise Unreadable("is not Arrow data, or is damaged; write it again")
     schema = ipc.read_schema(pa.BufferReader(stream.peek(8 + length)))
     columns = present(schema.names, wanted)
-    yield _empty(schema, columns)
+    yield blank(columns)
     if columns:
         with ipc.open_stream(stream.sequential(), options=_only(columns)) as batches:
             for records in batches:
@@ -57,9 +57,3 @@ def _stream(stream: Stream, wanted: Wanted) -> Iterator[pa.RecordBatch]:
 
 def _only(columns: dict[str, int]) -> ipc.IpcReadOptions:
     return ipc.IpcReadOptions(included_fields=sorted(columns.values()))
-
-
-def _empty(schema: pa.Schema, columns: dict[str, int]) -> pa.RecordBatch:
-    """A batch without rows, so that even a file without batches shows its columns."""
-    arrays = [pa.nulls(0, schema.field(name).type) for name in columns]
-    return pa.RecordBatch.from_arrays(arrays, names=list(columns))

@@ -63,6 +63,15 @@ def present(found: Sequence[str], wanted: Wanted) -> dict[str, int]:
     return {name: found.index(name) for name in wanted.names if name in found}
 
 
+def blank(names: Iterable[str]) -> pa.RecordBatch:
+    """A batch without rows, to show the columns of a file without records.
+
+    Its columns have the type null: a damaged file can give a column a type with which Arrow ends the process.
+    """
+    names = list(names)
+    return pa.RecordBatch.from_arrays([pa.nulls(0)] * len(names), names=names)
+
+
 def slices(batch: Batch, rows: int = ROWS) -> Iterator[Batch]:
     """The batch in pieces of at most `rows` records, and in one piece if it has none."""
     if batch.records.num_rows > _MOST_ROWS:

@@ -1,6 +1,6 @@
 """CSV and TSV.
 
-Blocks of whole lines go through Arrow's reader with every wanted cell as bytes, so no cell can stop the read;
+Blocks of whole lines go through Arrow's reader with every wanted cell as text, so no cell can stop the read;
 the numeric columns are then converted, and one with a cell that is not a number stays text for that block. Text
 is exactly what was written: 007 stays "007". An empty cell is null, and so are NA, NaN and null; in a text column
 only if they stand without quotes, since programs that quote text (R, for one) write a missing value bare.
@@ -9,13 +9,14 @@ only if they stand without quotes, since programs that quote text (R, for one) w
 import csv
 import io
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from foldaway.sources.batch import Batch, Unreadable, Wanted, present, slices
+from foldaway.sources.batch import Batch, Unreadable, Wanted, blank, present, slices
 from foldaway.sources.lines import BLOCK, blocks
 from foldaway.sources.numbers import as_numbers
 from foldaway.sources.quoting import first_line, is_open, whole_lines
@@ -35,18 +36,21 @@ def batches(stream: Stream, wanted: Wanted, *, delimiter: bytes = b",", block: i
     found, rest = _header(lines, delimiter)
     columns = present(found, wanted)
     if not columns:
-        yield Batch(pa.RecordBatch.from_arrays([], names=[]))
+        yield Batch(blank([]))
         return
     for data in chain([rest], lines):
         if not stream.peek(1) and is_open(data, delimiter):
             raise Unreadable("ends inside a quoted cell; the file is cut short, or a quote is never closed")
-        cells, ragged = _cells(data, delimiter, len(found), list(columns.values()))
-        cells, undecoded = _decoded(cells)
-        arrays = [
-            _text(cell) if name in wanted.text else _numbers(cell) for name, cell in zip(columns, cells, strict=True)
-        ]
-        records = pa.RecordBatch.from_arrays(arrays, names=list(columns))
-        yield from slices(Batch(records, ragged + undecoded))
+        # Arrow hands a ragged line to us as text, which fails where it is not UTF-8. Every byte is Latin-1.
+        utf8 = _is_utf8(data)
+        lines_read = data if utf8 else data.decode("latin-1").encode()
+        cells, ragged = _cells(lines_read, delimiter, len(found), list(columns.values()))
+        if not utf8:
+            cells, left_out = _restored(cells)
+            ragged += left_out
+        kinds = [_text if name in wanted.text else _numbers for name in columns]
+        arrays = [kind(column) for kind, column in zip(kinds, cells, strict=True)]
+        yield from slices(Batch(pa.RecordBatch.from_arrays(arrays, names=list(columns)), ragged))
 
 
 def _header(lines: Iterator[bytes], delimiter: bytes) -> tuple[list[str], bytes]:
@@ -66,7 +70,7 @@ def _header(lines: Iterator[bytes], delimiter: bytes) -> tuple[list[str], bytes]
 
 
 def _cells(data: bytes, delimiter: bytes, width: int, positions: list[int]) -> tuple[list[pa.Array], int]:
-    """The cells at some positions of every line, as bytes, and how many lines are not `width` cells wide."""
+    """The cells at some positions of every line, as text, and how many lines are not `width` cells wide."""
     ragged = 0
 
     def skip(_: object) -> str:
@@ -81,8 +85,9 @@ def _cells(data: bytes, delimiter: bytes, width: int, positions: list[int]) -> t
         arrow_csv.ReadOptions(column_names=[str(i) for i in range(width)], block_size=len(data) + 1),
         arrow_csv.ParseOptions(delimiter=delimiter.decode(), newlines_in_values=True, invalid_row_handler=skip),
         arrow_csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.binary()),
+            column_types=dict.fromkeys(names, pa.string()),
             include_columns=names,
+            check_utf8=False,  # was done for the block
             null_values=_NULLS,
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
@@ -91,20 +96,20 @@ def _cells(data: bytes, delimiter: bytes, width: int, positions: list[int]) -> t
     return [column.combine_chunks() for column in table.columns], ragged
 
 
-def _decoded(cells: list[pa.Array]) -> tuple[list[pa.Array], int]:
-    """The cells as text, without the lines in which one is not UTF-8, and how many lines these are."""
-    try:
-        return [cell.cast(pa.string()) for cell in cells], 0
-    except pa.ArrowInvalid:
-        pass  # and not here: an error raised here would carry Arrow's along, cell and all
-    lines = zip(*(cell.to_pylist() for cell in cells), strict=True)
-    good = pa.array([all(map(_is_utf8, line)) for line in lines])
-    return [cell.filter(good).cast(pa.string()) for cell in cells], good.false_count
+def _restored(cells: list[pa.Array]) -> tuple[list[pa.Array], int]:
+    """Cells that were read as Latin-1, as the UTF-8 they are, and how many lines were left out as they are not."""
+    lines = list(zip(*(column.to_pylist() for column in cells), strict=True))
+    good = []
+    for line in lines:
+        with suppress(UnicodeDecodeError):
+            good.append([None if cell is None else cell.encode("latin-1").decode() for cell in line])
+    columns = [pa.array([line[i] for line in good], pa.string()) for i in range(len(cells))]
+    return columns, len(lines) - len(good)
 
 
-def _is_utf8(cell: bytes | None) -> bool:
+def _is_utf8(data: bytes) -> bool:
     try:
-        (cell or b"").decode()
+        data.decode()
     except UnicodeDecodeError:
         return False
     return True

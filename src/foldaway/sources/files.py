@@ -105,7 +105,7 @@ def _attempt(source: Path | Stdin, step: Callable[[], T], kind: str = "data") ->
     except Unreadable as error:
         words = str(error)
     except MemoryError:
-        words = "needs more memory than there is; write it in smaller row groups or batches"
+        words = "asks for more memory than there is; it is damaged, or should be written in smaller batches"
     except OSError as error:
         # Arrow raises this kind as well, for damaged files, but without the operating system's number.
         words = trouble(error) if error.errno is not None else _DAMAGED.format(kind, "OSError")

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from foldaway.sources.batch import ROWS, Batch, Wanted, present
+from foldaway.sources.batch import ROWS, Batch, Wanted, blank, present
 from foldaway.sources.streams import Stream
 
 _BUFFER = 2**18  # bytes held per column; without a buffer Arrow loads a row group's whole column, however large it is
@@ -17,10 +16,8 @@ def batches(stream: Stream, wanted: Wanted, *, rows: int = ROWS) -> Iterator[Bat
     A Parquet file is read from its end, so one that comes from a pipe is first read into memory whole.
     """
     with pq.ParquetFile(stream.seekable(), pre_buffer=False, buffer_size=_BUFFER) as file:
-        schema = file.schema_arrow
-        names = list(present(schema.names, wanted))
-        blank = [pa.nulls(0, schema.field(name).type) for name in names]
-        yield Batch(pa.RecordBatch.from_arrays(blank, names=names))
+        names = list(present(file.schema_arrow.names, wanted))
+        yield Batch(blank(names))
         done, total = 0, max(file.metadata.num_rows, 1)
         for records in file.iter_batches(rows, columns=names) if names else ():
             # Arrow takes the writer's word for offsets and UTF-8; a damaged file must not get past here.

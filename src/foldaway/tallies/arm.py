@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,6 +14,7 @@ from foldaway.errors import StateError
 from foldaway.state import Array, decode_part
 from foldaway.tallies.factor import Factor, stack
 from foldaway.tallies.frame import Frame
+from foldaway.tallies.streaming import STREAMING, row_kernels
 from foldaway.tallies.tally import Tally
 
 Kinds = dict[str, type[Tally]]
@@ -60,7 +62,10 @@ class ArmTally:
 
     def fold(self, block: Block) -> Self:
         """Take a block of raw rows in."""
-        if not len(block):
+        n = block.rows.shape[1]
+        if n == 1 and self.factor.n >= STREAMING and block.weight is None and block.unit is None:
+            return self._fold_row(block.rows[:, 0])
+        if not n:
             return self
         frame = self.frame if self.frame.n else self._first_frame(block)
         framed = frame.apply(block)
@@ -68,6 +73,18 @@ class ArmTally:
         tallies = {name: tally.fold(framed) for name, tally in self.tallies.items()}
         folded = type(self)(self.shape, self.kinds, frame, factor, tallies)
         return folded._in_own_frame() if factor.n >= 2 * frame.n else folded
+
+    def _fold_row(self, row: Floats) -> Self:
+        """The same for a single raw row, compiled."""
+        frame, factor = self.frame, self.factor
+        R, framed = row_kernels().fold_row(frame.F, factor.R, row)
+        n = factor.n + 1
+        tallies = self.tallies
+        if tallies:
+            block = Block(framed.reshape(-1, 1))
+            tallies = {name: tally.fold(block) for name, tally in tallies.items()}
+        folded = type(self)(self.shape, self.kinds, frame, Factor(n, R), tallies)
+        return folded._in_own_frame() if n >= 2 * frame.n else folded
 
     def __add__(self, other: Self) -> Self:
         """The tallies of both sets of records, in the frame of the larger."""
@@ -85,6 +102,10 @@ class ArmTally:
         B = self.frame.change_to(frame)
         tallies = {name: tally.rebase(B) for name, tally in self.tallies.items()}
         return type(self)(self.shape, self.kinds, frame, self.factor.rebase(B), tallies)
+
+    def size(self) -> int:
+        """How many numbers are kept, whatever the number of records."""
+        return sum(len(array.data) for array in _arrays(self.state())) // 8
 
     def raw_factor(self) -> Floats:
         """The factor of the rows as they came: R F."""
@@ -114,3 +135,15 @@ class ArmTally:
             raise StateError("the state does not fit its plan: it has other tallies.")
         tallies = {name: kind.restore(kept.tallies[name], shape) for name, kind in kinds.items()}
         return cls(shape, kinds, Frame(F, kept.frame_n), Factor.restore(kept.factor, shape), tallies)
+
+
+def _arrays(state: Any) -> Iterator[Array]:
+    """Every array in a state, however deep."""
+    if isinstance(state, Array):
+        yield state
+    elif isinstance(state, dict):
+        for part in state.values():
+            yield from _arrays(part)
+    elif isinstance(state, msgspec.Struct):
+        for field in state.__struct_fields__:
+            yield from _arrays(getattr(state, field))

@@ -48,7 +48,7 @@ class Factor:
     def fold(self, block: Block) -> Self:
         """Take the block's rows in."""
         rows = block.rows
-        n = len(block)
+        n = rows.shape[1]
         if n >= _TALL * len(rows):
             triangle = _cholesky(rows)
             if triangle is not None:

@@ -45,8 +45,8 @@ class Frame:
 
     def apply(self, block: Block) -> Block:
         """The block's rows in this frame, times the roots of their weights."""
-        if len(block) == 1:
-            rows = dtrsv(self.F, block.rows[:, 0], trans=1).reshape(-1, 1)
+        if block.rows.shape[1] == 1:
+            rows = dtrsv(self.F, block.rows[:, 0], trans=1)[:, None]
         else:
             rows = dtrsm(1.0, self.F, block.rows.T, side=1).T
         if block.weight is not None:

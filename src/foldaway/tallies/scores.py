@@ -18,6 +18,7 @@ from foldaway.block import Block, Floats, Shape
 from foldaway.errors import StateError
 from foldaway.state import Array, decode_part
 from foldaway.tallies.quartic import record_products
+from foldaway.tallies.streaming import STREAMING, row_kernels
 from foldaway.tallies.vech import lift, lift_map, pair_products
 
 # Records per step: the products of that many records stay in a core's cache.
@@ -29,9 +30,7 @@ class ScoresState(msgspec.Struct, array_like=True):
 
     n: int
     clusters: int
-    vv: Array
-    vs: Array
-    ss: Array
+    sums: Array
 
 
 @dataclass(slots=True)
@@ -39,74 +38,76 @@ class Scores:
     """Σ_j g_j g_j' with every record its own cluster; blocks across outcomes are never needed.
 
     Attributes:
+        shape: How many regressors and outcomes a row has.
         n: The number of records.
         clusters: The number of clusters.
-        vv: Σ v v' for v = Σ_i vech(x x'), shared by the outcomes.
-        vs: Σ v s' for s = Σ_i x y, per outcome.
-        ss: Σ s s', per outcome.
+        sums: Σ v v', then Σ v s' per outcome, then Σ s s' per outcome, flat, for v = Σ_i vech(x x') (shared by the
+            outcomes) and s = Σ_i x y.
     """
 
+    shape: Shape
     n: int
     clusters: int
-    vv: Floats
-    vs: Floats
-    ss: Floats
+    sums: Floats
 
     @classmethod
     def empty(cls, shape: Shape) -> Self:
         """The tally of no records."""
-        k, outcomes = shape
-        m = k * (k + 1) // 2
-        return cls(0, 0, np.zeros((m, m)), np.zeros((outcomes, m, k)), np.zeros((outcomes, k, k)))
+        return cls(shape, 0, 0, np.zeros(_length(shape)))
+
+    @property
+    def vv(self) -> Floats:
+        """Σ v v'."""
+        return _split(self.sums, self.shape)[0]
 
     def fold(self, block: Block) -> Self:
         """Take the block's records in, each as a cluster of its own."""
-        k = self.ss.shape[1]
-        vv, vs, ss = record_products(block.rows[:k], block.rows[k:], _STEP)
-        n = len(block)
-        return type(self)(self.n + n, self.clusters + n, self.vv + vv, self.vs + vs, self.ss + ss)
+        n = block.rows.shape[1]
+        k = self.shape.regressors
+        if n == 1 and self.n >= STREAMING:
+            sums = row_kernels().add_row_products(self.sums, block.rows[:, 0], k)
+        else:
+            sums = self.sums + _flat(record_products(block.rows[:k], block.rows[k:], _STEP))
+        return type(self)(self.shape, self.n + n, self.clusters + n, sums)
 
     def __add__(self, other: Self) -> Self:
         """The tally of both sets of clusters."""
-        n, clusters = self.n + other.n, self.clusters + other.clusters
-        return type(self)(n, clusters, self.vv + other.vv, self.vs + other.vs, self.ss + other.ss)
+        return type(self)(self.shape, self.n + other.n, self.clusters + other.clusters, self.sums + other.sums)
 
     def rebase(self, B: Floats) -> Self:
         """With w = Bx'x and t = b'x + c y: vech(w w') = P v and w t = C v + c Bx's."""
-        k = self.ss.shape[1]
+        k = self.shape.regressors
         Bx = B[:k, :k]
         P = lift_map(Bx)
-        vv = P @ self.vv @ P.T
-        vs, ss = np.empty_like(self.vs), np.empty_like(self.ss)
+        old_vv, old_vs, old_ss = _split(self.sums, self.shape)
+        vs, ss = np.empty_like(old_vs), np.empty_like(old_ss)
         for o, column in enumerate(range(k, len(B))):
             C = lift(Bx.T, B[:k, column])
             c = B[column, column]
-            vs[o] = P @ (self.vv @ C.T + c * self.vs[o] @ Bx)
-            cross = c * C @ self.vs[o] @ Bx
-            ss[o] = C @ self.vv @ C.T + cross + cross.T + c * c * Bx.T @ self.ss[o] @ Bx
-        return type(self)(self.n, self.clusters, vv, vs, ss)
+            vs[o] = P @ (old_vv @ C.T + c * old_vs[o] @ Bx)
+            cross = c * C @ old_vs[o] @ Bx
+            ss[o] = C @ old_vv @ C.T + cross + cross.T + c * c * Bx.T @ old_ss[o] @ Bx
+        return type(self)(self.shape, self.n, self.clusters, _flat((P @ old_vv @ P.T, vs, ss)))
 
     def meat(self, outcome: int, delta: Floats, scale: float = 1.0) -> Floats:
         """Σ_j u_j u_j' with u_j = Σ_i x (scale·y − x'δ), in the tally's frame."""
+        vv, vs, ss = _split(self.sums, self.shape)
         D = lift(np.eye(len(delta)), delta)
-        cross = scale * D @ self.vs[outcome]
-        meat: Floats = D @ self.vv @ D.T - cross - cross.T + scale * scale * self.ss[outcome]
+        cross = scale * D @ vs[outcome]
+        meat: Floats = D @ vv @ D.T - cross - cross.T + scale * scale * ss[outcome]
         return meat
 
     def state(self) -> ScoresState:
         """What is kept."""
-        return ScoresState(self.n, self.clusters, Array.of(self.vv), Array.of(self.vs), Array.of(self.ss))
+        return ScoresState(self.n, self.clusters, Array.of(self.sums))
 
     @classmethod
     def restore(cls, state: Any, shape: Shape) -> Self:
         """The tally from its state."""
         kept = decode_part(state, ScoresState)
-        k, outcomes = shape
-        m = k * (k + 1) // 2
         if not 0 <= kept.clusters <= kept.n:
             raise StateError("the state is damaged: its counts do not fit.")
-        vv, vs, ss = kept.vv.read(m, m), kept.vs.read(outcomes, m, k), kept.ss.read(outcomes, k, k)
-        return cls(kept.n, kept.clusters, vv, vs, ss)
+        return cls(shape, kept.n, kept.clusters, kept.sums.read(_length(shape)))
 
 
 @dataclass(slots=True)
@@ -120,11 +121,30 @@ class UnitScores(Scores):
         """Take the block's units in."""
         if block.unit is None or not len(block):
             return self
-        k = self.ss.shape[1]
+        k = self.shape.regressors
         v, s = _unit_sums(block.rows[:k], block.rows[k:], block.unit)
         st = s.transpose(0, 2, 1)
         n, clusters = self.n + len(block), self.clusters + v.shape[1]
-        return type(self)(n, clusters, self.vv + v @ v.T, self.vs + v @ st, self.ss + s @ st)
+        return type(self)(self.shape, n, clusters, self.sums + _flat((v @ v.T, v @ st, s @ st)))
+
+
+def _split(sums: Floats, shape: Shape) -> tuple[Floats, Floats, Floats]:
+    """Σ v v' (m by m), and per outcome Σ v s' (m by k) and Σ s s' (k by k), as views."""
+    k, outcomes = shape
+    m = k * (k + 1) // 2
+    first, second = m * m, m * m + outcomes * m * k
+    vv, vs, ss = sums[:first], sums[first:second], sums[second:]
+    return vv.reshape(m, m), vs.reshape(outcomes, m, k), ss.reshape(outcomes, k, k)
+
+
+def _flat(parts: tuple[Floats, Floats, Floats]) -> Floats:
+    return np.concatenate([part.ravel() for part in parts])
+
+
+def _length(shape: Shape) -> int:
+    k, outcomes = shape
+    m = k * (k + 1) // 2
+    return m * m + outcomes * (m * k + k * k)
 
 
 def _unit_sums(x: Floats, y: Floats, unit: NDArray[np.int64]) -> tuple[Floats, Floats]:

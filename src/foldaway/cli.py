@@ -1,0 +1,156 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foldaway.errors import FoldawayError, StateError
+
+if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
+    from foldaway.effects import Effects
+    from foldaway.trial import Trial
+
+app = typer.Typer(
+    name="foldaway",
+    help="Randomised trials that keep no records: fold each one into running tallies, read effects from them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # a traceback with local variables would show records
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+plan_app = typer.Typer(help="Look at plans.", no_args_is_help=True)
+app.add_typer(plan_app, name="plan")
+
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="The plan, a .toml or .json file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines in place of tables.")]
+AllKinds = Annotated[bool, typer.Option("--all", help="Show every kind of standard error, not just the best one.")]
+Adjust = Annotated[
+    str | None, typer.Option(help="Adjust p-values for several comparisons: holm or benjamini-hochberg.")
+]
+Save = Annotated[Path | None, typer.Option(metavar="STATE", help="Write the tallies to this file.")]
+
+
+@app.command()
+def run(
+    plan: PlanFile,
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files or globs; - for standard input.")],
+    json: AsJson = False,
+    all_kinds: AllKinds = False,
+    adjust: Adjust = None,
+    save: Save = None,
+    resume: Annotated[Path | None, typer.Option(metavar="STATE", help="Go on from the tallies in this file.")] = None,
+    format: Annotated[
+        str | None, typer.Option(help="csv, tsv, parquet, arrow or ndjson, if it cannot be told.")
+    ] = None,
+) -> None:
+    """Fold files of records into a trial and print its effects. No record is kept."""
+    from foldaway.plan import Plan
+    from foldaway.progress import file_progress
+    from foldaway.sources import expand
+    from foldaway.sources.folding import fold_files
+    from foldaway.trial import Trial
+
+    the_plan = Plan.load(plan)
+    started = None if resume is None else Trial.load(resume, the_plan)
+    paths = expand(files)
+    with file_progress(paths) as progress:
+        trial = fold_files(files, the_plan, into=started, format=format, progress=progress)
+    _finish(trial, save=save, json=json, all_kinds=all_kinds, adjust=adjust)
+
+
+@app.command()
+def merge(
+    states: Annotated[list[Path], typer.Argument(metavar="STATE", help="States of trials of one plan.")],
+    json: AsJson = False,
+    all_kinds: AllKinds = False,
+    adjust: Adjust = None,
+    save: Save = None,
+) -> None:
+    """Merge the tallies of trials that ran apart, and print the effects of the whole."""
+    from foldaway.trial import Trial
+
+    seen: dict[bytes, Path] = {}
+    whole: Trial | None = None
+    for path in states:
+        part = Trial.load(path)
+        if twin := seen.get(data := part.dumps()):
+            raise StateError(f"{path} and {twin} are the same state; merging it twice would count its records twice.")
+        seen[data] = path
+        whole = part if whole is None else whole.merge(part)
+    assert whole is not None  # the command line insists on one state
+    _finish(whole, save=save, json=json, all_kinds=all_kinds, adjust=adjust)
+
+
+@plan_app.command("check")
+def check(plan: PlanFile, json: AsJson = False) -> None:
+    """Say what a plan will do, or what is wrong with it."""
+    import msgspec
+
+    from foldaway.plan import Plan
+    from foldaway.report.plan_summary import summary
+
+    the_plan = Plan.load(plan)
+    if json:
+        about = {"fingerprint": the_plan.fingerprint, "plan": the_plan}
+        print(msgspec.json.encode(about).decode())
+    else:
+        print(summary(the_plan))
+
+
+@app.command()
+def demo(
+    records: Annotated[int, typer.Option(min=1_000, help="How many records to simulate.")] = 200_000,
+    seed: Annotated[int, typer.Option(help="The simulation's seed.")] = 0,
+) -> None:
+    """Simulate a trial, fold it away, and compare with an analysis that kept every row."""
+    from foldaway.demo import demonstrate
+
+    demonstrate(records, seed)
+
+
+def _finish(trial: Trial, *, save: Path | None, json: bool, all_kinds: bool, adjust: str | None) -> None:
+    import warnings
+
+    from foldaway.errors import SampleRatioWarning
+
+    if save is not None:
+        trial.save(save)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SampleRatioWarning)  # the table says it
+        effects: Effects = trial.effects(adjust=adjust)
+    print(effects.to_json() if json else effects.to_string(all_kinds=all_kinds))
+    if save is not None:
+        print(f"\nState written to {save} ({save.stat().st_size:,} bytes).", file=sys.stderr)
+
+
+def main() -> None:
+    """Run the command line; errors are sentences, never tracebacks with values of records in them."""
+    try:
+        app()
+    except FoldawayError as error:
+        _fail(f"error: {error}", 1)
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except KeyboardInterrupt:
+        _fail("stopped; nothing was saved.", 130)
+    except Exception as error:
+        if os.environ.get("FOLDAWAY_DEBUG"):
+            raise
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        _fail(
+            f"unexpected error: {type(error).__name__} at {Path(where.filename).name}:{where.lineno}. This is a bug in "
+            "foldaway. Set FOLDAWAY_DEBUG=1 to see all of it; that may show values of records.",
+            70,
+        )
+
+
+def _fail(message: str, code: int) -> None:
+    print(message, file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,52 @@
+"""What a plan will do, for a person."""
+
+from __future__ import annotations
+
+from foldaway.analysis import error_kinds, estimators_of
+from foldaway.block import Shape
+from foldaway.plan import Plan
+from foldaway.table import text_table
+from foldaway.tallies import kinds_of
+from foldaway.tallies.arm import ArmTally
+
+
+def summary(plan: Plan) -> str:
+    """The plan's columns and their roles, its estimators and errors, and what will be kept.
+
+    Example:
+        >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
+        >>> print(summary(plan).splitlines()[0])
+        demo is a plan that can be run.
+    """
+    return "\n\n".join(
+        [
+            f"{plan.name} is a plan that can be run.",
+            text_table(["column", "role", "detail"], _roles(plan), left=3),
+            text_table(["estimator", "standard errors"], _estimators(plan), left=2),
+            f"Kept: {_kept(plan):,} numbers in all, however many records come.",
+            f"Fingerprint: {plan.fingerprint}",
+        ]
+    )
+
+
+def _roles(plan: Plan) -> list[list[str]]:
+    arms = ", ".join(f"{name} {share:.4g}" for name, share in plan.arms.items())
+    rows = [[plan.arm, "arm", f"{arms}; {plan.control} is the control"]]
+    rows += [[name, "outcome", ""] for name in plan.outcomes]
+    for name in plan.covariates:
+        levels = plan.levels.get(name)
+        rows.append([name, "covariate", f"levels {', '.join(levels)}" if levels else ""])
+    if plan.unit:
+        rows.append([plan.unit, "unit", "all records of a unit in one batch" if plan.complete_units else ""])
+    if plan.weight:
+        rows.append([plan.weight, "weight", ""])
+    return rows
+
+
+def _estimators(plan: Plan) -> list[list[str]]:
+    return [[name, ", ".join(error_kinds(plan, name))] for name in estimators_of(plan)]
+
+
+def _kept(plan: Plan) -> int:
+    arm = ArmTally.empty(Shape(len(plan.regressors), len(plan.outcomes)), kinds_of(plan))
+    return len(plan.arms) * arm.size()
