@@ -11,16 +11,18 @@ from foldaway.errors import (
     PlanError,
     RecordError,
     SampleRatioWarning,
+    SealedError,
     SourceError,
     StateError,
 )
 from foldaway.least_squares import LeastSquares
-from foldaway.plan import Plan
+from foldaway.plan import Bootstrap, Plan
 from foldaway.trial import Trial
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Bootstrap",
     "Effect",
     "Effects",
     "EstimateError",
@@ -30,6 +32,7 @@ __all__ = [
     "PlanError",
     "RecordError",
     "SampleRatioWarning",
+    "SealedError",
     "SourceError",
     "StateError",
     "Trial",

@@ -27,6 +27,7 @@ class Batch:
         arm: Each record's arm; None if there is one arm.
         weight: Observation weights, if any.
         unit: Each record's unit number, rising, if units are complete within the batch.
+        key: Each record's keyed hash, for the bootstrap.
     """
 
     n: int
@@ -35,6 +36,7 @@ class Batch:
     arm: NDArray[np.int8] | None = None
     weight: Floats | None = None
     unit: NDArray[np.int64] | None = None
+    key: NDArray[np.uint64] | None = None
 
     def __len__(self) -> int:
         return self.n
@@ -69,6 +71,7 @@ class Batch:
             self.assemble(index),
             None if self.weight is None else self.weight[index],
             None if self.unit is None else renumbered(self.unit[index]),
+            None if self.key is None else self.key[index],
         )
 
 

@@ -35,11 +35,18 @@ class Block:
         weight: Observation weights, if the plan has them.
         unit: For each record the number of its unit within this block, in rising order, if units are
             complete within the block.
+        key: For each record the hash of its unit (or of its own number) under the trial's key, for the bootstrap.
     """
 
     rows: Floats
     weight: Floats | None = None
     unit: NDArray[np.int64] | None = None
+    key: NDArray[np.uint64] | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing but rows."""
+        return self.weight is None and self.unit is None and self.key is None
 
     def __len__(self) -> int:
         return int(self.rows.shape[1])

@@ -27,3 +27,7 @@ class SourceError(FoldawayError):
 
 class SampleRatioWarning(UserWarning):
     """The arms' counts do not fit the plan's probabilities."""
+
+
+class SealedError(FoldawayError):
+    """A fold that needs a key which was destroyed or is not here."""

@@ -7,13 +7,13 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import solve_triangular
 
 from foldaway.batch import Batch, Index
 from foldaway.block import LARGEST, Block, Floats, Shape
 from foldaway.errors import EstimateError, RecordError
 from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import covariance
+from foldaway.linalg import solve_upper
 from foldaway.tallies import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally, Kinds
 from foldaway.tallies.parallel import fold_batch
@@ -60,7 +60,7 @@ class LeastSquares:
             weight: Observation weights, positive.
             cluster: What each row belongs to; a cluster's rows must all come in this call.
         """
-        if weight is None and cluster is None and (type(y) is float or np.ndim(y) == 0):
+        if weight is None and cluster is None and (isinstance(y, float) or np.ndim(y) == 0):
             self._tally = self._tally.fold(Block(self._row(X, y)))
             return
         x, response = self._checked(X, y)
@@ -140,7 +140,7 @@ class LeastSquares:
     def _unframed(self, values: Floats) -> Floats:
         """F⁻¹ times values: coefficients of the framed columns as coefficients of the columns."""
         k = len(self.columns)
-        raw: Floats = solve_triangular(self._tally.frame.F[:k, :k], values)
+        raw: Floats = solve_upper(self._tally.frame.F[:k, :k], values)
         return raw
 
     def _row(self, X: ArrayLike, y: ArrayLike) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import warnings
 from pathlib import Path
 from typing import Any, Self
@@ -11,9 +12,11 @@ import msgspec
 from foldaway.analysis import effects_of
 from foldaway.block import Shape
 from foldaway.effects import Effects
-from foldaway.errors import PlanError, SampleRatioWarning, StateError
+from foldaway.errors import PlanError, SampleRatioWarning, SealedError, StateError
 from foldaway.plan import Plan
 from foldaway.records import Fault, Faults, check
+from foldaway.records.keys import Keys, RecordKeys, UnitKeys
+from foldaway.secret import Secret
 from foldaway.state import pack, unpack
 from foldaway.tallies import kinds_of
 from foldaway.tallies.arm import ArmTally
@@ -27,10 +30,17 @@ class TrialState(msgspec.Struct):
     arms: list[Any]
     dropped: dict[str, int]
     faults: list[Fault]
+    key_mark: bytes
+    sealed: bool
 
 
 class Trial:
     """A plan and its tallies: fold records in, read effects out; no record is kept.
+
+    Args:
+        plan: The plan.
+        key: The 128-bit secret behind the bootstrap's weights, for plans with a bootstrap; a new one if left
+            out. Workers that fold records of the same units must share it.
 
     Example:
         >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
@@ -44,11 +54,18 @@ class Trial:
         (1.5, 0.7638)
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, key: bytes | None = None) -> None:
+        if key is not None and plan.resampling is None:
+            raise PlanError("a key is for plans with a bootstrap; this plan has none.")
         self.plan = plan
         shape = Shape(len(plan.regressors), len(plan.outcomes))
         self._arms = [ArmTally.empty(shape, kinds_of(plan)) for _ in plan.arms]
         self._faults = Faults()
+        self._sealed = False
+        self._secret = None if plan.resampling is None else Secret(key)
+        self._key_mark = b"" if self._secret is None else self._secret.mark()
+        # Records without a unit are numbered; a name of its own keeps the numbers of this shard from any other's.
+        self._shard = secrets.token_bytes(16)
 
     def fold(self, data: Any, *, text: bool = False, unreadable: int = 0) -> None:
         """Take a batch of records in; nothing of it is kept.
@@ -60,25 +77,73 @@ class Trial:
 
         Raises:
             RecordError: The batch is refused whole and the trial is as it was.
+            SealedError: The trial is sealed, or was loaded without its key.
         """
-        batch, faults = check(data, self.plan, text=text, ragged=unreadable)
-        folded = fold_batch(self._arms, batch) if len(batch) else self._arms
+        batch, faults = check(data, self.plan, text=text, ragged=unreadable, keys=self._keys())
+        # The bootstrap splits its replicates over the cores; splitting the records as well would crowd them.
+        workers = None if self.plan.resampling is None else 1
+        folded = fold_batch(self._arms, batch, workers) if len(batch) else self._arms
         # All of it or nothing, even if the thread is interrupted: the tallies are values.
         self._arms, self._faults = folded, self._faults + faults
+
+    def _keys(self) -> Keys | None:
+        if self._sealed:
+            raise SealedError("the trial is sealed: no further record can be folded.")
+        if self.plan.resampling is None:
+            return None
+        if self._secret is None:
+            raise SealedError("this trial was loaded without its key; load it with key= to fold further records.")
+        if self.plan.unit is not None:
+            return UnitKeys(self._secret.of_units())
+        # The records folded so far tell which numbers this shard has used.
+        return RecordKeys(self._secret.of_shard(self._shard), self.n)
+
+    @property
+    def key(self) -> bytes:
+        """The bootstrap's key, to share with another worker or to keep apart from the state."""
+        if self._secret is None:
+            raise SealedError("there is no key here: the plan has no bootstrap, or the trial was loaded without it.")
+        return self._secret.reveal()
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the trial takes no further records."""
+        return self._sealed
+
+    def seal(self) -> None:
+        """End the trial: destroy the key, so that nobody can ever tie an identifier to a weight; fold no more."""
+        if self._secret is not None:
+            self._secret.destroy()
+        self._sealed = True
 
     def merge(self, other: Trial) -> Self:
         """The trial of both sets of records; the two are left as they were."""
         if self.plan != other.plan:
             raise StateError("only trials of the same plan can be merged; these plans differ.")
-        merged = type(self)(self.plan)
+        if self.plan.unit is not None and self._key_mark != other._key_mark and self.n and other.n:
+            raise StateError(
+                "these trials were folded under different keys, so a unit would count as two in the bootstrap; "
+                "give every worker the same key: fa.Trial(plan, key=trial.key)."
+            )
+        merged = self.copy()
         merged._arms = [a + b for a, b in zip(self._arms, other._arms, strict=True)]
         merged._faults = self._faults + other._faults
+        merged._sealed = self._sealed or other._sealed
+        if not self.n:
+            merged._secret, merged._key_mark = other._secret, other._key_mark
         return merged
 
     def __add__(self, other: Trial) -> Self:
         if not isinstance(other, Trial):
             return NotImplemented
         return self.merge(other)
+
+    def copy(self) -> Self:
+        """A trial of its own with the same tallies, key included; its records get numbers of their own."""
+        twin = type(self)(self.plan)
+        twin._arms, twin._faults, twin._sealed = list(self._arms), self._faults, self._sealed
+        twin._secret, twin._key_mark = self._secret, self._key_mark
+        return twin
 
     @property
     def n(self) -> int:
@@ -109,21 +174,28 @@ class Trial:
         return effects if adjust is None else effects.adjusted(adjust)
 
     def dumps(self) -> bytes:
-        """The state as bytes: the plan and its tallies, nothing else."""
+        """The state as bytes: the plan and its tallies, nothing else; the key is not in it."""
         state = TrialState(
             self.plan.canonical().decode(),
             [arm.state() for arm in self._arms],
             dict(sorted(self._faults.records.items())),
             list(self._faults),
+            self._key_mark,
+            self._sealed,
         )
         return pack(state)
 
     @classmethod
-    def loads(cls, data: bytes, plan: Plan | None = None) -> Self:
+    def loads(cls, data: bytes, plan: Plan | None = None, *, key: bytes | None = None) -> Self:
         """The trial from its state, under the plan that made it: the one given must be that one.
 
+        Args:
+            data: What ``dumps`` gave.
+            plan: The plan; if left out, the one in the state.
+            key: The bootstrap's key, if further records are to be folded.
+
         Raises:
-            StateError: The state is damaged, truncated, or of another plan.
+            StateError: The state is damaged, truncated, or of another plan or key.
         """
         state = unpack(data, TrialState)
         made_under = _plan_of(state)
@@ -132,7 +204,7 @@ class Trial:
                 f"the state was made under another plan ({made_under.name}, fingerprint "
                 f"{made_under.fingerprint[:12]}…); load it with that one."
             )
-        trial = cls(made_under)
+        trial = cls(made_under, key=key)
         if len(state.arms) != len(trial._arms):
             raise StateError("the state does not fit its plan: it has another number of arms.")
         trial._arms = [
@@ -140,7 +212,15 @@ class Trial:
             for kept, empty in zip(state.arms, trial._arms, strict=True)
         ]
         trial._faults = Faults(state.dropped.items(), state.faults)
+        trial._restore_key(state, given=key is not None)
         return trial
+
+    def _restore_key(self, state: TrialState, *, given: bool) -> None:
+        if given and not state.sealed and state.key_mark != self._key_mark:
+            raise StateError("the state was made under another key; load it with that one.")
+        self._sealed = state.sealed
+        self._secret = self._secret if given and not state.sealed else None
+        self._key_mark = state.key_mark
 
     def save(self, path: str | Path) -> None:
         """Write the state to a file, in one step: a crash leaves the old file or the new one."""
@@ -150,13 +230,13 @@ class Trial:
         draft.replace(path)
 
     @classmethod
-    def load(cls, path: str | Path, plan: Plan | None = None) -> Self:
+    def load(cls, path: str | Path, plan: Plan | None = None, *, key: bytes | None = None) -> Self:
         """The trial from a file that ``save`` wrote."""
         try:
             data = Path(path).read_bytes()
         except OSError as error:
             raise StateError(f"cannot read the state {path}: {error.strerror}.") from None
-        return cls.loads(data, plan)
+        return cls.loads(data, plan, key=key)
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{arm}={n:_}" for arm, n in self.counts.items())

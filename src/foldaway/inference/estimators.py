@@ -141,7 +141,8 @@ def overall_mean(arms: Sequence[ArmTally], frame: Frame) -> Floats:
 
 
 def _difference(comparison: Comparison) -> MeanDifference:
-    arms, frame, center = _centred(comparison)
+    arms = comparison.arms
+    frame, center = common_frame(comparison)
     models = []
     for a, arm in enumerate(arms):
         L = np.zeros((len(arms), arm.shape.regressors))
@@ -152,7 +153,8 @@ def _difference(comparison: Comparison) -> MeanDifference:
 
 
 def _regression(comparison: Comparison) -> Contrast:
-    arms, frame, center = _centred(comparison)
+    arms = comparison.arms
+    frame, center = common_frame(comparison)
     k, A = arms[0].shape.regressors, len(arms)
     models = []
     for a, arm in enumerate(arms):
@@ -167,7 +169,8 @@ def _regression(comparison: Comparison) -> Contrast:
 
 
 def _interacted(comparison: Comparison) -> Contrast:
-    arms, frame, center = _centred(comparison)
+    arms = comparison.arms
+    frame, center = common_frame(comparison)
     k, A = arms[0].shape.regressors, len(arms)
     models = []
     for a, arm in enumerate(arms):
@@ -182,12 +185,12 @@ def _interacted(comparison: Comparison) -> Contrast:
     return Contrast(Fit(models, comparison.outcome, frame), treated - base, base, center, extra)
 
 
-def _centred(comparison: Comparison) -> tuple[Sequence[ArmTally], Frame, float]:
-    """The arms, the frame to fit in, and what the outcome is centred at there: the control's mean."""
+def common_frame(comparison: Comparison) -> tuple[Frame, float]:
+    """A frame for all arms, and what the outcome is centred at in it: the control's mean."""
     control = comparison.arms[0]
     R = control.factor.R
-    mean = R[0] / R[0, 0] @ control.frame.F[:, control.shape.regressors + comparison.outcome]
-    return comparison.arms, _plain_frame(control, float(mean)), float(mean)
+    mean = float(R[0] / R[0, 0] @ control.frame.F[:, control.shape.regressors + comparison.outcome])
+    return _plain_frame(control, mean), mean
 
 
 def _plain_frame(arm: ArmTally, center: float) -> Frame:

@@ -14,10 +14,10 @@ from functools import cached_property
 from typing import cast
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from foldaway.block import Floats
 from foldaway.errors import EstimateError
+from foldaway.linalg import solve_upper
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.frame import Frame
 from foldaway.tallies.scores import Scores
@@ -73,7 +73,7 @@ class Fit:
             R = _triangle(R[:, [*self.kept, *self.left_out, q]])
         self._R, self._rest = R[:r, :r], R[:r, r:-1]
         self.coef = np.zeros(q)
-        self.coef[self.kept] = solve_triangular(self._R, R[:r, -1])
+        self.coef[self.kept] = solve_upper(self._R, R[:r, -1])
         # What the kept columns leave of the response stands below their rows.
         self.rss = float(np.sum(R[r:, -1] ** 2))
 
@@ -89,7 +89,7 @@ class Fit:
 
     @cached_property
     def _inverse(self) -> Floats:
-        return cast(Floats, solve_triangular(self._R, np.eye(self.rank)))
+        return solve_upper(self._R, np.eye(self.rank))
 
     def _spread(self, matrix: Floats) -> Floats:
         full = np.zeros((len(self.coef), len(self.coef)))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-from scipy.special import stdtr, stdtrit
-
 
 def p_value(statistic: float, df: float) -> float:
     """Two-sided, from Student's t.
@@ -14,11 +12,15 @@ def p_value(statistic: float, df: float) -> float:
         >>> round(p_value(2.228, 10), 3)  # the 97.5 % point of t with 10 degrees of freedom
         0.05
     """
+    from scipy.special import stdtr
+
     return float(2 * stdtr(df, -abs(statistic)))
 
 
 def critical(confidence: float, df: float) -> float:
     """How many standard errors an interval reaches to each side."""
+    from scipy.special import stdtrit
+
     return float(stdtrit(df, 0.5 + confidence / 2))
 
 

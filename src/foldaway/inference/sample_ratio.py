@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
-from scipy.special import chdtrc
 
 # Customary for this check, which runs with every result and should not cry wolf (Fabijan et al., KDD 2019).
 SUSPICIOUS = 0.001
@@ -34,6 +33,8 @@ def sample_ratio(observed: Mapping[str, int], probabilities: Mapping[str, float]
         >>> round(check.statistic, 2), check.ok
         (15.38, False)
     """
+    from scipy.special import chdtrc
+
     total = sum(observed.values())
     expected = {arm: total * share for arm, share in probabilities.items()}
     statistic = sum((observed[arm] - expected[arm]) ** 2 / expected[arm] for arm in expected) if total else 0.0

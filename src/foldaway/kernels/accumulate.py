@@ -1,35 +1,47 @@
 """Add `W'Q` to the replicates' totals without ever having W.
 
-The bootstrap's matrix product, at its full price, is n * B * p multiplications. But a weight is one of very few
-numbers, so a group of rows has few possible weighted sums: tabulate them once, and each replicate adds one table entry
-per group instead of one product per row. This is the method of the four Russians. Eight tables are read in one pass over
-the sums, which then are loaded and stored once for forty rows (double-or-nothing) or sixteen (Poisson).
+At its full price the bootstrap's matrix product is n·B·p multiplications. But a weight is one of very few numbers, so
+the rows of a small group have few possible weighted sums: tabulate those once, and a replicate adds one table entry per
+group instead of one product per row (the method of the four Russians). Eight tables are read in one pass over the
+sums, which are thus loaded and stored once for forty rows (double-or-nothing) or sixteen (Poisson).
+
+What bounds it is loading table entries from the first-level cache: p doubles for five weights, or for two.
 
 References:
     Arlazarov, Dinic, Kronrod and Faradzhev (1970), On economical construction of the transitive closure of a
     directed graph. Soviet Mathematics Doklady 11.
 """
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.kernels.codes import BIT_ROWS, OCTET_ROWS, SPAN, bit_codes, octet_codes, rest_excess
-from foldaway.kernels.compiling import njit, note_when_slow
+from foldaway.kernels.codes import (
+    BIT_DIGITS,
+    BIT_ROWS,
+    OCTET_DIGITS,
+    OCTET_ROWS,
+    SPAN,
+    WORDS,
+    bit_codes,
+    draw_rest,
+    octet_codes,
+    place,
+    row_and_replicate,
+)
+from foldaway.kernels.compiling import compile_for, njit
 from foldaway.kernels.lanes import GROUPS, LANES, add_entries, add_scaled
 from foldaway.kernels.weights import Kind, check_kind
 
 WIDEST = 32  # columns summed at a time: their tables stay in the fastest cache
 TILE = 512  # replicates summed at a time: so do their sums in the next
+SMALL = 2**18  # weights, about a tenth of a millisecond: less is not worth a second thread
 
-BIT_ENTRIES = 2 ** (BIT_ROWS // GROUPS)
-OCTET_ENTRIES = 4 ** (OCTET_ROWS // GROUPS)
+BIT_ENTRIES = 2**BIT_DIGITS
+OCTET_ENTRIES = 4**OCTET_DIGITS
 
 Panel = tuple[int, ...]  # see lanes.py
-Fold = Callable[[NDArray[np.uint64], NDArray[np.float64], int, NDArray[np.float64], Panel], None]
 
 
 def accumulate(
@@ -67,38 +79,33 @@ def accumulate(
             f"Shapes do not fit: {len(hashes)} unit numbers, products {products.shape}, {replicates} replicates, "
             f"totals {totals.shape}."
         )
-    if totals.shape[1] == 0:
+    if not (products.flags.c_contiguous and totals.flags.c_contiguous):
+        raise ValueError("Products and totals must be C-contiguous.")
+    if totals.size == 0:
         return
+    fold = _fold_poisson if kind == "poisson" else _fold_bits
     panel = _panel(totals.shape[1])
-    fold = _compiled(kind, panel)
-    share = -(-replicates // (SPAN * max(threads, 1))) * SPAN
-    tile = min(share, TILE)
+    compile_for(fold, hashes, products, 0, totals, panel)
+    threads = 1 if len(hashes) * replicates < SMALL else max(threads, 1)
+    rounds = -(-replicates // (threads * TILE))
+    tile = -(-replicates // (threads * rounds * SPAN)) * SPAN
 
     def fold_tile(first: int) -> None:
         fold(hashes, products, first, totals[first : first + tile], panel)
 
     starts = range(0, replicates, tile)
-    if threads <= 1 or len(starts) == 1:
+    if threads == 1:
         for first in starts:
             fold_tile(first)
         return
     with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(fold_tile, first) for first in starts]:
-            done.result()
+        list(pool.map(fold_tile, starts))
 
 
 def _panel(columns: int) -> Panel:
     """The shape of equal panels, at most `WIDEST`, that hold the columns with the least padding."""
     panels = -(-columns // WIDEST)
     return (0,) * -(-columns // (panels * LANES))
-
-
-@cache
-def _compiled(kind: Kind, panel: Panel) -> Fold:
-    fold = _fold_poisson if kind == "poisson" else _fold_bits
-    with note_when_slow():
-        fold(np.empty(0, np.uint64), np.empty((0, 1)), 0, np.empty((0, 1)), panel)
-    return fold
 
 
 @njit
@@ -115,7 +122,7 @@ def _fold_bits(
     panels = -(-columns // width)
     sums = np.zeros(panels * replicates * width)
     units = np.zeros(BIT_ROWS, dtype=np.uint64)
-    codes = np.empty(spans * SPAN // 8 * GROUPS, dtype=np.uint64)
+    codes = np.empty(spans * WORDS, dtype=np.uint64)
     octets = codes.view(np.uint8)
     rows = np.zeros(BIT_ROWS * width)
     tables = np.zeros(GROUPS * BIT_ENTRIES * width)
@@ -124,10 +131,10 @@ def _fold_bits(
         bit_codes(units, first, spans, codes)
         for number in range(panels):
             _load_rows(products, start, number, rows, panel)
-            _tabulate(rows, 2, BIT_ROWS // GROUPS, tables, panel)
+            _tabulate(rows, 2, BIT_DIGITS, tables, panel)
             at = number * replicates * width
             for b in range(replicates):
-                add_entries(sums, at + b * width, tables, octets, 64 * (b >> 3) + (b & 7), BIT_ENTRIES, panel)
+                add_entries(sums, at + b * width, tables, octets, place(b), BIT_ENTRIES, panel)
     _add_sums(sums, 2.0, totals, panel)
 
 
@@ -145,28 +152,28 @@ def _fold_poisson(
     panels = -(-columns // width)
     sums = np.zeros(panels * spans * SPAN * width)
     units = np.zeros(OCTET_ROWS, dtype=np.uint64)
-    codes = np.empty(spans * SPAN // 8 * GROUPS, dtype=np.uint64)
+    codes = np.empty(spans * WORDS, dtype=np.uint64)
     octets = codes.view(np.uint8)
     rows = np.zeros(OCTET_ROWS * width)
     tables = np.zeros(GROUPS * OCTET_ENTRIES * width)
     room = OCTET_ROWS * spans * SPAN + 4
-    rest_rows = np.empty(room, dtype=np.int64)
-    rest_replicates = np.empty(room, dtype=np.int64)
+    rest = np.empty(room, dtype=np.uint64)
     draws = np.empty(room, dtype=np.uint64)
-    excess = np.empty(room, dtype=np.float64)
+    drawn = np.empty(room, dtype=np.float64)
     for start in range(0, len(hashes), OCTET_ROWS):
         _load_units(hashes, start, units)
-        found = octet_codes(units, first, spans, codes, rest_rows, rest_replicates)
-        rest_excess(units, first, rest_rows, rest_replicates, draws, excess[:found])
+        found = octet_codes(units, first, spans, codes, rest)
+        draw_rest(units, first, rest[:found], draws, drawn)
         for number in range(panels):
             _load_rows(products, start, number, rows, panel)
-            _tabulate(rows, 4, OCTET_ROWS // GROUPS, tables, panel)
+            _tabulate(rows, 4, OCTET_DIGITS, tables, panel)
             at = number * spans * SPAN * width
             for b in range(replicates):
-                add_entries(sums, at + b * width, tables, octets, 64 * (b >> 3) + (b & 7), OCTET_ENTRIES, panel)
+                add_entries(sums, at + b * width, tables, octets, place(b), OCTET_ENTRIES, panel)
             for i in range(found):
-                to = at + rest_replicates[i] * width
-                add_scaled(sums, to, sums, to, excess[i], rows, rest_rows[i] * width, panel)
+                row, replicate = row_and_replicate(rest[i])
+                to = at + replicate * width
+                add_scaled(sums, to, sums, to, drawn[i], rows, row * width, panel)
     _add_sums(sums, 1.0, totals, panel)
 
 
@@ -186,6 +193,7 @@ def _load_rows(products: NDArray[np.float64], start: int, number: int, rows: NDA
         to = rows[row * width : (row + 1) * width]
         if start + row < len(products):
             to[:kept] = products[start + row, left : left + kept]
+            to[kept:] = 0.0
         else:
             to[:] = 0.0
 

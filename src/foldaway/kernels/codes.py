@@ -1,24 +1,24 @@
 """Weights of a few rows, packed: for each replicate one small number per group of rows that names a table entry.
 
-A block of rows is dealt into eight groups, like cards: row r * 8 + g of the block is row r of group g. The weights
-of a group's rows under one replicate, read as digits, make the group's code, and a table with one entry per code
-(`accumulate.py`) gives what they add. Five rows of one bit make 32 codes, two rows of one digit 0 to 3 make 16.
+A block of rows is dealt into eight groups, like cards: row 8r + g of the block is row r of group g. The weights of a
+group's rows under one replicate, read as digits, make the group's code, and a table with one entry per code
+(`accumulate.py`) says what they add. Five rows of one bit make 32 codes, two rows of a digit 0 to 3 make 16.
 
-Codes of eight neighbouring replicates are the octets of a word: replicate b's code for group g is octet
-`64 * (b // 8) + 8 * g + b % 8`. All loops run over rows or groups, which are constants, side by side in memory.
+A code is an octet, `place` says which. All loops run over rows or groups, which are constants in number and
+neighbours in memory, as vector instructions want it.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.kernels.compiling import njit
-from foldaway.kernels.lanes import GROUPS, trailing_zeros
+from foldaway.kernels.compiling import njit, njit_inline
+from foldaway.kernels.lanes import GROUPS, count_bits, gather_bits, trailing_zeros
 from foldaway.kernels.philox import philox
 from foldaway.kernels.weights import (
-    ABOVE_0,
-    ABOVE_1,
-    ABOVE_2,
     BITS_STREAM,
+    FROM_1,
+    FROM_2,
+    FROM_3,
     OCTETS_STREAM,
     REST,
     REST_BOUNDS,
@@ -26,14 +26,25 @@ from foldaway.kernels.weights import (
 )
 
 SPAN = 128  # replicates are made this many at a time
+WORDS = SPAN  # words of codes per span: eight replicates share a word, which each of eight groups has
 
-BIT_ROWS = 5 * GROUPS
-OCTET_ROWS = 2 * GROUPS
+BIT_DIGITS = 5
+BIT_ROWS = BIT_DIGITS * GROUPS
+OCTET_DIGITS = 2
+OCTET_ROWS = OCTET_DIGITS * GROUPS
 
 _EVERY_OCTET = np.uint64(0x0101010101010101)
 _LOW_SEVEN = np.uint64(0x7F) * _EVERY_OCTET
 _HIGH = np.uint64(0x80) * _EVERY_OCTET
-_TO_REST = np.uint64(256 - int(REST)) * _EVERY_OCTET
+_FROM_REST = np.uint64(128 - REST) * _EVERY_OCTET
+_ROW = np.uint64(32)  # in the list of weights to draw once more: the row above this bit, the replicate below
+_REPLICATE = np.uint64(0xFFFFFFFF)
+
+
+@njit_inline
+def place(b: int) -> int:
+    """The octet with replicate b's code for group 0; group g's is 8g further."""
+    return 64 * (8 * (b >> 6) + (b & 7)) + ((b >> 3) & 7)
 
 
 @njit
@@ -44,7 +55,7 @@ def bit_codes(units: NDArray[np.uint64], first: int, spans: int, codes: NDArray[
         units: the unit numbers of a block of `BIT_ROWS` rows.
         first: the first replicate, a multiple of `SPAN`.
         spans: how many times `SPAN` replicates.
-        codes: the words to write, one per eight replicates and group.
+        codes: the words to write.
     """
     low = np.empty(BIT_ROWS, dtype=np.uint64)
     high = np.empty(BIT_ROWS, dtype=np.uint64)
@@ -52,58 +63,72 @@ def bit_codes(units: NDArray[np.uint64], first: int, spans: int, codes: NDArray[
         block = np.uint64(first // SPAN + span)
         for row in range(BIT_ROWS):
             low[row], high[row] = philox(units[row], block, BITS_STREAM)
-        _pack_bits(low, codes[128 * span :])
-        _pack_bits(high, codes[128 * span + 64 :])
-
-
-@njit
-def _pack_bits(words: NDArray[np.uint64], codes: NDArray[np.uint64]) -> None:
-    for shift in range(8):
-        for group in range(GROUPS):
-            code = np.uint64(0)
-            for digit in range(BIT_ROWS // GROUPS):
-                word = words[digit * GROUPS + group]
-                code |= ((word >> np.uint64(shift)) & _EVERY_OCTET) << np.uint64(digit)
-            codes[shift * GROUPS + group] = code
+        gather_bits(low, BIT_DIGITS, codes, WORDS * span)
+        gather_bits(high, BIT_DIGITS, codes, WORDS * span + WORDS // 2)
 
 
 @njit
 def octet_codes(
-    units: NDArray[np.uint64],
-    first: int,
-    spans: int,
-    codes: NDArray[np.uint64],
-    rest_rows: NDArray[np.int64],
-    rest_replicates: NDArray[np.int64],
-) -> int:
-    """Codes of Poisson weights up to 3, and the list of those that must be drawn once more.
+    units: NDArray[np.uint64], first: int, spans: int, codes: NDArray[np.uint64], rest: NDArray[np.uint64]
+) -> np.intp:
+    """Codes of Poisson weights up to 3, and the list of the weights that must be drawn once more.
 
-    The latter stand as 3 in the codes; `rest_excess` says by how much that is wrong.
+    The latter stand as 0 in the codes, and `draw_rest` says what they are.
 
     Args:
         units: the unit numbers of a block of `OCTET_ROWS` rows.
         first: the first replicate, a multiple of `SPAN`.
         spans: how many times `SPAN` replicates.
-        codes: the words to write, one per eight replicates and group.
-        rest_rows: the rows, within the block, of the weights to draw once more.
-        rest_replicates: their replicates, counted from `first`. Both lists need room for four more than all weights.
+        codes: the words to write.
+        rest: the list to write; needs room for four more than all weights.
 
     Returns:
-        How many weights must be drawn once more.
+        The length of the list.
     """
     words = np.empty(8 * OCTET_ROWS, dtype=np.uint64)
-    masks = np.empty(OCTET_ROWS, dtype=np.uint64)
     octets = words.view(np.uint8)
-    code_octets = codes.view(np.uint8)
-    found = 0
+    masks = np.empty(OCTET_ROWS, dtype=np.uint64)
+    found = np.intp(0)
     for half in range(2 * spans):
         for pair in range(4):
-            _fill(units, np.uint64(first // 16 + 4 * half + pair), words[2 * pair * OCTET_ROWS :])
-        _pack_digits(octets, code_octets[512 * half :])
+            block = np.uint64(first // 16 + 4 * half + pair)
+            _fill(units, block, words[2 * pair * OCTET_ROWS :])
+        _pack_digits(octets, codes[WORDS // 2 * half :].view(np.uint8))
         _mark_rest(words, masks)
         for row in range(OCTET_ROWS):
-            found = _list_bits(masks[row], row, 64 * half, rest_rows, rest_replicates, found)
+            start = (np.uint64(row) << _ROW) + np.uint64(64 * half)
+            found = _list_bits(masks[row], start, rest, found)
     return found
+
+
+@njit
+def draw_rest(
+    units: NDArray[np.uint64],
+    first: int,
+    rest: NDArray[np.uint64],
+    draws: NDArray[np.uint64],
+    drawn: NDArray[np.float64],
+) -> None:
+    """Draw the weights in the list from the rest of the Poisson law."""
+    for i in range(len(rest)):
+        draws[i] = units[rest[i] >> _ROW]
+    for i in range(len(rest)):
+        draws[i] = philox(draws[i], np.uint64(first) + (rest[i] & _REPLICATE), REST_STREAM)[0]
+    largest = np.uint64(0)
+    for i in range(len(rest)):
+        largest = max(largest, draws[i])
+        drawn[i] = 0.0
+    for bound in REST_BOUNDS:
+        if bound > largest:
+            break
+        for i in range(len(rest)):
+            drawn[i] += 1.0 if draws[i] >= bound else 0.0
+
+
+@njit_inline
+def row_and_replicate(listed: np.uint64) -> tuple[np.intp, np.intp]:
+    """What an entry of the list stands for: a row of the block, and a replicate counted from the first."""
+    return np.intp(listed >> _ROW), np.intp(listed & _REPLICATE)
 
 
 @njit
@@ -115,70 +140,35 @@ def _fill(units: NDArray[np.uint64], block: np.uint64, words: NDArray[np.uint64]
 @njit
 def _pack_digits(octets: NDArray[np.uint8], codes: NDArray[np.uint8]) -> None:
     for word in range(8):
-        for place in range(8 * GROUPS):
-            low = octets[8 * word * OCTET_ROWS + place]
-            high = octets[8 * word * OCTET_ROWS + 8 * GROUPS + place]
-            low_digit = np.uint8(low >= ABOVE_0) + np.uint8(low >= ABOVE_1) + np.uint8(low >= ABOVE_2)
-            high_digit = np.uint8(high >= ABOVE_0) + np.uint8(high >= ABOVE_1) + np.uint8(high >= ABOVE_2)
-            codes[64 * word + place] = np.uint8(low_digit + 4 * high_digit)
+        for at in range(8 * GROUPS):
+            low = octets[8 * word * OCTET_ROWS + at]
+            high = octets[8 * word * OCTET_ROWS + 8 * GROUPS + at]
+            low_digit = np.uint8(low >= FROM_1) + np.uint8(low >= FROM_2) + np.uint8(low >= FROM_3)
+            high_digit = np.uint8(high >= FROM_1) + np.uint8(high >= FROM_2) + np.uint8(high >= FROM_3)
+            codes[8 * GROUPS * word + at] = np.uint8(low_digit + 4 * high_digit)
 
 
 @njit
 def _mark_rest(words: NDArray[np.uint64], masks: NDArray[np.uint64]) -> None:
-    """One bit per octet of a row's eight words that is at least REST: bit 8j + w for octet j of word w."""
+    """Set bit 8j + w of a row's mask where octet j of the row's word w is below REST."""
     for row in range(OCTET_ROWS):
         mask = np.uint64(0)
         for word in range(8):
             octets = words[word * OCTET_ROWS + row]
-            mask |= (((octets & _LOW_SEVEN) + _TO_REST) & octets & _HIGH) >> np.uint64(7 - word)
+            others = ((octets & _LOW_SEVEN) + _FROM_REST) | octets  # their high bits are set
+            mask |= (~others & _HIGH) >> np.uint64(7 - word)
         masks[row] = mask
 
 
 @njit
-def _list_bits(
-    mask: np.uint64,
-    row: int,
-    first: int,
-    rest_rows: NDArray[np.int64],
-    rest_replicates: NDArray[np.int64],
-    found: int,
-) -> int:
-    """Append the replicates of a mask's set bits."""
+def _list_bits(mask: np.uint64, start: np.uint64, rest: NDArray[np.uint64], found: np.intp) -> np.intp:
+    """Append the positions of a mask's set bits, counted from a start."""
+    end = found + np.intp(count_bits(mask))
     while True:
-        # Four at a time, set or not: how many there are is not for a branch predictor to guess.
-        ahead = mask
+        # Four at a time, set or not: a mask has one or two, which no branch predictor can guess.
         for i in range(4):
-            bit = trailing_zeros(ahead)
-            ahead &= ahead - np.uint64(1)
-            rest_rows[found + i] = row
-            rest_replicates[found + i] = first + 8 * (bit & 7) + (bit >> 3)
-        count = 0
-        for i in range(4):
-            count += mask != np.uint64(0)
+            rest[found + i] = start + trailing_zeros(mask)
             mask &= mask - np.uint64(1)
-        found += count
+        found += 4
         if mask == np.uint64(0):
-            return found
-
-
-@njit
-def rest_excess(
-    units: NDArray[np.uint64],
-    first: int,
-    rest_rows: NDArray[np.int64],
-    rest_replicates: NDArray[np.int64],
-    draws: NDArray[np.uint64],
-    excess: NDArray[np.float64],
-) -> None:
-    """By how much each listed weight, drawn from the rest of the Poisson law, differs from 3."""
-    largest = np.uint64(0)
-    for i in range(len(excess)):
-        draw = philox(units[rest_rows[i]], np.uint64(first + rest_replicates[i]), REST_STREAM)[0]
-        draws[i] = draw
-        largest = max(largest, draw)
-        excess[i] = -3.0
-    for bound in REST_BOUNDS:
-        if bound > largest:
-            break
-        for i in range(len(excess)):
-            excess[i] += 1.0 if draws[i] >= bound else 0.0
+            return end

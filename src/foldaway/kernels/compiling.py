@@ -20,6 +20,9 @@ def njit(function: Function) -> Function:
     Where the package's folder and the user's cache folder are both read-only, numba refuses to decorate with a
     cache at all; such a place compiles in every process instead.
 
+    The cache of a kernel knows when the kernel's own file changes, not when a kernel that it calls does: whoever
+    edits one should run `make clean`.
+
     Example:
         >>> @njit
         ... def double(x: int) -> int:
@@ -46,9 +49,19 @@ def intrinsic(function: Callable[..., Any]) -> Any:
     return numba.extending.intrinsic(prefer_literal=True)(function)
 
 
+def compile_for(kernel: Callable[..., Any], *arguments: Any) -> None:
+    """Compile a kernel for the types of some arguments, or fetch it from the cache; note it when that is slow."""
+    typeof: Any = numba.typeof
+    dispatcher: Any = kernel
+    types = tuple(typeof(argument) for argument in arguments)
+    if types not in dispatcher.signatures:
+        with note_when_slow():
+            dispatcher.compile(types)
+
+
 @contextmanager
 def note_when_slow(seconds: float = 1.0) -> Iterator[None]:
-    """Write one line to a terminal if the body, which should only compile, is not done after some seconds.
+    """Write one line to a terminal if its body takes longer than some seconds.
 
     Nothing is written when standard error is not a terminal.
 

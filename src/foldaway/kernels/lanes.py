@@ -39,7 +39,48 @@ def trailing_zeros(typing: Any, word: Any) -> Any:
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.IntType(1)(0))
 
-    return types.int64(types.uint64), emit
+    return types.uint64(types.uint64), emit
+
+
+@intrinsic
+def count_bits(typing: Any, word: Any) -> Any:
+    """How many bits of a uint64 are set."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.uint64(types.uint64), emit
+
+
+@intrinsic
+def gather_bits(typing: Any, words: Any, rows: Any, codes: Any, at: Any) -> Any:
+    """Gather the bits of `rows` (a constant) times eight words into the octets of sixty-four.
+
+    Bit 8j + s of word 8r + g becomes bit r of octet j of the word `codes[at + 8s + g]`.
+    """
+    signature = types.void(words, rows, codes, at)
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = ir.VectorType(_WORD, GROUPS)
+        source = _data(context, builder, signature, args, 0)
+        to = builder.gep(_data(context, builder, signature, args, 2), [args[3]])
+
+        def place(row: Any, number: int) -> Any:
+            return builder.bitcast(builder.gep(row, [_WORD(GROUPS * number)]), vector.as_pointer())
+
+        def splat(value: int) -> Any:
+            return ir.Constant(vector, [value] * GROUPS)
+
+        picked = [builder.load(place(source, row), align=8) for row in range(rows.literal_value)]
+        for shift in range(8):
+            code = splat(0)
+            for row, word in enumerate(picked):
+                bits = builder.and_(builder.lshr(word, splat(shift)), splat(0x0101010101010101))
+                code = builder.or_(code, builder.shl(bits, splat(row)))
+            builder.store(code, place(to, shift), align=8)
+        return context.get_dummy_value()
+
+    return signature, emit
 
 
 @intrinsic
@@ -81,15 +122,17 @@ def add_entries(
         table = _data(context, builder, signature, args, 2)
         code = builder.gep(_data(context, builder, signature, args, 3), [args[4]])
         size = LANES * len(panel)
-        rows = []
+        columns = range(0, size, LANES)
+        totals = [_load(builder, to, column) for column in columns]
         for group in range(GROUPS):
             chosen = builder.zext(builder.load(builder.gep(code, [_WORD(8 * group)])), _WORD)
             start = builder.add(builder.mul(chosen, _WORD(size)), _WORD(group * entries.literal_value * size))
-            rows.append(builder.gep(table, [start]))
-        for column in range(0, size, LANES):
-            total = _load(builder, to, column)
-            for row in rows:
-                total = builder.fadd(total, _load(builder, row, column))
+            entry = builder.gep(table, [start])
+            totals = [
+                builder.fadd(total, _load(builder, entry, column))
+                for total, column in zip(totals, columns, strict=True)
+            ]
+        for total, column in zip(totals, columns, strict=True):
             builder.store(total, _vector(builder, to, column), align=8)
         return context.get_dummy_value()
 

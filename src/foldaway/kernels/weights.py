@@ -4,11 +4,11 @@ Every record of a unit has the same weights, in whatever batch, shard or month i
 the paper's Algorithm 4), because they are a function of the unit number alone. The unit number is a keyed hash, so
 without the key nobody can tell whose weights they are.
 
-- "poisson": Poisson(1), the online bootstrap. Octet b of the unit's stream decides replicate b's weight in 250 of its
+- "poisson": Poisson(1), the online bootstrap. An octet of the unit's stream decides a replicate's weight in 250 of its
   256 values: 94 of them mean 0, 94 mean 1, 47 mean 2 and 15 mean 3, the whole parts of 256 e⁻¹/w!. The other six, one
   weight in 43, are drawn once more from what is then left of the law, with 64 further bits: each probability is
   exact to 2⁻⁶⁹.
-- "double-or-nothing": 0 or 2 with probability 1/2 (Owen and Eckles 2012): one bit each.
+- "double-or-nothing": 0 or 2 with probability 1/2 (Owen and Eckles 2012). Bit b of the stream decides replicate b's.
 
 This file is the definition, one weight at a time. `codes.py` makes the same weights many at a time.
 
@@ -24,7 +24,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.kernels.compiling import njit, note_when_slow
+from foldaway.kernels.compiling import compile_for, njit
 from foldaway.kernels.philox import philox
 
 Kind = Literal["poisson", "double-or-nothing"]
@@ -35,24 +35,22 @@ OCTETS_STREAM = np.uint64(2)
 REST_STREAM = np.uint64(3)
 
 
-def _whole_cells() -> list[int]:
-    inverse_e = sum(Fraction((-1) ** i, factorial(i)) for i in range(40))  # the next term is below 2**-150
-    return [int(256 * inverse_e / factorial(weight)) for weight in range(4)]
+def _cells() -> list[Fraction]:
+    """256 e⁻¹/w! for w = 0, 1, …: how many of an octet's values each weight should have."""
+    inverse_e = sum((Fraction((-1) ** i, factorial(i)) for i in range(40)), Fraction(0))  # the next: below 2⁻¹⁵⁰
+    return [256 * inverse_e / factorial(weight) for weight in range(40)]
 
 
 def _rest_bounds() -> list[int]:
-    """The 64-bit numbers at which a weight drawn from the rest of the law goes up by one."""
-    inverse_e = sum(Fraction((-1) ** i, factorial(i)) for i in range(40))
-    left = [256 * inverse_e / factorial(weight) for weight in range(40)]
-    for weight, cells in enumerate(_whole_cells()):
-        left[weight] -= cells
-    total = 256 - sum(_whole_cells())
-    bounds = [round(2**64 * sum(left[: weight + 1]) / total) for weight in range(40)]
+    """The 64-bit numbers from which on a weight drawn from the rest of the law is 1, is 2, and so on."""
+    left = [cells - int(cells) if weight < 4 else cells for weight, cells in enumerate(_cells())]
+    bounds = [round(2**64 * sum(left[: weight + 1]) / REST) for weight in range(40)]
     return [bound for bound in bounds if bound < 2**64]
 
 
-CELLS = np.cumsum(_whole_cells()).astype(np.uint8)
-ABOVE_0, ABOVE_1, ABOVE_2, REST = CELLS  # the first octets that mean 1, 2, 3, and "draw once more"
+WHOLE_CELLS = [int(cells) for cells in _cells()[:4]]
+REST = 256 - sum(WHOLE_CELLS)  # an octet below this means "draw once more"; then come the cells of 0, 1, 2 and 3
+FROM_1, FROM_2, FROM_3 = (REST + sum(WHOLE_CELLS[:weight]) for weight in (1, 2, 3))
 REST_BOUNDS = np.array(_rest_bounds(), dtype=np.uint64)
 
 
@@ -69,15 +67,14 @@ def weights(hashes: NDArray[np.uint64], replicates: int, kind: Kind) -> NDArray[
         >>> w = weights(units, 500, "double-or-nothing")
         >>> w.shape, np.unique(w)
         ((1000, 500), array([0, 2], dtype=uint8))
-        >>> abs(weights(units, 500, "poisson").mean() - 1) < 0.01
+        >>> bool(abs(weights(units, 500, "poisson").mean() - 1) < 0.01)
         True
     """
     check_kind(kind)
     table = np.empty((len(hashes), replicates), dtype=np.uint8)
-    with note_when_slow():
-        compiled = _write_poisson if kind == "poisson" else _write_double_or_nothing
-        compiled(hashes[:0], table[:0])
-    compiled(hashes, table)
+    write = _write_poisson if kind == "poisson" else _write_double_or_nothing
+    compile_for(write, hashes, table)
+    write(hashes, table)
     return table
 
 
@@ -88,7 +85,7 @@ def check_kind(kind: str) -> None:
 
 
 @njit
-def poisson_rest(unit: np.uint64, replicate: np.uint64) -> int:
+def _draw_once_more(unit: np.uint64, replicate: np.uint64) -> int:
     """A weight from the part of the Poisson law that whole octets cannot carry."""
     draw = philox(unit, replicate, REST_STREAM)[0]
     weight = 0
@@ -101,12 +98,14 @@ def poisson_rest(unit: np.uint64, replicate: np.uint64) -> int:
 def _write_poisson(hashes: NDArray[np.uint64], table: NDArray[np.uint8]) -> None:
     for i in range(table.shape[0]):
         for b in range(table.shape[1]):
-            words = philox(hashes[i], np.uint64(b // 16), OCTETS_STREAM)
-            octet = np.uint8(words[b % 16 // 8] >> np.uint64(8 * (b % 8)))
-            if octet >= REST:
-                table[i, b] = poisson_rest(hashes[i], np.uint64(b))
+            # Each run of 64 octets, eight words of eight, is read by columns: replicate 8j + w has octet j of word w.
+            word = b // 64 * 8 + b % 8
+            words = philox(hashes[i], np.uint64(word // 2), OCTETS_STREAM)
+            octet = np.uint8(words[word % 2] >> np.uint64(b % 64 // 8 * 8))
+            if octet < REST:
+                table[i, b] = _draw_once_more(hashes[i], np.uint64(b))
             else:
-                table[i, b] = (octet >= ABOVE_0) + (octet >= ABOVE_1) + (octet >= ABOVE_2)
+                table[i, b] = (octet >= FROM_1) + (octet >= FROM_2) + (octet >= FROM_3)
 
 
 @njit
@@ -114,7 +113,5 @@ def _write_double_or_nothing(hashes: NDArray[np.uint64], table: NDArray[np.uint8
     for i in range(table.shape[0]):
         for b in range(table.shape[1]):
             words = philox(hashes[i], np.uint64(b // 128), BITS_STREAM)
-            # Bit s of the word's octet j belongs to the word's replicate 8s + j: eight neighbouring replicates lie
-            # in eight octets, where one mask picks them out.
-            bit = 8 * (b % 8) + b % 64 // 8
-            table[i, b] = np.uint8(2) * np.uint8((words[b % 128 // 64] >> np.uint64(bit)) & np.uint64(1))
+            bit = (words[b % 128 // 64] >> np.uint64(b % 64)) & np.uint64(1)
+            table[i, b] = np.uint8(2) * np.uint8(bit)

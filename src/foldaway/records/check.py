@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from foldaway.batch import Batch, Index
@@ -14,13 +15,16 @@ from foldaway.errors import RecordError
 from foldaway.plan import Plan
 from foldaway.records.columns import Column, columns_of
 from foldaway.records.faults import NO_ARM, Fault, Faults, FaultyBatch
-from foldaway.records.values import Mask, Masks, codes, numbers, unit_numbers, weights
+from foldaway.records.keys import Keys
+from foldaway.records.values import WRONG_TYPE, Mask, Masks, codes, identifiers, numbered, numbers, weights
 
 RAGGED = "not a record"
 SEVERAL_ARMS = "unit in several arms"
 
 
-def check(data: Any, plan: Plan, *, text: bool = False, ragged: int = 0) -> tuple[Batch, Faults]:
+def check(
+    data: Any, plan: Plan, *, text: bool = False, ragged: int = 0, keys: Keys | None = None
+) -> tuple[Batch, Faults]:
     """The batch of good records, and the faults of those left out.
 
     Args:
@@ -28,6 +32,7 @@ def check(data: Any, plan: Plan, *, text: bool = False, ragged: int = 0) -> tupl
         plan: The plan, which says what a good record is.
         text: Whether numbers may come as text, as in CSV.
         ragged: Lines that could not even be read as records, counted by whoever read them.
+        keys: Gives the records their keyed numbers, for plans with a bootstrap.
 
     Raises:
         RecordError: The batch is refused whole: a column is missing, or, unless the plan drops faulty
@@ -40,7 +45,7 @@ def check(data: Any, plan: Plan, *, text: bool = False, ragged: int = 0) -> tupl
     faults = checked.faults(ragged + unread)
     if faults and plan.on_fault == "refuse":
         raise FaultyBatch(faults, n + ragged + unread)
-    return checked.batch(), faults
+    return checked.batch(keys), faults
 
 
 def _wanted(plan: Plan) -> list[str]:
@@ -65,7 +70,7 @@ class _Checked:
         self.values: list[tuple[Floats | NDArray[np.int8], int | None]] = []
         if not n:
             self.arm: NDArray[np.int8] = np.empty(0, dtype=np.int8)
-            self.weight = self.unit = None
+            self.weight = self.unit = self.identifiers = None
             return
         self.arm, self.masks[plan.arm] = codes(columns[plan.arm], list(plan.arms), "unknown arm")
         for name in (*plan.covariates, *plan.outcomes):
@@ -73,11 +78,11 @@ class _Checked:
         self.weight = None
         if plan.weight is not None:
             self.weight, self.masks[plan.weight] = weights(columns[plan.weight], text=text)
-        self.unit = None
+        self.unit = self.identifiers = None
         if plan.unit is not None:
-            unit, self.masks[plan.unit] = unit_numbers(columns[plan.unit])
-            if plan.complete_units:
-                self.unit = unit
+            self.identifiers, self.masks[plan.unit] = identifiers(columns[plan.unit])
+            if plan.complete_units and WRONG_TYPE not in self.masks[plan.unit]:
+                self.unit = numbered(self.identifiers)
                 self._require_one_arm(plan.unit)
 
     def _take(self, name: str, column: Column, text: bool) -> None:
@@ -124,7 +129,7 @@ class _Checked:
                 reasons += [Fault(arm, column, rule, count) for rule, count in counts.items() if count]
         return Faults(records.items(), reasons)
 
-    def batch(self) -> Batch:
+    def batch(self, keys: Keys | None) -> Batch:
         """The records without a fault; sorted by unit where units are complete, so that none is cut in two."""
         faulty = self.faulty()
         index = np.flatnonzero(~faulty) if faulty.any() else None
@@ -132,10 +137,16 @@ class _Checked:
             index = np.arange(self.n) if index is None else index
             index = index[np.argsort(self.unit[index], kind="stable")]
         if index is None:
-            return self._batch(self.n, lambda values: values)
-        return self._batch(len(index), lambda values: values[index])
+            return self._batch(self.n, lambda values: values, keys)
+        return self._batch(len(index), lambda values: values[index], keys, index)
 
-    def _batch(self, n: int, pick: Callable[[NDArray[Any]], NDArray[Any]]) -> Batch:
+    def _batch(
+        self,
+        n: int,
+        pick: Callable[[NDArray[Any]], NDArray[Any]],
+        keys: Keys | None,
+        index: NDArray[np.intp] | None = None,
+    ) -> Batch:
         picked: dict[int, NDArray[Any]] = {}  # the levels of one covariate share their codes
         columns = [(picked.setdefault(id(values), pick(values)), code) for values, code in self.values]
         return Batch(
@@ -145,7 +156,11 @@ class _Checked:
             pick(self.arm),
             None if self.weight is None else pick(self.weight),
             None if self.unit is None else pick(self.unit),
+            None if keys is None else keys.of(self._picked_identifiers(index), n),
         )
+
+    def _picked_identifiers(self, index: NDArray[np.intp] | None) -> pa.Array | None:
+        return self.identifiers if self.identifiers is None or index is None else self.identifiers.take(index)
 
 
 def _assembler(columns: list[tuple[NDArray[Any], int | None]]) -> Callable[[Index], Floats]:

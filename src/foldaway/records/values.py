@@ -58,18 +58,20 @@ def codes(column: Column, names: Sequence[str], unknown: str) -> tuple[NDArray[n
     return found, _found(masks)
 
 
-def unit_numbers(column: Column) -> tuple[NDArray[np.int64], Masks]:
-    """A number for each distinct identifier of this batch, and the faults. Identifiers end here."""
+def identifiers(column: Column) -> tuple[pa.Array, Masks]:
+    """The column as identifiers that can be told apart and hashed, and its faults."""
     if isinstance(column, list):
         column, null, wrong = _identifiers(column)
     else:
-        null, wrong = as_numpy(pc.is_null(column)), np.zeros(len(column), dtype=bool)
-        if not _is_identifier(column.type):
-            wrong = ~null
-            return np.zeros(len(column), dtype=np.int64), _found({NULL: null, WRONG_TYPE: wrong})
-    encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
-    indices = as_numpy(pc.fill_null(encoded.indices, -1)).astype(np.int64)
-    return indices, _found({NULL: null, WRONG_TYPE: wrong})
+        null = as_numpy(pc.is_null(column))
+        wrong = np.zeros(len(column), dtype=bool) if _is_identifier(column.type) else ~null
+    return column, _found({NULL: null, WRONG_TYPE: wrong})
+
+
+def numbered(identifiers: pa.Array) -> NDArray[np.int64]:
+    """A number for each distinct identifier, -1 for null."""
+    encoded = identifiers if pa.types.is_dictionary(identifiers.type) else pc.dictionary_encode(identifiers)
+    return as_numpy(pc.fill_null(encoded.indices, -1)).astype(np.int64)
 
 
 def _to_floats(column: pa.Array, text: bool) -> tuple[Floats, Mask, Mask]:

@@ -58,7 +58,7 @@ def _header(lines: Iterator[bytes], delimiter: bytes) -> tuple[list[str], bytes]
     for data in lines:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise Unreadable("is UTF-16; save it as UTF-8, for instance with `iconv -f UTF-16 -t UTF-8`")
-        data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+        data = data.lstrip(b"\r\n")
         if data:
             end = first_line(data, delimiter)
             header = data[:end].decode(errors="replace")

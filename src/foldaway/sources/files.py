@@ -133,8 +133,9 @@ def _with_progress(batches: Iterator[Batch], stream: Stream, progress: Callable[
         yield batch
         if progress is not None:
             progress(stream.consumed)
-    if progress is not None and stream.size is not None:
-        progress(max(stream.size, stream.consumed))
+    if progress is not None:
+        # What the last batch left unread (an index, an end mark) counts as used as well.
+        progress(max(stream.size or 0, stream.consumed))
 
 
 def _format(stream: Stream) -> str:
@@ -151,7 +152,7 @@ def _format(stream: Stream) -> str:
     if head.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
         return "arrow"
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if text.startswith((b"{", b"[{")):
+    if text.startswith(b"{") or ndjson.ARRAY.match(text):
         return "ndjson"
     line = text.splitlines()[0] if text else b""
     return "tsv" if b"\t" in line and b"," not in line else "csv"

@@ -55,7 +55,7 @@ def fold_files(
         SourceError: A file cannot be read.
         RecordError: A batch was refused; the message names the file.
     """
-    trial = Trial(plan) if into is None else into.merge(Trial(plan))
+    trial = Trial(plan) if into is None else into.copy()
     for path in expand([patterns] if isinstance(patterns, str) else patterns):
         told = None if progress is None else (lambda used, path=path: progress(path, used))
         for batch in read(path, wanted_by(plan), whole=plan.complete_units, format=format, progress=told):

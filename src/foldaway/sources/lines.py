@@ -8,6 +8,7 @@ from foldaway.sources.streams import Stream
 BLOCK = 4 * 2**20
 """Bytes read at a time: some tens of thousands of usual lines."""
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some programs begin a file in UTF-8 with it; it is no part of the first line
 _LONGEST = 64 * 2**20  # a longer line is no line: without a limit, a file without line ends would fill the memory
 
 
@@ -19,6 +20,8 @@ def blocks(stream: Stream, whole: Callable[[bytes], int], size: int = BLOCK) -> 
         whole: How many of the given bytes are whole lines.
         size: How many bytes to read at a time.
     """
+    if stream.peek(3) == _BYTE_ORDER_MARK:
+        stream.read(3)
     rest = b""
     while data := stream.read(size):
         rest += data

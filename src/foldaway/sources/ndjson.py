@@ -4,6 +4,7 @@ Read by msgspec, not by `pyarrow.json`: that one ends the process on a first lin
 26), takes two objects on one line for two records, and cannot go on after a malformed line.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +17,9 @@ from foldaway.sources.lines import BLOCK, blocks
 from foldaway.sources.numbers import as_numbers
 from foldaway.sources.streams import Stream
 
-_BOM = b"\xef\xbb\xbf"
+ARRAY = re.compile(rb"(\xef\xbb\xbf)?\s*\[\s*\{")
+"""The beginning of what is JSON, but not one object per line."""
+
 _NULL = msgspec.Raw(b"null")
 _MALFORMED = (msgspec.MsgspecError, ValueError, RecursionError)
 
@@ -31,11 +34,8 @@ def batches(stream: Stream, wanted: Wanted, *, block: int = BLOCK) -> Iterator[B
     numbers in them with all their digits. Lines that are not one JSON object, or not UTF-8 in a wanted member,
     count as ragged.
     """
-    head = stream.peek(4096).removeprefix(_BOM).lstrip()
-    if head.startswith(b"[") and head[1:].lstrip().startswith(b"{"):
+    if ARRAY.match(stream.peek(4096)):
         raise Unreadable("is one JSON array; write one object per line, for instance with `jq -c '.[]'`")
-    if stream.peek(3) == _BOM:
-        stream.read(3)
     decode = _Decoder(wanted)
     yield decode(b"")  # so that a file without lines gives a batch as well
     for data in blocks(stream, lambda data: data.rfind(b"\n") + 1, block):

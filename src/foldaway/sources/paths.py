@@ -50,7 +50,7 @@ def expand(patterns: Sequence[str]) -> list[Path | Stdin]:
 def _matches(pattern: str) -> list[Path]:
     name = os.path.expanduser(pattern)
     if os.path.isdir(name):
-        raise SourceError(f"{pattern} is a folder; name the files in it, such as {Path(pattern, '*.parquet')}")
+        raise SourceError(f"{pattern} is a folder; name the files in it, such as {Path(pattern, '*.csv')}")
     found = [name] if os.path.lexists(name) else glob.glob(name, recursive=True)
     files = [Path(match) for match in found if not os.path.isdir(match)]
     if not files:

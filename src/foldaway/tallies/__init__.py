@@ -2,10 +2,11 @@
 
 from foldaway.plan import Plan
 from foldaway.tallies.arm import Kinds
+from foldaway.tallies.replicates import ReplicatesKind
 from foldaway.tallies.scores import Scores, UnitScores
 
 # The names under which the tallies stand in an arm and its state.
-RECORDS, UNITS = "records", "units"
+RECORDS, UNITS, REPLICATES = "records", "units", "replicates"
 
 
 def kinds_of(plan: Plan) -> Kinds:
@@ -13,4 +14,6 @@ def kinds_of(plan: Plan) -> Kinds:
     kinds: Kinds = {RECORDS: Scores}
     if plan.complete_units:
         kinds[UNITS] = UnitScores
+    if plan.resampling is not None:
+        kinds[REPLICATES] = ReplicatesKind(plan.resampling)
     return kinds

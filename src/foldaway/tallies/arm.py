@@ -11,13 +11,14 @@ import numpy as np
 
 from foldaway.block import Block, Floats, Shape
 from foldaway.errors import StateError
+from foldaway.linalg import append_rows
 from foldaway.state import Array, decode_part
-from foldaway.tallies.factor import Factor, stack
+from foldaway.tallies.factor import Factor
 from foldaway.tallies.frame import Frame
 from foldaway.tallies.streaming import STREAMING, row_kernels
-from foldaway.tallies.tally import Tally
+from foldaway.tallies.tally import Kind, Tally
 
-Kinds = dict[str, type[Tally]]
+Kinds = dict[str, Kind]
 
 
 class ArmState(msgspec.Struct, array_like=True):
@@ -63,7 +64,7 @@ class ArmTally:
     def fold(self, block: Block) -> Self:
         """Take a block of raw rows in."""
         n = block.rows.shape[1]
-        if n == 1 and self.factor.n >= STREAMING and block.weight is None and block.unit is None:
+        if n == 1 and self.factor.n >= STREAMING and block.is_plain:
             return self._fold_row(block.rows[:, 0])
         if not n:
             return self
@@ -113,7 +114,7 @@ class ArmTally:
 
     def _first_frame(self, block: Block) -> Frame:
         rows = block.rows if block.weight is None else block.rows * np.sqrt(block.weight)
-        R = stack(np.zeros((len(rows), len(rows)), order="F"), rows.T)
+        R = append_rows(np.zeros((len(rows), len(rows)), order="F"), rows.T)
         return Frame.of(R, self.shape, len(block))
 
     def _in_own_frame(self) -> Self:

@@ -7,10 +7,10 @@ from typing import Any, Self
 
 import msgspec
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dtpqrt
 
 from foldaway.block import Block, Floats, Shape
 from foldaway.errors import StateError
+from foldaway.linalg import append_rows, cholesky
 from foldaway.state import Array, decode_part
 
 # Blocks with fewer rows than this many times K go through Householder QR without further thought.
@@ -50,14 +50,14 @@ class Factor:
         rows = block.rows
         n = rows.shape[1]
         if n >= _TALL * len(rows):
-            triangle = _cholesky(rows)
+            triangle = _gram_factor(rows)
             if triangle is not None:
-                return type(self)(self.n + n, stack(self.R, triangle))
-        return type(self)(self.n + n, stack(self.R, rows.T))
+                return type(self)(self.n + n, append_rows(self.R, triangle))
+        return type(self)(self.n + n, append_rows(self.R, rows.T))
 
     def __add__(self, other: Self) -> Self:
         """The factor of both sets of rows."""
-        return type(self)(self.n + other.n, stack(self.R, other.R))
+        return type(self)(self.n + other.n, append_rows(self.R, other.R))
 
     def rebase(self, B: Floats) -> Self:
         """R B is again triangular, for B is."""
@@ -77,21 +77,10 @@ class Factor:
         return cls(kept.n, R)
 
 
-def stack(R: Floats, rows: Floats) -> Floats:
-    """The triangular factor of R on top of more rows (n by K), in O(n K²)."""
-    if not len(rows):
-        return R
-    block_size = min(len(R), 32)
-    triangle, _, _, info = dtpqrt(0, block_size, R, rows)
-    if info:  # pragma: no cover - an argument of the wrong shape, which the types rule out
-        raise AssertionError(f"dtpqrt: argument {-info}")
-    return triangle  # type: ignore[no-any-return]
-
-
-def _cholesky(rows: Floats) -> Floats | None:
+def _gram_factor(rows: Floats) -> Floats | None:
     """The factor of the rows' Gram matrix, or None where that would cost digits."""
     gram = rows @ rows.T
-    triangle, info = dpotrf(gram, lower=0, clean=1)
-    if info or np.any(np.diag(triangle) ** 2 < _INDEPENDENT * np.diag(gram)):
+    triangle = cholesky(gram)
+    if triangle is None or np.any(np.diag(triangle) ** 2 < _INDEPENDENT * np.diag(gram)):
         return None
-    return triangle  # type: ignore[no-any-return]
+    return triangle

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg.blas import dtrsm, dtrsv
 
 from foldaway.block import Block, Floats, Shape
+from foldaway.linalg import frame_rows
 
 # Below this share of a column's length what is left after the earlier columns is rounding: no direction.
 _NO_DIRECTION = 1e-13
@@ -45,14 +45,11 @@ class Frame:
 
     def apply(self, block: Block) -> Block:
         """The block's rows in this frame, times the roots of their weights."""
-        if block.rows.shape[1] == 1:
-            rows = dtrsv(self.F, block.rows[:, 0], trans=1)[:, None]
-        else:
-            rows = dtrsm(1.0, self.F, block.rows.T, side=1).T
+        rows = frame_rows(self.F, block.rows.T).T
         if block.weight is not None:
             rows *= np.sqrt(block.weight)
-        return Block(rows, None, block.unit)
+        return Block(rows, None, block.unit, block.key)
 
     def change_to(self, other: Frame) -> Floats:
         """B with (row in other) = (row in this frame) B."""
-        return np.triu(dtrsm(1.0, other.F, self.F, side=1))
+        return np.triu(frame_rows(other.F, self.F))

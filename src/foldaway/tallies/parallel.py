@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
 from foldaway.batch import Batch
 from foldaway.tallies.arm import ArmTally
+from foldaway.threads import cores, one_blas_thread
 
 # Below this many records per worker, starting it costs more than it saves.
 _WORTH_A_WORKER = 40_000
@@ -18,13 +16,12 @@ _WORTH_A_WORKER = 40_000
 
 def fold_batch(arms: Sequence[ArmTally], batch: Batch, workers: int | None = None) -> list[ArmTally]:
     """The arms' tallies with the batch taken in; the arms given are left as they were."""
-    workers = min(workers or _cores(), max(1, len(batch) // _WORTH_A_WORKER))
+    workers = min(workers or cores(), max(1, len(batch) // _WORTH_A_WORKER))
     cuts = batch.cuts(workers)
     if workers == 1:
         return _fold_part(arms, batch, cuts[0], cuts[-1])
     arms = [_with_frame(arm, number, batch) for number, arm in enumerate(arms)]
-    # BLAS threads of their own would fight the workers for the cores.
-    with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
         parts = [
             pool.submit(_fold_part, [arm.emptied() for arm in arms], batch, start, stop)
             for start, stop in pairwise(cuts)
@@ -49,14 +46,3 @@ def _with_frame(arm: ArmTally, number: int, batch: Batch) -> ArmTally:
             if of == number and len(block):
                 return arm.fold(block).emptied()
     return arm
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@lru_cache(maxsize=1)
-def _blas() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()

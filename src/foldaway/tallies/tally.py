@@ -7,19 +7,26 @@ from typing import Any, Protocol, Self
 from foldaway.block import Block, Floats, Shape
 
 
+class Kind(Protocol):
+    """Makes tallies of one kind, empty or from their state. A tally's own class may serve."""
+
+    def empty(self, shape: Shape) -> Tally:
+        """The tally of no records."""
+        ...
+
+    def restore(self, state: Any, shape: Shape) -> Tally:
+        """The tally that ``state`` came from; a StateError if it does not fit."""
+        ...
+
+
 class Tally(Protocol):
     """A running, mergeable statistic of one arm's rows, all in one frame.
 
     A tally is a value: folding and adding give a new one, so a fold that fails changes nothing. The laws,
-    up to rounding: ``empty(shape)`` is the identity of ``+``; ``+`` is associative and commutative;
+    up to rounding: an empty tally is the identity of ``+``; ``+`` is associative and commutative;
     ``t.fold(a).fold(b)`` equals ``t.fold(a and b together)`` equals ``t.fold(a) + empty.fold(b)``;
     ``t.rebase(B)`` equals folding the rows z B in the first place.
     """
-
-    @classmethod
-    def empty(cls, shape: Shape) -> Self:
-        """The tally of no records."""
-        ...
 
     def fold(self, block: Block) -> Self:
         """The tally with the block's records taken in."""
@@ -35,9 +42,4 @@ class Tally(Protocol):
 
     def state(self) -> Any:
         """What is kept, as a msgspec struct."""
-        ...
-
-    @classmethod
-    def restore(cls, state: Any, shape: Shape) -> Self:
-        """The tally that ``state`` came from; a StateError if it does not fit."""
         ...

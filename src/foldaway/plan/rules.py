@@ -1,0 +1,106 @@
+"""What is wrong with a plan whose settings have the right types: one sentence for each fault."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from foldaway.plan.plan import Plan
+
+ESTIMATORS = ("ipw", "difference", "regression", "interacted")
+
+# The robust tally keeps about k⁴/4 numbers per arm; at 60 columns that is 27 MB.
+MOST_COLUMNS = 60
+
+# Arm codes travel as 8-bit integers, with -1 for "unknown".
+MOST_ARMS = 100
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+# Control characters, surrogates, line and paragraph separators.
+_NOT_IN_NAMES = ("Cc", "Cs", "Zl", "Zp")
+
+
+def faults_of(plan: Plan) -> Iterator[str]:
+    """The faults of the plan, none if it can be run."""
+    if not _NAME.fullmatch(plan.name):
+        yield "`name` must be 1 to 100 letters, digits, dots, dashes or underscores, and start with a letter or digit."
+    yield from _arm_faults(plan)
+    yield from _column_faults(plan)
+    yield from _level_faults(plan)
+    yield from _name_faults(plan)
+    yield from _estimator_faults(plan)
+    if not 0.5 <= plan.confidence < 1:
+        yield "`confidence` must be at least 0.5 and below 1, for example 0.95."
+    if plan.complete_units and plan.unit is None:
+        yield "`complete_units` needs `unit`, the column that names the units."
+    if not 1 <= plan.anytime_n <= 10**15:
+        yield "`anytime_n` must be between 1 and 10^15."
+
+
+def _arm_faults(plan: Plan) -> Iterator[str]:
+    if not 2 <= len(plan.arms) <= MOST_ARMS:
+        yield f"`arms` must have two to {MOST_ARMS} arms with their probabilities."
+    if "" in plan.arms:
+        yield "`arms` has an arm without a name."
+    bad = [arm for arm, share in plan.arms.items() if not 0 < share < 1]
+    if bad:
+        yield f"the probability of {_listed(bad)} must lie between 0 and 1."
+    elif plan.arms and not math.isclose(total := math.fsum(plan.arms.values()), 1, abs_tol=1e-9):
+        yield f"the probabilities of `arms` add up to {total:.10g} and not to 1."
+
+
+def _column_faults(plan: Plan) -> Iterator[str]:
+    roles: dict[str, list[str]] = {}
+    used = [("arm", plan.arm), ("unit", plan.unit), ("weight", plan.weight)]
+    used += [("outcomes", c) for c in plan.outcomes] + [("covariates", c) for c in plan.covariates]
+    for role, column in used:
+        if column is not None:
+            roles.setdefault(column, []).append(role)
+    for column, of in roles.items():
+        if column == "":
+            yield f"`{of[0]}` has a column without a name."
+        elif len(of) > 1:
+            yield f"the column {column!r} is used more than once ({', '.join(of)}); each column has one role."
+    if not plan.outcomes:
+        yield "`outcomes` must name at least one column."
+    if len(plan.columns) > MOST_COLUMNS:
+        yield f"the plan has {len(plan.columns)} columns with all levels and outcomes; the most is {MOST_COLUMNS}."
+
+
+def _level_faults(plan: Plan) -> Iterator[str]:
+    for covariate, levels in plan.levels.items():
+        if covariate not in plan.covariates:
+            yield f"`levels` names {covariate!r}, which is not in `covariates`."
+        if len(levels) < 2:
+            yield f"`levels` of {covariate!r} must have at least two levels."
+        if len(set(levels)) < len(levels):
+            yield f"`levels` of {covariate!r} has a level twice."
+
+
+def _name_faults(plan: Plan) -> Iterator[str]:
+    """Names are printed and saved, so they have no line breaks, escape codes or halves of characters."""
+    columns = [name for name in (plan.arm, plan.unit, plan.weight) if name is not None]
+    levels = [level for levels in plan.levels.values() for level in levels]
+    names = dict.fromkeys((*columns, *plan.arms, *plan.outcomes, *plan.covariates, *plan.levels, *levels))
+    bad = [name for name in names if any(unicodedata.category(c) in _NOT_IN_NAMES for c in name)]
+    if bad:
+        yield f"names have no control characters in them, but {_listed(bad)} has."
+
+
+def _estimator_faults(plan: Plan) -> Iterator[str]:
+    for estimator in dict.fromkeys(plan.estimators):
+        if estimator not in ESTIMATORS:
+            yield f"`estimators` has {estimator!r}; the estimators are {', '.join(ESTIMATORS)}."
+        if plan.estimators.count(estimator) > 1:
+            yield f"`estimators` has {estimator!r} more than once."
+        if estimator in ("regression", "interacted") and not plan.covariates:
+            yield f"the estimator {estimator!r} needs `covariates`."
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(repr(name) for name in names)

@@ -1,0 +1,66 @@
+"""The trial's secret key: what ties identifiers to bootstrap weights, kept apart from the tallies."""
+
+from __future__ import annotations
+
+import secrets
+from hashlib import blake2b
+
+from foldaway.errors import SealedError
+
+LENGTH = 16
+
+
+class Secret:
+    """A 128-bit key that can be destroyed.
+
+    Args:
+        key: The key; a new random one if left out.
+
+    Example:
+        >>> secret = Secret(bytes(16))
+        >>> secret.mark() == Secret(bytes(16)).mark()
+        True
+        >>> secret.destroy()
+        >>> secret.of_units()
+        Traceback (most recent call last):
+        foldaway.errors.SealedError: the trial is sealed: its key was destroyed, so no further record can be folded.
+    """
+
+    def __init__(self, key: bytes | None = None) -> None:
+        if key is not None and (not isinstance(key, bytes | bytearray) or len(key) != LENGTH):
+            raise ValueError(f"a key is {LENGTH} bytes, for example from `secrets.token_bytes({LENGTH})`.")
+        self._key = bytearray(secrets.token_bytes(LENGTH) if key is None else key)
+
+    def __repr__(self) -> str:
+        return "Secret: destroyed" if not self._key else "Secret: held"
+
+    @property
+    def held(self) -> bool:
+        """Whether the key is still there."""
+        return bool(self._key)
+
+    def reveal(self) -> bytes:
+        """The key, for another worker of the same trial."""
+        if not self._key:
+            raise SealedError("the trial is sealed: its key was destroyed, so no further record can be folded.")
+        return bytes(self._key)
+
+    def mark(self) -> bytes:
+        """Eight bytes that tell whether two keys are the same, and nothing else about them."""
+        return self._derived(b"mark", 8)
+
+    def of_units(self) -> bytes:
+        """The key under which identifiers are hashed."""
+        return self._derived(b"unit", LENGTH)
+
+    def of_shard(self, shard: bytes) -> bytes:
+        """The key under which the records of a shard are numbered, so that no two shards share weights."""
+        return self._derived(b"shard" + shard, LENGTH)
+
+    def destroy(self) -> None:
+        """Overwrite the key and let go of it."""
+        self._key[:] = bytes(len(self._key))
+        self._key = bytearray()
+
+    def _derived(self, purpose: bytes, length: int) -> bytes:
+        return blake2b(purpose, key=self.reveal(), digest_size=length, person=b"foldaway-key").digest()

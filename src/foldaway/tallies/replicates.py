@@ -1,0 +1,119 @@
+"""The bootstrap's tally: the weighted moments of every replicate.
+
+Replicate b keeps Σ w_i^(b) q_i with q = (vech(x x'), x y), from which every estimator of the plan can be computed
+for it. A block of records adds one matrix product; the weights come from a keyed hash as they are needed and are
+never stored. Weights keyed by unit give the cluster bootstrap of the paper's Algorithm 4, weights keyed by a record
+counter the i.i.d. one of its Algorithms 2 and 3; keeping moments needs no start from the first m records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import msgspec
+import numpy as np
+
+from foldaway.block import Block, Floats, Shape
+from foldaway.errors import StateError
+from foldaway.plan import Bootstrap
+from foldaway.state import Array, decode_part
+from foldaway.tallies.vech import lift, lift_map, pair_products
+from foldaway.threads import cores
+
+
+class ReplicatesState(msgspec.Struct, array_like=True):
+    """What the tally keeps."""
+
+    n: int
+    totals: Array
+
+
+@dataclass(slots=True)
+class Replicates:
+    """Σ w q for every replicate.
+
+    Attributes:
+        shape: How many regressors and outcomes a row has.
+        bootstrap: How many replicates, and which weights.
+        n: The number of records.
+        totals: B by p; vech(x x') first, then x y for each outcome.
+    """
+
+    shape: Shape
+    bootstrap: Bootstrap
+    n: int
+    totals: Floats
+
+    def fold(self, block: Block) -> Self:
+        """Take the block's records in, each with its own weight in every replicate."""
+        from foldaway.kernels.accumulate import accumulate
+
+        if block.key is None:
+            raise ValueError("a block without keyed numbers cannot be folded by the bootstrap")
+        products = _products(block.rows, self.shape)
+        totals = self.totals.copy()
+        accumulate(block.key, products, self.bootstrap.replicates, self.bootstrap.weights, totals, cores())
+        return type(self)(self.shape, self.bootstrap, self.n + len(block), totals)
+
+    def __add__(self, other: Self) -> Self:
+        """The tally of both sets of records."""
+        return type(self)(self.shape, self.bootstrap, self.n + other.n, self.totals + other.totals)
+
+    def rebase(self, B: Floats) -> Self:
+        """With w = Bx'x and t = b'x + c y: vech(w w') = P v and w t = C v + c Bx's."""
+        k, m = self.shape.regressors, _pairs(self.shape)
+        Bx = B[:k, :k]
+        v = self.totals[:, :m]
+        parts = [v @ lift_map(Bx).T]
+        for o, column in enumerate(range(k, self.shape.columns)):
+            s = self.totals[:, m + o * k : m + (o + 1) * k]
+            parts.append(v @ lift(Bx.T, B[:k, column]).T + B[column, column] * s @ Bx)
+        return type(self)(self.shape, self.bootstrap, self.n, np.column_stack(parts))
+
+    def moments(self, outcome: int) -> tuple[Floats, Floats]:
+        """Σ w x x' (B by k by k) and Σ w x y (B by k) of every replicate."""
+        k, m = self.shape.regressors, _pairs(self.shape)
+        square = np.empty((len(self.totals), k, k))
+        i, j = np.triu_indices(k)
+        square[:, i, j] = square[:, j, i] = self.totals[:, :m]
+        return square, self.totals[:, m + outcome * k : m + (outcome + 1) * k]
+
+    def state(self) -> ReplicatesState:
+        """What is kept."""
+        return ReplicatesState(self.n, Array.of(self.totals))
+
+
+@dataclass(frozen=True)
+class ReplicatesKind:
+    """Makes empty and restored tallies for a plan's bootstrap."""
+
+    bootstrap: Bootstrap
+
+    def empty(self, shape: Shape) -> Replicates:
+        """The tally of no records."""
+        return Replicates(shape, self.bootstrap, 0, np.zeros(self._size(shape)))
+
+    def restore(self, state: Any, shape: Shape) -> Replicates:
+        """The tally from its state."""
+        kept = decode_part(state, ReplicatesState)
+        if kept.n < 0:
+            raise StateError("the state is damaged: its counts do not fit.")
+        return Replicates(shape, self.bootstrap, kept.n, kept.totals.read(*self._size(shape)))
+
+    def _size(self, shape: Shape) -> tuple[int, int]:
+        return self.bootstrap.replicates, _pairs(shape) + shape.outcomes * shape.regressors
+
+
+def _products(rows: Floats, shape: Shape) -> Floats:
+    """q of every record, n by p."""
+    k, m = shape.regressors, _pairs(shape)
+    q = np.empty((m + shape.outcomes * k, rows.shape[1]))
+    pair_products(rows[:k], q[:m])
+    for o in range(shape.outcomes):
+        np.multiply(rows[:k], rows[k + o], out=q[m + o * k : m + (o + 1) * k])
+    return np.ascontiguousarray(q.T)
+
+
+def _pairs(shape: Shape) -> int:
+    return shape.regressors * (shape.regressors + 1) // 2
