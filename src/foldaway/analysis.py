@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import cast
+
+import msgspec
 
 from foldaway.effects import Effect, Effects
 from foldaway.errors import EstimateError
 from foldaway.inference.estimators import ESTIMATORS, Comparison, Estimate, estimator
 from foldaway.inference.intervals import anytime_width, critical, p_value
+from foldaway.inference.replicates import distribution
+from foldaway.inference.resampled import resampled
 from foldaway.inference.sample_ratio import SampleRatio, sample_ratio
 from foldaway.inference.variance import is_clustered
 from foldaway.plan import Plan
@@ -16,6 +21,8 @@ from foldaway.records.faults import Faults
 from foldaway.tallies import UNITS
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.scores import Scores
+
+BOOTSTRAP = "bootstrap"
 
 
 def effects_of(plan: Plan, arms: Sequence[ArmTally], faults: Faults, *, population: bool = False) -> Effects:
@@ -39,7 +46,7 @@ def effects_of(plan: Plan, arms: Sequence[ArmTally], faults: Faults, *, populati
         sample_ratio=ratio,
         dropped=dict(sorted(faults.records.items())),
         faults=list(faults),
-        notes=[*_notes(plan, ratio, faults), *withheld],
+        notes=[*_notes(plan, arms, ratio, faults), *withheld],
     )
 
 
@@ -60,7 +67,28 @@ def error_kinds(plan: Plan, name: str) -> list[str]:
 
 def _rows(plan: Plan, comparison: Comparison, name: str) -> Iterator[Effect]:
     chosen = estimator(name, comparison)
-    return (_row(plan, comparison, name, kind, chosen.estimate(kind)) for kind in error_kinds(plan, name))
+    for kind in error_kinds(plan, name):
+        yield _row(plan, comparison, name, kind, chosen.estimate(kind))
+    if plan.resampling is not None and _enough_for_bootstrap(plan, comparison.arms):
+        found = resampled(distribution(name, comparison), plan.confidence)
+        point = chosen.estimate("classical")._replace(
+            std_error=found.std_error, df=math.inf, relative_std_error=found.relative_std_error
+        )
+        yield msgspec.structs.replace(
+            _row(plan, comparison, name, BOOTSTRAP, point),
+            percentile_ci_lower=found.lower,
+            percentile_ci_upper=found.upper,
+            percentile_p_value=found.p_value,
+            relative_percentile_ci_lower=found.relative_lower,
+            relative_percentile_ci_upper=found.relative_upper,
+            replicates=found.used,
+            replicates_left_out=found.left_out,
+        )
+
+
+def _enough_for_bootstrap(plan: Plan, arms: Sequence[ArmTally]) -> bool:
+    """With no more records than replicates, one who knew the weights could solve the replicates for the outcomes."""
+    return plan.resampling is not None and sum(arm.n for arm in arms) > plan.resampling.replicates
 
 
 def _row(plan: Plan, comparison: Comparison, name: str, kind: str, found: Estimate) -> Effect:
@@ -112,18 +140,25 @@ def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:
     return sample_ratio(units, plan.arms, "units")
 
 
-def _notes(plan: Plan, ratio: SampleRatio, faults: Faults) -> Iterator[str]:
+def _notes(plan: Plan, arms: Sequence[ArmTally], ratio: SampleRatio, faults: Faults) -> Iterator[str]:
     if not ratio.ok:
         seen = ", ".join(f"{arm} {ratio.observed[arm]:,} for {ratio.expected[arm]:,.0f}" for arm in ratio.observed)
         yield (
             f"The arms' {ratio.counted} do not fit the plan's probabilities (p = {ratio.p_value:.2g}): {seen} "
             "expected. Find out why before you trust any effect."
         )
-    if plan.unit is not None and not plan.complete_units:
+    if plan.resampling is not None and not _enough_for_bootstrap(plan, arms):
         yield (
-            "These errors take records as independent. If units have several records, promise complete_units "
-            "in the plan for clustered errors."
+            f"No bootstrap rows until there are more records than the {plan.resampling.replicates:,} replicates: "
+            "with fewer, the replicates would say too much about single records."
         )
+    if plan.unit is not None and not plan.complete_units:
+        remedy = (
+            "prefer the bootstrap rows, which are by unit"
+            if plan.resampling is not None
+            else "add a bootstrap to the plan, or promise complete_units, for errors by unit"
+        )
+        yield f"All but bootstrap errors take records as independent. If units have several records, {remedy}."
     if faults:
         by_arm = ", ".join(f"{arm or 'no known arm'} {n:,}" for arm, n in sorted(faults.records.items()) if n)
         yield f"Faulty records left out: {by_arm}. If this depends on the arm, the effects are biased."

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     import pyarrow
 
 # Which kind of error a printed table shows when there are several, best first.
-_SHOWN = ("CR1", "HC2", "HC1")
+_SHOWN = ("CR1", "bootstrap", "HC2", "HC1")
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """One estimate of the effect of an arm, against the control, on an outcome.
 
     ``relative`` is the effect as a share of the control's level, its interval by the delta method. The
-    ``anytime`` interval stays valid however often one looks (Waudby-Smith et al. 2024).
+    ``anytime`` interval stays valid however often one looks (Waudby-Smith et al. 2024). Rows of the bootstrap also have
+    percentile intervals, the p-value that inverts them, and the number of replicates behind them.
     """
 
     outcome: str
@@ -53,6 +54,13 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     relative_ci_upper: float
     anytime_ci_lower: float
     anytime_ci_upper: float
+    percentile_ci_lower: float | None = None
+    percentile_ci_upper: float | None = None
+    percentile_p_value: float | None = None
+    relative_percentile_ci_lower: float | None = None
+    relative_percentile_ci_upper: float | None = None
+    replicates: int | None = None
+    replicates_left_out: int | None = None
 
 
 class Effects(Sequence[Effect]):

@@ -6,22 +6,24 @@ import math
 
 
 def p_value(statistic: float, df: float) -> float:
-    """Two-sided, from Student's t.
+    """Two-sided, from Student's t; from the normal distribution if ``df`` is infinite.
 
     Example:
         >>> round(p_value(2.228, 10), 3)  # the 97.5 % point of t with 10 degrees of freedom
         0.05
     """
-    from scipy.special import stdtr
+    from scipy.special import ndtr, stdtr
 
-    return float(2 * stdtr(df, -abs(statistic)))
+    tail = ndtr(-abs(statistic)) if math.isinf(df) else stdtr(df, -abs(statistic))
+    return float(2 * tail)
 
 
 def critical(confidence: float, df: float) -> float:
     """How many standard errors an interval reaches to each side."""
-    from scipy.special import stdtrit
+    from scipy.special import ndtri, stdtrit
 
-    return float(stdtrit(df, 0.5 + confidence / 2))
+    upper = 0.5 + confidence / 2
+    return float(ndtri(upper) if math.isinf(df) else stdtrit(df, upper))
 
 
 def anytime_width(n: int, confidence: float, tightest_at: int) -> float:

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from foldaway.batch import Batch, Index
 from foldaway.block import Floats
-from foldaway.errors import RecordError
 from foldaway.plan import Plan
-from foldaway.records.columns import Column, columns_of
+from foldaway.records.columns import Column, attempt, columns_of
 from foldaway.records.faults import NO_ARM, Fault, Faults, FaultyBatch
 from foldaway.records.keys import Keys
-from foldaway.records.values import WRONG_TYPE, Mask, Masks, codes, identifiers, numbered, numbers, weights
+from foldaway.records.values import Mask, Masks, codes, identifiers, numbered, numbers, weights
 
 RAGGED = "not a record"
 SEVERAL_ARMS = "unit in several arms"
@@ -38,26 +37,17 @@ def check(
         RecordError: The batch is refused whole: a column is missing, or, unless the plan drops faulty
             records, some record is faulty. The message has counts by column and rule, and no values.
     """
-    columns, n, unread = columns_of(data, _wanted(plan))
-    if n:
-        _require_columns(plan, columns)
-    checked = _Checked(plan, columns, n, text)
-    faults = checked.faults(ragged + unread)
+    columns, n, others = columns_of(data, _wanted(plan))
+    checked = attempt(lambda: _Checked(plan, columns, n, text))
+    faults = checked.faults(ragged + others)
     if faults and plan.on_fault == "refuse":
-        raise FaultyBatch(faults, n + ragged + unread)
+        raise FaultyBatch(faults, n + ragged + others)
     return checked.batch(keys), faults
 
 
 def _wanted(plan: Plan) -> list[str]:
     optional = [name for name in (plan.unit, plan.weight) if name is not None]
     return [plan.arm, *plan.covariates, *plan.outcomes, *optional]
-
-
-def _require_columns(plan: Plan, columns: dict[str, Column]) -> None:
-    missing = [name for name in _wanted(plan) if name not in columns]
-    if missing:
-        listed = ", ".join(repr(name) for name in missing)
-        raise RecordError(f"The batch was refused and nothing of it was folded: it has no column {listed}.")
 
 
 class _Checked:
@@ -68,10 +58,6 @@ class _Checked:
         self.n = n
         self.masks: dict[str, Masks] = {}
         self.values: list[tuple[Floats | NDArray[np.int8], int | None]] = []
-        if not n:
-            self.arm: NDArray[np.int8] = np.empty(0, dtype=np.int8)
-            self.weight = self.unit = self.identifiers = None
-            return
         self.arm, self.masks[plan.arm] = codes(columns[plan.arm], list(plan.arms), "unknown arm")
         for name in (*plan.covariates, *plan.outcomes):
             self._take(name, columns[name], text)
@@ -81,7 +67,7 @@ class _Checked:
         self.unit = self.identifiers = None
         if plan.unit is not None:
             self.identifiers, self.masks[plan.unit] = identifiers(columns[plan.unit])
-            if plan.complete_units and WRONG_TYPE not in self.masks[plan.unit]:
+            if plan.complete_units:
                 self.unit = numbered(self.identifiers)
                 self._require_one_arm(plan.unit)
 

@@ -1,100 +1,186 @@
-"""Every kind of tabular input as Arrow columns; only the plan's columns are touched."""
+"""Every kind of tabular input as columns; only the plan's columns are touched."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from foldaway.errors import RecordError
 
-# An Arrow column, or a list of Python objects that Arrow would not take as one type.
+# An Arrow column, or a list of Python objects: a short one, or one that Arrow finds no type for.
 Column: TypeAlias = "pa.Array | list[Any]"
+
+REFUSED = "The batch was refused and nothing of it was folded"
 
 _TAKEN = "a pandas, polars, pyarrow or DuckDB table, a dict of columns, or a list of dicts"
 
+# A list below this length is looked through faster than it is made an Arrow array.
+_SHORT = 24
+
+# Extension types that only give another name to what is stored.
+_TRANSPARENT = ("arrow.bool8", "arrow.uuid")
+
+T = TypeVar("T")
+
+
+class Given(NamedTuple):
+    """What was given as a batch.
+
+    Attributes:
+        names: The names of its columns.
+        column: Gives the column of a name.
+        records: The number of records, where it can be told without a column.
+        others: The number of things among the records that are none.
+    """
+
+    names: Sequence[str]
+    column: Callable[[str], Column]
+    records: int = 0
+    others: int = 0
+
 
 def columns_of(data: Any, names: Sequence[str]) -> tuple[dict[str, Column], int, int]:
-    """The named columns that are there, the number of records, and how many are not records at all."""
-    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        return (*_from_arrow(data, names), 0)
+    """The named columns, the number of records, and the number of things among them that are none.
+
+    A batch without any column or record is empty, and then no column is missing.
+    """
+    if not attempt(lambda: _is_table(data)) and isinstance(data, Iterable):
+        data = list(data)  # not in an attempt: whoever makes records one by one may fail in their own words
+    given = attempt(lambda: _given(data, names))
+    if doubled := [name for name in names if given.names.count(name) > 1]:
+        raise RecordError(f"{REFUSED}: it has more than one column {_listed(doubled)}.")
+    if not given.names and not given.records:
+        return {name: [] for name in names}, 0, given.others
+    if missing := [name for name in names if name not in given.names]:
+        raise RecordError(f"{REFUSED}: it has no column {_listed(missing)}.")
+    columns = attempt(lambda: {name: given.column(name) for name in names})
+    lengths = sorted({len(column) for column in columns.values()})
+    if len(lengths) > 1:
+        raise RecordError(f"{REFUSED}: its columns have different lengths ({', '.join(map(str, lengths))}).")
+    return columns, lengths[0], given.others
+
+
+def attempt(step: Callable[[], T]) -> T:
+    """Take a step that reads records; whatever goes wrong in it becomes a `RecordError`.
+
+    The errors of Arrow and others quote the values they stumble over, so ours is raised after the handler is left:
+    no trace of the other one goes with it, neither as cause nor as context, and only its kind is told.
+    """
+    try:
+        return step()
+    except (RecordError, MemoryError):
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+    raise RecordError(f"{REFUSED}: it could not be read ({kind}).")
+
+
+def _is_table(data: Any) -> bool:
+    """Whether the data comes as columns, or not at all, rather than record by record."""
+    return isinstance(data, Mapping | str | bytes | bytearray | memoryview) or _speaks_arrow(data)
+
+
+def _speaks_arrow(data: Any) -> bool:
+    # The last is what DuckDB's execute() returns.
+    return any(hasattr(data, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "to_arrow_table"))
+
+
+def _given(data: Any, names: Sequence[str]) -> Given:
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(data, pandas.DataFrame):
+        # Column by column, since one column of mixed objects would make pandas refuse the whole table.
+        return Given(
+            [name for name in data.columns if isinstance(name, str)], lambda name: _array(data[name]), len(data)
+        )
     if isinstance(data, Mapping):
-        return (*_from_dict(data, names), 0)
-    if isinstance(data, Iterable) and not isinstance(data, str | bytes):
-        return _from_records(data, names)
+        return Given([name for name in data if isinstance(name, str)], lambda name: _sequence(data, name))
+    if _speaks_arrow(data):
+        table = _table(data)
+        return Given(table.column_names, lambda name: _joined(table.column(name).chunks), table.num_rows)
+    if isinstance(data, list):
+        return _records(data, names)
     raise RecordError(f"cannot read a batch from {type(data).__name__}; give {_TAKEN}.")
 
 
-def _from_arrow(data: Any, names: Sequence[str]) -> tuple[dict[str, Column], int]:
-    if type(data).__module__.partition(".")[0] == "pandas":
-        # Column by column, since one column of mixed objects would make pandas refuse the whole table.
-        doubled = [name for name in names if list(data.columns).count(name) > 1]
-        _refuse_doubled(doubled)
-        return {name: _array(data[name], pandas=True) for name in names if name in data.columns}, len(data)
-    table = _table(data)
-    _refuse_doubled([name for name in names if table.column_names.count(name) > 1])
-    columns = {name: _joined(table.column(name)) for name in names if name in table.column_names}
-    return columns, table.num_rows
-
-
 def _table(data: Any) -> pa.Table:
-    try:
-        if hasattr(data, "__arrow_c_stream__"):
-            return pa.table(data)
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.table(data)
+    if hasattr(data, "__arrow_c_array__"):
         return pa.Table.from_batches([pa.record_batch(data)])
-    except (pa.ArrowException, TypeError, ValueError):
-        pass
-    raise RecordError(f"cannot read this {type(data).__name__} as a table through the Arrow interface.")
+    return data.to_arrow_table()
 
 
-def _joined(column: pa.ChunkedArray) -> pa.Array:
-    if pa.types.is_dictionary(column.type):
-        column = column.unify_dictionaries()
-    joined = column.combine_chunks()
-    return pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined
-
-
-def _from_dict(data: Mapping[Any, Any], names: Sequence[str]) -> tuple[dict[str, Column], int]:
-    columns: dict[str, Column] = {}
-    for name in names:
-        if name not in data:
-            continue
-        values = data[name]
-        if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
-            raise RecordError(f"the column {name!r} is not a sequence; for a single record give a list of one dict.")
-        columns[name] = _array(values)
-    lengths = {len(column) for column in columns.values()}
-    if len(lengths) > 1:
-        raise RecordError(f"ragged: the columns have different lengths ({', '.join(map(str, sorted(lengths)))}).")
-    return columns, lengths.pop() if lengths else 0
-
-
-def _from_records(data: Iterable[Any], names: Sequence[str]) -> tuple[dict[str, Column], int, int]:
-    given = list(data)
+def _records(given: list[Any], names: Sequence[str]) -> Given:
     records = [record for record in given if isinstance(record, Mapping)]
-    columns: dict[str, Column] = {}
-    for name in names:
-        if any(name in record for record in records):
-            columns[name] = _array([record.get(name) for record in records])
-    return columns, len(records), len(given) - len(records)
+    found = [name for name in names if any(name in record for record in records)]
+    others = len(given) - len(records)
+    return Given(found, lambda name: _array([record.get(name) for record in records]), len(records), others)
 
 
-def _array(values: Any, pandas: bool = False) -> Column:
-    """An Arrow array, or a list where Arrow finds no common type; its errors, which quote values, end here."""
+def _sequence(data: Mapping[str, Any], name: str) -> Column:
+    values = data[name]
+    if (
+        isinstance(values, str | bytes | Mapping | Set)
+        or getattr(values, "ndim", 1) != 1
+        or not hasattr(values, "__len__")
+    ):
+        raise RecordError(f"the column {name!r} is not a sequence; for a single record give a list of one dict.")
+    return _array(values)
+
+
+def _array(values: Any) -> Column:
+    """An Arrow array, or a list where Arrow finds no common type."""
+    if isinstance(values, list) and len(values) < _SHORT:
+        return values
     try:
-        array = pa.array(values, from_pandas=pandas)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return list(values)
-    return _joined(array) if isinstance(array, pa.ChunkedArray) else array
+        array = pa.array(values)
+    except Exception:
+        array = None
+    if array is None:
+        gone = values.isna() if hasattr(values, "isna") else [False] * len(values)  # pandas has many words for null
+        return [None if null else value for value, null in zip(values, gone, strict=True)]
+    return _joined(array.chunks if isinstance(array, pa.ChunkedArray) else [array])
 
 
-def _refuse_doubled(names: Sequence[str]) -> None:
-    if names:
-        raise RecordError(f"the batch has more than one column called {', '.join(map(repr, names))}.")
+def _joined(chunks: list[pa.Array]) -> pa.Array:
+    """The chunks as one array of a plain type."""
+    plain = [_plain(chunk) for chunk in chunks] or [pa.nulls(0)]
+    if len(plain) == 1:
+        return plain[0]
+    if not pa.types.is_dictionary(plain[0].type):
+        return pa.concat_arrays(plain)
+    # One dictionary after the other: Arrow cannot unify those that hold nulls.
+    starts = np.cumsum([0, *(len(chunk.dictionary) for chunk in plain)]).tolist()
+    indices = [pc.add(chunk.indices.cast(pa.int64()), start) for chunk, start in zip(plain, starts, strict=False)]
+    return pa.DictionaryArray.from_arrays(
+        pa.concat_arrays(indices), pa.concat_arrays([chunk.dictionary for chunk in plain])
+    )
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The array in a type that all of Arrow's functions take."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return pa.DictionaryArray.from_arrays(array.indices, _plain(array.dictionary))
+    if pa.types.is_run_end_encoded(kind):
+        return _plain(pc.run_end_decode(array))
+    if pa.types.is_string_view(kind):
+        return array.cast(pa.large_string())
+    if pa.types.is_binary_view(kind):
+        return array.cast(pa.large_binary())
+    return array.storage if getattr(kind, "extension_name", "") in _TRANSPARENT else array
 
 
 def as_numpy(column: pa.Array) -> NDArray[Any]:
     """An Arrow column as NumPy, without a copy where the type allows."""
     return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names)

@@ -1,11 +1,12 @@
-"""A column as numbers or as codes, with a mask for each rule that some of its records break."""
+"""A column as numbers, codes or identifiers, with a mask for each rule that some of its records break."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +16,15 @@ from numpy.typing import NDArray
 from foldaway.block import LARGEST, Floats
 from foldaway.records.columns import Column, as_numpy
 
+Codes = NDArray[np.int8]
 Mask = NDArray[np.bool_]
 Masks = dict[str, Mask]
+Scalar = TypeVar("Scalar", np.float64, np.int8)
 
-NULL, NAN, INFINITE = "null", "NaN", "infinity"
-WRONG_TYPE, TOO_LARGE, NOT_POSITIVE = "wrong type", "too large (over 1e40)", "not positive"
+NULL, NAN, INFINITE, WRONG_TYPE = "null", "NaN", "infinity", "wrong type"
+TOO_LARGE, NOT_POSITIVE = "too large (over 1e40)", "not positive (over 1e-40)"
+
+_BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
 def numbers(column: Column, *, text: bool = False) -> tuple[Floats, Masks]:
@@ -29,116 +34,137 @@ def numbers(column: Column, *, text: bool = False) -> tuple[Floats, Masks]:
         column: The column.
         text: Whether digits as text count as numbers, as in a file format that has only text.
     """
-    values, null, wrong = _objects_to_floats(column) if isinstance(column, list) else _to_floats(column, text)
-    nan = np.isnan(values)
-    nan[null | wrong] = False
-    infinite = np.isinf(values)
-    masks = {NULL: null, WRONG_TYPE: wrong, NAN: nan, INFINITE: infinite}
-    masks[TOO_LARGE] = (np.abs(values) > LARGEST) & ~infinite
+    if isinstance(column, list):
+        values, null, wrong = _objects_to_floats(column, text)
+    elif pa.types.is_dictionary(column.type):
+        return _by_entry(column, lambda entries: numbers(entries, text=text))
+    else:
+        values, null, wrong = _to_floats(column, text)
+    masks = {NULL: null, WRONG_TYPE: wrong}
+    size = np.abs(values)
+    if not (size <= LARGEST).all():
+        infinite = np.isinf(values)
+        masks |= {NAN: np.isnan(values), INFINITE: infinite, TOO_LARGE: (size > LARGEST) & ~infinite}
     return values, _found(masks)
 
 
 def weights(column: Column, *, text: bool = False) -> tuple[Floats, Masks]:
     """The column as positive float64, and its faults."""
     values, masks = numbers(column, text=text)
-    return values, masks | _found({NOT_POSITIVE: values < 1 / LARGEST})
+    small = values <= 1 / LARGEST
+    for mask in masks.values():
+        small &= ~mask
+    return values, masks | _found({NOT_POSITIVE: small})
 
 
-def codes(column: Column, names: Sequence[str], unknown: str) -> tuple[NDArray[np.int8], Masks]:
+def codes(column: Column, names: Sequence[str], unknown: str) -> tuple[Codes, Masks]:
     """For each record the position of its name in ``names``, -1 if there is none, and the faults."""
-    position = {name: code for code, name in enumerate(names)}
     if isinstance(column, list):
-        texts = [_name(value) for value in column]
-        null = np.fromiter((value is None for value in column), dtype=bool, count=len(column))
-        found = np.array([position.get(text, -1) if text is not None else -2 for text in texts], dtype=np.int8)
-    else:
-        found, null = _dictionary_codes(column, position)
-    masks = {NULL: null, WRONG_TYPE: (found == -2) & ~null, unknown: (found == -1) & ~null}
-    found[found == -2] = -1
-    return found, _found(masks)
+        return _object_codes(column, names, unknown)
+    kind = _value_type(column)
+    if not _is_nameable(kind):
+        null = _nulls(column)
+        return np.full(len(column), -1, dtype=np.int8), _found({NULL: null, WRONG_TYPE: ~null})
+    if pa.types.is_decimal(kind):
+        return _object_codes(column.to_pylist(), names, unknown)
+    encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
+    return _by_entry(encoded, lambda entries: _object_codes(entries.to_pylist(), names, unknown))
 
 
 def identifiers(column: Column) -> tuple[pa.Array, Masks]:
-    """The column as identifiers that can be told apart and hashed, and its faults."""
+    """The column as identifiers that can be told apart and hashed, null where there is none, and the faults."""
     if isinstance(column, list):
-        column, null, wrong = _identifiers(column)
-    else:
-        null = as_numpy(pc.is_null(column))
-        wrong = np.zeros(len(column), dtype=bool) if _is_identifier(column.type) else ~null
-    return column, _found({NULL: null, WRONG_TYPE: wrong})
+        return _object_identifiers(column)
+    if pa.types.is_dictionary(column.type) and column.dictionary.null_count:
+        column = column.dictionary_decode()
+    null = _nulls(column)
+    if not _is_identifier(_value_type(column)):
+        return pa.nulls(len(column), pa.binary()), _found({NULL: null, WRONG_TYPE: ~null})
+    return column, _found({NULL: null})
 
 
 def numbered(identifiers: pa.Array) -> NDArray[np.int64]:
     """A number for each distinct identifier, -1 for null."""
-    encoded = identifiers if pa.types.is_dictionary(identifiers.type) else pc.dictionary_encode(identifiers)
-    return as_numpy(pc.fill_null(encoded.indices, -1)).astype(np.int64)
+    if pa.types.is_dictionary(identifiers.type):
+        of_entry = numbered(identifiers.dictionary)  # which may hold one identifier twice
+        return np.append(of_entry, -1)[_indices(identifiers)]
+    return as_numpy(pc.fill_null(pc.dictionary_encode(identifiers).indices, -1)).astype(np.int64)
+
+
+def _by_entry(
+    column: pa.DictionaryArray, read: Callable[[pa.Array], tuple[NDArray[Scalar], Masks]]
+) -> tuple[NDArray[Scalar], Masks]:
+    """Read a dictionary's entries once instead of each record's; the entries may hold nulls, or a value twice."""
+    entries = pa.concat_arrays([column.dictionary, pa.nulls(1, column.dictionary.type)])
+    found, masks = read(entries)
+    index = _indices(column)
+    return found[index], _found({rule: mask[index] for rule, mask in masks.items()})
+
+
+def _indices(column: pa.DictionaryArray) -> NDArray[np.int64]:
+    """Each record's entry, -1 for null."""
+    return as_numpy(pc.fill_null(column.indices.cast(pa.int64()), -1))
 
 
 def _to_floats(column: pa.Array, text: bool) -> tuple[Floats, Mask, Mask]:
-    n = len(column)
+    """The values, zero where there is none, which are null, and which are of a wrong type."""
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        return _to_floats(column.dictionary_decode(), text)
-    nothing = np.zeros(n, dtype=bool)
-    null = as_numpy(pc.is_null(column)) if column.null_count else nothing
     if _is_text(kind) and text:
-        return _parse(column, null)
+        return _objects_to_floats(column.to_pylist(), text)
+    null, nothing = _nulls(column), np.zeros(len(column), dtype=bool)
     if pa.types.is_boolean(kind):
-        column = pc.cast(column, pa.uint8())
+        column = column.cast(pa.uint8())
     elif pa.types.is_decimal(kind):
-        column = pc.cast(column, pa.float64())
+        column = column.cast(pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        return np.zeros(n), null, ~null
+        return np.zeros(len(column)), null, ~null
     values = as_numpy(column).astype(np.float64, copy=False)
-    if column.null_count:
-        values = np.where(null, 0.0, values)
-    return values, null, nothing
+    return np.where(null, 0.0, values) if column.null_count else values, null, nothing
 
 
-def _parse(column: pa.Array, null: Mask) -> tuple[Floats, Mask, Mask]:
-    """Numbers from text, cell by cell: a block of text with every cell a number never comes this way."""
-    values = np.zeros(len(column))
-    wrong = np.zeros(len(column), dtype=bool)
-    for i, cell in enumerate(column.to_pylist()):
-        if cell is None:
-            continue
-        try:
-            values[i] = _BOOLEANS.get(cell.lower()) if cell.lower() in _BOOLEANS else float(cell)
-        except ValueError:
-            wrong[i] = True
-    return values, null, wrong
+def _objects_to_floats(column: list[Any], text: bool) -> tuple[Floats, Mask, Mask]:
+    found = [_number(value, text) for value in column]
+    null = _mask(value is None for value in column)
+    wrong = _mask(number is None for number in found) & ~null
+    return np.array([0.0 if number is None else number for number in found], dtype=np.float64), null, wrong
 
 
-_BOOLEANS = {"true": 1.0, "false": 0.0}
+def _object_codes(column: list[Any], names: Sequence[str], unknown: str) -> tuple[Codes, Masks]:
+    position = {name: code for code, name in enumerate(names)}
+    given = [_name(value) for value in column]
+    found = np.array([-1 if name is None else position.get(name, -1) for name in given], dtype=np.int8)
+    null = _mask(value is None for value in column)
+    wrong = _mask(name is None for name in given) & ~null
+    return found, _found({NULL: null, WRONG_TYPE: wrong, unknown: (found < 0) & ~null & ~wrong})
 
 
-def _objects_to_floats(column: list[Any]) -> tuple[Floats, Mask, Mask]:
-    n = len(column)
-    values, null, wrong = np.zeros(n), np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
-    for i, value in enumerate(column):
-        if value is None:
-            null[i] = True
-        elif isinstance(value, bool | int | float | Decimal | np.bool_ | np.integer | np.floating):
-            try:
-                values[i] = float(value)
-            except OverflowError:
-                values[i] = math.inf
-        else:
-            wrong[i] = True
-    return values, null, wrong
+def _object_identifiers(column: list[Any]) -> tuple[pa.Array, Masks]:
+    given = [_identifier(value) for value in column]
+    null = _mask(value is None for value in column)
+    wrong = _mask(identifier is None for identifier in given) & ~null
+    return pa.array(given, pa.binary()), _found({NULL: null, WRONG_TYPE: wrong})
 
 
-def _dictionary_codes(column: pa.Array, position: Mapping[str, int]) -> tuple[NDArray[np.int8], Mask]:
-    if pa.types.is_nested(column.type):
-        return np.full(len(column), -2, dtype=np.int8), as_numpy(pc.is_null(column))
-    encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
-    texts = [_name(value) for value in encoded.dictionary.to_pylist()]
-    table = np.array([position.get(text, -1) if text is not None else -2 for text in texts] + [-1], dtype=np.int8)
-    indices = as_numpy(pc.fill_null(encoded.indices, len(texts))).astype(np.intp)
-    null = indices == len(texts)
-    if any(value is None for value in encoded.dictionary.to_pylist()):
-        null |= np.isin(indices, [i for i, text in enumerate(encoded.dictionary.to_pylist()) if text is None])
-    return table[indices], null
+def _number(value: Any, text: bool) -> float | None:
+    """A value as a number, None if it is none."""
+    if isinstance(value, str):
+        return _number_in(value) if text else None
+    if not isinstance(value, int | float | Decimal | np.integer | np.floating | np.bool_):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return sys.float_info.max  # too large, by a rule that comes later
+    except ValueError:
+        return None  # a signalling NaN
+
+
+def _number_in(text: str) -> float | None:
+    try:
+        # Python reads 1_000 as a number, and digits of any script.
+        return None if "_" in text or not text.isascii() else float(_BOOLEANS.get(text.lower(), text))
+    except ValueError:
+        return None
 
 
 def _name(value: Any) -> str | None:
@@ -147,31 +173,57 @@ def _name(value: Any) -> str | None:
         return value
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    if isinstance(value, int | np.integer):
-        return str(int(value))
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
+    try:
+        if isinstance(value, int | np.integer):
+            return str(int(value))
+        if isinstance(value, float | Decimal | np.floating) and abs(value) < 2**63 and value == int(value):
+            return str(int(value))
+    except (ArithmeticError, ValueError):
+        pass  # a signalling NaN, or more digits than Python writes
     return None
 
 
-def _identifiers(column: list[Any]) -> tuple[pa.Array, Mask, Mask]:
-    """Identifiers of mixed Python types as text, 17 and "17" being the same."""
-    null = np.fromiter((value is None for value in column), dtype=bool, count=len(column))
-    fits = [isinstance(value, str | int | np.integer) and not isinstance(value, bool) for value in column]
-    wrong = ~np.array(fits, dtype=bool) & ~null
-    texts = [str(value) if fit else None for value, fit in zip(column, fits, strict=True)]
-    return pa.array(texts, pa.string()), null, wrong
+def _identifier(value: Any) -> bytes | None:
+    """A value as an identifier, None if it cannot be one: 17, "17" and b"17" are the same, as in ``Plan.assign``."""
+    if isinstance(value, str):
+        return value.encode(errors="surrogatepass")
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, UUID):
+        return value.bytes
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        text = _name(value)
+        return None if text is None else text.encode()
+    return None
+
+
+def _value_type(column: pa.Array) -> pa.DataType:
+    kind = column.type
+    while pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return kind
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_nameable(kind: pa.DataType) -> bool:
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return number or _is_text(kind) or pa.types.is_boolean(kind)
 
 
 def _is_identifier(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        return _is_identifier(kind.value_type)
     binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
     return _is_text(kind) or binary or pa.types.is_integer(kind)
+
+
+def _nulls(column: pa.Array) -> Mask:
+    return as_numpy(pc.is_null(column)) if column.null_count else np.zeros(len(column), dtype=bool)
+
+
+def _mask(tests: Iterable[bool]) -> Mask:
+    return np.fromiter(tests, dtype=bool)
 
 
 def _found(masks: Masks) -> Masks:
