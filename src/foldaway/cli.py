@@ -45,11 +45,15 @@ def run(
     adjust: Adjust = None,
     save: Save = None,
     resume: Annotated[Path | None, typer.Option(metavar="STATE", help="Go on from the tallies in this file.")] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The bootstrap's secret key: read, or made if not there yet.")
+    ] = None,
     format: Annotated[
         str | None, typer.Option(help="csv, tsv, parquet, arrow or ndjson, if it cannot be told.")
     ] = None,
 ) -> None:
     """Fold files of records into a trial and print its effects. No record is kept."""
+    from foldaway.key_file import read_or_make
     from foldaway.plan import Plan
     from foldaway.progress import file_progress
     from foldaway.sources import expand
@@ -57,11 +61,16 @@ def run(
     from foldaway.trial import Trial
 
     the_plan = Plan.load(plan)
-    started = None if resume is None else Trial.load(resume, the_plan)
-    paths = expand(files)
-    with file_progress(paths) as progress:
+    secret = None if key is None else read_or_make(key)
+    started = Trial(the_plan, key=secret) if resume is None else Trial.load(resume, the_plan, key=secret)
+    with file_progress(expand(files)) as progress:
         trial = fold_files(files, the_plan, into=started, format=format, progress=progress)
     _finish(trial, save=save, json=json, all_kinds=all_kinds, adjust=adjust)
+    if save is not None and the_plan.resampling is not None and key is None:
+        print(
+            "The bootstrap's key was not kept: this state can be read, not resumed. Use --key for that.",
+            file=sys.stderr,
+        )
 
 
 @app.command()

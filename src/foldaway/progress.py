@@ -19,7 +19,8 @@ def file_progress(paths: Sequence[Path | Stdin]) -> Iterator[Callable[[Path | St
     total = None if None in sizes else sum(s or 0 for s in sizes)
     before = dict(zip(paths, _running(sizes), strict=True))
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("folding", total=total)
 
         def told(path: Path | Stdin, used: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
@@ -38,21 +38,38 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], caption: st
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def number(value: Any, digits: int = 4) -> str:
-    """A number for a person: significant digits, thousands separated, no exponent where it can be helped.
+def number(value: Any, digits: int = 4, *, places: int | None = None) -> str:
+    """A number for a person: significant digits or decimal places, thousands separated, an exponent only if it must.
 
     Example:
         >>> [number(v) for v in (1234567, 0.123456, 1e-9, float("nan"), -12.3456)]
         ['1,234,567', '0.1235', '1e-09', '-', '-12.35']
+        >>> [number(v, places=2) for v in (1234.567, -0.001, 3.0)]
+        ['1,234.57', '0.00', '3.00']
     """
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return "-"
     if isinstance(value, int):
         return f"{value:,}"
+    if places is not None and abs(value) < 1e9:
+        return f"{round(value, places) + 0.0:,.{places}f}"  # adding zero takes the sign off a zero
     if value == 0 or 1e-4 <= abs(value) < 1e6:
         places = digits if value == 0 else max(0, digits - 1 - math.floor(math.log10(abs(value))))
         return f"{value:,.{min(places, 8)}f}"
     return f"{value:.{digits}g}"
+
+
+def places_for(errors: Iterable[float]) -> int | None:
+    """The decimal places that show two digits of the smallest of some errors; None if that takes too many.
+
+    Example:
+        >>> places_for([0.0316, 2.0]), places_for([1234.0]), places_for([0.0, 1e-15])
+        (3, 0, None)
+    """
+    smallest = min((error for error in errors if error > 0), default=0.0)
+    if not 1e-6 <= smallest < math.inf:
+        return None
+    return max(0, 1 - math.floor(math.log10(smallest)))
 
 
 def _set(row: Sequence[str], widths: Sequence[int], left: int) -> list[str]:

@@ -118,7 +118,7 @@ class Trial:
 
     def merge(self, other: Trial) -> Self:
         """The trial of both sets of records; the two are left as they were."""
-        if self.plan != other.plan:
+        if self.plan.fingerprint != other.plan.fingerprint:
             raise StateError("only trials of the same plan can be merged; these plans differ.")
         if self.plan.unit is not None and self._key_mark != other._key_mark and self.n and other.n:
             raise StateError(

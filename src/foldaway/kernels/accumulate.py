@@ -55,7 +55,7 @@ def accumulate(
     """Add every record's products, times its unit's weight, to the totals of each replicate.
 
     Each replicate's sum is made by one thread, in an order that depends on the rows alone: any number of threads
-    gives the same bits. Nothing else is in use meanwhile, BLAS included.
+    gives the same bits. No other library's threads are at work meanwhile: there is no BLAS in it.
 
     Args:
         hashes: the unit numbers of n records, from `hash_identifiers`.

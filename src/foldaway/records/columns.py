@@ -78,7 +78,7 @@ def attempt(step: Callable[[], T]) -> T:
         raise
     except Exception as error:
         kind = type(error).__name__
-    raise RecordError(f"{REFUSED}: it could not be read ({kind}).")
+    raise RecordError(f"{REFUSED}: it could not be read ({kind}); give {_TAKEN}.")
 
 
 def _is_table(data: Any) -> bool:

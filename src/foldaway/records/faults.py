@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
 from foldaway.errors import RecordError
+from foldaway.records.columns import REFUSED
 
 # The name of an arm that is not known; the plan allows no arm with an empty name.
 NO_ARM = ""
@@ -43,6 +45,9 @@ class Faults:
     def __add__(self, other: Faults) -> Faults:
         return Faults((self.records + other.records).items(), [*self, *other])
 
+    def __repr__(self) -> str:
+        return " | ".join([f"Faults: n={self.total:_}", *self.lines()])
+
     @property
     def total(self) -> int:
         """How many records are faulty; each counts once however many rules it breaks."""
@@ -56,14 +61,26 @@ class Faults:
             rules[fault.rule] = rules.get(fault.rule, 0) + fault.records
         return table
 
+    def lines(self) -> list[str]:
+        """The same for a person, a line for each column."""
+        return [
+            f"{column}: " + ", ".join(f"{count:,} {rule}" for rule, count in rules.items())
+            for column, rules in self.by_column().items()
+        ]
+
 
 class FaultyBatch(RecordError):
     """A batch refused whole, with its faults."""
 
     def __init__(self, faults: Faults, n: int) -> None:
         self.faults = faults
-        lines = [f"The batch was refused and nothing of it was folded: {faults.total:,} of {n:,} records are faulty."]
-        for column, rules in faults.by_column().items():
-            lines.append(f"  {column}: " + ", ".join(f"{count:,} {rule}" for rule, count in rules.items()))
-        lines.append('Mend these records, or set on_fault = "drop" in the plan to leave such records out, counted.')
+        self.n = n
+        lines = [
+            f"{REFUSED}: {faults.total:,} of {n:,} records are faulty.",
+            *(f"  {line}" for line in faults.lines()),
+            'Mend these records, or set on_fault = "drop" in the plan to leave such records out, counted.',
+        ]
         super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FaultyBatch, (self.faults, self.n)  # so that it can leave a worker process

@@ -176,7 +176,7 @@ def _name(value: Any) -> str | None:
     try:
         if isinstance(value, int | np.integer):
             return str(int(value))
-        if isinstance(value, float | Decimal | np.floating) and abs(value) < 2**63 and value == int(value):
+        if isinstance(value, float | Decimal | np.floating) and abs(float(value)) < 2**63 and value == int(value):
             return str(int(value))
     except (ArithmeticError, ValueError):
         pass  # a signalling NaN, or more digits than Python writes

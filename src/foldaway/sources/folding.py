@@ -56,9 +56,13 @@ def fold_files(
         RecordError: A batch was refused; the message names the file.
     """
     trial = Trial(plan) if into is None else into.copy()
+    wanted = wanted_by(plan)
     for path in expand([patterns] if isinstance(patterns, str) else patterns):
         told = None if progress is None else (lambda used, path=path: progress(path, used))
-        for batch in read(path, wanted_by(plan), whole=plan.complete_units, format=format, progress=told):
+        for batch in read(path, wanted, whole=plan.complete_units, format=format, progress=told):
+            missing = [name for name in wanted.names if name not in batch.records.schema.names]
+            if missing:
+                raise RecordError(f"{path} has no column {', '.join(map(repr, missing))}; nothing of it was folded.")
             refusal = _fold(trial, batch.records, batch.ragged)
             if refusal:
                 raise RecordError(f"{path}: {refusal}")

@@ -7,7 +7,6 @@ import pyarrow.parquet as pq
 from foldaway.sources.batch import ROWS, Batch, Wanted, blank, present
 from foldaway.sources.streams import Stream
 
-_LONGEST_LIST = 1_000_000  # entries; Arrow's own limit
 _BUFFER = 2**18  # bytes held per column; without a buffer Arrow loads a row group's whole column, however large it is
 
 
@@ -16,12 +15,7 @@ def batches(stream: Stream, wanted: Wanted, *, rows: int = ROWS) -> Iterator[Bat
 
     A Parquet file is read from its end, so one that comes from a pipe is first read into memory whole.
     """
-    source = stream.seekable()
-    # A damaged footer can claim a list of any length, and Arrow makes room for it before it looks: gigabytes for a file
-    # of some kilobytes. No list has more entries than the file has bytes.
-    most = max(1, min(source.size(), _LONGEST_LIST))
-    options = {"thrift_string_size_limit": most, "thrift_container_size_limit": most}
-    with pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER, **options) as file:
+    with pq.ParquetFile(stream.seekable(), pre_buffer=False, buffer_size=_BUFFER) as file:
         names = list(present(file.schema_arrow.names, wanted))
         yield Batch(blank(names))
         done, total = 0, max(file.metadata.num_rows, 1)

@@ -1,0 +1,150 @@
+"""Effects: what a trial found, one row per outcome, arm, estimator and kind of standard error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from foldaway.effects.effect import Effect
+from foldaway.effects.printed import as_html, as_text
+from foldaway.errors import EstimateError
+from foldaway.inference.sample_ratio import SampleRatio
+from foldaway.inference.several import ADJUSTMENTS
+from foldaway.records.faults import Fault
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+
+class Effects(Sequence[Effect]):
+    """The effects of a trial, with the checks that say whether to trust them.
+
+    Attributes:
+        trial: The trial's name.
+        confidence: Coverage of the intervals.
+        counts: Records folded, by arm.
+        sample_ratio: Whether these counts fit the plan's probabilities.
+        dropped: Faulty records left out, by arm ("" for records without a known arm).
+        faults: Why, by arm, column and rule.
+        notes: What the reader should know: withheld rows, warnings.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Effect],
+        *,
+        trial: str,
+        confidence: float,
+        counts: Mapping[str, int],
+        sample_ratio: SampleRatio,
+        dropped: Mapping[str, int],
+        faults: Sequence[Fault],
+        notes: Sequence[str],
+    ) -> None:
+        self._rows = tuple(rows)
+        self.trial = trial
+        self.confidence = confidence
+        self.counts = dict(counts)
+        self.sample_ratio = sample_ratio
+        self.dropped = dict(dropped)
+        self.faults = tuple(faults)
+        self.notes = tuple(notes)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Effect]:
+        return iter(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._with(self._rows[index]) if isinstance(index, slice) else self._rows[index]
+
+    def filter(self, **wanted: str) -> Effects:
+        """The rows whose fields have these values, for example ``estimator="regression", se_kind="HC1"``."""
+        unknown = [field for field in wanted if field not in Effect.__struct_fields__]
+        if unknown:
+            raise EstimateError(f"an effect has no field {', '.join(unknown)}.")
+        return self._with([row for row in self if all(getattr(row, f) == v for f, v in wanted.items())])
+
+    def adjusted(self, method: str) -> Effects:
+        """With p-values adjusted over arms and outcomes, for each estimator and kind of error apart.
+
+        A row without a p-value, which an error of zero leaves, is not counted as a comparison.
+        """
+        if method not in ADJUSTMENTS:
+            raise EstimateError(f"there is no adjustment {method!r}; there are {', '.join(ADJUSTMENTS)}.")
+        families: dict[tuple[str, str], list[int]] = {}
+        for i, row in enumerate(self):
+            if math.isfinite(row.p_value):
+                families.setdefault((row.estimator, row.se_kind), []).append(i)
+        rows = list(self)
+        for members in families.values():
+            adjusted = ADJUSTMENTS[method](np.array([rows[i].p_value for i in members]))
+            for i, p in zip(members, adjusted, strict=True):
+                rows[i] = msgspec.structs.replace(rows[i], p_adjusted=float(p))
+        return self._with(rows)
+
+    def _with(self, rows: Sequence[Effect]) -> Effects:
+        about = {name: value for name, value in vars(self).items() if name != "_rows"}
+        return Effects(rows, **about)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One flat dict per row."""
+        return [msgspec.structs.asdict(row) for row in self]
+
+    def to_arrow(self) -> pyarrow.Table:
+        """An Arrow table."""
+        import pyarrow as pa
+
+        types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
+        # The annotations are text: "int", or "int | None".
+        fields = [(name, types[kind.split(" ")[0]]) for name, kind in Effect.__annotations__.items()]
+        return pa.Table.from_pylist(self.to_dicts(), schema=pa.schema(fields))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A pandas data frame."""
+        frame: pandas.DataFrame = self.to_arrow().to_pandas()
+        return frame
+
+    def to_polars(self) -> polars.DataFrame:
+        """A polars data frame."""
+        import polars as pl
+
+        return pl.DataFrame(self.to_arrow())
+
+    def to_json(self) -> str:
+        """Everything, for machines; numbers that do not exist are null."""
+        about = {
+            "trial": self.trial,
+            "confidence": self.confidence,
+            "counts": self.counts,
+            "sample_ratio": self.sample_ratio,
+            "dropped": self.dropped,
+            "faults": [msgspec.structs.asdict(fault) for fault in self.faults],
+            "notes": self.notes,
+            "effects": self.to_dicts(),
+        }
+        return msgspec.json.encode(about).decode()
+
+    def to_string(self, *, all_kinds: bool = False) -> str:
+        """A table per comparison, with one kind of standard error per estimator unless all are asked for."""
+        return as_text(self, all_kinds)
+
+    def to_html(self, *, all_kinds: bool = False) -> str:
+        """The same as HTML."""
+        return as_html(self, all_kinds)
+
+    def __str__(self) -> str:
+        return self.to_string()
+
+    def __repr__(self) -> str:
+        return f"Effects: {self.trial} | n={sum(self.counts.values()):_} | rows={len(self)}"
+
+    def _repr_html_(self) -> str:
+        return self.to_html()

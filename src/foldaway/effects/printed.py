@@ -1,0 +1,152 @@
+"""Effects for a person: text that fits 80 columns, and HTML for notebooks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+from textwrap import fill
+from typing import TYPE_CHECKING, NamedTuple
+
+from foldaway.effects.effect import Effect
+from foldaway.table import html_table, number, places_for, text_table
+
+if TYPE_CHECKING:
+    from foldaway.effects.effects import Effects
+
+WIDTH = 80
+
+# Which kind of error is shown when there are several, best first.
+_SHOWN = ("CR1", "bootstrap", "HC2", "HC1")
+
+_LOOKS = (
+    "The interval and p are for a single look at the data; “any time” is how far the interval must reach to each side "
+    "of the effect if you look more than once."
+)
+_ADJUSTED = "Regression and interacted make use of the covariates and are mostly the more precise."
+
+
+class Table(NamedTuple):
+    """One arm against the control, for one outcome."""
+
+    title: str
+    header: list[str]
+    rows: list[tuple[str, ...]]
+
+
+def as_text(effects: Effects, all_kinds: bool) -> str:
+    """A table for each comparison, and the notes."""
+    tables = [f"{table.title}\n{text_table(table.header, table.rows, left=2)}" for table in _tables(effects, all_kinds)]
+    legend = [fill(_legend(effects), WIDTH)] if tables else []
+    marks = ("·" if effects.sample_ratio.ok else "!", *"·" * len(effects.notes))
+    notes = [f"{mark} {note}" for mark, note in zip(marks, effects.notes, strict=False)]
+    wrapped = [fill(note, WIDTH, subsequent_indent="  ") for note in notes]
+    return "\n\n".join([fill(_headline(effects), WIDTH), *tables, *legend, *wrapped])
+
+
+def as_html(effects: Effects, all_kinds: bool) -> str:
+    """The same as HTML."""
+    tables = [html_table(table.header, table.rows, table.title) for table in _tables(effects, all_kinds)]
+    legend = [_legend(effects)] if tables else []
+    around = [f"<p>{escape(text)}</p>" for text in (_headline(effects), *legend, *effects.notes)]
+    return "".join(["<div>", around[0], *tables, *around[1:], "</div>"])
+
+
+def _headline(effects: Effects) -> str:
+    counts = ", ".join(f"{arm} {n:,}" for arm, n in effects.counts.items())
+    return f"{effects.trial}: {sum(effects.counts.values()):,} records ({counts})"
+
+
+def _legend(effects: Effects) -> str:
+    adjusted = any(row.estimator in ("regression", "interacted") for row in effects)
+    return f"{_LOOKS} {_ADJUSTED}" if adjusted else _LOOKS
+
+
+def _tables(effects: Effects, all_kinds: bool) -> Iterator[Table]:
+    kinds: dict[tuple[str, str, str], list[str]] = {}
+    for row in effects:
+        kinds.setdefault((row.outcome, row.arm, row.estimator), []).append(row.se_kind)
+    comparisons: dict[str, list[Effect]] = {}
+    for row in effects:
+        if all_kinds or row.se_kind == _best(kinds[row.outcome, row.arm, row.estimator]):
+            comparisons.setdefault(f"{row.outcome}: {row.arm} against {row.control}", []).append(row)
+    for title, rows in comparisons.items():
+        columns = _columns(rows, effects.confidence, all_kinds)
+        yield Table(title, list(columns), list(zip(*columns.values(), strict=True)))
+
+
+def _best(kinds: Sequence[str]) -> str:
+    return next((kind for kind in _SHOWN if kind in kinds), kinds[0])
+
+
+def _columns(rows: Sequence[Effect], confidence: float, all_kinds: bool) -> dict[str, list[str]]:
+    """The cells by column; all numbers of a comparison have as many decimal places as its smallest error deserves."""
+    places = places_for(row.std_error for row in rows)
+    columns = {
+        "estimator": [row.estimator for row in rows],
+        "error": [row.se_kind for row in rows],
+        "effect": [number(row.estimate, places=places) for row in rows],
+    }
+    if all_kinds:
+        columns["std.err."] = [number(row.std_error, places=None if places is None else places + 1) for row in rows]
+    interval = f"{100 * confidence:g} % interval"
+    columns[interval] = [interval_text(row.ci_lower, row.ci_upper, places) for row in rows]
+    if any(row.p_adjusted is not None for row in rows):
+        columns["adj. p"] = [p_text(row.p_adjusted) for row in rows]
+    else:
+        columns["p"] = [p_text(row.p_value) for row in rows]
+    if not all_kinds:  # it would only repeat itself, kind after kind
+        columns["relative"] = [percent_text(row.relative) for row in rows]
+    columns["any time"] = [reach_text(row.anytime_ci_lower, row.anytime_ci_upper, places) for row in rows]
+    return columns
+
+
+def interval_text(lower: float, upper: float, places: int | None = None) -> str:
+    """An interval for a person.
+
+    Example:
+        >>> interval_text(-0.123456, 2.5), interval_text(-0.123456, 2.5, places=2)
+        ('[-0.1235, 2.500]', '[-0.12, 2.50]')
+    """
+    if not (math.isfinite(lower) and math.isfinite(upper)):
+        return "-"
+    return f"[{number(lower, places=places)}, {number(upper, places=places)}]"
+
+
+def reach_text(lower: float, upper: float, places: int | None = None) -> str:
+    """How far an interval reaches to each side of its middle.
+
+    Example:
+        >>> reach_text(0.5, 2.5, places=1)
+        '±1.0'
+    """
+    reach = (upper - lower) / 2
+    return f"±{number(reach, places=places)}" if math.isfinite(reach) else "-"
+
+
+def p_text(p: float | None) -> str:
+    """A p-value for a person.
+
+    Example:
+        >>> p_text(1e-9), p_text(0.03456)
+        ('<0.001', '0.035')
+    """
+    if p is None or not math.isfinite(p):
+        return "-"
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def percent_text(share: float) -> str:
+    """A share for a person, to three digits.
+
+    Example:
+        >>> percent_text(0.02143), percent_text(-1.5), percent_text(1e9)
+        ('+2.14 %', '-150 %', '+1e+11 %')
+    """
+    percent = 100 * share
+    if not math.isfinite(percent):
+        return "-"
+    if abs(percent) >= 99_999:
+        return f"{percent:+.0e} %"
+    places = 2 if abs(percent) < 9.995 else 1 if abs(percent) < 99.95 else 0
+    return f"{percent:+,.{places}f} %"

@@ -1,0 +1,44 @@
+"""The bootstrap's key in a file of its own, apart from the state and readable by its owner alone."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from foldaway.errors import SourceError
+from foldaway.secret import LENGTH
+
+
+def read_or_make(path: Path) -> bytes:
+    """The key in the file, as hexadecimal text; a new one, written there, if the file does not exist.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "trial.key")
+        ...     read_or_make(file) == read_or_make(file), oct(file.stat().st_mode & 0o777)
+        (True, '0o600')
+    """
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return _read(path)
+    except OSError as error:
+        raise SourceError(f"the key file {path} cannot be made: {error.strerror}.") from None
+    key = secrets.token_bytes(LENGTH)
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(key.hex() + "\n")
+    return key
+
+
+def _read(path: Path) -> bytes:
+    try:
+        key = bytes.fromhex(path.read_text(encoding="ascii").strip())
+    except OSError as error:
+        raise SourceError(f"the key file {path} cannot be read: {error.strerror}.") from None
+    except ValueError:
+        key = b""
+    if len(key) != LENGTH:
+        raise SourceError(f"the key file {path} does not hold a key: {2 * LENGTH} hexadecimal digits.")
+    return key

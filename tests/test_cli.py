@@ -1,0 +1,247 @@
+"""The command line, as a person or a script would use it: real processes, real files."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import foldaway as fa
+from foldaway.datasets import checkout, wards
+from foldaway.demo import PLAN
+
+SECRET = "SECRET-31415"
+
+
+def foldaway(
+    *words: str | Path, stdin: bytes | None = None, code: int = 0, **env: str
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "foldaway", *map(str, words)],
+        input=stdin,
+        capture_output=True,
+        env={**os.environ, "COLUMNS": "80", **env},
+        timeout=120,
+    )
+    result = subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+    assert result.returncode == code, result.stderr
+    return result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plan and two days of records in several formats."""
+    folder = tmp_path_factory.mktemp("trial")
+    PLAN.save(folder / "plan.toml")
+    rows = pa.Table.from_batches(list(checkout(3000, seed=5)))
+    for day, part in (("day1", rows[:2000]), ("day2", rows[2000:])):
+        pq.write_table(part, folder / f"{day}.parquet")
+        pa.csv.write_csv(part, folder / f"{day}.csv")
+        with pa.ipc.new_stream(folder / f"{day}.arrow", part.schema) as writer:
+            writer.write_table(part)
+        lines = "".join(json.dumps(record) + "\n" for record in part.to_pylist())
+        (folder / f"{day}.ndjson").write_text(lines)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path) -> dict[str, Any]:
+    trial = fa.Trial(PLAN)
+    for day in ("day1", "day2"):
+        trial.fold(pq.read_table(folder / f"{day}.parquet"))
+    answer: dict[str, Any] = json.loads(trial.effects().to_json())
+    return answer
+
+
+def check_same(answer: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert answer["counts"] == expected["counts"]
+    for ours, theirs in zip(answer["effects"], expected["effects"], strict=True):
+        for field, value in theirs.items():
+            assert ours[field] == (pytest.approx(value, rel=1e-9) if isinstance(value, float) else value), field
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "arrow", "ndjson"])
+def test_every_format_gives_the_same_effects(folder: Path, expected: dict[str, Any], format: str) -> None:
+    done = foldaway("run", folder / "plan.toml", folder / f"day*.{format}", "--json")
+    check_same(json.loads(done.stdout), expected)
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "arrow", "ndjson"])
+def test_standard_input(folder: Path, expected: dict[str, Any], format: str) -> None:
+    data = (folder / f"day2.{format}").read_bytes()
+    done = foldaway("run", folder / "plan.toml", folder / "day1.parquet", "-", "--json", stdin=data)
+    check_same(json.loads(done.stdout), expected)
+
+
+def test_save_and_resume_is_one_run(folder: Path, expected: dict[str, Any], tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    first = foldaway("run", folder / "plan.toml", folder / "day1.csv", "--save", state)
+    assert "State written" in first.stderr
+    second = foldaway("run", folder / "plan.toml", folder / "day2.csv", "--resume", state, "--save", state, "--json")
+    check_same(json.loads(second.stdout), expected)
+    check_same(json.loads(foldaway("merge", state, "--json").stdout), expected)
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
+
+
+def test_merging_shards_is_one_run(folder: Path, expected: dict[str, Any], tmp_path: Path) -> None:
+    for day in ("day1", "day2"):
+        foldaway("run", folder / "plan.toml", folder / f"{day}.csv", "--save", tmp_path / day)
+    merged = foldaway("merge", tmp_path / "day1", tmp_path / "day2", "--save", tmp_path / "both", "--json")
+    check_same(json.loads(merged.stdout), expected)
+    check_same(json.loads(foldaway("merge", tmp_path / "both", "--json").stdout), expected)
+    twice = foldaway("merge", tmp_path / "day1", tmp_path / "day1", code=1)
+    assert "count its records twice" in twice.stderr
+
+
+def test_a_person_gets_a_table_within_80_columns(folder: Path) -> None:
+    done = foldaway("run", folder / "plan.toml", folder / "day1.csv")
+    assert "revenue: treatment against control" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    more = foldaway("run", folder / "plan.toml", folder / "day1.csv", "--all", "--adjust", "holm")
+    assert more.stdout.count("classical") == 8
+    assert "p adj." in more.stdout
+
+
+def test_progress_is_shown_at_a_terminal_and_only_there(folder: Path) -> None:
+    control, terminal = pty.openpty()
+    words = [sys.executable, "-m", "foldaway", "run", str(folder / "plan.toml"), str(folder / "day1.csv"), "--json"]
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=terminal, env=env, timeout=120, check=True)
+    os.close(terminal)
+    shown = os.read(control, 100_000).decode()
+    os.close(control)
+    assert "folding" in shown
+    assert json.loads(done.stdout)["counts"]
+
+
+def test_plan_check_says_what_the_plan_does(folder: Path) -> None:
+    done = foldaway("plan", "check", folder / "plan.toml")
+    assert PLAN.fingerprint in done.stdout
+    assert "levels de, fr, us" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    answer = json.loads(foldaway("plan", "check", folder / "plan.toml", "--json").stdout)
+    assert fa.Plan.loads(json.dumps(answer["plan"])) == PLAN
+    assert answer["fingerprint"] == PLAN.fingerprint
+
+
+def test_a_wrong_plan_is_told_in_sentences(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text('name = "x"\narm = "a"\noutcomes = ["y"]\n[arms]\na = 0.5\nb = 0.6\n')
+    done = foldaway("plan", "check", tmp_path / "plan.toml", code=1)
+    assert "add up to 1.1" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_faulty_file_is_refused_by_name_without_its_values(folder: Path, tmp_path: Path) -> None:
+    text = (folder / "day1.csv").read_text().splitlines()
+    cells = text[5].split(",")
+    cells[1] = SECRET
+    (tmp_path / "bad.csv").write_text("\n".join([*text[:5], ",".join(cells), *text[6:]]))
+    state = tmp_path / "state"
+    done = foldaway("run", folder / "plan.toml", tmp_path / "bad.csv", "--save", state, code=1)
+    assert "bad.csv" in done.stderr
+    assert "1 wrong type" in done.stderr
+    assert SECRET not in done.stderr + done.stdout
+    assert not state.exists()
+
+
+@pytest.mark.parametrize("words", [["nothing.csv"], ["*.nope"], ["plan.toml"]])
+def test_files_that_are_not_there_or_not_records(folder: Path, words: list[str]) -> None:
+    done = foldaway("run", folder / "plan.toml", *(folder / word for word in words), code=1)
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_state_of_another_plan_or_a_damaged_one_is_refused(folder: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    foldaway("run", folder / "plan.toml", folder / "day1.csv", "--save", state)
+    other = fa.Plan(name="other", arm="variant", arms=PLAN.arms, outcomes=["revenue"])
+    other.save(tmp_path / "other.toml")
+    done = foldaway("run", tmp_path / "other.toml", folder / "day2.csv", "--resume", state, code=1)
+    assert "another plan" in done.stderr
+    state.write_bytes(state.read_bytes()[:-7])
+    assert "damaged or truncated" in foldaway("merge", state, code=1).stderr
+
+
+def test_complete_units_make_each_file_one_batch(tmp_path: Path) -> None:
+    plan = fa.Plan(
+        name="wards", arm="arm", arms={"control": 0.5, "treatment": 0.5}, outcomes=["score"], unit="ward",
+        complete_units=True,
+    )  # fmt: skip
+    plan.save(tmp_path / "plan.toml")
+    rows = pa.Table.from_batches(list(wards(60, seed=1)))
+    shuffled = rows.take(pa.array([(i * 7919) % rows.num_rows for i in range(rows.num_rows)]))
+    pa.csv.write_csv(shuffled, tmp_path / "wards.csv")
+    answer = json.loads(foldaway("run", tmp_path / "plan.toml", tmp_path / "wards.csv", "--json").stdout)
+    trial = fa.Trial(plan)
+    trial.fold(rows)
+    theirs = trial.effects().filter(estimator="difference", se_kind="CR1")[0]
+    ours = [row for row in answer["effects"] if row["estimator"] == "difference" and row["se_kind"] == "CR1"]
+    assert ours[0]["std_error"] == pytest.approx(theirs.std_error, rel=1e-9)
+    assert answer["sample_ratio"]["counted"] == "units"
+
+
+def test_a_bootstrap_resumes_under_its_key(folder: Path, tmp_path: Path) -> None:
+    plan = fa.Plan(**{**_settings(PLAN), "bootstrap": 200})
+    plan.save(tmp_path / "plan.toml")
+    state, key = tmp_path / "state", tmp_path / "key"
+    words: list[str | Path] = ["run", tmp_path / "plan.toml"]
+    foldaway(*words, folder / "day1.csv", "--save", state, "--key", key)
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert bytes.fromhex(key.read_text()) not in state.read_bytes()
+    done = foldaway(*words, folder / "day2.csv", "--resume", state, "--key", key, "--json")
+    whole = fa.Trial(plan, key=bytes.fromhex(key.read_text()))
+    whole.fold(pq.read_table(folder / "day1.parquet"))
+    whole.fold(pq.read_table(folder / "day2.parquet"))
+    check_same(json.loads(done.stdout), json.loads(whole.effects().to_json()))
+    assert "without its key" in foldaway(*words, folder / "day2.csv", "--resume", state, code=1).stderr
+    (tmp_path / "other").write_text("00" * 16)
+    other = foldaway(*words, folder / "day2.csv", "--resume", state, "--key", tmp_path / "other", code=1)
+    assert "another key" in other.stderr
+
+
+def _settings(plan: fa.Plan) -> dict[str, Any]:
+    settings: dict[str, Any] = json.loads(plan.to_json())
+    return settings
+
+
+def test_the_demo_holds_no_records_and_agrees_with_the_kept_rows() -> None:
+    done = foldaway("demo", "--records", "20000")
+    assert "Records still held by foldaway: none." in done.stdout
+    differences = [line.split()[-1] for line in done.stdout.splitlines() if "all rows kept " in line]
+    assert len(differences) == 2
+    assert all(float(difference) < 1e-10 for difference in differences)
+    assert max(map(len, done.stdout.splitlines())) <= 86
+
+
+def test_an_unexpected_error_shows_no_values(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    from foldaway import cli
+
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError(SECRET)
+
+    monkeypatch.setattr(sys, "argv", ["foldaway", "plan", "check", str(folder / "plan.toml")])
+    monkeypatch.setattr(fa.Plan, "load", fail)
+    monkeypatch.delenv("FOLDAWAY_DEBUG", raising=False)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 70
+    shown = capsys.readouterr()
+    assert SECRET not in shown.out + shown.err
+    assert "ValueError" in shown.err
+
+
+def test_help_names_every_command() -> None:
+    done = foldaway("--help")
+    for command in ("run", "merge", "plan", "demo"):
+        assert command in done.stdout

@@ -1,0 +1,57 @@
+"""The README's snippets run as written, and what it shows is what comes out."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import foldaway as fa
+from foldaway.demo import PLAN
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def fenced(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
+
+
+def test_the_python_snippets_run_and_print_what_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for snippet in fenced("python"):
+        exec(compile(snippet, "README.md", "exec"), names)
+    printed = capsys.readouterr().out
+    shown = next(block for block in fenced("") if block.startswith("checkout-button:"))
+    head = shown.split("…")[0].rstrip()
+    assert len(head.splitlines()) > 6
+    assert printed.startswith(head)
+
+
+def test_the_plan_shown_is_a_plan() -> None:
+    [text] = fenced("toml")
+    assert tomllib.loads(text)
+    assert fa.Plan.loads(text) == PLAN
+
+
+def test_the_demo_ends_as_shown() -> None:
+    done = subprocess.run([sys.executable, "-m", "foldaway", "demo"], capture_output=True, check=True, timeout=120)
+    shown = next(block for block in fenced("") if "all rows kept" in block)
+
+    def without_rounding(text: str) -> str:
+        return re.sub(r"\de-\d\d", "rounding", text)
+
+    assert without_rounding(done.stdout.decode()).endswith(without_rounding(shown))
+
+
+def test_every_command_shown_exists() -> None:
+    done = subprocess.run([sys.executable, "-m", "foldaway", "--help"], capture_output=True, check=True, timeout=60)
+    commands = set(re.findall(r"^foldaway (\w+)", README, flags=re.MULTILINE))
+    assert commands >= {"plan", "run", "merge", "demo"}
+    assert all(command in done.stdout.decode() for command in commands)
