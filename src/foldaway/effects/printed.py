@@ -54,7 +54,8 @@ def as_html(effects: Effects, all_kinds: bool) -> str:
 
 def _headline(effects: Effects) -> str:
     counts = ", ".join(f"{arm} {n:,}" for arm, n in effects.counts.items())
-    return f"{effects.trial}: {sum(effects.counts.values()):,} records ({counts})"
+    n = sum(effects.counts.values())
+    return f"{effects.trial}: {n:,} record{'' if n == 1 else 's'} ({counts})"
 
 
 def _legend(effects: Effects) -> str:
@@ -149,4 +150,4 @@ def percent_text(share: float) -> str:
     if abs(percent) >= 99_999:
         return f"{percent:+.0e} %"
     places = 2 if abs(percent) < 9.995 else 1 if abs(percent) < 99.95 else 0
-    return f"{percent:+,.{places}f} %"
+    return f"{round(percent, places) + 0.0:+,.{places}f} %"  # adding zero takes the minus off a zero

@@ -86,7 +86,9 @@ def _regression(arms: Sequence[_Arm], comparison: Comparison, center: float) -> 
     within = sum(arm.xx - arm.weight[:, None, None] * arm.x[:, :, None] * arm.x[:, None, :] for arm in arms)
     cross = sum(arm.xy - arm.weight[:, None] * arm.x * arm.y[:, None] for arm in arms)
     kept = [column - len(arms) + 1 for column in _kept("regression", comparison) if column >= len(arms)]
-    slopes, good = _solve(cast(Floats, within), cast(Floats, cross), kept)
+    # What a constant covariate has left about its means is rounding. Only next to its full length does that show.
+    lengths = _lengths(np.sum([arm.xx for arm in arms], axis=0))
+    slopes, good = _solve(cast(Floats, within), cast(Floats, cross), kept, lengths)
     mean = _overall_mean(arms)
     treated, control = (arm.y + np.einsum("bk,bk->b", mean - arm.x, slopes) for arm in (arms[comparison.arm], arms[0]))
     return treated - control, control + center, good
@@ -99,7 +101,7 @@ def _interacted(arms: Sequence[_Arm], comparison: Comparison, center: float) -> 
     levels, goods = [], []
     for number in (comparison.arm, 0):
         columns = [column - number * k for column in kept if number * k <= column < (number + 1) * k]
-        coef, good = _solve(arms[number].xx, arms[number].xy, columns)
+        coef, good = _solve(arms[number].xx, arms[number].xy, columns, _lengths(arms[number].xx))
         levels.append(np.einsum("bk,bk->b", mean, coef))
         goods.append(good)
     return levels[0] - levels[1], levels[1] + center, goods[0] & goods[1]
@@ -117,22 +119,25 @@ def _overall_mean(arms: Sequence[_Arm]) -> Floats:
     return mean
 
 
-def _solve(square: Floats, cross: Floats, kept: Sequence[int]) -> tuple[Floats, _Mask]:
+def _lengths(square: Floats) -> Floats:
+    """The lengths of every replicate's columns; one for a column of zeros."""
+    lengths: Floats = np.sqrt(np.maximum(np.einsum("bkk->bk", square), 0))
+    lengths[lengths == 0] = 1
+    return lengths
+
+
+def _solve(square: Floats, cross: Floats, kept: Sequence[int], lengths: Floats) -> tuple[Floats, _Mask]:
     """The coefficients of every replicate, and which replicates have them."""
     coef = np.zeros_like(cross)
     good: _Mask = np.isfinite(square.sum(axis=(1, 2)) + cross.sum(axis=1))
     if not good.any() or not kept:
         return coef, good
     columns = np.array(kept)
-    some = square[:, columns[:, None], columns][good]
-    lengths = np.sqrt(np.maximum(np.einsum("bkk->bk", some), 0))
-    lengths[lengths == 0] = 1
-    scaled = some / (lengths[:, :, None] * lengths[:, None, :])
-    regular = np.linalg.eigvalsh(scaled)[:, 0] > _SINGULAR
-    good[good] = regular
-    response = (cross[:, columns][good] / lengths[regular])[:, :, None]
-    solved = np.linalg.solve(scaled[regular], response)[:, :, 0]
-    coef[np.flatnonzero(good)[:, None], columns] = solved / lengths[regular]
+    length = lengths[:, columns]
+    scaled = square[:, columns[:, None], columns] / (length[:, :, None] * length[:, None, :])
+    good[good] = np.linalg.eigvalsh(scaled[good])[:, 0] > _SINGULAR
+    response = (cross[:, columns] / length)[good][:, :, None]
+    coef[np.flatnonzero(good)[:, None], columns] = np.linalg.solve(scaled[good], response)[:, :, 0] / length[good]
     return coef, good
 
 

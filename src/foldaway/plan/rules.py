@@ -19,6 +19,9 @@ MOST_COLUMNS = 60
 # Arm codes travel as 8-bit integers, with -1 for "unknown".
 MOST_ARMS = 100
 
+# Each replicate keeps its own sums for every arm.
+MOST_REPLICATES = 100_000
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 # Control characters, surrogates, line and paragraph separators.
@@ -40,6 +43,8 @@ def faults_of(plan: Plan) -> Iterator[str]:
         yield "`complete_units` needs `unit`, the column that names the units."
     if not 1 <= plan.anytime_n <= 10**15:
         yield "`anytime_n` must be between 1 and 10^15."
+    if plan.resampling is not None and not 2 <= plan.resampling.replicates <= MOST_REPLICATES:
+        yield f"`bootstrap` must have 2 to {MOST_REPLICATES:,} replicates."
 
 
 def _arm_faults(plan: Plan) -> Iterator[str]:

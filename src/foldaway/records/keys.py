@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -24,7 +24,7 @@ class Keys(Protocol):
 class UnitKeys:
     """Every record of a unit has the same number, in whatever batch, shard or month it comes."""
 
-    key: bytes
+    key: bytes = field(repr=False)
 
     def of(self, units: pa.Array | None, n: int) -> Hashes:
         """The hash of each record's identifier."""
@@ -38,7 +38,7 @@ class UnitKeys:
 class RecordKeys:
     """Every record has a number of its own: how many came before it in this shard."""
 
-    key: bytes
+    key: bytes = field(repr=False)
     before: int
 
     def of(self, units: pa.Array | None, n: int) -> Hashes:
