@@ -43,10 +43,5 @@ class Block:
     unit: NDArray[np.int64] | None = None
     key: NDArray[np.uint64] | None = None
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether there is nothing but rows."""
-        return self.weight is None and self.unit is None and self.key is None
-
     def __len__(self) -> int:
         return int(self.rows.shape[1])

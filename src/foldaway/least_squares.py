@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foldaway.batch import Batch, Index
-from foldaway.block import LARGEST, Block, Floats, Shape
+from foldaway.block import LARGEST, Floats, Shape
 from foldaway.errors import EstimateError, RecordError
 from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import covariance
@@ -18,6 +18,7 @@ from foldaway.tallies import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally, Kinds
 from foldaway.tallies.parallel import fold_batch
 from foldaway.tallies.scores import Scores, UnitScores
+from foldaway.tallies.stream import WORTH_COMPILING, RowStream
 
 
 class LeastSquares:
@@ -47,7 +48,8 @@ class LeastSquares:
             raise ValueError("`columns` needs at least one name, and no name twice.")
         self.columns = names
         kinds: Kinds = {RECORDS: Scores, UNITS: UnitScores} if robust else {}
-        self._tally = ArmTally.empty(Shape(len(names), 1), kinds)
+        self._kept = ArmTally.empty(Shape(len(names), 1), kinds)
+        self._stream: RowStream | None = None
 
     def fold(
         self, X: ArrayLike, y: ArrayLike, *, weight: ArrayLike | None = None, cluster: ArrayLike | None = None
@@ -60,8 +62,8 @@ class LeastSquares:
             weight: Observation weights, positive.
             cluster: What each row belongs to; a cluster's rows must all come in this call.
         """
-        if weight is None and cluster is None and (isinstance(y, float) or np.ndim(y) == 0):
-            self._tally = self._tally.fold(Block(self._row(X, y)))
+        alone = weight is None and cluster is None
+        if alone and self._stream is not None and self._stream.take(X, y):
             return
         x, response = self._checked(X, y)
         n = len(x)
@@ -70,8 +72,18 @@ class LeastSquares:
             unit, order = _numbered(cluster, n)
             x, response, w = x[order], response[order], None if w is None else w[order]
             self._fold(Batch(n, self._assembler(x, response), weight=w, unit=unit))
-        else:
-            self._fold(Batch(n, self._assembler(x, response), weight=w))
+            return
+        self._fold(Batch(n, self._assembler(x, response), weight=w))
+        if alone and n == 1 and self._tally.n >= WORTH_COMPILING:
+            self._stream = RowStream(self._tally)
+
+    @property
+    def _tally(self) -> ArmTally:
+        return self._kept if self._stream is None else self._stream.tally()
+
+    def _fold(self, batch: Batch) -> None:
+        [self._kept] = fold_batch([self._tally], batch)
+        self._stream = None
 
     def __add__(self, other: Self) -> Self:
         if not isinstance(other, LeastSquares):
@@ -79,7 +91,7 @@ class LeastSquares:
         if (self.columns, self._tally.kinds) != (other.columns, other._tally.kinds):
             raise ValueError("only regressions with the same columns and the same `robust` can be added.")
         merged = type(self)(self.columns, robust=bool(self._tally.kinds))
-        merged._tally = self._tally + other._tally
+        merged._kept = self._tally + other._tally
         return merged
 
     @property
@@ -143,19 +155,6 @@ class LeastSquares:
         raw: Floats = solve_upper(self._tally.frame.F[:k, :k], values)
         return raw
 
-    def _row(self, X: ArrayLike, y: ArrayLike) -> Floats:
-        """One checked row, as a column."""
-        k = len(self.columns)
-        x = _floats(X, "X")
-        row = np.empty(k + 1)
-        if x.shape == (k,) and type(y) in (float, int, np.float64):
-            row[:k], row[k] = x, y
-            if row.dot(row) < LARGEST:
-                return row.reshape(-1, 1)
-        x, response = self._checked(x, y)
-        _refuse_faulty(self.columns, x, response)
-        return np.append(x[0], response).reshape(-1, 1)
-
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
         """The rows as numbers in the right shape; their values are checked as blocks are assembled."""
         k = len(self.columns)
@@ -179,9 +178,6 @@ class LeastSquares:
             return rows
 
         return assemble
-
-    def _fold(self, batch: Batch) -> None:
-        [self._tally] = fold_batch([self._tally], batch)
 
 
 def _floats(values: ArrayLike, name: str) -> Floats:

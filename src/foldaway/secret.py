@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from hashlib import blake2b
 
-from foldaway.errors import SealedError
+from foldaway.errors import PlanError, SealedError
 
 LENGTH = 16
 
@@ -28,7 +28,7 @@ class Secret:
 
     def __init__(self, key: bytes | None = None) -> None:
         if key is not None and (not isinstance(key, bytes | bytearray) or len(key) != LENGTH):
-            raise ValueError(f"a key is {LENGTH} bytes, for example from `secrets.token_bytes({LENGTH})`.")
+            raise PlanError(f"a key is {LENGTH} bytes, for example from `secrets.token_bytes({LENGTH})`.")
         self._key = bytearray(secrets.token_bytes(LENGTH) if key is None else key)
 
     def __repr__(self) -> str:

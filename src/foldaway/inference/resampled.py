@@ -10,6 +10,9 @@ from foldaway.block import Floats
 from foldaway.errors import EstimateError
 from foldaway.inference.replicates import Distribution
 
+# An effect smaller than this share of the control's level is what rounding leaves of no effect at all.
+_ROUNDING = 8 * np.finfo(np.float64).eps
+
 
 class Resampled(NamedTuple):
     """What the replicates say of an effect and of its share of the control's level."""
@@ -34,7 +37,8 @@ def resampled(found: Distribution, confidence: float) -> Resampled:
         >>> round(result.p_value, 2), round(result.lower), round(result.relative_upper, 1)
         (0.05, 1, 9.5)
     """
-    effects, levels = found.effects, found.levels
+    levels = found.levels
+    effects = np.where(np.abs(found.effects) <= _ROUNDING * np.abs(levels), 0.0, found.effects)
     if len(effects) < 2:
         raise EstimateError("fewer than two replicates of the bootstrap have an estimate.")
     tails = [(1 - confidence) / 2, (1 + confidence) / 2]

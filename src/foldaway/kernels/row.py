@@ -1,61 +1,70 @@
-"""One record at a time, compiled: what NumPy's calls would cost is ten times the arithmetic."""
+"""One record at a time, compiled: what NumPy's calls would cost is many times the arithmetic."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foldaway.block import LARGEST
 from foldaway.kernels.compiling import njit
 
 Floats = NDArray[np.float64]
 
 
 @njit
-def fold_row(F: Floats, R: Floats, row: Floats) -> Any:
-    """Take one raw row into the factor R of rows in the frame F: O(K²).
+def take_row(F: Floats, R: Floats, sums: Floats, row: Floats, k: int) -> bool:
+    """Take one raw row into a factor and a score tally, in place: O(K²), and O(k⁴) for the score tally.
+
+    Args:
+        F: The frame.
+        R: The factor of the rows so far, in the frame.
+        sums: The score tally's sums (v v', then v s' and s s' per outcome, flat); empty if there is none.
+        row: The row [x, y]; overwritten with what is left of it.
+        k: How many of its entries are regressors.
 
     Returns:
-        The factor with the row taken in, by Givens rotations, and the row in the frame.
+        False, with nothing changed, if the row has a number that is missing, infinite or too large.
 
     Example:
-        >>> F = np.asfortranarray([[1.0, 3.0], [0.0, 2.0]])
-        >>> R, framed = fold_row(F, np.asfortranarray(np.eye(2)), np.array([1.0, 7.0]))
-        >>> framed
-        array([1., 2.])
-        >>> bool(np.allclose(R.T @ R, np.eye(2) + np.outer(framed, framed)))
+        >>> F, R = np.asfortranarray([[1.0, 3.0], [0.0, 2.0]]), np.asfortranarray(np.eye(2))
+        >>> take_row(F, R, np.empty(0), np.array([1.0, 7.0]), 1)  # (1, 7) is (1, 2) in the frame
         True
+        >>> bool(np.allclose(R.T @ R, np.eye(2) + np.outer([1, 2], [1, 2])))
+        True
+        >>> take_row(F, R, np.empty(0), np.array([1.0, np.nan]), 1)
+        False
     """
     K = len(row)
-    framed = row.copy()
+    size = 0.0
     for j in range(K):
-        rest = framed[j]
+        size += row[j] * row[j]
+    if not size < LARGEST:
+        return False
+    for j in range(K):
+        rest = row[j]
         for m in range(j):
-            rest -= framed[m] * F[m, j]
-        framed[j] = rest / F[j, j]
-    out = R.copy()
-    left = framed.copy()
+            rest -= row[m] * F[m, j]
+        row[j] = rest / F[j, j]
+    if len(sums):
+        _add_products(sums, row, k)
     for j in range(K):
-        if left[j] == 0.0:
+        if row[j] == 0.0:
             continue
-        length = math.hypot(out[j, j], left[j])
-        c, s = out[j, j] / length, left[j] / length
-        out[j, j] = length
+        length = math.hypot(R[j, j], row[j])
+        c, s = R[j, j] / length, row[j] / length
+        R[j, j] = length
         for m in range(j + 1, K):
-            up, down = out[j, m], left[m]
-            out[j, m] = c * up + s * down
-            left[m] = c * down - s * up
-    return out, framed
+            up, down = R[j, m], row[m]
+            R[j, m] = c * up + s * down
+            row[m] = c * down - s * up
+    return True
 
 
 @njit
-def add_row_products(sums: Floats, row: Floats, k: int) -> Any:
-    """The score tally's sums (v v', then v s' and s s' per outcome, flat) with one more record.
-
-    Here v = vech(x x') and s = x y, for a row [x, y] with k regressors.
-    """
+def _add_products(sums: Floats, row: Floats, k: int) -> None:
+    """Add v v', v s' and s s' of one framed record, for v = vech(x x') and s = x y."""
     m = k * (k + 1) // 2
     outcomes = len(row) - k
     v = np.empty(m)
@@ -64,22 +73,20 @@ def add_row_products(sums: Floats, row: Floats, k: int) -> Any:
         for j in range(i, k):
             v[a] = row[i] * row[j]
             a += 1
-    out = sums.copy()
     at = 0
     for a in range(m):
         for b in range(m):
-            out[at + b] += v[a] * v[b]
+            sums[at + b] += v[a] * v[b]
         at += m
     for o in range(outcomes):
         y = row[k + o]
         for a in range(m):
             for i in range(k):
-                out[at + i] += v[a] * row[i] * y
+                sums[at + i] += v[a] * row[i] * y
             at += k
     for o in range(outcomes):
         y = row[k + o]
         for i in range(k):
             for j in range(k):
-                out[at + j] += row[i] * y * (row[j] * y)
+                sums[at + j] += row[i] * y * (row[j] * y)
             at += k
-    return out

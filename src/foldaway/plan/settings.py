@@ -79,9 +79,18 @@ def typed(value: Any, kind: Any) -> Any:
     Raises:
         msgspec.ValidationError: It is of another type.
     """
+    return _fixed(msgspec.convert(_plain(value), kind))
+
+
+def _plain(value: Any) -> Any:
+    """The value in Python's own types."""
+    if hasattr(value, "tolist"):  # NumPy's numbers, texts and arrays
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {_plain(key): _plain(item) for key, item in value.items()}
     if isinstance(value, set | frozenset):
         raise msgspec.ValidationError("a set has no order")
-    return _fixed(msgspec.convert(value, kind))
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _fixed(value: Any) -> Any:

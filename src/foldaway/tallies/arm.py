@@ -15,7 +15,6 @@ from foldaway.linalg import append_rows
 from foldaway.state import Array, decode_part
 from foldaway.tallies.factor import Factor
 from foldaway.tallies.frame import Frame
-from foldaway.tallies.streaming import STREAMING, row_kernels
 from foldaway.tallies.tally import Kind, Tally
 
 Kinds = dict[str, Kind]
@@ -63,29 +62,13 @@ class ArmTally:
 
     def fold(self, block: Block) -> Self:
         """Take a block of raw rows in."""
-        n = block.rows.shape[1]
-        if n == 1 and self.factor.n >= STREAMING and block.is_plain:
-            return self._fold_row(block.rows[:, 0])
-        if not n:
+        if not len(block):
             return self
         frame = self.frame if self.frame.n else self._first_frame(block)
         framed = frame.apply(block)
         factor = self.factor.fold(framed)
         tallies = {name: tally.fold(framed) for name, tally in self.tallies.items()}
-        folded = type(self)(self.shape, self.kinds, frame, factor, tallies)
-        return folded._in_own_frame() if factor.n >= 2 * frame.n else folded
-
-    def _fold_row(self, row: Floats) -> Self:
-        """The same for a single raw row, compiled."""
-        frame, factor = self.frame, self.factor
-        R, framed = row_kernels().fold_row(frame.F, factor.R, row)
-        n = factor.n + 1
-        tallies = self.tallies
-        if tallies:
-            block = Block(framed.reshape(-1, 1))
-            tallies = {name: tally.fold(block) for name, tally in tallies.items()}
-        folded = type(self)(self.shape, self.kinds, frame, Factor(n, R), tallies)
-        return folded._in_own_frame() if n >= 2 * frame.n else folded
+        return type(self)(self.shape, self.kinds, frame, factor, tallies).in_own_frame_if_doubled()
 
     def __add__(self, other: Self) -> Self:
         """The tallies of both sets of records, in the frame of the larger."""
@@ -96,7 +79,7 @@ class ArmTally:
         moved = other if other.frame is self.frame else other.rebase(self.frame)
         tallies = {name: tally + moved.tallies[name] for name, tally in self.tallies.items()}
         merged = type(self)(self.shape, self.kinds, self.frame, self.factor + moved.factor, tallies)
-        return merged._in_own_frame() if merged.n >= 2 * self.frame.n else merged
+        return merged.in_own_frame_if_doubled()
 
     def rebase(self, frame: Frame) -> Self:
         """The same tallies in another frame."""
@@ -117,7 +100,10 @@ class ArmTally:
         R = append_rows(np.zeros((len(rows), len(rows)), order="F"), rows.T)
         return Frame.of(R, self.shape, len(block))
 
-    def _in_own_frame(self) -> Self:
+    def in_own_frame_if_doubled(self) -> Self:
+        """In a frame made from its own records, once these are twice those that the frame was made from."""
+        if self.n < 2 * self.frame.n:
+            return self
         return self.rebase(Frame.of(self.raw_factor(), self.shape, self.n))
 
     def state(self) -> ArmState:

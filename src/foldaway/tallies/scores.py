@@ -18,7 +18,6 @@ from foldaway.block import Block, Floats, Shape
 from foldaway.errors import StateError
 from foldaway.state import Array, decode_part
 from foldaway.tallies.quartic import record_products
-from foldaway.tallies.streaming import STREAMING, row_kernels
 from foldaway.tallies.vech import lift, lift_map, pair_products
 
 # Records per step: the products of that many records stay in a core's cache.
@@ -64,10 +63,7 @@ class Scores:
         """Take the block's records in, each as a cluster of its own."""
         n = block.rows.shape[1]
         k = self.shape.regressors
-        if n == 1 and self.n >= STREAMING:
-            sums = row_kernels().add_row_products(self.sums, block.rows[:, 0], k)
-        else:
-            sums = self.sums + _flat(record_products(block.rows[:k], block.rows[k:], _STEP))
+        sums = self.sums + _flat(record_products(block.rows[:k], block.rows[k:], _STEP))
         return type(self)(self.shape, self.n + n, self.clusters + n, sums)
 
     def __add__(self, other: Self) -> Self:
