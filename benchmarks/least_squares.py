@@ -43,7 +43,7 @@ def whole(X: np.ndarray, y: np.ndarray, names: list[str], kind: str) -> None:
         R = np.zeros((X.shape[1] + 1,) * 2)
         for start in range(0, len(y), BLOCK):
             part = slice(start, start + BLOCK)
-            R = np.linalg.qr(np.vstack([R, np.column_stack([X[part], y[part]])]), mode="r")
+            R = np.linalg.qr(np.vstack([R, np.column_stack([X[part], y[part]])]), mode="r")  # type: ignore[assignment]
 
     times = best_times({"statsmodels OLS": statsmodels, "NumPy block QR (the limit)": block_qr, "foldaway": ours})
     peer = times["statsmodels OLS"]
@@ -74,8 +74,9 @@ def stream(X: np.ndarray, y: np.ndarray, names: list[str]) -> None:
     def river() -> None:
         model = linear_model.BayesianLinearRegression()
         for record, response in zip(records, responses, strict=True):
-            model.learn_one(record, response)
-        answers["river"] = np.array([model.predict_one({name: 1.0}) for name in names])  # the coefficients, one by one
+            model.learn_one(record, response)  # type: ignore[no-untyped-call]
+        # A record with a one in a single place gives that place's coefficient.
+        answers["river"] = np.array([model.predict_one({name: 1.0}) for name in names])  # type: ignore[no-untyped-call]
 
     fold(robust=True)  # compiles on the first use of a machine
     contestants = {

@@ -17,7 +17,7 @@ SIZES = (1_000_000, 5_000_000, 10_000_000)
 
 FOLD = """
 import resource, sys
-from foldaway.demo import PLAN
+from foldaway.cli.demo import PLAN
 from foldaway.sources.folding import fold_files
 trial = fold_files(sys.argv[1], PLAN)
 trial.effects()
@@ -37,7 +37,12 @@ def main() -> None:
             seconds = time.perf_counter() - start
             n, peak = map(int, done.stdout.split())
             rows.append(
-                [f"{n:,}", f"{file.stat().st_size / 2**20:,.0f} MB", f"{peak / 1024:,.0f} MB", f"{n / seconds / 1e6:.2f}"]
+                [
+                    f"{n:,}",
+                    f"{file.stat().st_size / 2**20:,.0f} MB",
+                    f"{peak / 1024:,.0f} MB",
+                    f"{n / seconds / 1e6:.2f}",
+                ]
             )
             file.unlink()
     unit = "million records per second (process start included)"

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import foldaway as fa
+from foldaway.cli.demo import PLAN
 from foldaway.datasets import checkout, wards
-from foldaway.demo import PLAN
 
 SECRET = "SECRET-31415"
 

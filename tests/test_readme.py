@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import foldaway as fa
-from foldaway.demo import PLAN
+from foldaway.cli.demo import PLAN
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 

@@ -20,8 +20,6 @@ FRONT_DOOR = "__init__"
 ROOMS = (
     "__main__",
     "cli",
-    "demo",
-    "progress",
     "service",
     "client",
     "federated",

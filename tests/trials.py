@@ -74,7 +74,9 @@ def trials(draw: st.DrawFn, /, **fixed: Any) -> tuple[fa.Plan, pd.DataFrame]:
         "units": st.booleans(),
         "shift": st.sampled_from([0.0, 1e6, -1e3]),
     }
-    chosen: dict[str, Any] = {name: fixed[name] if name in fixed else draw(strategy) for name, strategy in options.items()}
+    chosen: dict[str, Any] = {
+        name: fixed[name] if name in fixed else draw(strategy) for name, strategy in options.items()
+    }
     return make_trial(draw(st.integers(0, 2**32 - 1)), **chosen)
 
 

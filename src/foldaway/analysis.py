@@ -10,7 +10,7 @@ import msgspec
 
 from foldaway.effects import Effect, Effects
 from foldaway.errors import EstimateError
-from foldaway.inference.estimators import ESTIMATORS, Comparison, Estimate, estimator
+from foldaway.inference.estimators import ESTIMATORS, Comparison, Estimate, Estimator, estimator
 from foldaway.inference.intervals import anytime_width, critical, p_value
 from foldaway.inference.replicates import distribution
 from foldaway.inference.resampled import resampled
@@ -33,10 +33,9 @@ def effects_of(plan: Plan, arms: Sequence[ArmTally], faults: Faults, *, populati
         for arm, arm_name in list(enumerate(plan.arms))[1:]:
             comparison = Comparison(arms, list(plan.arms.values()), arm, outcome, population)
             for name in estimators_of(plan):
-                try:
-                    rows += _rows(plan, comparison, name)
-                except EstimateError as reason:
-                    withheld.append(f"No {name} estimate for {outcome_name}, {arm_name}: {reason}")
+                found, reasons = _rows(plan, comparison, name)
+                rows += found
+                withheld += [f"{what} for {outcome_name}, {arm_name}: {reason}" for what, reason in reasons]
     ratio = _sample_ratio(plan, arms)
     return Effects(
         rows,
@@ -65,25 +64,42 @@ def error_kinds(plan: Plan, name: str) -> list[str]:
     return kinds + (["CR0", "CR1"] if plan.complete_units else [])
 
 
-def _rows(plan: Plan, comparison: Comparison, name: str) -> Iterator[Effect]:
-    chosen = estimator(name, comparison)
+def _rows(plan: Plan, comparison: Comparison, name: str) -> tuple[list[Effect], list[tuple[str, str]]]:
+    """The rows of one estimator, and what is withheld with its reason."""
+    try:
+        chosen = estimator(name, comparison)
+        chosen.estimate("classical")
+    except EstimateError as reason:
+        return [], [(f"No {name} estimate", str(reason))]
+    rows, withheld = [], []
     for kind in error_kinds(plan, name):
-        yield _row(plan, comparison, name, kind, chosen.estimate(kind))
+        try:
+            rows.append(_row(plan, comparison, name, kind, chosen.estimate(kind)))
+        except EstimateError as reason:
+            withheld.append((f"No {name} with {kind} errors", str(reason)))
     if plan.resampling is not None and _enough_for_bootstrap(plan, comparison.arms):
-        found = resampled(distribution(name, comparison), plan.confidence)
-        point = chosen.estimate("classical")._replace(
-            std_error=found.std_error, df=math.inf, relative_std_error=found.relative_std_error
-        )
-        yield msgspec.structs.replace(
-            _row(plan, comparison, name, BOOTSTRAP, point),
-            percentile_ci_lower=found.lower,
-            percentile_ci_upper=found.upper,
-            percentile_p_value=found.p_value,
-            relative_percentile_ci_lower=found.relative_lower,
-            relative_percentile_ci_upper=found.relative_upper,
-            replicates=found.used,
-            replicates_left_out=found.left_out,
-        )
+        try:
+            rows.append(_bootstrap_row(plan, comparison, name, chosen))
+        except EstimateError as reason:
+            withheld.append((f"No {name} with {BOOTSTRAP} errors", str(reason)))
+    return rows, withheld
+
+
+def _bootstrap_row(plan: Plan, comparison: Comparison, name: str, chosen: Estimator) -> Effect:
+    found = resampled(distribution(name, comparison), plan.confidence)
+    point = chosen.estimate("classical")._replace(
+        std_error=found.std_error, df=math.inf, relative_std_error=found.relative_std_error
+    )
+    return msgspec.structs.replace(
+        _row(plan, comparison, name, BOOTSTRAP, point),
+        percentile_ci_lower=found.lower,
+        percentile_ci_upper=found.upper,
+        percentile_p_value=found.p_value,
+        relative_percentile_ci_lower=found.relative_lower,
+        relative_percentile_ci_upper=found.relative_upper,
+        replicates=found.used,
+        replicates_left_out=found.left_out,
+    )
 
 
 def _enough_for_bootstrap(plan: Plan, arms: Sequence[ArmTally]) -> bool:

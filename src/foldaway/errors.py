@@ -31,3 +31,60 @@ class SampleRatioWarning(UserWarning):
 
 class SealedError(FoldawayError):
     """A fold that needs a key which was destroyed or is not here."""
+
+
+class SequenceGap(FoldawayError):
+    """A batch whose predecessors are missing."""
+
+    def __init__(self, expected: int) -> None:
+        super().__init__(f"batches are missing: send sequence {expected} first, then those after it.")
+        self.expected = expected
+
+
+class TooEarly(FoldawayError):
+    """An answer that would say too much about few records."""
+
+
+class ServerError(FoldawayError):
+    """What a server refused, or that it cannot be reached."""
+
+    def __init__(self, detail: str, status: int | None = None, expected: int | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.expected = expected
+
+
+class IngestError(FoldawayError):
+    """A request that was refused before any of it was folded; `status` is the HTTP status to answer with."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class VaultError(FoldawayError):
+    """A key that cannot be had, or sealed bytes that do not open under the keys given."""
+
+
+class StoreError(FoldawayError):
+    """A request that the store of trials refused."""
+
+
+class Unavailable(StoreError):
+    """The database is gone, full, locked or read-only; the same request may succeed later."""
+
+
+class UnknownTrial(StoreError):
+    """There is no trial of this name."""
+
+
+class TrialExists(StoreError):
+    """The name is taken by a trial with another plan."""
+
+
+class TrialClosed(StoreError):
+    """The trial is closed and takes no more records."""
+
+
+class Conflict(StoreError):
+    """Someone else has written in between; nothing was changed, and what was built upon is out of date."""

@@ -89,7 +89,7 @@ class LeastSquares:
         if not isinstance(other, LeastSquares):
             return NotImplemented
         if (self.columns, self._tally.kinds) != (other.columns, other._tally.kinds):
-            raise ValueError("only regressions with the same columns and the same `robust` can be added.")
+            raise EstimateError("only regressions with the same columns and the same `robust` can be added.")
         merged = type(self)(self.columns, robust=bool(self._tally.kinds))
         merged._kept = self._tally + other._tally
         return merged
@@ -161,7 +161,8 @@ class LeastSquares:
         x, response = _floats(X, "X"), _floats(y, "y")
         if x.ndim == 1 and response.size == 1:
             x = x.reshape(1, -1)
-        if x.ndim != 2 or x.shape[1] != k or response.size != len(x):
+        fits = x.ndim == 2 and x.shape[1] == k and response.size == len(x)
+        if not fits or response.shape not in ((), (len(x),), (len(x), 1)):
             raise RecordError(f"X must be n by {k} and y of length n, or one row of {k} numbers and one number.")
         return x, response.reshape(-1)
 
@@ -183,8 +184,10 @@ class LeastSquares:
 def _floats(values: ArrayLike, name: str) -> Floats:
     """Numbers, or a RecordError raised outside the handler: NumPy's own message would quote a value."""
     try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+        array = np.asarray(values)
+        if array.dtype.kind in "buifO":
+            return array.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError):
         pass
     raise RecordError(f"{name} must be numbers, in rows of one length.")
 
@@ -210,12 +213,20 @@ def _checked_weights(weight: ArrayLike, n: int) -> Floats:
 
 def _numbered(cluster: ArrayLike, n: int) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
     """Each row's cluster number in rising order, and the order that sorts the rows so."""
-    names = np.asarray(cluster)
+    try:
+        names = np.asarray(cluster)
+    except ValueError:
+        names = np.empty(0)
     if names.shape != (n,):
         raise RecordError(f"`cluster` must have one entry for each of the {n} rows.")
-    missing = sum(name is None or name != name for name in names) if names.dtype.kind in "Of" else 0
+    missing = sum(name is None or name != name for name in names) if names.dtype.kind in "OfMm" else 0
     if missing:
         raise RecordError(f"rows with a missing cluster: {missing}.")
-    unit = np.unique(names, return_inverse=True)[1]
+    try:
+        unit = np.unique(names, return_inverse=True)[1]
+    except TypeError:
+        unit = None
+    if unit is None:
+        raise RecordError("clusters must all be named by text, or all by numbers.")
     order = np.argsort(unit, kind="stable")
     return unit[order].astype(np.int64), order

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from foldaway.block import Floats
 
 
 def frame_rows(F: Floats, rows: Floats) -> Floats:
-    """rows · F⁻¹ for F upper triangular."""
+    """rows · F⁻¹ for F upper triangular.
+
+    The first column is taken out before the others: where it is the intercept, that centres, and the difference of
+    two numbers that are close is exact. BLAS would add up what it subtracts first, with errors of the level's size.
+    """
     from scipy.linalg.blas import dtrsm
 
-    framed: Floats = dtrsm(1.0, F, rows, side=1)
+    framed = np.empty(rows.shape, order="F")
+    np.divide(rows[:, 0], F[0, 0], out=framed[:, 0])
+    np.multiply(framed[:, :1], F[0, 1:], out=framed[:, 1:])
+    np.subtract(rows[:, 1:], framed[:, 1:], out=framed[:, 1:])
+    framed[:, 1:] = dtrsm(1.0, F[1:, 1:], framed[:, 1:], side=1, overwrite_b=1)
     return framed
 
 

@@ -26,7 +26,7 @@ class Secret:
         foldaway.errors.SealedError: the trial is sealed: its key was destroyed, so no further record can be folded.
     """
 
-    def __init__(self, key: bytes | None = None) -> None:
+    def __init__(self, key: bytes | bytearray | None = None) -> None:
         if key is not None and (not isinstance(key, bytes | bytearray) or len(key) != LENGTH):
             raise PlanError(f"a key is {LENGTH} bytes, for example from `secrets.token_bytes({LENGTH})`.")
         self._key = bytearray(secrets.token_bytes(LENGTH) if key is None else key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import secrets
 import warnings
 from pathlib import Path
@@ -140,9 +141,9 @@ class Trial:
 
     def copy(self) -> Self:
         """A trial of its own with the same tallies, key included; its records get numbers of their own."""
-        twin = type(self)(self.plan)
-        twin._arms, twin._faults, twin._sealed = list(self._arms), self._faults, self._sealed
-        twin._secret, twin._key_mark = self._secret, self._key_mark
+        twin = copy.copy(self)
+        twin._arms = list(self._arms)
+        twin._shard = secrets.token_bytes(16)
         return twin
 
     @property
@@ -213,6 +214,10 @@ class Trial:
         ]
         trial._faults = Faults(state.dropped.items(), state.faults)
         trial._restore_key(state, given=key is not None)
+        if min([*state.dropped.values(), *(fault.records for fault in state.faults)], default=1) < 1:
+            raise StateError("the state is damaged: its counts do not fit.")
+        if trial.dumps() != bytes(data):  # one state has one form
+            raise StateError("the state is damaged: it is not written as `dumps` writes it.")
         return trial
 
     def _restore_key(self, state: TrialState, *, given: bool) -> None:

@@ -124,7 +124,7 @@ class Estimator(Protocol):
 
 def estimator(name: str, comparison: Comparison) -> Estimator:
     """The estimator of that name for this comparison."""
-    if any(not arm.n for arm in comparison.arms):
+    if not comparison.arms[0].n or not comparison.arms[comparison.arm].n:
         raise EstimateError("an arm has no records yet.")
     return ESTIMATORS[name](comparison)
 

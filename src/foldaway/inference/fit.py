@@ -55,6 +55,8 @@ class Fit:
         k = models[0].arm.shape.regressors
         self._column = k + outcome
         stacked = np.vstack([self._rows(m, B, k) for m, B in zip(models, self._changes, strict=True)])
+        if not np.isfinite(stacked).all():
+            raise EstimateError("the tallies hold numbers that are too large to work with.")
         self._solve(_triangle(stacked))
 
     def _rows(self, model: ArmModel, B: Floats, k: int) -> Floats:

@@ -41,6 +41,8 @@ def is_clustered(kind: str) -> bool:
 
 def welch_df(variances: Floats, counts: Floats) -> float:
     """The Welch–Satterthwaite degrees of freedom of a sum of independent variances."""
+    if not variances.any():  # nothing varies: any number will do, and the pooled one is a number
+        return float(counts.sum() - len(counts))
     return float(variances.sum() ** 2 / np.sum(variances**2 / (counts - 1)))
 
 
@@ -58,10 +60,10 @@ def _hc1(fit: Fit) -> Floats:
 
 def _hc2(fit: Fit) -> Floats:
     counts = [model.arm.n for model in fit.models]
-    if min(counts) < 2:
+    if 1 in counts:
         raise EstimateError("every arm needs two records for HC2.")
     meats = fit.meats(RECORDS)
-    scaled = [meat * (n / (n - 1)) for meat, n in zip(meats, counts, strict=True)]
+    scaled = [meat * (n / (n - 1)) if n else meat for meat, n in zip(meats, counts, strict=True)]
     return fit.sandwich(sum(scaled, np.zeros_like(fit.bread)))
 
 

@@ -12,6 +12,9 @@ from foldaway.kernels.compiling import njit
 
 Floats = NDArray[np.float64]
 
+# A row this many times as long as all before it together, in the frame, needs another frame.
+OUTGROWN = 8.0
+
 
 @njit
 def take_row(F: Floats, R: Floats, sums: Floats, row: Floats, k: int) -> bool:
@@ -47,6 +50,9 @@ def take_row(F: Floats, R: Floats, sums: Floats, row: Floats, k: int) -> bool:
         for m in range(j):
             rest -= row[m] * F[m, j]
         row[j] = rest / F[j, j]
+    for j in range(K):
+        if abs(row[j]) > OUTGROWN * abs(R[0, 0]) > 0.0:
+            return False
     if len(sums):
         _add_products(sums, row, k)
     for j in range(K):

@@ -23,6 +23,9 @@ _TAKEN = "a pandas, polars, pyarrow or DuckDB table, a dict of columns, or a lis
 # A list below this length is looked through faster than it is made an Arrow array.
 _SHORT = 24
 
+# What Arrow may be given: of other mixtures it makes bytes of text, dates of numbers, or a crash.
+_SAFE: tuple[set[type], ...] = ({bool}, {int}, {float}, {int, float}, {str})
+
 # Extension types that only give another name to what is stored.
 _TRANSPARENT = ("arrow.bool8", "arrow.uuid")
 
@@ -102,7 +105,7 @@ def _given(data: Any, names: Sequence[str]) -> Given:
         return Given([name for name in data if isinstance(name, str)], lambda name: _sequence(data, name))
     if _speaks_arrow(data):
         table = _table(data)
-        return Given(table.column_names, lambda name: _joined(table.column(name).chunks), table.num_rows)
+        return Given(table.column_names, lambda name: _joined(table.column(name)), table.num_rows)
     if isinstance(data, list):
         return _records(data, names)
     raise RecordError(f"cannot read a batch from {type(data).__name__}; give {_TAKEN}.")
@@ -135,21 +138,30 @@ def _sequence(data: Mapping[str, Any], name: str) -> Column:
 
 
 def _array(values: Any) -> Column:
-    """An Arrow array, or a list where Arrow finds no common type."""
-    if isinstance(values, list) and len(values) < _SHORT:
-        return values
+    """An Arrow array, or a list of objects that are few or of several types."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return _joined(values)
+    if not hasattr(values, "dtype") or values.dtype == "object":
+        values = _objects(values)
+        if len(values) < _SHORT or set(map(type, values)) - {type(None)} not in _SAFE:
+            return values
     try:
         array = pa.array(values)
     except Exception:
         array = None
-    if array is None:
-        gone = values.isna() if hasattr(values, "isna") else [False] * len(values)  # pandas has many words for null
-        return [None if null else value for value, null in zip(values, gone, strict=True)]
-    return _joined(array.chunks if isinstance(array, pa.ChunkedArray) else [array])
+    return _objects(values) if array is None else _joined(array)
 
 
-def _joined(chunks: list[pa.Array]) -> pa.Array:
-    """The chunks as one array of a plain type."""
+def _objects(values: Any) -> list[Any]:
+    if not hasattr(values, "isna"):
+        return list(values)
+    # pandas has many words for null.
+    return [None if null else value for value, null in zip(values, values.isna(), strict=True)]
+
+
+def _joined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The column as one array of a plain type."""
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     plain = [_plain(chunk) for chunk in chunks] or [pa.nulls(0)]
     if len(plain) == 1:
         return plain[0]

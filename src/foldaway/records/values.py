@@ -77,8 +77,11 @@ def identifiers(column: Column) -> tuple[pa.Array, Masks]:
         return _object_identifiers(column)
     if pa.types.is_dictionary(column.type) and column.dictionary.null_count:
         column = column.dictionary_decode()
+    kind = _value_type(column)
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return _object_identifiers(column.to_pylist())
     null = _nulls(column)
-    if not _is_identifier(_value_type(column)):
+    if not _is_identifier(kind):
         return pa.nulls(len(column), pa.binary()), _found({NULL: null, WRONG_TYPE: ~null})
     return column, _found({NULL: null})
 
@@ -149,7 +152,7 @@ def _number(value: Any, text: bool) -> float | None:
     """A value as a number, None if it is none."""
     if isinstance(value, str):
         return _number_in(value) if text else None
-    if not isinstance(value, int | float | Decimal | np.integer | np.floating | np.bool_):
+    if not _is_number(value):
         return None
     try:
         return float(value)
@@ -173,28 +176,28 @@ def _name(value: Any) -> str | None:
         return value
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
+    if not _is_number(value):
+        return None
     try:
-        if isinstance(value, int | np.integer):
-            return str(int(value))
-        if isinstance(value, float | Decimal | np.floating) and abs(float(value)) < 2**63 and value == int(value):
-            return str(int(value))
+        is_whole = isinstance(value, int | np.integer) or (abs(float(value)) <= 2**53 and value == int(value))
+        return str(int(value)) if is_whole else None
     except (ArithmeticError, ValueError):
-        pass  # a signalling NaN, or more digits than Python writes
-    return None
+        return None  # a signalling NaN, or more digits than Python writes
 
 
 def _identifier(value: Any) -> bytes | None:
-    """A value as an identifier, None if it cannot be one: 17, "17" and b"17" are the same, as in ``Plan.assign``."""
-    if isinstance(value, str):
-        return value.encode(errors="surrogatepass")
+    """A value as an identifier, None if it cannot be one: 17, 17.0, "17" and b"17" are the same."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, UUID):
         return value.bytes
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        text = _name(value)
-        return None if text is None else text.encode()
-    return None
+    name = None if isinstance(value, bool | np.bool_) else _name(value)
+    return None if name is None else name.encode(errors="surrogatepass")
+
+
+def _is_number(value: Any) -> bool:
+    number = isinstance(value, int | float | Decimal | np.integer | np.floating | np.bool_)
+    return number and not isinstance(value, np.timedelta64)  # which NumPy counts among the integers
 
 
 def _value_type(column: pa.Array) -> pa.DataType:

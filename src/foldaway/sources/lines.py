@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from foldaway.sources.batch import Unreadable
-from foldaway.sources.streams import Stream
+from foldaway.sources.streams import Peekable, Stream
 
 BLOCK = 4 * 2**20
 """Bytes read at a time: some tens of thousands of usual lines."""
@@ -12,7 +12,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some programs begin a file in UTF-8 with i
 _LONGEST = 64 * 2**20  # a longer line is no line: without a limit, a file without line ends would fill the memory
 
 
-def blocks(stream: Stream, whole: Callable[[bytes], int], size: int = BLOCK) -> Iterator[bytes]:
+def blocks(stream: Stream | Peekable, whole: Callable[[bytes], int], size: int = BLOCK) -> Iterator[bytes]:
     """Blocks of whole lines, of about `size` bytes; the last may lack its line end.
 
     Args:

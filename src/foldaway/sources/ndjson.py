@@ -5,7 +5,7 @@ Read by msgspec, not by `pyarrow.json`: that one ends the process on a first lin
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -15,16 +15,18 @@ import pyarrow as pa
 from foldaway.sources.batch import Batch, Unreadable, Wanted, slices
 from foldaway.sources.lines import BLOCK, blocks
 from foldaway.sources.numbers import as_numbers
-from foldaway.sources.streams import Stream
+from foldaway.sources.streams import Peekable, Stream
 
 ARRAY = re.compile(rb"(\xef\xbb\xbf)?\s*\[\s*\{")
 """The beginning of what is JSON, but not one object per line."""
 
+MALFORMED = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What msgspec raises on text that is not the JSON it was told to expect."""
+
 _NULL = msgspec.Raw(b"null")
-_MALFORMED = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
-def batches(stream: Stream, wanted: Wanted, *, block: int = BLOCK) -> Iterator[Batch]:
+def batches(stream: Stream | Peekable, wanted: Wanted, *, block: int = BLOCK) -> Iterator[Batch]:
     """The wanted members of every line's object; where a line has no such member, null.
 
     There is no header, so every wanted column is in every batch, and one that no line has is all null.
@@ -36,14 +38,19 @@ def batches(stream: Stream, wanted: Wanted, *, block: int = BLOCK) -> Iterator[B
     """
     if ARRAY.match(stream.peek(4096)):
         raise Unreadable("is one JSON array; write one object per line, for instance with `jq -c '.[]'`")
-    decode = _Decoder(wanted)
+    decode = Decoder(wanted)
     yield decode(b"")  # so that a file without lines gives a batch as well
     for data in blocks(stream, lambda data: data.rfind(b"\n") + 1, block):
         yield from slices(decode(data))
 
 
-class _Decoder:
-    """Turns a block of lines into a batch: all at once if the lines are as expected, else line by line."""
+class Decoder:
+    """Turns objects in JSON into a batch: all at once if they are as expected, else one by one.
+
+    Attributes:
+        expected: The type of an object in which every wanted member is what it should be.
+        anything: The type of any object, its wanted members left as they are written.
+    """
 
     def __init__(self, wanted: Wanted) -> None:
         if any(character < " " or character in '"\\' for name in wanted.names for character in name):
@@ -51,27 +58,26 @@ class _Decoder:
         self._columns = {f"f{i}": name for i, name in enumerate(wanted.names)}
         self._text = {field for field, name in self._columns.items() if name in wanted.text}
         kinds = {field: str | int if field in self._text else float | bool for field in self._columns}
-        self._expected = self._reader([(field, kind | None, None) for field, kind in kinds.items()])
-        self._anything = self._reader([(field, msgspec.Raw, _NULL) for field in self._columns])
+        self.expected = self._object([(field, kind | None, None) for field, kind in kinds.items()])
+        self.anything = self._object([(field, msgspec.Raw, _NULL) for field in self._columns])
+        self._read_expected = msgspec.json.Decoder(self.expected).decode
+        self._read_anything = msgspec.json.Decoder(self.anything).decode
 
-    def _reader(self, fields: list[tuple[str, Any, Any]]) -> Callable[[bytes], Any]:
-        line = msgspec.defstruct("Line", fields, rename=self._columns, gc=False)
-        return msgspec.json.Decoder(line).decode
+    def _object(self, fields: list[tuple[str, Any, Any]]) -> type[msgspec.Struct]:
+        return msgspec.defstruct("Object", fields, rename=self._columns, gc=False)
 
     def __call__(self, data: bytes) -> Batch:
+        """A batch from a block of lines."""
         lines = [line for line in data.split(b"\n") if line and not line.isspace()]
-        columns, ragged = self._at_once(lines), 0
-        if columns is None:
-            rows = [row for line in lines if (row := self._row(line)) is not None]
-            columns = [self._array(field, [row[field] for row in rows]) for field in self._columns]
-            ragged = len(lines) - len(rows)
-        return Batch(pa.RecordBatch.from_arrays(columns, names=list(self._columns.values())), ragged)
-
-    def _at_once(self, lines: list[bytes]) -> list[pa.Array] | None:
         try:
-            rows = [self._expected(line) for line in lines]
-        except _MALFORMED:
-            return None
+            return self.batch([self._read_expected(line) for line in lines])
+        except MALFORMED:
+            pass
+        rows = [row for line in lines if (row := self._row(line)) is not None]
+        return self._batch_of_texts(rows, len(lines) - len(rows))
+
+    def batch(self, rows: list[Any]) -> Batch:
+        """A batch from objects of the expected type."""
         columns = []
         for field in self._columns:
             cells = [getattr(row, field) for row in rows]
@@ -80,16 +86,33 @@ class _Decoder:
             else:
                 # NumPy takes numbers and booleans together, and NaN can stand for null: JSON has no NaN.
                 columns.append(pa.array(np.array(cells, dtype=np.float64), from_pandas=True))
-        return columns
+        return self._batch(columns, 0)
+
+    def batch_of_anything(self, objects: list[Any]) -> Batch:
+        """A batch from objects of the type that takes anything."""
+        rows = [row for found in objects if (row := self._texts(found)) is not None]
+        return self._batch_of_texts(rows, len(objects) - len(rows))
 
     def _row(self, line: bytes) -> dict[str, str | None] | None:
         """The line's members as text; None if it is not a JSON object."""
         try:
-            row = self._anything(line)
+            return self._texts(self._read_anything(line))
+        except MALFORMED:
+            return None
+
+    def _texts(self, row: Any) -> dict[str, str | None] | None:
+        """The object's members as text; None if one of them is not UTF-8."""
+        try:
             members = {field: bytes(getattr(row, field)) for field in self._columns}
             return {field: _as_text(member, field in self._text) for field, member in members.items()}
-        except _MALFORMED:
+        except MALFORMED:
             return None
+
+    def _batch_of_texts(self, rows: list[dict[str, str | None]], ragged: int) -> Batch:
+        return self._batch([self._array(field, [row[field] for row in rows]) for field in self._columns], ragged)
+
+    def _batch(self, columns: list[pa.Array], ragged: int) -> Batch:
+        return Batch(pa.RecordBatch.from_arrays(columns, names=list(self._columns.values())), ragged)
 
     def _array(self, field: str, cells: list[str | None]) -> pa.Array:
         array = pa.array(cells, pa.string())

@@ -23,7 +23,7 @@ class _Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-class _Peekable(io.RawIOBase):
+class Peekable(io.RawIOBase):
     """A reader whose next bytes can be looked at without taking them."""
 
     def __init__(self, source: _Readable) -> None:
@@ -32,14 +32,17 @@ class _Peekable(io.RawIOBase):
         self.taken = 0
 
     def readable(self) -> bool:
+        """It is."""
         return True
 
     def peek(self, count: int) -> bytes:
+        """The next bytes, fewer at the end, without taking them."""
         while len(self._ahead) < count and (more := self._source.read(count - len(self._ahead))):
             self._ahead += more
         return self._ahead[:count]
 
     def read(self, count: int = -1) -> bytes:
+        """Take the next bytes, or all that are left; empty at the end."""
         head, self._ahead = (self._ahead, b"") if count < 0 else (self._ahead[:count], self._ahead[count:])
         rest = b"" if len(head) == count else self._source.read(count - len(head) if count >= 0 else -1)
         self.taken += len(head) + len(rest)
@@ -59,13 +62,13 @@ class Stream:
         self.size = size(path)
         self._open = ExitStack()
         raw = sys.stdin.buffer if isinstance(path, Stdin) else self._open.enter_context(path.open("rb"))
-        self._file = self._data = _Peekable(raw)
+        self._file = self._data = Peekable(raw)
         self._at: int | None = None
         head = self._file.peek(10)
         for codec, magic in _PACKED.items():
             if magic.match(head):
                 source = pa.PythonFile(self._file, mode="r")
-                self._data = _Peekable(self._open.enter_context(pa.CompressedInputStream(source, codec)))
+                self._data = Peekable(self._open.enter_context(pa.CompressedInputStream(source, codec)))
 
     def __enter__(self) -> Self:
         return self

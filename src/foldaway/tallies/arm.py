@@ -67,8 +67,19 @@ class ArmTally:
         frame = self.frame if self.frame.n else self._first_frame(block)
         framed = frame.apply(block)
         factor = self.factor.fold(framed)
+        if outgrown(self.factor, factor):
+            return self._refitted(factor)._fold_framed(block)
         tallies = {name: tally.fold(framed) for name, tally in self.tallies.items()}
         return type(self)(self.shape, self.kinds, frame, factor, tallies).in_own_frame_if_doubled()
+
+    def _refitted(self, factor: Factor) -> Self:
+        """In the frame that this factor's rows make, of which the present frame gave only the form."""
+        return self.rebase(Frame.of(factor.R @ self.frame.F, self.shape, factor.n))
+
+    def _fold_framed(self, block: Block) -> Self:
+        framed = self.frame.apply(block)
+        tallies = {name: tally.fold(framed) for name, tally in self.tallies.items()}
+        return type(self)(self.shape, self.kinds, self.frame, self.factor.fold(framed), tallies)
 
     def __add__(self, other: Self) -> Self:
         """The tallies of both sets of records, in the frame of the larger."""
@@ -77,9 +88,15 @@ class ArmTally:
         if self.frame.n < other.frame.n or not self.n:
             return other + self if self.n else other
         moved = other if other.frame is self.frame else other.rebase(self.frame)
-        tallies = {name: tally + moved.tallies[name] for name, tally in self.tallies.items()}
-        merged = type(self)(self.shape, self.kinds, self.frame, self.factor + moved.factor, tallies)
-        return merged.in_own_frame_if_doubled()
+        factor = self.factor + moved.factor
+        if outgrown(self.factor, factor):
+            refitted = self._refitted(factor)
+            return refitted._plus(other.rebase(refitted.frame))
+        return self._plus(moved).in_own_frame_if_doubled()
+
+    def _plus(self, other: Self) -> Self:
+        tallies = {name: tally + other.tallies[name] for name, tally in self.tallies.items()}
+        return type(self)(self.shape, self.kinds, self.frame, self.factor + other.factor, tallies)
 
     def rebase(self, frame: Frame) -> Self:
         """The same tallies in another frame."""
@@ -121,7 +138,24 @@ class ArmTally:
         if kept.tallies.keys() != kinds.keys():
             raise StateError("the state does not fit its plan: it has other tallies.")
         tallies = {name: kind.restore(kept.tallies[name], shape) for name, kind in kinds.items()}
-        return cls(shape, kinds, Frame(F, kept.frame_n), Factor.restore(kept.factor, shape), tallies)
+        factor = Factor.restore(kept.factor, shape)
+        framed = min(factor.n, 1) <= kept.frame_n <= factor.n and (factor.n > 0 or not factor.R.any())
+        if not framed or any(tally.n > factor.n for tally in tallies.values()):
+            raise StateError("the state is damaged: its counts do not fit.")
+        return cls(shape, kinds, Frame(F, kept.frame_n), factor, tallies)
+
+
+# A frame is left when a column has become this many times as long as the first.
+_OUTGROWN = 8
+
+
+def outgrown(before: Factor, after: Factor) -> bool:
+    """Whether rows came that the frame does not fit: far longer than its own, or in a column of zeros until now."""
+    if not before.n:
+        return False
+    lengths = np.linalg.norm(after.R, axis=0)
+    new = (lengths > 0) & ~np.any(before.R, axis=0)
+    return bool(new.any() or lengths.max() > _OUTGROWN * lengths[0] > 0)
 
 
 def _arrays(state: Any) -> Iterator[Array]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foldaway.block import Block, Floats, Shape
+from foldaway.block import LARGEST, Block, Floats, Shape
 from foldaway.linalg import frame_rows
 
 # Below this share of a column's length what is left after the earlier columns is rounding: no direction.
@@ -38,9 +38,9 @@ class Frame:
         scale = F[0, 0] if F[0, 0] != 0 else float(np.sqrt(n))
         F /= scale
         lengths = np.linalg.norm(F, axis=0)
-        for degenerate in np.flatnonzero(np.abs(np.diag(F)) <= _NO_DIRECTION * lengths):
+        for degenerate in np.flatnonzero(np.abs(np.diag(F)) <= np.maximum(_NO_DIRECTION * lengths, 1 / LARGEST)):
             F[degenerate, degenerate + 1 :] = 0
-            F[degenerate, degenerate] = lengths[degenerate] or 1
+            F[degenerate, degenerate] = lengths[degenerate] if lengths[degenerate] > 1 / LARGEST else 1
         return cls(F, n)
 
     def apply(self, block: Block) -> Block:

@@ -51,7 +51,7 @@ class RowStream:
                 return False
             self._x[:] = x
             self._row[self._k] = y
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return False
         if not self._take(self._F, self._R, self._sums, self._row, self._k):
             return False

@@ -28,6 +28,8 @@ class Tally(Protocol):
     ``t.rebase(B)`` equals folding the rows z B in the first place.
     """
 
+    n: int
+
     def fold(self, block: Block) -> Self:
         """The tally with the block's records taken in."""
         ...

@@ -1,29 +1,20 @@
-"""The command line."""
+"""Commands that work on files."""
 
 from __future__ import annotations
 
-import os
 import sys
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foldaway.errors import FoldawayError, StateError
+from foldaway.errors import StateError
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
     from foldaway.effects import Effects
     from foldaway.trial import Trial
 
-app = typer.Typer(
-    name="foldaway",
-    help="Randomised trials that keep no records: fold each one into running tallies, read effects from them.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,  # a traceback with local variables would show records
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = typer.Typer()
 plan_app = typer.Typer(help="Look at plans.", no_args_is_help=True)
 app.add_typer(plan_app, name="plan")
 
@@ -53,9 +44,9 @@ def run(
     ] = None,
 ) -> None:
     """Fold files of records into a trial and print its effects. No record is kept."""
-    from foldaway.key_file import read_or_make
+    from foldaway.cli.key_file import read_or_make
+    from foldaway.cli.progress import file_progress
     from foldaway.plan import Plan
-    from foldaway.progress import file_progress
     from foldaway.sources import expand
     from foldaway.sources.folding import fold_files
     from foldaway.trial import Trial
@@ -118,7 +109,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="The simulation's seed.")] = 0,
 ) -> None:
     """Simulate a trial, fold it away, and compare with an analysis that kept every row."""
-    from foldaway.demo import demonstrate
+    from foldaway.cli.demo import demonstrate
 
     demonstrate(records, seed)
 
@@ -136,30 +127,3 @@ def _finish(trial: Trial, *, save: Path | None, json: bool, all_kinds: bool, adj
     print(effects.to_json() if json else effects.to_string(all_kinds=all_kinds))
     if save is not None:
         print(f"\nState written to {save} ({save.stat().st_size:,} bytes).", file=sys.stderr)
-
-
-def main() -> None:
-    """Run the command line; errors are sentences, never tracebacks with values of records in them."""
-    try:
-        app()
-    except FoldawayError as error:
-        _fail(f"error: {error}", 1)
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except KeyboardInterrupt:
-        _fail("stopped; nothing was saved.", 130)
-    except Exception as error:
-        if os.environ.get("FOLDAWAY_DEBUG"):
-            raise
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        _fail(
-            f"unexpected error: {type(error).__name__} at {Path(where.filename).name}:{where.lineno}. This is a bug in "
-            "foldaway. Set FOLDAWAY_DEBUG=1 to see all of it; that may show values of records.",
-            70,
-        )
-
-
-def _fail(message: str, code: int) -> None:
-    print(message, file=sys.stderr)
-    sys.exit(code)

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from foldaway import Effects, Plan
 from foldaway.batch import Batch
 from foldaway.block import Block, Floats
+from foldaway.cli.progress import file_progress
 from foldaway.datasets import checkout
-from foldaway.progress import file_progress
 from foldaway.sources.folding import fold_files
 from foldaway.table import number, text_table
 

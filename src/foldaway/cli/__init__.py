@@ -1,0 +1,51 @@
+"""The command line: ``local`` has the commands that work on files, ``remote`` those around a server."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import typer
+
+from foldaway.cli import local
+from foldaway.errors import FoldawayError
+
+app = typer.Typer(
+    name="foldaway",
+    help="Randomised trials that keep no records: fold each one into running tallies, read effects from them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # a traceback with local variables would show records
+    pretty_exceptions_show_locals=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(local.app)
+
+
+def main() -> None:
+    """Run the command line; errors are sentences, never tracebacks with values of records in them."""
+    try:
+        app()
+    except FoldawayError as error:
+        _fail(f"error: {error}", 1)
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except KeyboardInterrupt:
+        _fail("stopped; nothing was saved.", 130)
+    except Exception as error:
+        if os.environ.get("FOLDAWAY_DEBUG"):
+            raise
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        _fail(
+            f"unexpected error: {type(error).__name__} at {Path(where.filename).name}:{where.lineno}. This is a bug in "
+            "foldaway. Set FOLDAWAY_DEBUG=1 to see all of it; that may show values of records.",
+            70,
+        )
+
+
+def _fail(message: str, code: int) -> None:
+    print(message, file=sys.stderr)
+    sys.exit(code)

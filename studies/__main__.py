@@ -1,0 +1,28 @@
+"""`python -m studies NAME` runs a study; `python -m studies` lists them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+ALL = ("bootstrap_start", "bootstrap_coverage")
+
+
+def main(arguments: list[str]) -> None:
+    """Run the study named first, with the options that follow."""
+    if not arguments:
+        for name in ALL:
+            print(f"{name}: {_first_line(importlib.import_module(f'studies.{name}').__doc__)}")
+        return
+    name, *options = arguments
+    if name not in ALL:
+        sys.exit(f"There is no study {name}; there are {', '.join(ALL)}.")
+    importlib.import_module(f"studies.{name}").main(options)
+
+
+def _first_line(doc: str | None) -> str:
+    return (doc or "").strip().splitlines()[0]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,144 @@
+"""A wrong plan gets one sentence for each fault."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import foldaway as fa
+from foldaway.plan.rules import MOST_ARMS, MOST_COLUMNS, MOST_REPLICATES
+from foldaway.plan.settings import MUST_BE
+from plans import FULL, SMALL
+
+
+def faults(**settings: Any) -> list[str]:
+    with pytest.raises(fa.PlanError) as caught:
+        fa.Plan(**{**FULL, **settings})
+    return str(caught.value).split("\n")
+
+
+def halves(count: int) -> dict[str, float]:
+    return {f"arm{i}": 1 / count for i in range(count)}
+
+
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "empty name": ({"name": ""}, "`name` must be 1 to 100"),
+    "long name": ({"name": "n" * 101}, "`name` must be 1 to 100"),
+    "path as name": ({"name": "../plan"}, "`name` must be 1 to 100"),
+    "line in name": ({"name": "plan\n"}, "`name` must be 1 to 100"),
+    "one arm": ({"arms": {"control": 0.9999999999}}, "`arms` must have two to"),
+    "many arms": ({"arms": halves(MOST_ARMS + 1)}, "`arms` must have two to"),
+    "arm without name": ({"arms": {"": 0.5, "b": 0.5}}, "`arms` has an arm without a name"),
+    "zero": ({"arms": {"a": 0.0, "b": 0.5, "c": 0.5}}, "the probability of 'a' must lie between 0 and 1"),
+    "all": ({"arms": {"a": 1.0, "b": 0.5}}, "the probability of 'a' must lie"),
+    "negative": ({"arms": {"a": -0.5, "b": 0.5, "c": 0.5}}, "the probability of 'a' must lie"),
+    "NaN": ({"arms": {"a": math.nan, "b": 0.5}}, "the probability of 'a' must lie"),
+    "infinite": ({"arms": {"a": math.inf, "b": -math.inf}}, "the probability of 'a', 'b' must lie"),
+    "sum": ({"arms": {"a": 0.5, "b": 0.4}}, "add up to 0.9 and not to 1"),
+    "sum by a little": ({"arms": {"a": 0.5, "b": 0.50000001}}, "add up to 1.00000001 and not to 1"),
+    "no outcome": ({"outcomes": []}, "`outcomes` must name at least one column"),
+    "column twice": ({"outcomes": ["y", "y"]}, r"the column 'y' is used more than once \(outcomes, outcomes\)"),
+    "two roles": ({"weight": "age"}, r"the column 'age' is used more than once \(weight, covariates\)"),
+    "arm as unit": ({"unit": "variant"}, r"the column 'variant' is used more than once \(arm, unit\)"),
+    "column without name": ({"weight": ""}, "`weight` has a column without a name"),
+    "covariate without name": ({"covariates": [*FULL["covariates"], ""]}, "`covariates` has a column without a name"),
+    "many columns": ({"outcomes": [f"y{i}" for i in range(MOST_COLUMNS)]}, f"the most is {MOST_COLUMNS}"),
+    "level of nothing": ({"levels": FULL["levels"] | {"w": ["1", "2"]}}, "`levels` names 'w', which is not in"),
+    "one level": ({"levels": FULL["levels"] | {"age": ["1"]}}, "`levels` of 'age' must have at least two"),
+    "no level": ({"levels": FULL["levels"] | {"age": []}}, "`levels` of 'age' must have at least two"),
+    "level twice": ({"levels": FULL["levels"] | {"age": ["1", "2", "1"]}}, "`levels` of 'age' has a level twice"),
+    "half a character": ({"weight": "\ud800"}, r"no control characters in them, but '\\ud800' has"),
+    "escape code": ({"arms": {"\x1b[31m": 0.5, "b": 0.5}}, r"no control characters in them, but '\\x1b\[31m' has"),
+    "line in level": ({"levels": FULL["levels"] | {"age": ["1", "2\u2028"]}}, "no control characters"),
+    "no estimator": ({"estimators": ["ols"]}, "`estimators` has 'ols'; the estimators are ipw,"),
+    "estimator twice": ({"estimators": ["ipw", "ipw"]}, "`estimators` has 'ipw' more than once"),
+    "needs covariates": (
+        {"covariates": [], "levels": {}, "estimators": ["interacted"]},
+        "the estimator 'interacted' needs `covariates`",
+    ),
+    "low confidence": ({"confidence": 0.49}, "`confidence` must be at least 0.5"),
+    "percent": ({"confidence": 95}, "`confidence` must be at least 0.5"),
+    "certainty": ({"confidence": 1.0}, "`confidence` must be at least 0.5"),
+    "NaN confidence": ({"confidence": math.nan}, "`confidence` must be at least 0.5"),
+    "no unit": ({"unit": None}, "`complete_units` needs `unit`"),
+    "anytime zero": ({"anytime_n": 0}, "`anytime_n` must be between 1 and"),
+    "anytime huge": ({"anytime_n": 10**400}, "`anytime_n` must be between 1 and"),
+    "one replicate": ({"bootstrap": 1}, "`bootstrap` must have 2 to 100,000 replicates"),
+    "negative replicates": ({"bootstrap": -5}, "`bootstrap` must have 2 to"),
+    "many replicates": ({"bootstrap": MOST_REPLICATES + 1}, "`bootstrap` must have 2 to"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_fault_has_its_sentence(case: str) -> None:
+    settings, sentence = CASES[case]
+    (fault,) = faults(**settings)
+    assert re.search(sentence, fault)
+    assert fault.endswith(".")
+
+
+NOT_TEXT: list[Any] = [None, 1, 1.5, True, b"y", ["y"], {"y": 1}, datetime.date(2020, 1, 1), object()]
+NOT_NAMES: list[Any] = [None, 1, "y", b"y", {"y"}, {"y": 1}, [1], ["y", None], [["y"]], range(2), object()]
+NOT_NUMBERS: list[Any] = [None, "0.9", True, [0.9], 10**400, 1j, object()]
+
+WRONG_TYPES: dict[str, list[Any]] = {
+    "name": NOT_TEXT,
+    "arm": NOT_TEXT,
+    "arms": [None, 0.5, "ab", ["a", "b"], [("a", 0.5)], {1: 0.5, 2: 0.5}, {"a": "0.5"}, {"a": None}, {"a": 10**400}],
+    "outcomes": NOT_NAMES,
+    "covariates": NOT_NAMES,
+    "levels": [None, 1, "ab", ["a"], {"age": "ab"}, {"age": [1, 2]}, {"age": {"a": "b"}}, {"age": {"a", "b"}}],
+    "unit": NOT_TEXT[1:],
+    "weight": NOT_TEXT[1:],
+    "confidence": NOT_NUMBERS,
+    "complete_units": [None, 0, 1, "true", []],
+    "on_fault": [None, "", "Drop", "ignore", 1, ["drop"]],
+    "estimators": NOT_NAMES,
+    "anytime_n": [None, 1.5, 100.0, "100", True, [1]],
+    "bootstrap": [True, 1.5, "1000", [1000], {"replicate": 5}, {"weights": "normal"}, {"replicates": "many"}],
+}
+
+
+def test_every_setting_is_tried_with_wrong_types() -> None:
+    assert set(WRONG_TYPES) == set(MUST_BE) == set(fa.Plan.__struct_fields__)
+
+
+@pytest.mark.parametrize("setting", WRONG_TYPES)
+def test_a_setting_of_a_wrong_type_is_told_what_it_must_be(setting: str) -> None:
+    for value in WRONG_TYPES[setting]:
+        assert faults(**{setting: value}) == [f"`{setting}` must be {MUST_BE[setting]}."], value
+
+
+def test_all_faults_are_told_at_once() -> None:
+    several = {"name": "", "arms": {"a": 0.5, "b": 0.4}, "outcomes": [], "confidence": 2, "anytime_n": 0}
+    told = faults(**several)
+    assert len(told) == 5
+    for setting in ("name", "arms", "outcomes", "confidence", "anytime_n"):
+        assert sum(f"`{setting}`" in sentence for sentence in told) == 1
+    wrong_types = {setting: object() for setting in MUST_BE}
+    assert faults(**wrong_types) == [f"`{setting}` must be {phrase}." for setting, phrase in MUST_BE.items()]
+
+
+def test_what_is_at_the_limit_is_allowed() -> None:
+    fa.Plan(**{**SMALL, "name": "n" * 100, "arms": halves(MOST_ARMS), "confidence": 0.5, "anytime_n": 1})
+    plan = fa.Plan(**{**SMALL, "outcomes": [f"y{i}" for i in range(MOST_COLUMNS - 1)], "bootstrap": MOST_REPLICATES})
+    assert len(plan.columns) == MOST_COLUMNS
+    assert fa.Plan(**{**SMALL, "arms": {"a": 1 / 3, "b": 1 / 3, "c": 1 - 2 / 3}}).control == "a"
+
+
+def test_numpy_makes_plans_too() -> None:
+    shares = dict(zip(np.array(["a", "b"]), np.array([0.5, 0.5]), strict=True))
+    plan = fa.Plan(**{**SMALL, "arms": shares, "outcomes": np.array(["y"]), "confidence": np.float32(0.5)})
+    assert plan == fa.Plan(**{**SMALL, "confidence": 0.5})
+
+
+def test_python_tells_a_caller_of_missing_and_unknown_arguments() -> None:
+    with pytest.raises(TypeError, match="arm"):
+        fa.Plan(name="plan")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="outcome"):
+        fa.Plan(**SMALL, outcome="y")  # type: ignore[call-arg]

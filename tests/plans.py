@@ -1,0 +1,65 @@
+"""Plans for the tests: a small one, one that uses every setting, and a strategy that draws them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+import foldaway as fa
+
+SMALL: dict[str, Any] = {"name": "small", "arm": "group", "arms": {"a": 0.5, "b": 0.5}, "outcomes": ["y"]}
+
+FULL: dict[str, Any] = {
+    "name": "full",
+    "arm": "variant",
+    "arms": {"control": 0.2, "gold": 0.3, "silver": 0.5},
+    "outcomes": ["revenue", "converted"],
+    "covariates": ["plan", "age", "country"],
+    "levels": {"plan": ["free", "paid"], "country": ["de", "fr", "us"]},
+    "unit": "user_id",
+    "weight": "w",
+    "confidence": 0.9,
+    "complete_units": True,
+    "on_fault": "drop",
+    "estimators": ["difference", "regression"],
+    "anytime_n": 5000,
+    "bootstrap": {"replicates": 200, "weights": "double-or-nothing"},
+}
+
+# Names that people give to columns, arms and levels: anything printable, quotes and emoji too.
+names = st.text(
+    st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp")),
+    min_size=1,
+    max_size=12,
+)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> fa.Plan:
+    """Any plan that can be run."""
+    columns = draw(st.lists(names, min_size=8, max_size=8, unique=True))
+    arms = draw(st.lists(names, min_size=2, max_size=5, unique=True))
+    parts = [draw(st.integers(1, 100)) for _ in arms]
+    covariates = columns[4 : draw(st.integers(4, 8))]
+    levels = {
+        name: draw(st.lists(names, min_size=2, max_size=4, unique=True)) for name in covariates if draw(st.booleans())
+    }
+    unit = draw(st.sampled_from([None, columns[2]]))
+    estimators = ["ipw", "difference"] + (["regression", "interacted"] if covariates else [])
+    return fa.Plan(
+        name=draw(st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,20}\Z")),
+        arm=columns[0],
+        arms={arm: part / sum(parts) for arm, part in zip(arms, parts, strict=True)},
+        outcomes=[columns[1]],
+        covariates=covariates,
+        levels=levels,
+        unit=unit,
+        weight=draw(st.sampled_from([None, columns[3]])),
+        confidence=draw(st.floats(0.5, 0.999)),
+        complete_units=unit is not None and draw(st.booleans()),
+        on_fault=draw(st.sampled_from(["refuse", "drop"])),
+        estimators=draw(st.lists(st.sampled_from(estimators), unique=True)),
+        anytime_n=draw(st.integers(1, 10**15)),
+        bootstrap=draw(st.none() | st.integers(2, 1000)),
+    )

@@ -1,0 +1,99 @@
+"""The bootstrap for tests: plans with one, the weights that a key gives, and the replicates of every estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+import foldaway as fa
+from foldaway.block import Floats
+from foldaway.inference.estimators import Comparison
+from foldaway.inference.replicates import Distribution, distribution
+from foldaway.kernels.siphash import hash_identifiers
+from foldaway.kernels.weights import Kind, weights
+from foldaway.secret import Secret
+from foldaway.tallies import REPLICATES
+from foldaway.tallies.replicates import Replicates
+from trials import make_trial
+
+KEY = bytes(range(16))
+OTHER_KEY = KEY[::-1]
+
+# Replicates in the small trials.
+B = 200
+
+Weights = NDArray[np.uint8]
+
+
+def with_bootstrap(plan: fa.Plan, replicates: int, kind: Kind = "poisson", **changes: Any) -> fa.Plan:
+    """The plan with a bootstrap."""
+    return msgspec.structs.replace(plan, bootstrap=fa.Bootstrap(replicates, kind), **changes)
+
+
+def unit_weights(units: Iterable[Any], replicates: int, kind: Kind = "poisson", key: bytes = KEY) -> Weights:
+    """The weights that a trial under this key gives to the records of these units, one row per record."""
+    return weights(hash_identifiers(pa.array(list(units)), Secret(key).of_units()), replicates, kind)
+
+
+def tallies_of(trial: fa.Trial) -> list[Replicates]:
+    """Each arm's replicates, in the arm's own frame."""
+    return [cast(Replicates, arm.tallies[REPLICATES]) for arm in trial._arms]
+
+
+def replicates_of(trial: fa.Trial, estimator: str, arm: str, outcome: str) -> Distribution:
+    """The bootstrap distribution of one effect."""
+    plan = trial.plan
+    number = list(plan.arms).index(arm)
+    comparison = Comparison(trial._arms, list(plan.arms.values()), number, list(plan.outcomes).index(outcome))
+    return distribution(estimator, comparison)
+
+
+def close(ours: Floats, theirs: Floats, rounding: float = 1e-9) -> bool:
+    """Whether two sets of replicates are the same, next to their size or to their spread, whichever is larger."""
+    theirs = np.asarray(theirs)
+    scale = np.maximum(np.abs(theirs), np.std(theirs, axis=0))
+    return ours.shape == theirs.shape and bool(np.all(np.abs(ours - theirs) <= rounding * scale))
+
+
+def of_units(**options: Any) -> tuple[fa.Plan, pd.DataFrame]:
+    """Records of units that come whenever they come."""
+    plan, rows = make_trial(11, **({"n": 900, "covariates": 2, "outcomes": 2, "units": True} | options))
+    return with_bootstrap(plan, B, complete_units=False), rows
+
+
+def of_records(**options: Any) -> tuple[fa.Plan, pd.DataFrame]:
+    """Records without a unit."""
+    plan, rows = make_trial(12, **({"n": 900, "covariates": 1} | options))
+    return with_bootstrap(plan, B), rows
+
+
+def folded(plan: fa.Plan, *batches: Any, key: bytes = KEY) -> fa.Trial:
+    """The trial of these batches under a key."""
+    trial = fa.Trial(plan, key=key)
+    for batch in batches:
+        trial.fold(batch)
+    return trial
+
+
+def total_weights(trial: fa.Trial) -> Any:
+    """Each replicate's total weight: what shows whose weights they are."""
+    return sum(tally.totals[:, 0] for tally in tallies_of(trial))
+
+
+def same_replicates(one: fa.Trial, other: fa.Trial) -> None:
+    """Asserts it of every replicate of every estimator, and every number of the rows made of them."""
+    for estimator in ("ipw", "difference", "regression", "interacted"):
+        for outcome in one.plan.outcomes:
+            ours, theirs = (replicates_of(trial, estimator, "arm1", outcome) for trial in (one, other))
+            assert ours.left_out == theirs.left_out
+            assert close(ours.effects, theirs.effects)
+            assert close(ours.levels, theirs.levels)
+    rows, others = (trial.effects().filter(se_kind="bootstrap").to_pandas() for trial in (one, other))
+    assert len(rows) == 4 * len(one.plan.outcomes)
+    pd.testing.assert_frame_equal(rows, others, rtol=1e-9, atol=1e-12)

@@ -1,0 +1,83 @@
+"""Both databases for the tests of the store, and what can be found in their files."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+import foldaway as fa
+from foldaway.service.store import Store
+from foldaway.service.vault import Vault
+from plans import SMALL
+from postgres import Postgres
+
+VAULT = Vault([bytes(range(32))])
+PLAN = fa.Plan(**SMALL)
+BOOTSTRAPPED = fa.Plan(**{**SMALL, "name": "resampled", "bootstrap": 100})
+
+
+@dataclass(frozen=True)
+class Place:
+    """A new, empty place for a store: a folder, or a database of a running server."""
+
+    where: str
+    server: Postgres | None = None
+
+    def open(self, vault: Vault = VAULT) -> Store:
+        return Store.open(self.where, vault)
+
+    def files(self, *under: str) -> bytes:
+        """The raw bytes of all files of the database, or of some folders under it."""
+        if self.server is None:
+            root = Path(self.where)
+        else:
+            root = self.server.data
+            self.server.execute("CHECKPOINT")
+        roots = [root / part for part in under] or [root]
+        found = [file for start in roots for file in start.rglob("*") if file.is_file()]
+        return b"\0\0".join(file.read_bytes() for file in found if file.name != "master.key")
+
+    def sql(self, command: str, *values: Any, file: str = "foldaway.db") -> list[tuple[Any, ...]]:
+        """Tamper with the tables behind the store's back."""
+        if self.server is None:
+            connection = sqlite3.connect(Path(self.where) / file)
+            try:
+                with connection:
+                    return connection.execute(command, values).fetchall()
+            finally:
+                connection.close()
+        with psycopg.connect(self.where) as session:
+            cursor = session.execute(command.replace("?", "%s").encode(), values)
+            return cursor.fetchall() if cursor.description else []
+
+
+def forked(work: Callable[[], None]) -> int:
+    """Run something in a process of its own, which is to be killed or waited for; its id."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        work()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+def said_plainly(error: BaseException, *secrets: str) -> bool:
+    """Whether an error says nothing of these, and holds on to no other error and no frame that might."""
+    frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return (
+        error.__cause__ is None
+        and error.__context__ is None
+        and not any(secret in str(error) + repr(error) for secret in secrets)
+        and not any("site-packages" in name for name in frames)
+    )

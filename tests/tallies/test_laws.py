@@ -1,0 +1,291 @@
+"""Every tally obeys the laws of a tally; so do the trial and the regression made of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import foldaway as fa
+from foldaway.block import Block, Floats, Shape
+from foldaway.records.faults import Fault, Faults
+from foldaway.tallies import RECORDS, UNITS
+from foldaway.tallies.arm import ArmTally, Kinds
+from foldaway.tallies.factor import Factor
+from foldaway.tallies.frame import Frame
+from foldaway.tallies.scores import Scores, UnitScores
+from laws import Grams, Rows, Subject, check_addition, check_identity, check_laws, rows
+from trials import folded, make_trial, trials
+
+KINDS: Kinds = {RECORDS: Scores, UNITS: UnitScores}
+
+
+def factor_grams(factor: Factor, _: Any) -> Grams:
+    return [factor.R.T @ factor.R]  # R itself is unique only up to the signs of its rows
+
+
+def score_grams(scores: Scores, _: Any) -> Grams:
+    """Σ g g' for g = (v, s), outcome by outcome."""
+    k, outcomes = scores.shape
+    m = k * (k + 1) // 2
+    vv, rest = scores.sums[: m * m].reshape(m, m), scores.sums[m * m :]
+    vs = rest[: outcomes * m * k].reshape(outcomes, m, k)
+    ss = rest[outcomes * m * k :].reshape(outcomes, k, k)
+    return [np.block([[vv, vs[o]], [vs[o].T, ss[o]]]) for o in range(outcomes)]
+
+
+def arm_grams(arm: ArmTally, other: ArmTally) -> Grams:
+    """All tallies of the arm, in the frame that the other's records make."""
+    frame = Frame.of(other.raw_factor(), other.shape, max(other.n, 1))
+    arm = arm.rebase(frame)
+    grams = factor_grams(arm.factor, None)
+    for tally in arm.tallies.values():
+        assert isinstance(tally, Scores)
+        grams += score_grams(tally, None)
+    return grams
+
+
+def arm_counts(arm: ArmTally) -> tuple[int, ...]:
+    return (arm.n, *(n for tally in arm.tallies.values() if isinstance(tally, Scores) for n in score_counts(tally)))
+
+
+def score_counts(scores: Scores) -> tuple[int, ...]:
+    return scores.n, scores.clusters
+
+
+FACTOR = Subject("factor", Factor.empty, Factor.restore, lambda factor: (factor.n,), factor_grams)
+SCORES = Subject("scores", Scores.empty, Scores.restore, score_counts, score_grams)
+UNIT_SCORES = Subject("unit scores", UnitScores.empty, UnitScores.restore, score_counts, score_grams, units=True)
+ARM = Subject(
+    "arm",
+    functools.partial(ArmTally.empty, kinds=KINDS),
+    functools.partial(ArmTally.restore, kinds=KINDS),
+    arm_counts,
+    arm_grams,
+    rounding=1e-10,
+    framed=True,
+    units=True,
+)
+# The list to add a new tally to.
+SUBJECTS = [FACTOR, SCORES, UNIT_SCORES, ARM]
+
+
+@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
+def test_the_laws_hold(subject: Subject) -> None:
+    @settings(max_examples=60, deadline=None, derandomize=True)
+    @given(rows(units=subject.units, framed=subject.framed))
+    def laws(drawn: Rows) -> None:
+        check_laws(subject, drawn)
+
+    laws()
+
+
+@pytest.mark.parametrize("subject", [FACTOR, SCORES, ARM], ids=lambda subject: subject.name)
+def test_a_stream_of_single_records_is_one_block(subject: Subject) -> None:
+    rng = np.random.default_rng(11)
+    shape = Shape(3, 2)
+    values = rng.normal(np.array([[0.0], [3.0], [-2.0], [100.0], [0.0]]), 1, (5, 700))
+    values[0] = 1
+    stream = subject.empty(shape)
+    for i in range(700):
+        stream = stream.fold(Block(values[:, i : i + 1].copy()))
+    whole = subject.empty(shape).fold(Block(values))
+    assert subject.counts(stream)[0] == subject.counts(whole)[0] == 700
+    for a, b in zip(subject.grams(stream, whole), subject.grams(whole, whole), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-11 * np.abs(b).max())
+
+
+def test_a_block_without_units_is_passed_over_by_the_tally_of_units() -> None:
+    tally = UnitScores.empty(Shape(1, 1)).fold(Block(np.ones((2, 4))))
+    assert score_counts(tally) == (0, 0)
+    assert not tally.sums.any()
+
+
+# Counts of faults: no rows and no frame, but the same algebra, and exactly.
+
+names = st.sampled_from(["", "a", "b"])
+fault = st.builds(Fault, names, st.sampled_from(["x", "y"]), st.sampled_from(["null", "NaN"]), st.integers(1, 9))
+faults = st.builds(Faults, st.dictionaries(names, st.integers(1, 9)).map(dict.items), st.lists(fault, max_size=6))
+
+
+def exactly(one: Any, other: Any) -> None:
+    assert one == other
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.lists(faults, min_size=3, max_size=4))
+def test_faults_add_up(drawn: list[Faults]) -> None:
+    check_identity(Faults(), drawn[0], exactly)
+    check_addition(drawn, exactly)
+    total = functools.reduce(lambda a, b: a + b, drawn)
+    assert total.total == sum(one.total for one in drawn)
+    assert sum(f.records for f in total) == sum(f.records for one in drawn for f in one)
+    assert Faults(total.records.items(), list(total)) == total
+
+
+# The trial.
+
+
+def same_effects(one: fa.Trial, other: fa.Trial) -> None:
+    """The same rows, notes and counts; numbers to 1e-9 of themselves or of their error."""
+    assert one.counts == other.counts
+    assert one.dropped == other.dropped
+    first, second = one.effects(), other.effects()
+    assert first.notes == second.notes
+    assert len(first) == len(second)
+    for a, b in zip(first, second, strict=True):
+        assert (a.outcome, a.arm, a.estimator, a.se_kind, a.n_arm) == (
+            b.outcome,
+            b.arm,
+            b.estimator,
+            b.se_kind,
+            b.n_arm,
+        )
+        assert a.std_error == pytest.approx(b.std_error, rel=1e-9)
+        assert a.estimate == pytest.approx(b.estimate, rel=1e-9, abs=1e-9 * b.std_error)
+        assert a.df == pytest.approx(b.df, rel=1e-9)
+        assert a.relative == pytest.approx(b.relative, rel=1e-9, abs=1e-9 * b.relative_std_error)
+        assert a.relative_std_error == pytest.approx(b.relative_std_error, rel=1e-9)
+        assert a.anytime_ci_upper == pytest.approx(b.anytime_ci_upper, rel=1e-9, abs=1e-9 * b.std_error)
+
+
+def shards_of(plan: fa.Plan, table: pd.DataFrame, count: int, seed: int) -> list[pd.DataFrame]:
+    """The records dealt out at random, units whole."""
+    key = pd.factorize(table[plan.unit])[0] if plan.complete_units else np.arange(len(table))
+    dealt = np.random.default_rng(seed).integers(0, count, key.max() + 1)[key]
+    return [table[dealt == shard] for shard in range(count)]
+
+
+@pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(trials(), st.integers(1, 6), st.integers(0, 2**16))
+def test_no_batching_or_sharding_changes_a_trial(drawn: tuple[fa.Plan, pd.DataFrame], count: int, seed: int) -> None:
+    plan, table = drawn
+    whole = folded(plan, table)
+    parts = shards_of(plan, table, count, seed)
+    batches = fa.Trial(plan)
+    for part in parts:
+        batches.fold(part)
+    same_effects(batches, whole)
+    shards = [folded(plan, part) for part in parts]
+    same_effects(functools.reduce(lambda a, b: a + b, shards), whole)
+    same_effects(functools.reduce(lambda a, b: b.merge(a), shards), whole)
+
+
+@pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(trials(), st.integers(0, 2**16))
+def test_trials_add_up(drawn: tuple[fa.Plan, pd.DataFrame], seed: int) -> None:
+    plan, table = drawn
+    shards = [folded(plan, part) for part in shards_of(plan, table, 3, seed)]
+    check_identity(fa.Trial(plan), shards[0], same_effects)
+    check_addition(shards, same_effects)
+
+
+@pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
+@settings(max_examples=6, deadline=None, derandomize=True)
+@given(trials(units=False, n=350))
+def test_one_record_at_a_time_is_the_same_trial(drawn: tuple[fa.Plan, pd.DataFrame]) -> None:
+    plan, table = drawn
+    single = fa.Trial(plan)
+    for record in table.to_dict("records"):
+        single.fold([record])
+    same_effects(single, folded(plan, table))
+
+
+@pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
+def test_single_records_of_a_long_stream_are_the_same_trial() -> None:
+    plan, table = make_trial(21, n=1500, covariates=2, outcomes=2)
+    single = fa.Trial(plan)
+    for record in table.to_dict("records"):
+        single.fold([record])
+    assert min(single.counts.values()) > 300
+    same_effects(single, folded(plan, table))
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(trials(), st.integers(0, 2**16))
+def test_a_trial_comes_back_bit_for_bit_and_goes_on_so(drawn: tuple[fa.Plan, pd.DataFrame], seed: int) -> None:
+    plan, table = drawn
+    first, second = shards_of(plan, table, 2, seed)
+    trial = folded(plan, first)
+    back = fa.Trial.loads(trial.dumps(), plan)
+    assert back.dumps() == trial.dumps()
+    back.fold(second)
+    trial.fold(second)
+    assert back.dumps() == trial.dumps()
+
+
+def test_folding_and_merging_leave_other_trials_as_they_were() -> None:
+    plan, table = make_trial(22, n=200)
+    one, two = folded(plan, table[:100]), folded(plan, table[100:])
+    before = one.dumps(), two.dumps(), table.copy()
+    merged = one + two
+    merged.fold(table)
+    assert (one.dumps(), two.dumps()) == before[:2]
+    pd.testing.assert_frame_equal(table, before[2])
+
+
+# The regression.
+
+
+def regression_rows(seed: int, n: int, k: int, shift: float) -> tuple[Floats, Floats, Floats, Any]:
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([np.ones(n), shift + rng.normal(size=(n, k - 1))])
+    y = shift + X @ rng.normal(size=k) + rng.normal(size=n) * (1 + np.abs(X[:, -1] - shift))
+    return X, y, rng.uniform(0.2, 3, n), np.sort(rng.integers(0, n // 3, n))
+
+
+def same_regression(one: fa.LeastSquares, other: fa.LeastSquares) -> None:
+    assert one.n == other.n
+    if one.n == 0:
+        return
+    np.testing.assert_allclose(one.rss, other.rss, rtol=1e-9)
+    errors = other.std_error()
+    assert np.all(np.abs(one.coef - other.coef) <= 1e-9 * np.maximum(np.abs(other.coef), errors))
+    for kind in ("classical", "HC1", "CR1"):
+        np.testing.assert_allclose(one.std_error(kind), other.std_error(kind), rtol=1e-9)
+
+
+def regression_of(columns: int, *parts: Any) -> fa.LeastSquares:
+    fit = fa.LeastSquares([f"x{c}" for c in range(columns)])
+    for X, y, w, cluster in parts:
+        fit.fold(X, y, weight=w, cluster=cluster)
+    return fit
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.integers(0, 2**32 - 1), st.integers(90, 250), st.integers(1, 5), st.sampled_from([0.0, 50.0, -1e3]))
+def test_regressions_add_up_whatever_the_batches(seed: int, n: int, k: int, shift: float) -> None:
+    X, y, w, cluster = regression_rows(seed, n, k, shift)
+    cuts = [int(np.searchsorted(cluster, cluster[place])) for place in (n // 3, 2 * n // 3)]
+    parts = [(X[a:b], y[a:b], w[a:b], cluster[a:b]) for a, b in pairwise([0, *cuts, n])]
+    whole = regression_of(k, (X, y, w, cluster))
+    same_regression(regression_of(k, *parts), whole)
+    same_regression(regression_of(k, *parts[::-1]), whole)
+    shards = [regression_of(k, part) for part in parts]
+    same_regression(shards[2] + shards[0] + shards[1], whole)
+    check_identity(regression_of(k), shards[0], same_regression)
+    check_addition(shards, same_regression)
+
+
+@pytest.mark.parametrize("order", [lambda rows: rows, lambda rows: rows[::-1]], ids=["forth", "back"])
+def test_one_row_at_a_time_is_all_at_once(order: Callable[[Any], Any]) -> None:
+    X, y, w, _ = regression_rows(5, 600, 4, 20.0)
+    plain, weighted, single, single_weighted = (fa.LeastSquares(list("abcd")) for _ in range(4))
+    plain.fold(X, y)
+    weighted.fold(X, y, weight=w)
+    for i in order(range(len(y))):
+        single.fold(X[i], y[i])
+        single_weighted.fold(X[i], y[i], weight=w[i])
+    for one, other in ((single, plain), (single_weighted, weighted)):
+        np.testing.assert_allclose(one.coef, other.coef, rtol=1e-10)
+        for kind in ("classical", "HC0", "HC1"):
+            np.testing.assert_allclose(one.covariance(kind), other.covariance(kind), rtol=1e-9, atol=1e-16)

@@ -1,0 +1,205 @@
+"""The tally of replicates: its laws, the weighted sums it stands for, and a published panel."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import foldaway as fa
+from foldaway.block import Block, Floats, Shape
+from foldaway.errors import StateError
+from foldaway.kernels import accumulate
+from foldaway.kernels.siphash import hash_identifiers
+from foldaway.kernels.weights import Kind, weights
+from foldaway.paper import bootstrap_least_squares
+from foldaway.tallies import replicates
+from foldaway.tallies.replicates import Replicates, ReplicatesKind
+from laws import Rows, check_addition, check_identity, rows
+from resampling import KEY, close
+
+PETERSEN = Path(__file__).parents[1] / "data" / "petersen_test_data.txt"
+KINDS: list[Kind] = ["poisson", "double-or-nothing"]
+
+
+def empty(shape: Shape, count: int, kind: Kind = "poisson") -> Replicates:
+    return ReplicatesKind(fa.Bootstrap(count, kind)).empty(shape)
+
+
+def hashes(n: int, first: int = 0) -> Any:
+    return hash_identifiers(pa.array(np.arange(first, first + n)), KEY)
+
+
+# Laws.
+
+
+def keyed(drawn: Rows, per_unit: int) -> Block:
+    """The drawn rows with keyed numbers, so many records to a unit and these scattered over the pieces."""
+    n = len(drawn.block)
+    return Block(drawn.block.rows, None, None, hashes(max(n, 1))[np.arange(n) % -(-max(n, 1) // per_unit)])
+
+
+def part(block: Block, start: int, stop: int) -> Block:
+    assert block.key is not None
+    return Block(block.rows[:, start:stop].copy(), None, None, block.key[start:stop].copy())
+
+
+def state_of(tally: Replicates) -> bytes:
+    return msgspec.msgpack.encode(tally.state())
+
+
+class Same:
+    """Asserts that two tallies are the same but for rounding, next to the sums without any cancellation."""
+
+    def __init__(self, size: Replicates) -> None:
+        self.size = size.totals
+
+    def __call__(self, one: Replicates, other: Replicates) -> None:
+        assert one.n == other.n
+        assert np.all(np.abs(one.totals - other.totals) <= 1e-12 * self.size), "the tallies differ"
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(rows(), st.sampled_from(KINDS), st.sampled_from([1, 5, 70]), st.integers(1, 4))
+def test_the_laws_hold(drawn: Rows, kind: Kind, count: int, per_unit: int) -> None:
+    block, nothing = keyed(drawn, per_unit), empty(drawn.shape, count, kind)
+    pieces = [part(block, start, stop) for start, stop in pairwise([0, *drawn.cuts, len(block)])]
+    whole = nothing.fold(block)
+    same = Same(nothing.fold(Block(np.abs(block.rows), None, None, block.key)))
+    check_identity(nothing, whole, same)
+    folded, shards = nothing, []
+    for i in drawn.order:
+        folded = folded.fold(pieces[i])
+        shards.append(nothing.fold(pieces[i]))
+    same(folded, whole)  # any batching, in any order
+    same(sum(shards[1:], shards[0]), whole)  # any sharding
+    check_addition(shards, same)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(rows(), st.sampled_from(KINDS))
+def test_a_change_of_frame_is_as_if_the_rows_had_come_in_it(drawn: Rows, kind: Kind) -> None:
+    block, nothing = keyed(drawn, 2), empty(drawn.shape, 9, kind)
+    z, B = block.rows, drawn.B
+    moved = nothing.fold(Block(B.T @ z, None, None, block.key))
+    size = nothing.fold(Block(np.abs(B).T @ np.abs(z), None, None, block.key))
+    Same(size)(nothing.fold(block).rebase(B), moved)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(rows(), st.sampled_from(KINDS))
+def test_a_state_comes_back_bit_for_bit_and_goes_on_so(drawn: Rows, kind: Kind) -> None:
+    bootstrap = ReplicatesKind(fa.Bootstrap(7, kind))
+    block = keyed(drawn, 1)
+    tally = bootstrap.empty(drawn.shape).fold(block)
+    back = bootstrap.restore(msgspec.msgpack.decode(state_of(tally)), drawn.shape)
+    assert state_of(back) == state_of(tally)
+    assert state_of(back.fold(block)) == state_of(tally.fold(block))
+
+
+def test_folding_and_adding_leave_the_tallies_and_the_block_as_they_were() -> None:
+    block = Block(np.ones((2, 50)), None, None, hashes(50))
+    nothing = empty(Shape(1, 1), 8)
+    one = nothing.fold(block)
+    before = state_of(nothing), state_of(one), block.rows.tobytes()
+    one.fold(block)
+    one + one
+    one.rebase(np.diag([2.0, 3.0]))
+    assert (state_of(nothing), state_of(one), block.rows.tobytes()) == before
+
+
+@pytest.mark.parametrize("broken", [{"n": -1}, {"shape": (8, 3)}, {"shape": (7, 2)}, {"value": np.nan}], ids=str)
+def test_a_state_that_does_not_fit_is_refused(broken: dict[str, Any]) -> None:
+    kind = ReplicatesKind(fa.Bootstrap(8))
+    totals = np.full(broken.get("shape", (8, 2)), broken.get("value", 1.0))
+    state = [broken.get("n", 3), [totals.shape, totals.tobytes()]]
+    with pytest.raises(StateError):
+        kind.restore(state, Shape(1, 1))
+    good = kind.restore([3, [(8, 2), np.ones((8, 2)).tobytes()]], Shape(1, 1))
+    assert (good.n, good.totals.sum()) == (3, 16)
+
+
+def test_a_block_without_keyed_numbers_is_a_mistake_of_ours() -> None:
+    with pytest.raises(ValueError, match="keyed numbers"):
+        empty(Shape(1, 1), 8).fold(Block(np.ones((2, 5))))
+
+
+# What the sums are.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [Shape(1, 1), Shape(2, 3), Shape(5, 1), Shape(9, 2)], ids=str)
+def test_the_moments_are_the_weighted_sums_over_the_records(shape: Shape, kind: Kind) -> None:
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=(shape.columns, 333))
+    keys = hashes(333)
+    tally = empty(shape, 100, kind).fold(Block(z, None, None, keys))
+    w = weights(keys, 100, kind).astype(float)
+    x = z[: shape.regressors]
+    for o in range(shape.outcomes):
+        square, cross = tally.moments(o)
+        y = z[shape.regressors + o]
+        np.testing.assert_allclose(square, np.einsum("nb,in,jn->bij", w, x, x), rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(cross, np.einsum("nb,in,n->bi", w, x, y), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_the_first_records_once_it_is_algorithm_3(kind: Kind) -> None:
+    rng = np.random.default_rng(2)
+    n, m = 200, 12
+    X = np.column_stack([np.ones(n), rng.integers(0, 2, n), rng.normal(5, 2, (n, 2))])
+    y = X @ [1.0, 2.0, -1.0, 0.5] + rng.normal(size=n)
+    literal = bootstrap_least_squares(X, y, weights(hashes(n - m), 50, kind), start=m)
+    rest = Block(np.vstack([X[m:].T, y[m:]]), None, None, hashes(n - m))
+    square, cross = empty(Shape(4, 1), 50, kind).fold(rest).moments(0)
+    ours = np.linalg.solve(square + X[:m].T @ X[:m], (cross + X[:m].T @ y[:m])[:, :, None])[:, :, 0]
+    assert close(ours, literal)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_thread_and_two_give_the_same_bits(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    block = Block(rng.normal(size=(4, 2_000)), None, None, hashes(2_000))
+    used: list[int] = []
+    original = accumulate.accumulate
+
+    def watched(*arguments: Any) -> None:
+        used.append(arguments[-1])
+        original(*arguments)
+
+    monkeypatch.setattr(accumulate, "accumulate", watched)
+    states = []
+    for threads in (1, 2, 3):
+        monkeypatch.setattr(replicates, "cores", partial(int, threads))
+        states.append(state_of(empty(Shape(3, 1), 1_000, kind).fold(block)))
+    assert used == [1, 2, 3]
+    assert states[0] == states[1] == states[2]
+
+
+# A published panel.
+
+
+def petersen() -> tuple[Any, Floats]:
+    panel = np.loadtxt(PETERSEN)
+    return panel[:, 0].astype(np.int64), np.vstack([np.ones(len(panel)), panel[:, 2], panel[:, 3]])
+
+
+@pytest.mark.parametrize(
+    ("by", "published"), [("firm", (0.0670, 0.0506)), ("record", (0.0284, 0.0284))], ids=["by firm", "by record"]
+)
+def test_petersens_panel_has_its_published_errors(by: str, published: tuple[float, float]) -> None:
+    firm, z = petersen()
+    identifiers = firm if by == "firm" else np.arange(len(firm))
+    block = Block(z, None, None, hash_identifiers(pa.array(identifiers), KEY))
+    square, cross = empty(Shape(2, 1), 20_000).fold(block).moments(0)
+    coef = np.linalg.solve(square, cross[:, :, None])[:, :, 0]
+    np.testing.assert_allclose(coef.mean(axis=0), [0.0297, 1.0348], atol=0.002)
+    np.testing.assert_allclose(coef.std(axis=0, ddof=1), published, rtol=0.015)

@@ -1,0 +1,161 @@
+"""The rows of the bootstrap: their numbers by other means, when they are withheld, how they are shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from foldaway.inference.estimators import ESTIMATORS
+from foldaway.inference.several import holm
+from foldaway.paper import ipw
+from resampling import B, folded, of_records, of_units, unit_weights, with_bootstrap
+from trials import make_trial
+
+pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
+
+
+def mean_of(arm: str, rows: pd.DataFrame, outcome: str, w: Any) -> Any:
+    of = (rows["group"] == arm).to_numpy()
+    y = rows[outcome].to_numpy()[of]
+    return (w[of] * y[:, None]).sum(axis=0) / w[of].sum(axis=0)
+
+
+@pytest.mark.parametrize("confidence", [0.95, 0.8])
+def test_the_rows_are_those_of_a_bootstrap_by_hand(confidence: float) -> None:
+    plan, rows = of_units(shift=10)
+    plan = with_bootstrap(plan, B, confidence=confidence, complete_units=False)
+    effects = folded(plan, rows).effects()
+    w = unit_weights(rows["unit"], B).astype(float)
+    share = plan.arms["arm1"]
+    for outcome in plan.outcomes:
+        treated = np.where(rows["group"] == "arm1", 1.0, 0.0)
+        y = rows[outcome].to_numpy()
+        z = ipw(y, treated, share)
+        z_control = (1 - treated) * y / (1 - share)
+        control = mean_of("arm0", rows, outcome, w)
+        by_hand = {
+            "difference": (mean_of("arm1", rows, outcome, w) - control, control),
+            "ipw": (w.T @ z / w.sum(axis=0), w.T @ z_control / w.sum(axis=0)),
+        }
+        for estimator, (found, levels) in by_hand.items():
+            row = effects.filter(outcome=outcome, estimator=estimator, se_kind="bootstrap")[0]
+            other = effects.filter(outcome=outcome, estimator=estimator, se_kind="HC1")[0]
+            assert (row.estimate, row.n, row.n_arm, row.relative, row.control_level) == (
+                other.estimate,
+                other.n,
+                other.n_arm,
+                other.relative,
+                other.control_level,
+            )
+            tails = [(1 - confidence) / 2, (1 + confidence) / 2]
+            assert row.std_error == pytest.approx(found.std(ddof=1), rel=1e-9)
+            assert row.df == np.inf
+            normal = stats.norm(row.estimate, found.std(ddof=1))
+            assert (row.ci_lower, row.ci_upper) == pytest.approx(normal.interval(confidence), rel=1e-9)
+            assert row.p_value == pytest.approx(2 * stats.norm.sf(abs(row.estimate) / found.std(ddof=1)), rel=1e-8)
+            percentile = row.percentile_ci_lower, row.percentile_ci_upper
+            assert percentile == pytest.approx(tuple(np.quantile(found, tails, method="weibull")), rel=1e-9)
+            fewer = min((found <= 0).sum(), (found >= 0).sum())
+            assert row.percentile_p_value == pytest.approx(2 * (fewer + 1) / (B + 1), rel=1e-12)
+            relative = found / levels
+            assert row.relative_std_error == pytest.approx(relative.std(ddof=1), rel=1e-8)
+            interval = row.relative_ci_lower, row.relative_ci_upper
+            around = stats.norm(row.relative, relative.std(ddof=1)).interval(confidence)
+            assert interval == pytest.approx(around, rel=1e-8)
+            interval = row.relative_percentile_ci_lower, row.relative_percentile_ci_upper
+            assert interval == pytest.approx(tuple(np.quantile(relative, tails, method="weibull")), rel=1e-8)
+            assert (row.replicates, row.replicates_left_out) == (B, 0)
+            assert other.percentile_ci_lower is None
+            assert other.replicates is None
+
+
+def test_a_clustered_bootstrap_agrees_with_clustered_errors() -> None:
+    plan, rows = make_trial(16, n=4_000, units=True, covariates=1, shift=10)
+    effects = folded(with_bootstrap(plan, 2_000), rows).effects()
+    for estimator in ("ipw", "difference", "regression", "interacted"):
+        ours, theirs = (effects.filter(estimator=estimator, se_kind=kind)[0] for kind in ("bootstrap", "CR1"))
+        assert ours.std_error == pytest.approx(theirs.std_error, rel=0.06)
+        assert ours.relative_std_error == pytest.approx(theirs.relative_std_error, rel=0.06)
+        by_record = effects.filter(estimator=estimator, se_kind="HC1")[0]
+        assert abs(by_record.std_error / theirs.std_error - 1) > 0.08  # and these are not the same thing
+
+
+def test_no_rows_until_there_are_more_records_than_replicates() -> None:
+    plan, rows = of_records(n=B + 1)
+    trial = folded(plan, rows[:B])
+    withheld = trial.effects()
+    assert len(withheld.filter(se_kind="bootstrap")) == 0
+    assert len(withheld.filter(se_kind="HC1")) == 4
+    reasons = [note for note in withheld.notes if "bootstrap" in note]
+    assert len(reasons) == 1
+    assert f"more records than the {B} replicates" in reasons[0]
+    assert reasons[0] in " ".join(str(withheld).split())
+    trial.fold(rows[B:])
+    shown = trial.effects()
+    assert len(shown.filter(se_kind="bootstrap")) == 4
+    assert not any("bootstrap rows" in note for note in shown.notes)
+
+
+def test_an_outcome_without_variance_has_an_error_of_zero_and_no_finding() -> None:
+    plan, rows = of_units(outcomes=1)
+    constant = rows.assign(y0=7.3)
+    effects = folded(plan, constant[:301], constant[301:]).effects(adjust="holm")
+    for estimator in ("difference", "regression", "interacted"):
+        row = effects.filter(estimator=estimator, se_kind="bootstrap")[0]
+        assert row.estimate == pytest.approx(0, abs=1e-13)
+        assert (row.std_error, row.percentile_ci_lower, row.percentile_ci_upper) == (0, 0, 0)
+        assert row.percentile_p_value == 1
+        assert np.isnan(row.p_value)
+    assert "difference" in str(effects)
+
+
+def test_holm_adjusts_over_the_bootstrap_rows_of_all_arms_and_outcomes() -> None:
+    plan, rows = make_trial(17, n=900, arms=3, outcomes=2, covariates=1)
+    effects = folded(with_bootstrap(plan, B), rows).effects(adjust="holm")
+    for estimator in ("ipw", "difference", "regression", "interacted"):
+        family = effects.filter(estimator=estimator, se_kind="bootstrap")
+        assert len(family) == 4
+        assert [row.p_adjusted for row in family] == pytest.approx(holm(np.array([row.p_value for row in family])))
+    assert "bootstrap" in str(effects)
+
+
+def test_rows_are_printed_and_exported() -> None:
+    plan, rows = of_units(outcomes=1)
+    effects = folded(plan, rows).effects()
+    lines = [line.split() for line in str(effects).splitlines()]
+    shown = [words[1] for words in lines if words and words[0] in ESTIMATORS]
+    assert shown == 4 * ["bootstrap"]  # the best errors there are for units in pieces
+    assert "HC1" in effects.to_string(all_kinds=True)
+    assert "bootstrap" in effects.to_html()
+    columns = {
+        "percentile_ci_lower",
+        "percentile_ci_upper",
+        "percentile_p_value",
+        "relative_percentile_ci_lower",
+        "relative_percentile_ci_upper",
+        "replicates",
+        "replicates_left_out",
+    }
+    table = effects.to_arrow()
+    assert columns <= set(table.column_names)
+    assert {table.schema.field(name).type for name in ("replicates", "replicates_left_out")} == {pa.int64()}
+    frame = effects.to_pandas()
+    is_bootstrap = frame["se_kind"] == "bootstrap"
+    for column in columns:
+        assert frame[column].notna().tolist() == is_bootstrap.tolist()
+    row = effects.filter(estimator="difference", se_kind="bootstrap")[0]
+    exported = frame[is_bootstrap & (frame["estimator"] == "difference")].iloc[0]
+    assert (exported["percentile_ci_lower"], exported["replicates"]) == (row.percentile_ci_lower, B)
+    assert '"percentile_p_value":' in effects.to_json()
+
+
+def test_a_number_of_replicates_is_short_for_poisson_weights() -> None:
+    plan, rows = of_units()
+    short = msgspec.structs.replace(plan, bootstrap=B)
+    assert folded(short, rows).dumps() == folded(with_bootstrap(plan, B, "poisson"), rows).dumps()

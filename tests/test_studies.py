@@ -1,0 +1,130 @@
+"""The studies run, and on a small scale already say what the large ones do."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foldaway.kernels.weights import weights
+from foldaway.paper import bootstrap_least_squares
+from foldaway.plan import Bootstrap
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # studies/ lies beside tests/ and is no part of the package
+
+from studies import __main__ as command  # noqa: E402
+from studies import bootstrap_coverage, bootstrap_start, findings  # noqa: E402
+
+
+@pytest.fixture
+def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(findings, "PAGES", tmp_path)
+    return tmp_path
+
+
+# The bootstrap's start.
+
+
+def test_algorithm_3_from_moments_is_the_literal_one() -> None:
+    rng = np.random.default_rng(5)
+    X, y = bootstrap_start.simulate(rng, 80)
+    unit = rng.integers(0, 2**64, 80, dtype=np.uint64)
+    paper, ours = bootstrap_start.replicates(X, y, unit, 30, Bootstrap(25))
+    literal = bootstrap_least_squares(X, y, weights(unit[30:], 25, "poisson"), start=30)
+    np.testing.assert_allclose(paper, literal, rtol=1e-9, atol=1e-12)
+    assert bootstrap_start.largest_difference(seed=6) < 1e-12
+    # And foldaway's: weighted least squares with random weights for every record.
+    w = weights(unit, 25, "poisson").astype(float)
+    for b in (0, 24):
+        root = np.sqrt(w[:, b])
+        np.testing.assert_allclose(ours[b], np.linalg.lstsq(X * root[:, None], y * root, rcond=None)[0], rtol=1e-9)
+
+
+def test_the_papers_start_understates_the_error_and_foldaways_does_not() -> None:
+    found = bootstrap_start.study(ratio=2, m=40, trials=300, truths=4000, count=100, seed=7)
+    assert found.n == 80
+    assert found.paper == pytest.approx(np.sqrt(1 / 2), abs=0.06)
+    assert found.ours == pytest.approx(1, abs=0.08)
+    assert found.paper_covers < 0.9 < found.ours_covers
+
+
+# Coverage.
+
+
+def test_by_unit_the_intervals_cover_and_by_record_they_do_not() -> None:
+    table = bootstrap_coverage.summary(bootstrap_coverage.study(trials=60, units=60, replicates=99, seed=8))
+    assert len(table) == 10
+    bootstrap = table[table["errors"] == "bootstrap, poisson"]
+    by_unit, by_record = (bootstrap[bootstrap["by"] == by] for by in ("unit", "record"))
+    assert len(by_unit) == len(by_record) == 2
+    assert by_unit[["normal", "percentile"]].to_numpy().min() > 0.85
+    assert by_record[["normal", "percentile"]].to_numpy().max() < 0.8
+    assert by_record["ratio"].max() < 0.65 < by_unit["ratio"].min()
+
+
+def test_the_records_of_a_study_are_what_its_page_says() -> None:
+    rows = bootstrap_coverage.simulate(np.random.default_rng(9), 20_000)
+    sizes = rows.groupby("unit").size()
+    assert sizes.min() == 1
+    assert (sizes.mean(), sizes.std()) == pytest.approx((10, 7), rel=0.03)
+    assert (rows.groupby("unit")["arm"].nunique() == 1).all()
+    means = rows.groupby("arm")["y"].mean()
+    assert means["treatment"] - means["control"] == pytest.approx(0.5, abs=0.1)
+    assert rows["record"].is_unique
+
+
+# From the command line to the page.
+
+
+def test_a_study_is_the_same_in_every_run(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = "--trials 3 --few 20 --many 30 --replicates 19 --seed 2"
+    texts = []
+    for _ in range(2):
+        command.main(["bootstrap_coverage", *shlex.split(options), "--write"])
+        texts.append((pages / "bootstrap_coverage.md").read_text("utf-8"))
+    assert texts[0] == texts[1]
+    assert f"python -m studies bootstrap_coverage {options}`" in texts[0]
+    assert texts[0].startswith("# Coverage of the bootstrap's intervals\n")
+    table = [line for line in texts[0].splitlines() if line.startswith("|")]
+    assert len(table) == 2 + 20
+    assert len({line.count("|") for line in table}) == 1
+    shown = capsys.readouterr()
+    assert "by record" in shown.out
+    assert "trials of 30 units: 3 in" in shown.err
+
+
+def test_nothing_is_written_unless_asked_for(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command.main(["bootstrap_start", "--trials", "2", "--truths", "20", "--start", "10", "--replicates", "9"])
+    assert not list(pages.iterdir())
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [words[0] for words in printed if len(words) == 10] == ["2", "4", "10", "50"]
+
+
+def test_progress_is_counted_on_standard_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 1000, 3))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    assert list(findings.counted("abcd", 4, "letters")) == list("abcd")
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.splitlines() == ["letters: 1 of 4, 6 s", "letters: 3 of 4, 12 s", "letters: 4 in 15 s"]
+
+
+def test_studies_are_listed_and_unknown_ones_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    command.main([])
+    listed = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in listed] == list(command.ALL)
+    with pytest.raises(SystemExit, match="There is no study nonsense"):
+        command.main(["nonsense"])
+
+
+def test_the_command_runs_from_the_projects_folder() -> None:
+    done = subprocess.run([sys.executable, "-m", "studies"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "bootstrap_start: " in done.stdout

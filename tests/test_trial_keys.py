@@ -1,0 +1,192 @@
+"""The key of a trial with a bootstrap: what it opens, where it is not, and what is left when it is destroyed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import foldaway as fa
+from foldaway.errors import PlanError, RecordError, SealedError, StateError
+from foldaway.kernels.siphash import hash_identifiers
+from foldaway.secret import Secret
+from resampling import KEY, OTHER_KEY, B, folded, of_records, of_units, same_replicates, total_weights
+from trials import make_trial
+
+pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
+
+
+@pytest.fixture
+def derived(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What is made of a key, and under which names."""
+    made: list[bytes] = []
+    derive = Secret._derived
+
+    def watched(self: Secret, purpose: bytes, length: int) -> bytes:
+        result = derive(self, purpose, length)
+        if length >= 16:  # the mark is meant to be seen
+            made.extend({result, purpose.removeprefix(b"shard")} - {b"unit"})
+        return result
+
+    monkeypatch.setattr(Secret, "_derived", watched)
+    return made
+
+
+@pytest.mark.parametrize("records", [of_units, of_records])
+def test_the_key_and_what_is_made_of_it_are_not_in_the_state(
+    records: Callable[[], tuple[fa.Plan, pd.DataFrame]], derived: list[bytes], tmp_path: Path
+) -> None:
+    plan, rows = records()
+    trial = folded(plan, rows[:500], rows[500:])
+    trial.save(tmp_path / "state")
+    assert derived
+    for data in (trial.dumps(), (tmp_path / "state").read_bytes(), repr(trial).encode()):
+        for hidden in (KEY, *derived):
+            assert not any(form in data for form in (hidden, hidden[::-1], hidden[:8], hidden.hex().encode()))
+
+
+def test_the_state_does_not_hold_the_units_names_or_numbers() -> None:
+    plan, rows = of_units()
+    data = folded(plan, rows).dumps()
+    assert not any(unit.encode() in data for unit in rows["unit"])
+    numbers = hash_identifiers(pa.array(rows["unit"]), Secret(KEY).of_units())
+    assert not any(number.tobytes() in data for number in numbers)
+
+
+def test_a_sealed_trial_has_no_key_and_takes_no_records() -> None:
+    for plan, rows in (of_units(), of_records()):
+        trial = folded(plan, rows)
+        before, effects = trial.dumps(), trial.effects().to_json()
+        assert trial._secret is not None
+        buffer = trial._secret._key
+        assert bytes(buffer) == KEY == trial.key
+        trial.seal()
+        assert trial.sealed
+        assert bytes(buffer) == bytes(16)
+        with pytest.raises(SealedError):
+            _ = trial.key
+        sealed = trial.dumps()
+        for batch in (rows, rows[:0], rows.drop(columns="y0")):
+            with pytest.raises(SealedError, match="sealed"):
+                trial.fold(batch)
+        assert trial.dumps() == sealed
+        assert trial.effects().to_json() == effects
+        assert fa.Trial.loads(before).effects().to_json() == effects
+        trial.seal()
+        assert trial.dumps() == sealed
+
+
+def test_a_seal_outlives_saving_and_merging() -> None:
+    plan, rows = of_units()
+    trial = folded(plan, rows[:500])
+    trial.seal()
+    rest = folded(plan, rows[500:])
+    for sealed in (fa.Trial.loads(trial.dumps()), fa.Trial.loads(trial.dumps(), key=KEY), trial + rest, rest + trial):
+        assert sealed.sealed
+        with pytest.raises(SealedError, match="sealed"):
+            sealed.fold(rows)
+    assert not rest.sealed
+    same_replicates(trial + rest, folded(plan, rows))
+
+
+def test_a_trial_without_a_bootstrap_can_be_sealed_too() -> None:
+    plan, rows = make_trial(14)
+    trial = fa.Trial(plan)
+    trial.fold(rows)
+    trial.seal()
+    with pytest.raises(SealedError, match="sealed"):
+        trial.fold(rows)
+    with pytest.raises(SealedError, match="no bootstrap"):
+        _ = trial.key
+
+
+def test_a_trial_loaded_without_its_key_gives_effects_and_merges_but_folds_nothing() -> None:
+    plan, rows = of_units()
+    trial = folded(plan, rows[:500])
+    back = fa.Trial.loads(trial.dumps())
+    assert back.effects().to_json() == trial.effects().to_json()
+    assert back.dumps() == trial.dumps()
+    with pytest.raises(SealedError, match="without its key"):
+        back.fold(rows[500:])
+    with pytest.raises(SealedError, match="without it"):
+        _ = back.key
+    assert back.dumps() == trial.dumps()
+    same_replicates(back + fa.Trial.loads(folded(plan, rows[500:]).dumps()), folded(plan, rows))
+
+
+def test_a_trial_loaded_with_its_key_goes_on() -> None:
+    plan, rows = of_units()
+    back = fa.Trial.loads(folded(plan, rows[:500]).dumps(), key=KEY)
+    assert back.key == KEY
+    back.fold(rows[500:])
+    same_replicates(back, folded(plan, rows))
+
+
+def test_another_key_is_refused() -> None:
+    for plan, rows in (of_units(), of_records()):
+        data = folded(plan, rows).dumps()
+        with pytest.raises(StateError, match="another key") as refused:
+            fa.Trial.loads(data, key=OTHER_KEY)
+        assert OTHER_KEY.hex() not in str(refused.value)
+
+
+def test_a_refused_batch_changes_nothing() -> None:
+    for plan, rows in (of_units(), of_records()):
+        trial = folded(plan, rows[:500])
+        before = trial.dumps()
+        bad = rows[500:].assign(y0=[np.nan, *rows["y0"][501:]])
+        with pytest.raises(RecordError):
+            trial.fold(bad)
+        assert trial.dumps() == before
+        if plan.unit is not None:
+            trial.fold(rows[500:])
+            same_replicates(trial, folded(plan, rows))
+
+
+def test_trials_of_units_merge_under_one_key_only() -> None:
+    plan, rows = of_units()
+    one, two = folded(plan, rows[:500]), folded(plan, rows[500:], key=OTHER_KEY)
+    for a, b in ((one, two), (two, one), (fa.Trial.loads(one.dumps()), fa.Trial.loads(two.dumps()))):
+        with pytest.raises(StateError, match="different keys"):
+            a.merge(b)
+    # A trial that has seen nobody yet has tied no identifier to a weight.
+    for merged in (one + fa.Trial(plan), fa.Trial(plan) + one):
+        same_replicates(merged, one)
+        merged.fold(rows[500:])
+        same_replicates(merged, folded(plan, rows))
+
+
+def test_trials_of_records_merge_under_any_keys() -> None:
+    plan, rows = of_records()
+    merged = folded(plan, rows[:500]) + folded(plan, rows[500:], key=OTHER_KEY)
+    assert merged.n == len(rows)
+    assert np.var(total_weights(merged)) == pytest.approx(len(rows), rel=5 * np.sqrt(2 / B))
+
+
+def test_a_key_needs_a_plan_with_a_bootstrap() -> None:
+    plan, rows = make_trial(15)
+    with pytest.raises(PlanError, match="plans with a bootstrap"):
+        fa.Trial(plan, key=KEY)
+    trial = fa.Trial(plan)
+    trial.fold(rows)
+    with pytest.raises(PlanError, match="plans with a bootstrap"):
+        fa.Trial.loads(trial.dumps(), key=KEY)
+
+
+@pytest.mark.parametrize("key", [b"", KEY[:8], KEY + KEY, "text" * 4])
+def test_a_key_has_16_bytes(key: Any) -> None:
+    plan, rows = of_units()
+    with pytest.raises(fa.FoldawayError, match="16 bytes"):
+        fa.Trial(plan, key=key)
+    with pytest.raises(fa.FoldawayError, match="16 bytes"):
+        fa.Trial.loads(folded(plan, rows).dumps(), key=key)
+
+
+def test_a_new_trial_has_a_new_key() -> None:
+    plan, _ = of_units()
+    assert len({fa.Trial(plan).key for _ in range(50)}) == 50
