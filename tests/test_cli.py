@@ -109,7 +109,7 @@ def test_a_person_gets_a_table_within_80_columns(folder: Path) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
     more = foldaway("run", folder / "plan.toml", folder / "day1.csv", "--all", "--adjust", "holm")
     assert more.stdout.count("classical") == 8
-    assert "p adj." in more.stdout
+    assert "adj. p" in more.stdout
 
 
 def test_progress_is_shown_at_a_terminal_and_only_there(folder: Path) -> None:
