@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.run-stamp
 DEV := $(VENV)/.dev-stamp
-CODE := $(strip src tests $(foreach d,benchmarks examples,$(if $(wildcard $(d)/*.py),$(d))))
+CODE := $(strip src tests $(foreach d,benchmarks studies examples,$(if $(wildcard $(d)/*.py),$(d))))
 
 # The first Python that is new enough; `make PYTHON=/path/to/python …` chooses another.
 PYTHON ?= $(shell for p in python3.11 python3; do \
@@ -26,7 +26,7 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make pins" PIP_CONFIG_FILE=/dev/null PIP_
 	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(UPGRADE)
 
-.PHONY: help demo test lint mypy format bench pins clean
+.PHONY: help demo test lint mypy format bench validate pins clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,8 +36,10 @@ demo: $(RUN) ## simulate a trial, stream it through, show its effects and what i
 
 # One thread for each worker's linear algebra: two workers on two cores, not two times all cores.
 test: $(DEV) ## run all tests and doctests with coverage
+	@tools/install_test_services.sh
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term $(ARGS)
+	@tools/install_test_services.sh --missing
 
 lint: $(DEV) ## check style, formatting and types
 	$(BIN)/ruff check $(CODE)
@@ -53,6 +55,9 @@ format: $(DEV) ## put the code into its standard form
 
 bench: $(DEV) ## measure foldaway side by side with its peers
 	$(BIN)/python -m benchmarks $(ARGS)
+
+validate: $(DEV) ## run the long studies again and write their results to docs/validation
+	$(BIN)/python -m studies $(ARGS)
 
 pins: $(DEV) ## compile requirements/*.txt again (UPGRADE=--upgrade for newer versions)
 	$(PIP_COMPILE) --output-file requirements/run.txt requirements/run.in

@@ -170,11 +170,12 @@ def _answer(table: pd.DataFrame, error: float) -> str:
     said = []
     for units, of in by_unit.groupby("units"):
         shares = of[[NORMAL, PERCENTILE]].to_numpy().ravel()
-        within = int(np.sum(np.abs(shares - 0.95) <= 1.96 * error))
+        off = np.abs(shares - 0.95)
+        within = int(np.sum(off <= 1.96 * error))
         said.append(
             f"With {units} units, the bootstrap's intervals by unit cover between {100 * shares.min():.1f} and "
-            f"{100 * shares.max():.1f} %; {within} of {len(shares)} kinds are within Monte Carlo error (1.96 standard "
-            "errors) of 95 %."
+            f"{100 * shares.max():.1f} %. Of the {len(shares)} kinds of interval, {within} are within Monte Carlo "
+            f"error (1.96 standard errors) of 95 %, and the furthest is {100 * off.max():.1f} points off."
         )
     by_record = bootstrap[bootstrap["by"] == BY_RECORD][[NORMAL, PERCENTILE]].to_numpy()
     said.append(
@@ -186,7 +187,7 @@ def _answer(table: pd.DataFrame, error: float) -> str:
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Run the study."""
-    options = options_of(NAME, arguments, trials=2000, few=100, many=400, replicates=499, seed=1)
+    options = options_of(NAME, arguments, trials=10_000, few=100, many=400, replicates=499, seed=1)
     found: list[Interval] = []
     for units in (options.few, options.many):
         found += study(options.trials, units, options.replicates, options.seed)

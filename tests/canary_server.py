@@ -14,19 +14,22 @@ from litestar import Litestar, Request, Response, post
 
 import foldaway as fa
 from foldaway.errors import IngestError, RecordError
-from foldaway.service.harden import forget_now, harden
+from foldaway.service.harden import forget_now, harden, settle
 from foldaway.service.ingest import Limits, decode, wipe
+from foldaway.service.rehearsal import rehearse
+from foldaway.service.wiped_arrays import wipe_arrays
 
 
 def make_app(plan: fa.Plan) -> Litestar:
     trial = fa.Trial(plan)
-    thread = ThreadPoolExecutor(1)
+    thread = ThreadPoolExecutor(1, initializer=wipe_arrays if os.environ.get("CANARY_ARRAYS", "1") == "1" else None)
 
     def receive(*arguments: Any) -> str:
         try:
             return receive_one(*arguments)
         finally:
-            forget_now()
+            if os.environ.get("CANARY_FORGET", "1") == "1":
+                forget_now()
 
     def receive_one(body: bytearray, media_type: str, encoding: str | None, fail: bool) -> str:
         decoded = decode(body, media_type, encoding, plan, Limits())
@@ -66,7 +69,7 @@ def make_app(plan: fa.Plan) -> Litestar:
 
 if __name__ == "__main__":
     if os.environ.get("CANARY_HARDEN", "1") == "1":
-        harden()
+        print(harden(), file=sys.stderr, flush=True)
     listener = socket.create_server(("127.0.0.1", 0))
     app = make_app(fa.Plan.loads(sys.argv[1]))
     config = uvicorn.Config(
@@ -78,5 +81,8 @@ if __name__ == "__main__":
         log_config=None,
         lifespan="off",
     )
+    if os.environ.get("CANARY_REHEARSE", "1") == "1":
+        rehearse()
+        settle()
     print(listener.getsockname()[1], flush=True)
     uvicorn.Server(config).run([listener])

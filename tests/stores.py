@@ -33,15 +33,15 @@ class Place:
     def open(self, vault: Vault = VAULT) -> Store:
         return Store.open(self.where, vault)
 
-    def files(self, *under: str) -> bytes:
-        """The raw bytes of all files of the database, or of some folders under it."""
+    def files(self, *, log: bool = True) -> bytes:
+        """The raw bytes of all files of the database; with or without PostgreSQL's write-ahead log."""
         if self.server is None:
-            root = Path(self.where)
+            roots = [Path(self.where)]
         else:
-            root = self.server.data
             self.server.execute("CHECKPOINT")
-        roots = [root / part for part in under] or [root]
-        found = [file for start in roots for file in start.rglob("*") if file.is_file()]
+            ((number,),) = self.sql("SELECT oid FROM pg_database WHERE datname = current_database()")
+            roots = [self.server.data / "base" / str(number)] + [self.server.data / "pg_wal"] * log
+        found = [file for root in roots for file in root.rglob("*") if file.is_file()]
         return b"\0\0".join(file.read_bytes() for file in found if file.name != "master.key")
 
     def sql(self, command: str, *values: Any, file: str = "foldaway.db") -> list[tuple[Any, ...]]:

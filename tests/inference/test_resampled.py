@@ -44,7 +44,7 @@ def test_the_summary_is_that_of_the_plain_formulas(pairs: list[tuple[float, floa
         ((1 + confidence) / 2, (found.upper, found.relative_upper)),
     ):
         number = p * (len(effects) + 1)
-        assert ends == (close(numbered(effects, number)), close(numbered(relative, number)))
+        assert ends == close((numbered(effects, number), numbered(relative, number)))
     below, above = sum(e <= 0 for e in effects), sum(e >= 0 for e in effects)
     assert found.p_value == pytest.approx(min(1, 2 * (min(below, above) + 1) / (len(effects) + 1)), rel=1e-12)
     assert (found.used, found.left_out) == (len(effects), 3)

@@ -47,7 +47,10 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "arm as unit": ({"unit": "variant"}, r"the column 'variant' is used more than once \(arm, unit\)"),
     "column without name": ({"weight": ""}, "`weight` has a column without a name"),
     "covariate without name": ({"covariates": [*FULL["covariates"], ""]}, "`covariates` has a column without a name"),
-    "many columns": ({"outcomes": [f"y{i}" for i in range(MOST_COLUMNS)]}, f"the most is {MOST_COLUMNS}"),
+    "many columns": (  # with the five regressors, one too many
+        {"outcomes": [f"y{i}" for i in range(MOST_COLUMNS - 4)]},
+        f"the plan has {MOST_COLUMNS + 1} columns .* the most is {MOST_COLUMNS}",
+    ),
     "level of nothing": ({"levels": FULL["levels"] | {"w": ["1", "2"]}}, "`levels` names 'w', which is not in"),
     "one level": ({"levels": FULL["levels"] | {"age": ["1"]}}, "`levels` of 'age' must have at least two"),
     "no level": ({"levels": FULL["levels"] | {"age": []}}, "`levels` of 'age' must have at least two"),

@@ -254,6 +254,21 @@ def test_records_without_a_known_arm_or_unit_put_no_unit_in_several_arms() -> No
     }
 
 
+def test_a_fault_of_its_own_is_all_that_such_a_record_has() -> None:
+    """Even if the last unit, with which a null could be confused, is in several arms."""
+    columns = good()
+    columns["group"][38] = "a"  # of the last unit, the other record of which is of arm b
+    columns["group"][4] = "z"
+    columns["id"][4] = columns["id"][39]
+    columns["id"][8] = None
+    assert counted(refusal(fa.Trial(PLAN), columns).faults) == {
+        ("", "group", "unknown arm"): 1,
+        ("a", "id", "null"): 1,
+        ("a", "id", "unit in several arms"): 1,
+        ("b", "id", "unit in several arms"): 1,
+    }
+
+
 # Small and empty batches
 
 

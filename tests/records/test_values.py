@@ -69,9 +69,11 @@ def test_every_numeric_type_of_pandas(dtype: str) -> None:
     assert counts(masks) == {"null": 20}
 
 
+# Of 3 and a half of NumPy's, Arrow would make 3 and 0.
 OBJECTS: list[Any] = [
     True,
     3,
+    np.float16(0.5),
     -2.5,
     Decimal("0.1"),
     np.float32(0.5),
@@ -80,6 +82,12 @@ OBJECTS: list[Any] = [
     2**70,
     np.uint64(2**63),
 ]
+
+
+def test_booleans_stored_as_octets() -> None:
+    octets = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0, None] * 20, pa.int8()))
+    found, masks = numbers(column(octets))
+    assert (found.tolist(), counts(masks)) == ([1.0, 0.0, 0.0] * 20, {"null": 20})
 
 
 @pytest.mark.parametrize("repeat", [1, 10])
@@ -116,6 +124,8 @@ WRONG_NUMBERS: list[tuple[Any, str]] = [
     ({"a": 1}, "wrong type"),
     (datetime.date(2020, 1, 1), "wrong type"),
     (datetime.timedelta(1), "wrong type"),
+    (np.timedelta64(1, "ns"), "wrong type"),  # an integer, as NumPy has it
+    (np.datetime64(1, "ns"), "wrong type"),
     (object(), "wrong type"),
 ]
 
@@ -212,6 +222,7 @@ NAMED: list[tuple[list[Any], int | str]] = [
     (["é"], 4),
     (["b", "A", "1.0", 2, False, 0.0, "", "e\u0301", 10**30], "unknown"),
     ([1.5, math.inf, math.nan, 1e300, b"a", 1j, [1], datetime.date(2020, 1, 1), object()], "wrong type"),
+    ([np.timedelta64(1, "s"), np.timedelta64(1, "ns"), np.datetime64(1, "ns")], "wrong type"),
     ([10**5000, Decimal("sNaN"), Decimal("Infinity"), Decimal("1e999999")], "wrong type"),
     ([None], "null"),
 ]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from foldaway.cli import local
+from foldaway.cli import local, remote
 from foldaway.errors import FoldawayError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(local.app)
+app.add_typer(remote.app)
 
 
 def main() -> None:

@@ -132,6 +132,17 @@ class Effects(Sequence[Effect]):
         }
         return msgspec.json.encode(about).decode()
 
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Effects:
+        """The effects that `to_json` wrote."""
+        about = msgspec.json.decode(text)
+        rows = [
+            Effect(**{field: _number(field, value) for field, value in row.items()}) for row in about.pop("effects")
+        ]
+        faults = [Fault(**fault) for fault in about.pop("faults")]
+        ratio = msgspec.convert(about.pop("sample_ratio"), SampleRatio)
+        return cls(rows, faults=faults, sample_ratio=ratio, **about)
+
     def to_string(self, *, all_kinds: bool = False) -> str:
         """A table per comparison, with one kind of standard error per estimator unless all are asked for."""
         return as_text(self, all_kinds)
@@ -148,3 +159,11 @@ class Effects(Sequence[Effect]):
 
     def _repr_html_(self) -> str:
         return self.to_html()
+
+
+# The fields whose null, in JSON, is a number that does not exist; the others' means that there is none to have.
+_NUMBERS = {field.name for field in msgspec.structs.fields(Effect) if field.type in (float, "float")}
+
+
+def _number(field: str, value: Any) -> Any:
+    return math.nan if value is None and field in _NUMBERS else value

@@ -37,6 +37,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_f
         anytime_n: The number of records (units, for clustered errors) at which the anytime-valid
             interval is tightest.
         bootstrap: The bootstrap, or just its number of replicates; by unit if the plan has one, by record if not.
+        cohort: On a server, the fewest records by which two states that are stored or answered may differ.
+        max_wait: On a server, seconds after which fewer records than a cohort are stored all the same. Whoever compares
+            the states before and after then learns the sum of few records, or of one.
+        min_per_arm: On a server, the fewest records of every arm for an answer.
+        remainder: On a server, whether records short of a cohort at the close are left out and counted, or included.
 
     Example:
         >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
@@ -62,6 +67,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_f
     estimators: Sequence[str] = ()
     anytime_n: int = 10_000
     bootstrap: Bootstrap | int | None = None
+    cohort: int = 100
+    max_wait: float | None = None
+    min_per_arm: int = 10
+    remainder: Literal["leave_out", "include"] = "leave_out"
 
     def __post_init__(self) -> None:
         faults = list(self._coerce())

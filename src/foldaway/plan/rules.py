@@ -43,8 +43,18 @@ def faults_of(plan: Plan) -> Iterator[str]:
         yield "`complete_units` needs `unit`, the column that names the units."
     if not 1 <= plan.anytime_n <= 10**15:
         yield "`anytime_n` must be between 1 and 10^15."
+    yield from _server_faults(plan)
     if plan.resampling is not None and not 2 <= plan.resampling.replicates <= MOST_REPLICATES:
         yield f"`bootstrap` must have 2 to {MOST_REPLICATES:,} replicates."
+
+
+def _server_faults(plan: Plan) -> Iterator[str]:
+    if not 1 <= plan.cohort <= 10**9:
+        yield "`cohort` must be between 1 and 10^9."
+    if plan.max_wait is not None and not 1 <= plan.max_wait <= 10**7:
+        yield "`max_wait` must be between 1 and 10^7 seconds."
+    if not 1 <= plan.min_per_arm <= 10**9:
+        yield "`min_per_arm` must be between 1 and 10^9."
 
 
 def _arm_faults(plan: Plan) -> Iterator[str]:

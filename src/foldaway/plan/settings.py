@@ -26,6 +26,10 @@ MUST_BE = {
     "on_fault": '"refuse" or "drop"',
     "estimators": "a list of estimators",
     "anytime_n": "a whole number",
+    "cohort": "a whole number",
+    "max_wait": "a number of seconds",
+    "min_per_arm": "a whole number",
+    "remainder": '"leave_out" or "include"',
     "bootstrap": "a number of replicates, or a table with `replicates` and `weights` (poisson or double-or-nothing)",
 }
 """Every setting, and what it must be."""

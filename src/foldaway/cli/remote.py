@@ -1,0 +1,187 @@
+"""Commands around a server: serve, register and ask for trials, send files to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foldaway.errors import ServerError
+
+if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
+    from foldaway.client import Client
+
+app = typer.Typer()
+trial_app = typer.Typer(help="Trials on a server.", no_args_is_help=True)
+app.add_typer(trial_app, name="trial")
+
+Server = Annotated[str, typer.Option(envvar="FOLDAWAY_SERVER", help="The server's address.")]
+Token = Annotated[str, typer.Option(envvar="FOLDAWAY_TOKEN", help="A token for it; better given in FOLDAWAY_TOKEN.")]
+Authority = Annotated[
+    Path | None, typer.Option("--ca", envvar="FOLDAWAY_CA", help="The certificate authority of an https server.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+TrialName = Annotated[str, typer.Argument(metavar="NAME", help="The trial's name.")]
+
+
+@app.command()
+def serve(
+    data: Annotated[Path | None, typer.Option(help="A folder for the trials, kept in SQLite there.")] = None,
+    database: Annotated[
+        str | None, typer.Option(help="A PostgreSQL database, for several servers: postgresql://…")
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen on.")] = 8321,
+    shard: Annotated[
+        str | None, typer.Option(help="This server's name among those on one database; the host's by default.")
+    ] = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(help="The key that encrypts what is stored; FOLDAWAY_KEY, or DATA/master.key, by default."),
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(help="A certificate for https.")] = None,
+    certificate_key: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
+    quiet: Annotated[bool, typer.Option(help="Do not log every request.")] = False,
+) -> None:
+    """Collect records over HTTP and keep none of them."""
+    try:
+        from foldaway.service.server import Settings, serve
+    except ImportError:
+        raise ServerError("the server needs further packages: pip install 'foldaway[serve]'.") from None
+
+    serve(Settings(data, database, host, port, shard, key_file, certificate, certificate_key, quiet=quiet))
+
+
+@app.command()
+def rotate(
+    data: Annotated[Path | None, typer.Option(help="The folder of the trials.")] = None,
+    database: Annotated[str | None, typer.Option(help="Or their database.")] = None,
+    key_file: Annotated[Path | None, typer.Option(help="The key file, if it is not DATA/master.key.")] = None,
+) -> None:
+    """Encrypt everything that is stored under a new key. Stop the servers first."""
+    from foldaway.service.rotation import rotate_key
+    from foldaway.service.server import Settings, open_store
+
+    rotate_key(open_store(Settings(data, database, key_file=key_file)))
+    print("Everything stored is now encrypted under a new key; the old one is gone.")
+
+
+@trial_app.command("create")
+def create(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan, a .toml or .json file.")],
+    server: Server,
+    token: Token,
+    ca: Authority = None,
+    json: AsJson = False,
+) -> None:
+    """Register a plan; prints a token to send records with and one to read effects with."""
+    from foldaway.plan import Plan
+
+    text = Plan.load(plan).to_toml()
+    with _client(server, token, ca) as client:
+        made = client.create(text)
+    if json:
+        _print_json(made)
+        return
+    print(f"{made['name']} is registered (fingerprint {made['fingerprint'][:12]}…). Shown this once:")
+    print(f"  ingest token  {made['ingest_token']}")
+    print(f"  read token    {made['read_token']}")
+
+
+@trial_app.command("effects")
+def effects(name: TrialName, server: Server, token: Token, ca: Authority = None, json: AsJson = False) -> None:
+    """The effects of a trial so far."""
+    with _client(server, token, ca) as client:
+        answer = client.effects(name)
+    _print_answer(answer, json)
+
+
+@trial_app.command("close")
+def close(name: TrialName, server: Server, token: Token, ca: Authority = None, json: AsJson = False) -> None:
+    """End a trial: no more records, its key destroyed, its effects final."""
+    with _client(server, token, ca) as client:
+        answer = client.finish(name)
+    _print_answer(answer, json)
+
+
+@trial_app.command("status")
+def status(name: TrialName, server: Server, token: Token, ca: Authority = None, json: AsJson = False) -> None:
+    """How a trial stands."""
+    with _client(server, token, ca) as client:
+        answer = client.status(name)
+    if json:
+        _print_json(answer)
+    else:
+        _print_statuses([answer])
+
+
+@trial_app.command("list")
+def list_trials(server: Server, token: Token, ca: Authority = None, json: AsJson = False) -> None:
+    """All trials."""
+    with _client(server, token, ca) as client:
+        answer = client.trials()
+    if json:
+        _print_json(answer)
+    else:
+        _print_statuses(answer)
+
+
+@app.command()
+def send(
+    name: TrialName,
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files or globs of records.")],
+    server: Server,
+    token: Token,
+    ca: Authority = None,
+) -> None:
+    """Send files of records to a trial. Sent again after a break, it goes on where the server has it durable."""
+    from foldaway.cli.progress import file_progress
+    from foldaway.cli.sending import send_files
+    from foldaway.sources import expand
+
+    paths = expand(files)
+    with _client(server, token, ca) as client, file_progress(paths) as progress:
+        sent, already, pending = send_files(client, name, paths, progress)
+    print(f"{sent:,} records sent" + (f", {already:,} batches were there already" if already else "") + ".")
+    if pending:
+        print(f"{pending:,} records wait on the server for their cohort to come together.")
+
+
+def _client(server: str, token: str, ca: Path | None) -> Client:
+    from foldaway.client import Client
+
+    return Client(server, token, verify=True if ca is None else str(ca))
+
+
+def _print_json(answer: Any) -> None:
+    import msgspec
+
+    print(msgspec.json.encode(answer).decode())
+
+
+def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
+    import msgspec
+
+    from foldaway.effects import Effects
+
+    if as_json:
+        _print_json(answer)
+        return
+    if answer["effects"] is None:
+        print(f"{answer['name']} is closed without effects: an arm had too few records.")
+    else:
+        print(Effects.from_json(msgspec.json.encode(answer["effects"])))
+    if answer["left_out"]:
+        print(f"\n{answer['left_out']:,} records were left out at the close, fewer than a cohort.")
+
+
+def _print_statuses(rows: list[dict[str, Any]]) -> None:
+    from foldaway.table import text_table
+
+    header = ["trial", "status", "durable", "pending", "cohort", "left out"]
+    cells = [
+        [row["name"], row["status"], *(f"{row[field]:,}" for field in ("records", "pending", "cohort", "left_out"))]
+        for row in rows
+    ]
+    print(text_table(header, cells, left=2))

@@ -1,0 +1,241 @@
+"""A client for the collecting service: numbers its batches, resends what is not durable, forgets what is."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, cast
+from urllib.parse import quote
+
+import httpx
+import msgspec
+import pyarrow as pa
+
+from foldaway.errors import ServerError
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+# Refusals that pass: the server is busy, restarting, or has lost a race with another one.
+_PASSING = (None, 408, 429, 500, 502, 503, 504)
+
+
+class Client:
+    """Talks to a foldaway server.
+
+    A batch stays in this process until the server says that it is durable; after a break, what is not is sent again,
+    and the server counts it once.
+
+    Args:
+        url: The server's address.
+        token: A token for what is asked.
+        producer: The name under which batches are numbered; a random one if left out. A producer that goes on under its
+            name after a restart must be the only one to use it, and begins again with the same batch that had the
+            number ``durable(trial) + 1``: the server may have it already, and goes by the number.
+        patience: Seconds to go on trying while the server does not answer.
+        verify: A file with the certificate authority for https, or True for the system's.
+    """
+
+    def __init__(
+        self, url: str, token: str, *, producer: str | None = None, patience: float = 60.0, verify: str | bool = True
+    ) -> None:
+        headers = {"Authorization": f"Bearer {token}"}
+        self._http = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=60.0, verify=verify)
+        self.producer = producer or f"client-{uuid.uuid4().hex}"
+        self._patience = patience
+        self._streams: dict[tuple[str, str], _Stream] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, ServerError):
+            self._http.close()  # it has been tried for long enough
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Make sure that the server has every batch, and close the connection.
+
+        Batches of a cohort that has not come together are then with the server alone, in its memory.
+        """
+        try:
+            for stream in self._streams.values():
+                self._deliver(stream)
+        finally:
+            self._http.close()
+
+    def send(self, trial: str, batch: Any) -> dict[str, Any]:
+        """Send a batch of records.
+
+        Args:
+            trial: The trial's name.
+            batch: A pandas, polars, pyarrow or DuckDB table, a dict of columns, or a list of dicts.
+
+        Returns:
+            The server's receipt: ``folded``, ``durable`` (the last sequence that is safe), ``pending``.
+
+        Raises:
+            ServerError: With a ``status``, the batch is faulty or not allowed, and is forgotten. With none, or one that
+                passes (5xx), the server could not be reached for as long as the client's patience: the batch is kept
+                and goes out before the next one, or at ``close``; do not send it again.
+        """
+        body = _arrow(batch)
+        stream = self._stream(trial)
+        stream.last += 1
+        stream.kept.append((stream.last, body))
+        try:
+            return self._deliver(stream, only_last=True)
+        except ServerError as refused:
+            if refused.status not in _PASSING:
+                # For good: the number is free again.
+                stream.kept.pop()
+                stream.last -= 1
+            raise
+
+    def _stream(self, trial: str) -> _Stream:
+        """This producer's batches of a trial; they begin after the last that is durable."""
+        key = self.producer, trial
+        if key not in self._streams:
+            self._streams[key] = _Stream(trial, self.producer, self._durable(trial))
+        return self._streams[key]
+
+    def _deliver(self, stream: _Stream, *, only_last: bool = False) -> dict[str, Any]:
+        """Send what is kept, or the last of it and what the server turns out to have lost, in order."""
+        until = time.monotonic() + self._patience
+        receipt: dict[str, Any] = {}
+        number = stream.last if only_last else stream.first
+        while number <= stream.last:
+            try:
+                receipt = self._post(stream, number)
+            except ServerError as refused:
+                # A crash has taken what was not durable; or another, while it was sent again.
+                lost = refused.expected is not None and stream.first <= refused.expected < number
+                if refused.expected is None or not lost or time.monotonic() > until:
+                    raise
+                number = refused.expected
+            else:
+                number = max(number, receipt["durable"]) + 1
+                stream.forget(receipt["durable"])
+        return receipt
+
+    def _post(self, stream: _Stream, number: int) -> dict[str, Any]:
+        headers = {
+            "Content-Type": ARROW,
+            "Foldaway-Producer": stream.producer,
+            "Foldaway-Sequence": str(number),
+        }
+        path = f"/v1/trials/{stream.trial}/records"
+        return self._ask("POST", path, content=stream.body(number), headers=headers)
+
+    def kept(self, trial: str) -> int:
+        """How many batches this client still holds because they are not durable."""
+        stream = self._streams.get((self.producer, trial))
+        return 0 if stream is None else len(stream.kept)
+
+    def durable(self, trial: str) -> int:
+        """The last sequence of this producer that is safe; if none was sent yet, the next ``send`` goes on from it."""
+        durable = self._durable(trial)
+        stream = self._streams.setdefault((self.producer, trial), _Stream(trial, self.producer, durable))
+        if stream.kept:
+            stream.forget(durable)
+        return durable
+
+    def _durable(self, trial: str) -> int:
+        answer = self._ask("GET", f"/v1/trials/{trial}/producers/{quote(self.producer, safe='')}")
+        return int(answer["durable"])
+
+    def create(self, plan_text: str) -> dict[str, Any]:
+        """Register a plan, given as TOML or JSON; answers with an ingest token and a read token."""
+        return self._ask("POST", "/v1/trials", content=plan_text.encode(), headers={"Content-Type": "application/toml"})
+
+    def trials(self) -> list[dict[str, Any]]:
+        """All trials and how they stand."""
+        return cast(list[dict[str, Any]], self._ask("GET", "/v1/trials"))
+
+    def status(self, trial: str) -> dict[str, Any]:
+        """How a trial stands."""
+        return self._ask("GET", f"/v1/trials/{trial}")
+
+    def plan(self, trial: str) -> dict[str, Any]:
+        """A trial's plan."""
+        return self._ask("GET", f"/v1/trials/{trial}/plan")
+
+    def effects(self, trial: str) -> dict[str, Any]:
+        """The effects so far."""
+        return self._ask("GET", f"/v1/trials/{trial}/effects")
+
+    def finish(self, trial: str) -> dict[str, Any]:
+        """Close a trial; answers with its final effects."""
+        return self._ask("POST", f"/v1/trials/{trial}/close")
+
+    def _ask(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+        """Ask, and go on asking while the refusal is one that passes."""
+        until = time.monotonic() + self._patience
+        pause = 0.05
+        while True:
+            problem = self._try(lambda: self._http.request(method, path, **request))
+            if not isinstance(problem, ServerError):
+                return cast(dict[str, Any], problem)
+            if problem.status not in _PASSING or time.monotonic() + pause > until:
+                raise problem
+            time.sleep(pause * random.uniform(0.5, 1.5))
+            pause = min(2 * pause, 5.0)
+
+    def _try(self, ask: Callable[[], httpx.Response]) -> Any:
+        try:
+            response = ask()
+        except httpx.TransportError as error:
+            return ServerError(f"the server cannot be reached ({type(error).__name__}).")
+        if response.is_success:
+            return msgspec.json.decode(response.content) if response.content else None
+        try:
+            problem = msgspec.json.decode(response.content)
+        except msgspec.DecodeError:
+            problem = {}
+        problem = problem if isinstance(problem, dict) else {}
+        detail = problem.get("detail") or f"the server answered {response.status_code}."
+        return ServerError(detail, response.status_code, problem.get("expected"))
+
+
+class _Stream:
+    """The batches of one producer for one trial: numbered, and kept until they are durable."""
+
+    def __init__(self, trial: str, producer: str, durable: int) -> None:
+        self.trial = trial
+        self.producer = producer
+        self.last = durable
+        self.kept: deque[tuple[int, bytes]] = deque()
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest batch that is kept; if none is, the number that comes next."""
+        return self.kept[0][0] if self.kept else self.last + 1
+
+    def body(self, number: int) -> bytes:
+        return self.kept[number - self.first][1]
+
+    def forget(self, durable: int) -> None:
+        while self.kept and self.kept[0][0] <= durable:
+            self.kept.popleft()
+
+
+def _arrow(batch: Any) -> bytes:
+    """The batch as an Arrow IPC stream."""
+    if hasattr(batch, "__arrow_c_stream__"):
+        table = pa.table(batch)
+    elif hasattr(batch, "__arrow_c_array__"):
+        table = pa.Table.from_batches([pa.record_batch(batch)])
+    elif isinstance(batch, dict):
+        table = pa.table(batch)
+    else:
+        table = pa.Table.from_pylist(list(batch))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]

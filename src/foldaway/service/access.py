@@ -1,0 +1,55 @@
+"""Who may ask what: looked at before anything else of a request is."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from litestar.connection import ASGIConnection
+from litestar.exceptions import NotAuthorizedException, NotFoundException, PermissionDeniedException
+from litestar.handlers import BaseRouteHandler
+from litestar.types import Guard
+
+from foldaway.service.tokens import Scope, allows, id_of, verify
+from foldaway.service.work import Work
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+
+Connection = ASGIConnection[Any, Any, Any, Any]
+
+
+class Access:
+    """Guards for addresses; those of a trial also find its fingerprint, which goes into every answer."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._fingerprints: dict[str, str] = {}  # they never change
+
+    def needs(self, *scopes: Scope) -> Guard:
+        """A guard that refuses a token which is none of these, for the trial in the address; admin may do all."""
+
+        async def guard(connection: Connection, _: BaseRouteHandler) -> None:
+            name = connection.path_params.get("name")
+            await self._check(connection, scopes, name)
+            if name is not None:
+                connection.scope["state"]["fingerprint"] = await self._fingerprint(name)
+
+        return guard
+
+    async def _check(self, connection: Connection, scopes: tuple[Scope, ...], trial: str | None) -> None:
+        scheme, _, text = connection.headers.get("Authorization", "").partition(" ")
+        token = text.strip() if scheme.lower() == "bearer" else ""
+        id = id_of(token)
+        row = None if id is None else await self._work.run(self._work.service.store.token, id)
+        if not verify(token, row) or row is None:
+            raise NotAuthorizedException
+        if not any(allows(row, scope, trial) for scope in scopes):
+            raise PermissionDeniedException
+
+    async def _fingerprint(self, name: str) -> str:
+        if not re.fullmatch(NAME, name):
+            raise NotFoundException
+        if name not in self._fingerprints:
+            row = await self._work.run(self._work.service.store.trial, name)
+            self._fingerprints[name] = row.fingerprint
+        return self._fingerprints[name]

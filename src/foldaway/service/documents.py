@@ -1,0 +1,125 @@
+"""What the OpenAPI document cannot know by itself: bodies that are read as a stream, tokens, problems."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from litestar.datastructures import ResponseHeader
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.spec import (
+    Components,
+    OpenAPIFormat,
+    OpenAPIMediaType,
+    OpenAPIType,
+    Operation,
+    RequestBody,
+    Schema,
+    SecurityScheme,
+)
+
+from foldaway.service.problems import MEDIA_TYPE, Problem
+
+STAMPED = [
+    ResponseHeader(
+        name="Foldaway-Fingerprint", description="The plan's fingerprint.", required=True, documentation_only=True
+    )
+]
+
+TOKEN: list[dict[str, list[str]]] = [{"token": []}]
+
+COMPONENTS = Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")})
+
+_OBJECTS = Schema(type=OpenAPIType.ARRAY, items=Schema(type=OpenAPIType.OBJECT))
+_BYTES = Schema(type=OpenAPIType.STRING, format=OpenAPIFormat.BINARY)
+
+
+@dataclass
+class RecordsOperation(Operation):
+    """A batch of records, in one of three formats."""
+
+    request_body: RequestBody | None = field(
+        default_factory=lambda: RequestBody(
+            description="Records: an Arrow IPC stream, one JSON object per line, or a JSON array of objects.",
+            required=True,
+            content={
+                "application/json": OpenAPIMediaType(schema=_OBJECTS),
+                "application/x-ndjson": OpenAPIMediaType(schema=_BYTES),
+                "application/vnd.apache.arrow.stream": OpenAPIMediaType(schema=_BYTES),
+            },
+        )
+    )
+
+
+@dataclass
+class PlanOperation(Operation):
+    """A plan, as JSON or TOML."""
+
+    request_body: RequestBody | None = field(
+        default_factory=lambda: RequestBody(
+            description="A plan, as JSON or TOML.",
+            required=True,
+            content={
+                "application/json": OpenAPIMediaType(schema=Schema(type=OpenAPIType.OBJECT)),
+                "application/toml": OpenAPIMediaType(schema=_BYTES),
+            },
+        )
+    )
+
+
+@dataclass
+class TokenOperation(Operation):
+    """What token is wanted."""
+
+    request_body: RequestBody | None = field(
+        default_factory=lambda: RequestBody(
+            description="A token for all trials, or one to send records to a trial or to read its effects.",
+            required=True,
+            content={"application/json": OpenAPIMediaType(schema=_TOKEN_WANTED)},
+        )
+    )
+
+
+_TOKEN_WANTED = Schema(
+    one_of=[
+        Schema(
+            type=OpenAPIType.OBJECT,
+            properties={"scope": Schema(const="admin"), "trial": Schema(type=OpenAPIType.NULL)},
+            required=["scope"],
+            additional_properties=False,
+        ),
+        Schema(
+            type=OpenAPIType.OBJECT,
+            properties={
+                "scope": Schema(type=OpenAPIType.STRING, enum=["ingest", "read"]),
+                "trial": Schema(type=OpenAPIType.STRING),
+            },
+            required=["scope", "trial"],
+            additional_properties=False,
+        ),
+    ]
+)
+
+
+def refusals(*statuses: int) -> dict[int, ResponseSpec]:
+    """The problems that an address may answer with."""
+    return {
+        status: ResponseSpec(Problem, media_type=MEDIA_TYPE, generate_examples=False, description=_WHEN[status])
+        for status in statuses
+    }
+
+
+_WHEN = {
+    400: "The request is malformed.",
+    401: "No valid token.",
+    403: "The token does not allow this.",
+    404: "There is no such trial.",
+    408: "The body did not arrive in time.",
+    409: "The trial is closed, another plan has its name, or batches are missing.",
+    413: "The body is too large.",
+    415: "The media type or encoding is not one of those listed.",
+    422: "The batch or the plan is faulty, or the tallies cannot answer; nothing was changed.",
+    425: "An arm has too few durable records yet.",
+    503: "Try again later.",
+}
+
+__all__ = ["COMPONENTS", "STAMPED", "TOKEN", "PlanOperation", "RecordsOperation", "TokenOperation", "refusals"]

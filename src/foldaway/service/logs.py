@@ -1,0 +1,92 @@
+"""Structured logs: one JSON object per line on standard error. No query strings, no bodies, no tokens."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+from foldaway.service.metrics import Metrics
+
+_METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"}
+
+
+def log(event: str, **about: Any) -> None:
+    """Write one line."""
+    line = msgspec.json.encode({"time": round(time.time(), 3), "event": event, **about})
+    sys.stderr.buffer.write(line + b"\n")
+    sys.stderr.flush()
+
+
+def log_bug(event: str, error: BaseException) -> None:
+    """Say that something failed which should not, and where; its message could hold anything, so not what it says."""
+    log(event, error=type(error).__name__, place=place_of(error))
+
+
+def place_of(error: BaseException) -> str:
+    """Where an error was raised, and the last line of ours on the way there."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "/foldaway/" in frame.filename]
+    places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in (*ours[-1:], *frames[-1:])]
+    return " > ".join(dict.fromkeys(places))
+
+
+class PlainHandler(logging.Handler):
+    """What libraries log, without what they would put into it: their messages may quote what they were given."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        about: dict[str, Any] = {"logger": record.name, "level": record.levelname.lower()}
+        if record.name.startswith("uvicorn"):  # its templates are constant
+            about["message"] = record.msg if isinstance(record.msg, str) else type(record.msg).__name__
+        if record.exc_info and record.exc_info[1] is not None:
+            about |= {"error": type(record.exc_info[1]).__name__, "place": place_of(record.exc_info[1])}
+        log("library", **about)
+
+
+def catch_library_logs() -> None:
+    """Have libraries log through us."""
+    logging.basicConfig(handlers=[PlainHandler()], level=logging.WARNING, force=True)
+    logging.captureWarnings(True)
+
+
+def log_requests(app: ASGIApp, metrics: Metrics, *, quiet: bool) -> ASGIApp:
+    """The application, with every answer counted, logged, and stamped with its trial's fingerprint."""
+
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        start = time.perf_counter()
+        status = 0
+        state: dict[str, Any] = scope.setdefault("state", {})
+
+        async def told(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if "fingerprint" in state:
+                    stamp = (b"foldaway-fingerprint", state["fingerprint"].encode())
+                    message["headers"] = [*message["headers"], stamp]
+            await send(message)
+
+        try:
+            await app(scope, receive, told)
+        finally:
+            seconds = time.perf_counter() - start
+            # The route as declared: a path as sent could hold anything. So could a method.
+            route = str(scope.get("path_template") or "(none)")
+            method = scope["method"] if scope["method"] in _METHODS else "(other)"
+            metrics.requests.labels(route, str(status)).inc()
+            metrics.seconds.labels(route).observe(seconds)
+            if not quiet or status >= 500:
+                about = {"error": state["error"]} if "error" in state else {}
+                log("request", method=method, route=route, status=status, seconds=round(seconds, 4), **about)
+
+    return run

@@ -1,0 +1,77 @@
+"""What is wrong with a database, in our words: its own errors quote what was to be written, and stop here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from sqlalchemy import exc
+
+from foldaway.errors import StoreError, Unavailable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# How SQLite's error names and PostgreSQL's SQLSTATEs begin, and what that means for people.
+_OUTAGES = {
+    "SQLITE_FULL": "its disk is full",
+    "SQLITE_READONLY": "it is read-only",
+    "SQLITE_BUSY": "another process has it locked",
+    "SQLITE_LOCKED": "another process has it locked",
+    "SQLITE_CANTOPEN": "its file is missing or cannot be opened",
+    "SQLITE_IOERR": "its disk is full or failing",
+    "SQLITE_ERROR": "its tables are missing",
+    "SQLITE_NOTADB": "its file is damaged",
+    "SQLITE_CORRUPT": "its file is damaged",
+    "08": "it cannot be reached",
+    "25006": "it is read-only",
+    "28": "it refuses this user or password",
+    "3D": "it does not exist",
+    "40": "another server was in the way",
+    "42501": "this user may not write to it",
+    "42P01": "its tables are missing",
+    "53100": "its disk is full",
+    "53": "it is out of resources",
+    "55": "another server has it locked",
+    "57014": "it takes too long to answer",
+    "57": "it is stopping or starting",
+    "58": "its disk is full or failing",
+}
+
+
+def guarded(method: Callable[P, T]) -> Callable[P, T]:
+    """Let only our errors out of a method that talks to a database."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(*args, **kwargs)
+        except exc.SQLAlchemyError as error:
+            fault = _fault_of(error)
+        except (OverflowError, UnicodeError):
+            fault = StoreError("a name or a number is not one that the database can hold.")
+        # Outside the handler, so that the error with the values in it is not chained to ours.
+        raise fault
+
+    return call
+
+
+def _fault_of(error: exc.SQLAlchemyError) -> StoreError:
+    if isinstance(error, exc.TimeoutError):
+        return _unavailable("all connections to it are in use")
+    if not isinstance(error, exc.DBAPIError):
+        return StoreError(f"the database's tables are not as foldaway left them ({type(error).__name__}).")
+    code = getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "sqlstate", None) or ""
+    for beginning, words in _OUTAGES.items():
+        if code.startswith(beginning):
+            return _unavailable(words)
+    if error.connection_invalidated or isinstance(error, exc.OperationalError | exc.InterfaceError):
+        return _unavailable("it cannot be reached")
+    if isinstance(error, exc.DataError):
+        return StoreError("a name or a number is not one that the database can hold.")
+    return StoreError(f"the database refused ({code or type(error).__name__}); its own log says more.")
+
+
+def _unavailable(words: str) -> Unavailable:
+    return Unavailable(f"the database is not available: {words}. Try again when this is mended.")

@@ -1,0 +1,133 @@
+"""Starting the server: hardened process, database, first token, uvicorn."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import uvicorn
+
+from foldaway.errors import FoldawayError
+from foldaway.service.app import make_app
+from foldaway.service.connections import Connection, most_connections
+from foldaway.service.harden import harden, settle
+from foldaway.service.ingest import Limits
+from foldaway.service.logs import catch_library_logs, log
+from foldaway.service.rehearsal import rehearse
+from foldaway.service.service import Service, TokenWanted
+from foldaway.service.store import Store
+from foldaway.service.vault import Vault
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where and how to serve."""
+
+    data: Path | None = None
+    database: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 8321
+    shard: str | None = None
+    key_file: Path | None = None
+    certificate: Path | None = None
+    certificate_key: Path | None = None
+    max_body: int = 32 * 2**20
+    queue: int = 64
+    patience: float = 60.0
+    quiet: bool = False
+
+
+def serve(settings: Settings) -> None:
+    """Serve until told to stop. Starts the process anew, once, in an environment where freed memory is overwritten."""
+    _check(settings)
+    for sentence in harden():
+        log("not hardened", reason=sentence)
+    catch_library_logs()
+    listener = _listen(settings.host, settings.port)
+    store = open_store(settings)
+    rehearse()
+    settle()
+    shard = settings.shard or (socket.gethostname() if settings.database else "main")
+    service = Service(store, shard, Limits(max_body=settings.max_body))
+    app = make_app(service, quiet=settings.quiet, most_queued=settings.queue, patience=settings.patience)
+    Connection.most = most_connections()
+    config = uvicorn.Config(
+        cast(Any, app),
+        # h11 and the plain loop: with httptools and uvloop, pieces of requests stay in memory after the answer.
+        http=Connection,
+        loop="asyncio",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        timeout_keep_alive=15,
+        timeout_graceful_shutdown=20,
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=settings.certificate_key,
+    )
+    try:
+        config.load()
+    except OSError as error:  # ssl.SSLError is one too
+        refusal = FoldawayError(f"the certificate or its key cannot be used: {error.strerror or type(error).__name__}.")
+    else:
+        _say_hello(settings, service, listener.getsockname()[1])
+        _run(uvicorn.Server(config), listener)
+        return
+    raise refusal
+
+
+def _run(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Until SIGTERM or SIGINT: then what is under way is answered, and what may be stored is."""
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    # uvicorn has handlers of its own while it runs, and at the end raises the signal again for those before it: with
+    # the usual ones the process would die of it.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    server.run([listener])
+    log("stopped")
+
+
+def _check(settings: Settings) -> None:
+    """What can be known to be wrong before anything is opened or loaded."""
+    _place(settings)
+    if (settings.certificate is None) != (settings.certificate_key is None):
+        raise FoldawayError("https needs both --certificate and --certificate-key.")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address, family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+    raise FoldawayError(f"cannot listen on {host}:{port}: {reason}. Choose another with --host and --port.")
+
+
+def open_store(settings: Settings) -> Store:
+    """The database, and the key that opens what is in it."""
+    return Store.open(_place(settings), Vault.open(settings.data, settings.key_file, os.environ))
+
+
+def _place(settings: Settings) -> str | Path:
+    if settings.database is not None:
+        return settings.database
+    if settings.data is None:
+        raise FoldawayError("say where to keep the trials: --data FOLDER, or --database URL.")
+    return settings.data
+
+
+def _say_hello(settings: Settings, service: Service, port: int) -> None:
+    scheme = "https" if settings.certificate else "http"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    print(f"foldaway serves at {scheme}://{host}:{port}", flush=True)
+    if not service.store.has_admin():
+        token = service.issue(TokenWanted("admin")).token
+        print(f"admin token, shown this once: {token}", flush=True)

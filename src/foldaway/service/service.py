@@ -1,0 +1,268 @@
+"""What the server does, without HTTP: trials, batches, effects, tokens."""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from foldaway.effects import Effects
+from foldaway.errors import Conflict, FoldawayError, SampleRatioWarning, TooEarly, TrialClosed
+from foldaway.plan import Plan
+from foldaway.service.collector import Collector, Receipt, merged, require_enough
+from foldaway.service.ingest import Limits, decode
+from foldaway.service.store import ShardRow, Store, TrialRow
+from foldaway.service.tokens import Scope, issue
+
+_CLOSING_ATTEMPTS = 5
+
+
+class Created(msgspec.Struct, frozen=True):
+    """A registered trial, and the tokens to use it with; they are told this once."""
+
+    name: str
+    fingerprint: str
+    ingest_token: str
+    read_token: str
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How a trial stands.
+
+    Attributes:
+        records: Durable records, of all servers.
+        pending: Records that this server has folded but not yet made durable: fewer than a cohort.
+        left_out: Records given up at the close because no cohort came together for them.
+    """
+
+    name: str
+    fingerprint: str
+    status: str
+    records: int
+    pending: int
+    cohort: int
+    left_out: int
+    created: float
+    closed: float | None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The effects of a trial as far as it is durable.
+
+    Attributes:
+        final: Whether the trial is closed and this is its last word.
+    """
+
+    name: str
+    fingerprint: str
+    final: bool
+    records: int
+    left_out: int
+    effects: msgspec.Raw
+
+
+class TokenWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A token to be issued."""
+
+    scope: Scope
+    trial: str | None = None
+
+
+class Issued(msgspec.Struct, frozen=True):
+    """A new token; it is told this once."""
+
+    id: str
+    token: str
+
+
+class TokenAbout(msgspec.Struct, frozen=True):
+    """A token, without its secret."""
+
+    id: str
+    scope: str
+    trial: str | None
+    created: float
+    revoked: bool
+
+
+class Service:
+    """The trials of one database, as this server collects them.
+
+    Its methods block and are not for several threads at once; the server has one thread for them.
+    """
+
+    def __init__(self, store: Store, shard: str, limits: Limits) -> None:
+        self.store = store
+        self.shard = shard
+        self.limits = limits
+        self._collectors: dict[str, Collector] = {}
+
+    def create(self, text: str) -> Created:
+        """Register a plan. The same plan again gives new tokens; another plan of that name is refused."""
+        plan = Plan.loads(text)
+        key = None if plan.resampling is None else secrets.token_bytes(16)
+        row = self.store.create_trial(plan, key)
+        ingest, read = (self.issue(TokenWanted(scope, plan.name)).token for scope in ("ingest", "read"))
+        return Created(row.name, row.fingerprint, ingest, read)
+
+    def issue(self, wanted: TokenWanted) -> Issued:
+        """A new token. Those for admin are for all trials, the others for one."""
+        if wanted.trial is not None:
+            self.store.trial(wanted.trial)
+        row, text = issue(wanted.scope, wanted.trial)
+        self.store.add_token(row)
+        return Issued(row.id, text)
+
+    def tokens(self) -> list[TokenAbout]:
+        """All tokens, without their secrets."""
+        rows = self.store.list_tokens()
+        return [TokenAbout(row.id, row.scope, row.trial, row.created, row.revoked) for row in rows]
+
+    def receive(
+        self,
+        name: str,
+        body: bytearray,
+        media_type: str,
+        encoding: str | None,
+        producer: str | None,
+        sequence: int | None,
+    ) -> Receipt:
+        """Decode, check and fold a batch."""
+        collector = self._collector(name)
+        batch = decode(body, media_type, encoding, collector.plan, self.limits)
+        try:
+            return collector.receive(batch, producer, sequence)
+        finally:
+            batch.wipe()
+
+    def durable_sequence(self, name: str, producer: str) -> int:
+        """Where a producer should go on from."""
+        self.store.trial(name)
+        return self.store.sequences(name, [producer]).get(producer, 0)
+
+    def plan(self, name: str) -> str:
+        """The plan of a trial, in canonical form."""
+        return self.store.trial(name).plan
+
+    def statuses(self) -> list[Status]:
+        """All trials."""
+        return [self._status(row) for row in self.store.trials()]
+
+    def status(self, name: str) -> Status:
+        """One trial."""
+        return self._status(self.store.trial(name))
+
+    def _status(self, row: TrialRow) -> Status:
+        plan = Plan.loads(row.plan)
+        shards = self.store.shards(row.name)
+        collector = self._collectors.get(row.name)
+        return Status(
+            row.name,
+            row.fingerprint,
+            row.status,
+            sum(shard.n for shard in shards),
+            0 if collector is None or row.status != "open" else collector.pending,
+            plan.cohort,
+            _left_out(shards),
+            row.created,
+            row.closed,
+        )
+
+    def effects(self, name: str) -> Answer:
+        """The effects, from durable states only: two answers differ by a cohort of records or not at all."""
+        row = self.store.trial(name)
+        if row.final is not None:
+            return msgspec.json.decode(row.final, type=Answer)
+        shards = self.store.shards(name)
+        trial = merged(Plan.loads(row.plan), shards)
+        require_enough(trial.plan, list(trial.counts.values()))
+        return _answer(row, _quiet_effects(trial), trial.n, _left_out(shards), final=False)
+
+    def close(self, name: str) -> Answer:
+        """End a trial: no more records, its key destroyed, its effects final."""
+        row = self.store.trial(name)
+        for attempt in range(_CLOSING_ATTEMPTS):
+            if row.final is not None:
+                row = self.store.close_trial(name, row.final)  # once more: the key may have outlived a crash
+                break
+            try:
+                row = self._close(row)
+                break
+            except (Conflict, TrialClosed):  # another server has committed, or closed it, in between
+                if attempt == _CLOSING_ATTEMPTS - 1:
+                    raise
+                row = self.store.trial(name)
+        return msgspec.json.decode(row.final or "", type=Answer)
+
+    def _close(self, row: TrialRow) -> TrialRow:
+        collector = self._collector(row.name)
+        pending = collector.finish()
+        shards = self.store.shards(row.name)
+        trial = merged(collector.plan, shards)
+        try:
+            require_enough(trial.plan, list(trial.counts.values()))
+            effects: Effects | None = _quiet_effects(trial)
+        except TooEarly:
+            effects = None
+        answer = _answer(row, effects, trial.n, _left_out(shards) + pending, final=True)
+        # A commit of another server after this look at its shard would be missing from the final answer.
+        versions = {shard.shard: shard.version for shard in shards if shard.version}
+        closed = self.store.close_trial(row.name, msgspec.json.encode(answer).decode(), versions)
+        collector.leave_out_pending()
+        self._collectors.pop(row.name, None)
+        return closed
+
+    def tick(self) -> None:
+        """Now and then: commit what has waited for as long as its plan allows; notice trials closed elsewhere.
+
+        Raises:
+            FoldawayError: The first that went wrong; the other trials had their turn all the same.
+        """
+        faults = []
+        for name, collector in list(self._collectors.items()):
+            try:
+                if self.store.trial(name).status != "open":
+                    collector.leave_out_pending()
+                    del self._collectors[name]
+                else:
+                    collector.commit_if_due()
+            except FoldawayError as error:
+                faults.append(error)
+        if faults:
+            raise faults[0]
+
+    def stop(self) -> None:
+        """Commit what the cohort allows; the rest is still with its producers."""
+        for collector in self._collectors.values():
+            try:
+                collector.commit_if_due()
+            except FoldawayError:
+                continue
+
+    def pending(self) -> int:
+        """Records of all trials that wait for their cohort."""
+        return sum(collector.pending for collector in self._collectors.values())
+
+    def _collector(self, name: str) -> Collector:
+        if name not in self._collectors:
+            self._collectors[name] = Collector(self.store, name, self.shard)
+        return self._collectors[name]
+
+
+def _answer(row: TrialRow, effects: Effects | None, records: int, left_out: int, *, final: bool) -> Answer:
+    body = b"null" if effects is None else effects.to_json().encode()
+    return Answer(row.name, row.fingerprint, final, records, left_out, msgspec.Raw(body))
+
+
+def _left_out(shards: Sequence[ShardRow]) -> int:
+    return sum(shard.left_out for shard in shards)
+
+
+def _quiet_effects(trial: Any) -> Effects:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SampleRatioWarning)  # it is in the answer
+        effects: Effects = trial.effects()
+    return effects

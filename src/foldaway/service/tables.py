@@ -1,0 +1,114 @@
+"""The tables, in two parts: the trials, and apart from them the bootstrap's keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from foldaway.errors import StoreError
+
+SCHEMA = 1
+Part = Literal["trials", "keys"]
+
+# About any number tells foldaway's lock from those of others in the same database.
+_LOCK = 0x666F6C64
+
+_about = {part: sa.MetaData() for part in ("trials", "keys")}
+
+
+def _meta_of(part: Part) -> sa.Table:
+    """One row: the form of the tables of this part, and the id of the key that everything in it is sealed under."""
+    name = f"foldaway_{part}_meta"
+    return sa.Table(name, _about[part], sa.Column("schema", sa.Integer), sa.Column("key", sa.Text))
+
+
+META = {part: _meta_of(part) for part in ("trials", "keys")}
+
+TRIALS = sa.Table(
+    "foldaway_trials",
+    _about["trials"],
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("plan", sa.Text, nullable=False),
+    sa.Column("fingerprint", sa.Text, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("created", sa.Double, nullable=False),
+    sa.Column("closed", sa.Double),
+    sa.Column("final", sa.Text),
+)
+
+SHARDS = sa.Table(
+    "foldaway_shards",
+    _about["trials"],
+    sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
+    sa.Column("shard", sa.Text, primary_key=True),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("n", sa.BigInteger, nullable=False),
+    sa.Column("left_out", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.LargeBinary),
+)
+
+SEQUENCES = sa.Table(
+    "foldaway_sequences",
+    _about["trials"],
+    sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
+    sa.Column("producer", sa.Text, primary_key=True),
+    sa.Column("sequence", sa.BigInteger, nullable=False),
+)
+
+TOKENS = sa.Table(
+    "foldaway_tokens",
+    _about["trials"],
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("hash", sa.LargeBinary, nullable=False),
+    sa.Column("scope", sa.Text, nullable=False),
+    sa.Column("trial", sa.Text),
+    sa.Column("created", sa.Double, nullable=False),
+    sa.Column("revoked", sa.Boolean, nullable=False),
+)
+
+# By fingerprint, not by name: a key left behind by a registration that broke off never meets another plan.
+KEYS = sa.Table(
+    "foldaway_keys",
+    _about["keys"],
+    sa.Column("fingerprint", sa.Text, primary_key=True),
+    sa.Column("key", sa.LargeBinary, nullable=False),
+)
+
+
+def prepare(connection: sa.Connection, part: Part, key: str) -> str:
+    """Make the tables of a part if they are not there; the id of the key that they are sealed under.
+
+    Args:
+        connection: A connection in a transaction that writes.
+        part: The part.
+        key: The id of the key for tables that are made now.
+
+    Raises:
+        StoreError: The tables have a form that this foldaway does not know.
+    """
+    if connection.dialect.name == "postgresql":
+        # Two servers that start at once would otherwise make the same table twice.
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+    _about[part].create_all(connection)
+    meta = META[part]
+    found = connection.execute(sa.select(meta)).one_or_none()
+    if found is None:
+        connection.execute(meta.insert().values(schema=SCHEMA, key=key))
+        return key
+    if found.schema != SCHEMA:
+        raise StoreError(
+            f"the database has form {found.schema}, and this foldaway knows form {SCHEMA}; "
+            "use the foldaway that made it, or a later one."
+        )
+    return str(found.key)
+
+
+def insert_new(connection: sa.Connection, table: sa.Table, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Insert rows, but for those whose primary key is there already."""
+    rows = list(rows)
+    if rows:
+        insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+        connection.execute(insert(table).on_conflict_do_nothing(), rows)

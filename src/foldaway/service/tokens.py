@@ -1,0 +1,80 @@
+"""Access tokens: who may do what. A token is told once; what is kept is a hash of its secret."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from typing import Literal
+
+import msgspec
+
+Scope = Literal["admin", "ingest", "read"]
+
+_FORM = re.compile(r"fa_([0-9a-f]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
+# For texts that are no token and ids that nobody has: they take the same path as all others.
+_NOBODY = "0" * 16, "0" * 43
+
+
+class TokenRow(msgspec.Struct, frozen=True):
+    """What is kept of a token.
+
+    Attributes:
+        id: The public part.
+        hash: SHA-256 of the secret part.
+        scope: ``"admin"`` for everything, ``"ingest"`` or ``"read"`` for one trial.
+        trial: The trial's name; none for admin.
+        created: When, in seconds since 1970.
+        revoked: Whether it was taken back.
+    """
+
+    id: str
+    hash: bytes
+    scope: Scope
+    trial: str | None
+    created: float
+    revoked: bool = False
+
+
+def issue(scope: Scope, trial: str | None = None) -> tuple[TokenRow, str]:
+    """A new token: what to keep of it, and its text for whoever is to use it.
+
+    Example:
+        >>> row, text = issue("read", "checkout-button")
+        >>> verify(text, row), verify(text[:-1] + "?", row), verify(text, None)
+        (True, False, False)
+        >>> allows(row, "read", "checkout-button"), allows(row, "ingest", "checkout-button")
+        (True, False)
+    """
+    if (trial is None) != (scope == "admin"):
+        raise ValueError("a token for admin is for all trials, one for ingest or read is for one")
+    id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+    return TokenRow(id, _hashed(secret), scope, trial, time.time()), f"fa_{id}_{secret}"
+
+
+def id_of(text: str) -> str | None:
+    """The public part of a token's text, to look its row up with; none if the text is no token."""
+    form = _FORM.fullmatch(text)
+    return form and form[1]
+
+
+def verify(text: str, row: TokenRow | None) -> bool:
+    """Whether a text is the token of this row, and the row is not revoked; in the same time whatever is wrong."""
+    form = _FORM.fullmatch(text)
+    id, secret = (form[1], form[2]) if form else _NOBODY
+    kept_id, kept_hash = (row.id, row.hash) if row is not None else (_NOBODY[0], bytes(32))
+    same_id = hmac.compare_digest(id, kept_id)
+    same_secret = hmac.compare_digest(_hashed(secret), kept_hash)
+    return same_id & same_secret & (row is not None and not row.revoked) & (form is not None)
+
+
+def allows(row: TokenRow, scope: Scope, trial: str | None = None) -> bool:
+    """Whether a token is good for something: admin for everything, the others for their own trial."""
+    return row.scope == "admin" or (row.scope == scope and row.trial is not None and row.trial == trial)
+
+
+def _hashed(secret: str) -> bytes:
+    # The secret is 256 random bits: no salt or slow hash would make it harder to guess.
+    return hashlib.sha256(secret.encode("ascii")).digest()

@@ -1,0 +1,253 @@
+"""The container of effects: the same rows in every form."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import warnings
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import foldaway as fa
+from foldaway.inference.several import benjamini_hochberg, holm
+from trials import folded, make_trial
+
+FIELDS = list(fa.Effect.__struct_fields__)
+
+
+@pytest.fixture(scope="module")
+def effects() -> fa.Effects:
+    plan, rows = make_trial(1, n=400, arms=3, outcomes=2, covariates=1, levels=2, units=True)
+    return folded(plan, rows).effects()
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    """Equal, where NaN equals NaN and null."""
+    missing = [value is None or (isinstance(value, float) and math.isnan(value)) for value in (ours, theirs)]
+    return all(missing) or (not any(missing) and bool(ours == theirs))
+
+
+def same_rows(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> bool:
+    return len(ours) == len(theirs) and all(
+        left.keys() == right.keys() and all(same(left[name], right[name]) for name in left)
+        for left, right in zip(ours, theirs, strict=True)
+    )
+
+
+# A sequence of rows
+
+
+def test_effects_are_a_sequence_of_rows(effects: fa.Effects) -> None:
+    # 2 outcomes, 2 arms against the control; 4 estimators with 5 kinds of error, and HC2 for one of them.
+    assert len(effects) == len(list(effects)) == 2 * 2 * (4 * 5 + 1)
+    assert effects[0] is next(iter(effects))
+    assert effects[-1] in effects
+    assert effects.index(effects[5]) == 5
+    with pytest.raises(IndexError):
+        effects[len(effects)]
+
+
+def test_a_slice_is_effects_with_the_same_checks(effects: fa.Effects) -> None:
+    part = effects[3:9:2]
+    assert isinstance(part, fa.Effects)
+    assert list(part) == [effects[3], effects[5], effects[7]]
+    assert len(effects[:0]) == 0
+    for name in ("trial", "confidence", "counts", "sample_ratio", "dropped", "faults", "notes"):
+        assert getattr(part, name) == getattr(effects, name)
+
+
+def test_a_filter_keeps_the_rows_that_fit_and_their_order(effects: fa.Effects) -> None:
+    found = effects.filter(estimator="regression", arm="arm2")
+    assert list(found) == [row for row in effects if row.estimator == "regression" and row.arm == "arm2"]
+    assert len(found) == 2 * 5
+    assert list(effects.filter()) == list(effects)
+    assert len(effects.filter(estimator="none")) == 0
+    assert len(found.filter(outcome="y1").filter(se_kind="HC1")) == 1
+
+
+def test_a_field_that_no_effect_has_is_refused(effects: fa.Effects) -> None:
+    with pytest.raises(fa.EstimateError, match="an effect has no field estimater, kind"):
+        effects.filter(estimater="regression", kind="HC1", arm="arm1")
+
+
+def test_effects_can_leave_the_process(effects: fa.Effects) -> None:
+    again = pickle.loads(pickle.dumps(effects))
+    assert list(again) == list(effects)
+    assert str(again) == str(effects)
+
+
+def test_rows_cannot_change(effects: fa.Effects) -> None:
+    with pytest.raises(AttributeError):
+        effects[0].estimate = 0.0
+
+
+# Adjustment
+
+
+@pytest.mark.parametrize(("method", "adjust"), [("holm", holm), ("benjamini-hochberg", benjamini_hochberg)])
+def test_families_are_the_comparisons_of_one_estimator_and_kind(effects: fa.Effects, method: str, adjust: Any) -> None:
+    adjusted = effects.adjusted(method)
+    assert all(row.p_adjusted is None for row in effects)
+    for estimator, kind in {(row.estimator, row.se_kind) for row in effects}:
+        family = adjusted.filter(estimator=estimator, se_kind=kind)
+        assert len(family) == 4
+        expected = adjust(np.array([row.p_value for row in family]))
+        assert [row.p_adjusted for row in family] == expected.tolist()
+    stripped = [msgspec.structs.replace(row, p_adjusted=None) for row in adjusted]
+    assert stripped == list(effects)
+
+
+def test_an_adjustment_that_does_not_exist_is_refused(effects: fa.Effects) -> None:
+    with pytest.raises(fa.EstimateError, match="there is no adjustment 'bonferroni'; there are holm, benjamini"):
+        effects.adjusted("bonferroni")
+
+
+@pytest.mark.parametrize("method", ["holm", "benjamini-hochberg"])
+def test_a_row_without_a_p_value_is_no_comparison(effects: fa.Effects, method: str) -> None:
+    family = list(effects.filter(estimator="regression", se_kind="HC1"))
+    without = msgspec.structs.replace(family[1], p_value=math.nan)
+    others = effects.filter(estimator="regression", se_kind="HC1")._with([family[0], *family[2:]])
+    mixed = others._with([family[0], without, *family[2:]]).adjusted(method)
+    assert mixed[1].p_adjusted is None
+    assert [mixed[0], *mixed[2:]] == list(others.adjusted(method))
+
+
+# Other forms
+
+
+def test_every_form_has_the_same_rows(effects: fa.Effects) -> None:
+    for given in (effects, effects.adjusted("holm"), effects[:0]):
+        rows = given.to_dicts()
+        assert rows == [{name: getattr(row, name) for name in FIELDS} for row in given]
+        assert same_rows(given.to_arrow().to_pylist(), rows)
+        assert same_rows(given.to_polars().to_dicts(), rows)
+        assert same_rows(json.loads(given.to_json())["effects"], rows)
+        frame: Any = given.to_pandas()
+        assert list(frame.columns) == FIELDS
+        assert same_rows(frame.astype(object).where(frame.notna(), None).to_dict("records"), rows)
+
+
+def test_the_types_of_the_arrow_columns_do_not_depend_on_the_rows(effects: fa.Effects) -> None:
+    schema = effects.to_arrow().schema
+    assert schema.names == FIELDS
+    assert schema == effects[:0].to_arrow().schema == effects.adjusted("holm").to_arrow().schema
+    expected = {"arm": pa.string(), "n": pa.int64(), "estimate": pa.float64(), "p_adjusted": pa.float64()}
+    assert {name: schema.field(name).type for name in expected} == expected
+    assert schema.field("replicates").type == pa.int64()
+
+
+def test_json_has_the_checks_too(effects: fa.Effects) -> None:
+    found = json.loads(effects.to_json())
+    assert found["trial"] == effects.trial
+    assert found["confidence"] == 0.95
+    assert found["counts"] == effects.counts
+    assert found["sample_ratio"]["p_value"] == effects.sample_ratio.p_value
+    assert found["sample_ratio"]["counted"] == "units"
+    assert (found["dropped"], found["faults"], found["notes"]) == ({}, [], list(effects.notes))
+
+
+def test_json_has_dropped_records_by_arm_column_and_rule() -> None:
+    plan, rows = make_trial(2, n=100)
+    plan = msgspec.structs.replace(plan, on_fault="drop")
+    rows.loc[rows.index[rows["group"] == "arm1"][:3], "y0"] = None
+    found = json.loads(folded(plan, rows).effects().to_json())
+    assert found["dropped"] == {"arm1": 3}
+    assert found["faults"] == [{"arm": "arm1", "column": "y0", "rule": "null", "records": 3}]
+
+
+def strict(text: str) -> Any:
+    """JSON as the standard has it, without NaN."""
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+# Trials that have little to say: a note, and neither a crash nor a warning of NumPy's.
+
+PLAN = fa.Plan(name="little", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], covariates=["x"])
+
+
+def little(groups: str, y: list[float], plan: fa.Plan = PLAN) -> fa.Effects:
+    trial = fa.Trial(plan)
+    x = np.random.default_rng(1).normal(size=len(y)).tolist()
+    columns = {"g": list(groups), "y": y, "x": x, "u": [f"u{i}" for i in range(len(y))]}
+    trial.fold({name: values for name, values in columns.items() if y})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", fa.SampleRatioWarning)
+        effects = trial.effects()
+        everything = [effects.adjusted(method) for method in ("holm", "benjamini-hochberg")] + [effects]
+        for each in everything:
+            strict(each.to_json())
+            for all_kinds in (False, True):
+                assert each.to_string(all_kinds=all_kinds)
+                assert each.to_html(all_kinds=all_kinds)
+            each.to_pandas(), each.to_polars(), each.to_arrow()
+    return effects
+
+
+@pytest.mark.parametrize("groups", ["", "a", "b", "aaaa", "bb"])
+def test_an_arm_without_records_is_told_in_a_note(groups: str) -> None:
+    effects = little(groups, [float(i) for i in range(len(groups))])
+    assert len(effects) == 0
+    assert any("no records" in note for note in effects.notes)
+    assert "no records" in str(effects)
+    assert "no records" in effects.to_html()
+
+
+def test_one_record_per_arm_is_told_in_a_note() -> None:
+    effects = little("ab", [1.0, 2.0])
+    assert len(effects.filter(estimator="difference")) == 0
+    assert any("No difference estimate" in note for note in effects.notes)
+
+
+@pytest.mark.parametrize("level", [3.0, 0.1, -1e6])
+def test_an_outcome_without_variance(level: float) -> None:
+    effects = little("ab" * 20, [level] * 40)
+    for row in effects.filter(estimator="difference"):
+        assert abs(row.estimate) < 1e-9 * abs(level)
+        assert row.std_error < 1e-9 * abs(level)
+
+
+def test_an_outcome_of_zeros() -> None:
+    effects = little("ab" * 20, [0.0] * 40)
+    for row in effects:
+        assert row.estimate == row.std_error == 0
+        assert math.isnan(row.p_value)
+        assert math.isnan(row.relative)
+    rows = strict(effects.to_json())["effects"]
+    assert all(row["p_value"] is None and row["relative"] is None for row in rows)
+    assert any(row.se_kind == "HC2" for row in effects)
+
+
+def test_a_control_at_zero_has_no_relative_effect() -> None:
+    effects = little("ab" * 20, [0.0, 1.0, 0.0, 2.0] * 10)
+    rows = effects.filter(estimator="difference")
+    assert len(rows) == 4
+    for row in rows:
+        assert row.estimate == pytest.approx(1.5)
+        assert row.std_error > 0
+        assert math.isnan(row.relative)
+    assert strict(effects.to_json())["effects"][0]["relative"] is None
+
+
+def test_units_that_are_one_per_arm() -> None:
+    plan = msgspec.structs.replace(PLAN, unit="u", complete_units=True)
+    effects = little("ab", [1.0, 2.0], plan)
+    assert len(effects.filter(se_kind="CR1", estimator="difference")) == 0
+
+
+# How it introduces itself
+
+
+def test_effects_print_themselves(effects: fa.Effects) -> None:
+    assert repr(effects) == f"Effects: random-1 | n=400 | rows={len(effects)}"
+    assert str(effects) == effects.to_string()
+    assert effects._repr_html_() == effects.to_html()

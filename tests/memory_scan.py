@@ -1,0 +1,162 @@
+"""What is left of records in a process's memory, in files and in text: planted marks, and a search for them.
+
+All identifiers share a beginning and an end, and all outcomes the upper half of their bits, so that one search for
+each of these finds any of thousands; the digits between, and the lower half, tell which one it was.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import string
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_GOLDEN = 2654435769  # multiples of it modulo 2^32 lie far apart from one another
+_DIGITS = 7
+_CHUNK = 16 * 2**20
+_OVERLAP = 64
+_NUMBER = re.compile(rb"[0-9.]+")
+_TEXT = 15  # so many characters of a number's text tell it from the others
+
+
+@dataclass
+class Hits:
+    """Which marks were found, and where."""
+
+    identifiers: set[int] = field(default_factory=set)
+    outcomes: set[int] = field(default_factory=set)
+    texts: set[int] = field(default_factory=set)
+    fragments: int = 0
+    places: Counter[str] = field(default_factory=Counter)
+
+    def __bool__(self) -> bool:
+        return bool(self.identifiers or self.outcomes or self.texts or self.fragments)
+
+    def add(self, other: Hits) -> None:
+        self.identifiers |= other.identifiers
+        self.outcomes |= other.outcomes
+        self.texts |= other.texts
+        self.fragments += other.fragments
+        self.places += other.places
+
+
+class Marks:
+    """Identifiers and outcomes that can be found again.
+
+    Args:
+        count: How many of each.
+        seed: Marks of different seeds do not match; without one they are new every time, as they must be if the
+            process that is searched is to know them from nobody but their sender.
+    """
+
+    def __init__(self, count: int, seed: int | None = None) -> None:
+        chance = random.Random(seed)
+        self.count = count
+        self.start, self.end = ("".join(chance.choices(string.ascii_letters, k=8)) for _ in range(2))
+        # 64 to 128, and no byte of the upper half is zero, so that it stands out.
+        self._high = (
+            0x40500000 | sum(chance.randrange(1, 256) << shift for shift in (0, 8)) | chance.randrange(16) << 16
+        )
+        self._high_bytes = struct.pack("<I", self._high)
+        self._number = {self._low(i): i for i in range(count)}
+        texts = [repr(self.outcome(i)) for i in range(count)]
+        self._texts = {text[:_TEXT].encode(): i for i, text in enumerate(texts)}
+        self._common = os.path.commonprefix(texts).encode()
+
+    @staticmethod
+    def _low(i: int) -> int:
+        return (i + 1) * _GOLDEN % 2**32
+
+    def identifier(self, i: int) -> str:
+        return f"{self.start}{i:0{_DIGITS}d}{self.end}"
+
+    def outcome(self, i: int) -> float:
+        value: float = struct.unpack("<d", struct.pack("<II", self._low(i), self._high))[0]
+        return value
+
+    def find(self, data: bytes | bytearray) -> Hits:
+        """The marks in some bytes, at any alignment; a mark cut off at the border is a fragment."""
+        hits = Hits()
+        for at in _positions(data, self.start.encode()):
+            self._identifier(data[at + 8 : at + 8 + _DIGITS], hits)
+        for at in _positions(data, self.end.encode()):
+            self._identifier(data[max(at - _DIGITS, 0) : at], hits)
+        for at in _positions(data, self._high_bytes):
+            number = self._number.get(int.from_bytes(data[at - 4 : at], "little")) if at >= 4 else None
+            if number is not None:
+                hits.outcomes.add(number)
+        for at in _positions(data, self._common):
+            written = _NUMBER.match(data, at)
+            number = self._texts.get(written[0][:_TEXT]) if written else None
+            if number is not None:
+                hits.texts.add(number)
+        return hits
+
+    def _identifier(self, digits: bytes | bytearray, hits: Hits) -> None:
+        if len(digits) == _DIGITS and digits.isdigit() and int(digits) < self.count:
+            hits.identifiers.add(int(digits))
+        else:
+            hits.fragments += 1
+
+
+def scan_process(pid: int, marks: Marks) -> Hits:
+    """The marks in all memory that a process can write to. Needs to be root, or its parent where it allows that."""
+    hits = Hits()
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for start, stop, name in mappings(pid):
+            for at in range(start, stop, _CHUNK):
+                try:
+                    # Into the next chunk, so that no mark is cut in two; what is found twice counts once.
+                    data = os.pread(memory.fileno(), min(_CHUNK + _OVERLAP, stop - at), at)
+                except OSError:
+                    continue  # unmapped since, or a device's
+                found = marks.find(data)
+                found.places = Counter({name: 1} if found else {})
+                hits.add(found)
+    return hits
+
+
+def mappings(pid: int) -> Iterator[tuple[int, int, str]]:
+    """Start, end and name of all memory that a process can write to."""
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        span, access, _, _, _, *name = line.split(maxsplit=5)
+        if access.startswith("rw"):
+            start, stop = (int(address, 16) for address in span.split("-"))
+            yield start, stop, name[0] if name else "(anonymous)"
+
+
+def scan_files(folders: Iterable[Path], marks: Marks) -> Hits:
+    """The marks in all files under some folders."""
+    hits = Hits()
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                found = _scan_file(path, marks)
+                found.places = Counter({str(path): 1} if found else {})
+                hits.add(found)
+    return hits
+
+
+def _scan_file(path: Path, marks: Marks) -> Hits:
+    hits = Hits()
+    rest = b""
+    try:
+        with path.open("rb") as file:
+            while data := file.read(_CHUNK):
+                hits.add(marks.find(rest + data))
+                rest = data[-_OVERLAP:]
+    except OSError:
+        pass  # gone since
+    return hits
+
+
+def _positions(data: bytes | bytearray, pattern: bytes) -> Iterator[int]:
+    at = data.find(pattern)
+    while at >= 0:
+        yield at
+        at = data.find(pattern, at + 1)
