@@ -14,6 +14,7 @@ from litestar import Litestar, Request, Response, post
 
 import foldaway as fa
 from foldaway.errors import IngestError, RecordError
+from foldaway.service.decoy import fold_decoy
 from foldaway.service.harden import forget_now, harden, settle
 from foldaway.service.ingest import Limits, decode, wipe
 from foldaway.service.rehearsal import rehearse
@@ -29,6 +30,7 @@ def make_app(plan: fa.Plan) -> Litestar:
             return receive_one(*arguments)
         finally:
             if os.environ.get("CANARY_FORGET", "1") == "1":
+                fold_decoy(plan, int(os.environ.get("DECOY", "0")))
                 forget_now()
 
     def receive_one(body: bytearray, media_type: str, encoding: str | None, fail: bool) -> str:

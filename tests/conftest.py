@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from postgres import postgres
+from served import served_from
 
-__all__ = ["postgres"]
+__all__ = ["postgres", "served_from"]

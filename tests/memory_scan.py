@@ -66,7 +66,7 @@ class Marks:
         self._number = {self._low(i): i for i in range(count)}
         texts = [repr(self.outcome(i)) for i in range(count)]
         self._texts = {text[:_TEXT].encode(): i for i, text in enumerate(texts)}
-        self._common = os.path.commonprefix(texts).encode()
+        self._common = os.path.commonprefix(texts).encode()  # noqa: RUF071
 
     @staticmethod
     def _low(i: int) -> int:

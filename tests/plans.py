@@ -25,6 +25,10 @@ FULL: dict[str, Any] = {
     "estimators": ["difference", "regression"],
     "anytime_n": 5000,
     "bootstrap": {"replicates": 200, "weights": "double-or-nothing"},
+    "cohort": 50,
+    "max_wait": 60.5,
+    "min_per_arm": 20,
+    "remainder": "include",
 }
 
 # Names that people give to columns, arms and levels: anything printable, quotes and emoji too.
@@ -62,4 +66,8 @@ def plans(draw: st.DrawFn) -> fa.Plan:
         estimators=draw(st.lists(st.sampled_from(estimators), unique=True)),
         anytime_n=draw(st.integers(1, 10**15)),
         bootstrap=draw(st.none() | st.integers(2, 1000)),
+        cohort=draw(st.integers(1, 10**9)),
+        max_wait=draw(st.none() | st.floats(1, 1e7)),
+        min_per_arm=draw(st.integers(1, 10**9)),
+        remainder=draw(st.sampled_from(["leave_out", "include"])),
     )

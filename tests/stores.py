@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psycopg
 
 import foldaway as fa
@@ -21,6 +22,11 @@ from postgres import Postgres
 VAULT = Vault([bytes(range(32))])
 PLAN = fa.Plan(**SMALL)
 BOOTSTRAPPED = fa.Plan(**{**SMALL, "name": "resampled", "bootstrap": 100})
+
+
+def renamed(plan: fa.Plan, name: str) -> fa.Plan:
+    """The same analysis as another trial."""
+    return msgspec.structs.replace(plan, name=name)
 
 
 @dataclass(frozen=True)

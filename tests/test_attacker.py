@@ -151,7 +151,7 @@ def test_a_seal_leaves_the_attacker_nothing_to_make_weights_from() -> None:
     trial.fold({"group": ["a", "b"], "y": [1.0, 2.0], "who": ["user-0", "user-1"]})
     held = trial._secret
     trial.seal()
-    for sealed in (trial, trial.copy(), trial + trial, fa.Trial.loads(trial.dumps(), key=KEY)):
+    for sealed in (trial, trial.copy(), trial + fa.Trial(plan), fa.Trial.loads(trial.dumps(), key=KEY)):
         with pytest.raises(fa.SealedError):
             _ = sealed.key
     assert held is not None
@@ -197,8 +197,9 @@ def test_with_the_key_and_no_more_records_than_replicates_every_outcome_can_be_s
     np.testing.assert_allclose([found[who] for who in rows["who"]], rows["y"], rtol=1e-6)
     # Hence the floor: a trial of this size shows no bootstrap at all.
     assert len(trial.effects().filter(se_kind="bootstrap")) == 0
-    one_more = pd.concat([rows, rows[:1].assign(who="user-150")])
-    assert len(folded(trial.plan, one_more).effects().filter(se_kind="bootstrap")) > 0
+    larger = records_of(400)
+    assert min((larger["group"] == arm).sum() for arm in ("a", "b")) > 150
+    assert len(folded(trial.plan, larger).effects().filter(se_kind="bootstrap")) > 0
 
 
 def test_of_units_with_several_records_it_is_their_sums() -> None:

@@ -253,6 +253,16 @@ def test_every_covariance_is_that_of_statsmodels(design: tuple[Floats, Floats, A
         assert np.all(np.abs(fit.covariance(kind) - result.cov_params()) <= 1e-9 * scale), kind
 
 
+def test_a_tables_columns_are_taken_by_name() -> None:
+    table = pd.DataFrame({"x": [2.0, 3, 5, 7], "const": 1.0})
+    fit = fa.LeastSquares(["const", "x"])
+    fit.fold(table, [1, 2, 4, 4])
+    expected = at_once(table[["const", "x"]].to_numpy(), np.array([1.0, 2, 4, 4])).coef
+    np.testing.assert_allclose(fit.coef, expected, rtol=1e-12)
+    with pytest.raises(fa.RecordError, match="columns must be const, x"):
+        fit.fold(table.rename(columns={"x": "z"}), [1, 2, 4, 4])
+
+
 def test_input_may_be_any_array_of_numbers() -> None:
     X = [[1, 2], [1, 3], [1, 5], [1, 7]]
     y = [1, 2, 4, 4]
@@ -465,15 +475,24 @@ def test_errors_that_there_are_not(kind: str, reason: str) -> None:
         fit.std_error(kind)
 
 
-def test_one_fold_without_clusters_ends_clustered_errors() -> None:
-    fit = fa.LeastSquares(["const", "x"])
-    X, y = [[1, 1], [1, 2], [1, 4], [1, 4]], [1, 2, 2, 5]
-    fit.fold(X, y, cluster=["a", "b", "c", "c"])
-    assert np.isfinite(fit.std_error("CR1")).all()
-    fit.fold(X, y)
-    with pytest.raises(fa.EstimateError, match="with its unit"):
-        fit.std_error("CR1")
-    assert np.isfinite(fit.std_error("HC1")).all()
+@pytest.mark.parametrize("clustered_first", [True, False])
+def test_rows_without_a_cluster_are_clusters_of_their_own(clustered_first: bool) -> None:
+    rng = np.random.default_rng(3)
+    X, y = np.column_stack([np.ones(300), rng.normal(size=300)]), rng.normal(size=300)
+    ids = rng.integers(0, 20, 100)
+    names = np.concatenate([ids, 1000 + np.arange(200)])
+    parts = [lambda fit: fit.fold(X[:100], y[:100], cluster=ids), lambda fit: fit.fold(X[100:200], y[100:200])]
+    fit, other = fa.LeastSquares(["const", "x"]), fa.LeastSquares(["const", "x"])
+    for part in parts if clustered_first else parts[::-1]:
+        part(fit)
+    other.fold(X[200:], y[200:])
+    whole = fit + other
+    for row, response in zip(X[:5], y[:5], strict=True):  # single rows after clusters
+        whole.fold(row, response)
+    rows, responses = np.vstack([X, X[:5]]), np.concatenate([y, y[:5]])
+    groups = np.concatenate([names, 5000 + np.arange(5)])
+    kept = sm.OLS(responses, rows).fit(cov_type="cluster", cov_kwds={"groups": groups})
+    np.testing.assert_allclose(whole.std_error("CR1"), kept.bse, rtol=1e-10)
 
 
 def test_one_cluster_is_too_few_for_cr1() -> None:

@@ -222,5 +222,5 @@ def test_the_front_door_may_use_every_room() -> None:
 
 def test_only_rooms_above_the_front_door_come_in_through_it() -> None:
     source = "import foldaway as fa"
-    assert faults(source, "foldaway.demo", "foldaway") == []
+    assert faults(source, "foldaway.datasets", "foldaway") == []
     assert len(faults(source, "foldaway.trial", "foldaway")) == 1

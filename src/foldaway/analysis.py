@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 import msgspec
+import numpy as np
 
 from foldaway.effects import Effect, Effects
 from foldaway.errors import EstimateError
@@ -23,6 +24,9 @@ from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.scores import Scores
 
 BOOTSTRAP = "bootstrap"
+
+# What is left of a constant column, next to its length, when its mean is taken out.
+_ROUNDING = 1e-14
 
 
 def effects_of(plan: Plan, arms: Sequence[ArmTally], faults: Faults, *, population: bool = False) -> Effects:
@@ -103,8 +107,10 @@ def _bootstrap_row(plan: Plan, comparison: Comparison, name: str, chosen: Estima
 
 
 def _enough_for_bootstrap(plan: Plan, arms: Sequence[ArmTally]) -> bool:
-    """With no more records than replicates, one who knew the weights could solve the replicates for the outcomes."""
-    return plan.resampling is not None and sum(arm.n for arm in arms) > plan.resampling.replicates
+    """With no more records than replicates in an arm, one who knew the weights could solve them for the outcomes."""
+    if plan.resampling is None:
+        return False
+    return min((arm.n for arm in arms if arm.n), default=0) > plan.resampling.replicates
 
 
 def _row(plan: Plan, comparison: Comparison, name: str, kind: str, found: Estimate) -> Effect:
@@ -112,7 +118,9 @@ def _row(plan: Plan, comparison: Comparison, name: str, kind: str, found: Estima
     counted = _units(arms) if is_clustered(kind) else sum(arm.n for arm in arms)
     reach = critical(plan.confidence, found.df)
     anytime = anytime_width(counted, plan.confidence, plan.anytime_n)
-    statistic = found.estimate / found.std_error if found.std_error else float("nan")
+    if not found.std_error or _is_constant(arms, comparison.outcome):  # nothing varies: there is no error
+        found = found._replace(std_error=math.nan, relative_std_error=math.nan)
+    statistic = found.estimate / found.std_error
     return Effect(
         outcome=plan.outcomes[comparison.outcome],
         arm=list(plan.arms)[comparison.arm],
@@ -156,17 +164,32 @@ def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:
     return sample_ratio(units, plan.arms, "units")
 
 
+def _is_constant(arms: Sequence[ArmTally], outcome: int) -> bool:
+    """Whether an outcome is the same number in every record of an arm, for all arms."""
+    columns = [arm.raw_factor()[:, arm.shape.regressors + outcome] for arm in arms if arm.n]
+    spreads = [np.linalg.norm(column[1:]) <= _ROUNDING * np.linalg.norm(column) for column in columns]
+    return bool(spreads) and all(spreads)
+
+
 def _notes(plan: Plan, arms: Sequence[ArmTally], ratio: SampleRatio, faults: Faults) -> Iterator[str]:
     if not ratio.ok:
         seen = ", ".join(f"{arm} {ratio.observed[arm]:,} for {ratio.expected[arm]:,.0f}" for arm in ratio.observed)
-        yield (
-            f"The arms' {ratio.counted} do not fit the plan's probabilities (p = {ratio.p_value:.2g}): {seen} "
-            "expected. Find out why before you trust any effect."
+        chance = "below 0.001" if ratio.p_value < 0.001 else f"= {ratio.p_value:.3f}"
+        several = plan.unit is not None and not plan.complete_units
+        caveat = (
+            " The check takes records as independent; it is too strict where units have several." if several else ""
         )
+        yield (
+            f"The arms' {ratio.counted} do not fit the plan's probabilities (p {chance}): {seen} expected. "
+            f"Find out why before you trust any effect.{caveat}"
+        )
+    constant = [name for o, name in enumerate(plan.outcomes) if _is_constant(arms, o)]
+    if constant:
+        yield f"Within an arm no record differs from another in {', '.join(constant)}, so there is no error to give."
     if plan.resampling is not None and not _enough_for_bootstrap(plan, arms):
         yield (
-            f"No bootstrap rows until there are more records than the {plan.resampling.replicates:,} replicates: "
-            "with fewer, the replicates would say too much about single records."
+            f"No bootstrap rows until every arm has more records than the {plan.resampling.replicates:,} replicates: "
+            "with fewer, these would say too much about single records."
         )
     if plan.unit is not None and not plan.complete_units:
         remedy = (

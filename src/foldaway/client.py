@@ -22,6 +22,8 @@ ARROW = "application/vnd.apache.arrow.stream"
 # Refusals that pass: the server is busy, restarting, or has lost a race with another one.
 _PASSING = (None, 408, 429, 500, 502, 503, 504)
 
+_MOST_AGAIN = 1_000
+
 
 class Client:
     """Talks to a foldaway server.
@@ -107,18 +109,20 @@ class Client:
 
     def _deliver(self, stream: _Stream, *, only_last: bool = False) -> dict[str, Any]:
         """Send what is kept, or the last of it and what the server turns out to have lost, in order."""
-        until = time.monotonic() + self._patience
         receipt: dict[str, Any] = {}
+        again = 0
         number = stream.last if only_last else stream.first
         while number <= stream.last:
             try:
                 receipt = self._post(stream, number)
             except ServerError as refused:
-                # A crash has taken what was not durable; or another, while it was sent again.
-                lost = refused.expected is not None and stream.first <= refused.expected < number
-                if refused.expected is None or not lost or time.monotonic() > until:
+                if refused.expected is None or not stream.first <= refused.expected < number:
                     raise
+                # A crash has taken what was not durable; or another, while it was sent again.
                 number = refused.expected
+                again += 1
+                if again > _MOST_AGAIN:  # without a status: what is kept stays kept
+                    raise ServerError("the server loses batches as fast as they are sent again.") from None
             else:
                 number = max(number, receipt["durable"]) + 1
                 stream.forget(receipt["durable"])
@@ -185,7 +189,7 @@ class Client:
             if problem.status not in _PASSING or time.monotonic() + pause > until:
                 raise problem
             time.sleep(pause * random.uniform(0.5, 1.5))
-            pause = min(2 * pause, 5.0)
+            pause = min(2 * pause, 2.0)
 
     def _try(self, ask: Callable[[], httpx.Response]) -> Any:
         try:

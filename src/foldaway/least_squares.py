@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,7 +60,8 @@ class LeastSquares:
             X: The design's rows, with a column of ones if there is an intercept.
             y: The responses.
             weight: Observation weights, positive.
-            cluster: What each row belongs to; a cluster's rows must all come in this call.
+            cluster: What each row belongs to; a cluster's rows must all come in this call. Rows folded without one
+                count as clusters of their own.
         """
         alone = weight is None and cluster is None
         if alone and self._stream is not None and self._stream.take(X, y):
@@ -70,11 +71,12 @@ class LeastSquares:
         w = None if weight is None else _checked_weights(weight, n)
         if cluster is not None:
             unit, order = _numbered(cluster, n)
+            self._kept, self._stream = _clustered(self._tally), None
             x, response, w = x[order], response[order], None if w is None else w[order]
             self._fold(Batch(n, self._assembler(x, response), weight=w, unit=unit))
             return
         self._fold(Batch(n, self._assembler(x, response), weight=w))
-        if alone and n == 1 and self._tally.n >= WORTH_COMPILING:
+        if alone and n == 1 and self._tally.n >= WORTH_COMPILING and not _is_clustered(self._tally):
             self._stream = RowStream(self._tally)
 
     @property
@@ -91,7 +93,10 @@ class LeastSquares:
         if (self.columns, self._tally.kinds) != (other.columns, other._tally.kinds):
             raise EstimateError("only regressions with the same columns and the same `robust` can be added.")
         merged = type(self)(self.columns, robust=bool(self._tally.kinds))
-        merged._kept = self._tally + other._tally
+        ours, theirs = self._tally, other._tally
+        if _is_clustered(ours) or _is_clustered(theirs):
+            ours, theirs = _clustered(ours), _clustered(theirs)
+        merged._kept = ours + theirs
         return merged
 
     @property
@@ -158,13 +163,22 @@ class LeastSquares:
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
         """The rows as numbers in the right shape; their values are checked as blocks are assembled."""
         k = len(self.columns)
-        x, response = _floats(X, "X"), _floats(y, "y")
+        x, response = _floats(self._in_order(X), "X"), _floats(y, "y")
         if x.ndim == 1 and response.size == 1:
             x = x.reshape(1, -1)
         fits = x.ndim == 2 and x.shape[1] == k and response.size == len(x)
         if not fits or response.shape not in ((), (len(x),), (len(x), 1)):
             raise RecordError(f"X must be n by {k} and y of length n, or one row of {k} numbers and one number.")
         return x, response.reshape(-1)
+
+    def _in_order(self, X: Any) -> Any:
+        """A table's columns in our order, by their names; anything without names as it is."""
+        names = getattr(X, "columns", None)
+        if names is None or not all(isinstance(name, str) for name in names):  # pandas numbers what has no names
+            return X
+        if sorted(names) != sorted(self.columns):
+            raise RecordError(f"the table's columns must be {', '.join(self.columns)}.")
+        return X[list(self.columns)]
 
     def _assembler(self, x: Floats, y: Floats) -> Callable[[Index], Floats]:
         k = len(self.columns)
@@ -179,6 +193,19 @@ class LeastSquares:
             return rows
 
         return assemble
+
+
+def _is_clustered(tally: ArmTally) -> bool:
+    return UNITS in tally.tallies and tally.tallies[UNITS].n > 0
+
+
+def _clustered(tally: ArmTally) -> ArmTally:
+    """The tally, with the rows that came without a cluster so far as clusters of their own."""
+    records = tally.tallies.get(RECORDS)
+    if _is_clustered(tally) or not isinstance(records, Scores):
+        return tally
+    alone = UnitScores(records.shape, records.n, records.clusters, records.sums)
+    return ArmTally(tally.shape, tally.kinds, tally.frame, tally.factor, {**tally.tallies, UNITS: alone})
 
 
 def _floats(values: ArrayLike, name: str) -> Floats:

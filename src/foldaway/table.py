@@ -52,10 +52,10 @@ def number(value: Any, digits: int = 4, *, places: int | None = None) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if places is not None and abs(value) < 1e9:
-        return f"{round(value, places) + 0.0:,.{places}f}"  # adding zero takes the sign off a zero
+        return f"{round(value, places) + 0.0:,.{places}f}"  # adding zero takes the minus off a zero
     if value == 0 or 1e-4 <= abs(value) < 1e6:
         places = digits if value == 0 else max(0, digits - 1 - math.floor(math.log10(abs(value))))
-        return f"{value:,.{min(places, 8)}f}"
+        return f"{value + 0.0:,.{min(places, 8)}f}"
     return f"{value:.{digits}g}"
 
 

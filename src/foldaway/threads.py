@@ -21,6 +21,7 @@ def one_blas_thread() -> AbstractContextManager[Any]:
 
 @lru_cache(maxsize=1)
 def _controller() -> Any:
+    import scipy.linalg.lapack  # noqa: F401 - it brings a BLAS of its own, which must be there to be found
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import secrets
 import warnings
 from pathlib import Path
@@ -56,6 +57,8 @@ class Trial:
     """
 
     def __init__(self, plan: Plan, *, key: bytes | None = None) -> None:
+        if not isinstance(plan, Plan):
+            raise TypeError("a trial is made from a plan: fa.Trial(fa.Plan.load(path)).")
         if key is not None and plan.resampling is None:
             raise PlanError("a key is for plans with a bootstrap; this plan has none.")
         self.plan = plan
@@ -65,8 +68,6 @@ class Trial:
         self._sealed = False
         self._secret = None if plan.resampling is None else Secret(key)
         self._key_mark = b"" if self._secret is None else self._secret.mark()
-        # Records without a unit are numbered; a name of its own keeps the numbers of this shard from any other's.
-        self._shard = secrets.token_bytes(16)
 
     def fold(self, data: Any, *, text: bool = False, unreadable: int = 0) -> None:
         """Take a batch of records in; nothing of it is kept.
@@ -93,11 +94,13 @@ class Trial:
         if self.plan.resampling is None:
             return None
         if self._secret is None:
-            raise SealedError("this trial was loaded without its key; load it with key= to fold further records.")
+            raise SealedError(
+                "this trial was loaded without its key: to fold further records, load it with key= (or --key)."
+            )
         if self.plan.unit is not None:
             return UnitKeys(self._secret.of_units())
-        # The records folded so far tell which numbers this shard has used.
-        return RecordKeys(self._secret.of_shard(self._shard), self.n)
+        # Records without a unit are numbered, each batch under a key of its own: no two records ever share weights.
+        return RecordKeys(self._secret.of_shard(secrets.token_bytes(16)))
 
     @property
     def key(self) -> bytes:
@@ -119,19 +122,24 @@ class Trial:
 
     def merge(self, other: Trial) -> Self:
         """The trial of both sets of records; the two are left as they were."""
+        if self is other and self.n:
+            raise StateError("merging a trial with itself would count its records twice.")
         if self.plan.fingerprint != other.plan.fingerprint:
-            raise StateError("only trials of the same plan can be merged; these plans differ.")
+            differing = _differing(self.plan, other.plan)
+            raise StateError(f"only trials of the same plan can be merged; these plans differ in {differing}.")
         if self.plan.unit is not None and self._key_mark != other._key_mark and self.n and other.n:
             raise StateError(
                 "these trials were folded under different keys, so a unit would count as two in the bootstrap; "
-                "give every worker the same key: fa.Trial(plan, key=trial.key)."
+                "give every worker the same key: fa.Trial(plan, key=trial.key), or --key on the command line."
             )
         merged = self.copy()
         merged._arms = [a + b for a, b in zip(self._arms, other._arms, strict=True)]
         merged._faults = self._faults + other._faults
         merged._sealed = self._sealed or other._sealed
-        if not self.n:
-            merged._secret, merged._key_mark = other._secret, other._key_mark
+        if not self.n or (self._secret is None and self._key_mark == other._key_mark):
+            merged._secret, merged._key_mark = _twin(other._secret), other._key_mark
+        if merged._sealed:
+            merged._secret = None
         return merged
 
     def __add__(self, other: Trial) -> Self:
@@ -140,10 +148,10 @@ class Trial:
         return self.merge(other)
 
     def copy(self) -> Self:
-        """A trial of its own with the same tallies, key included; its records get numbers of their own."""
+        """A trial of its own with the same tallies and the same key."""
         twin = copy.copy(self)
         twin._arms = list(self._arms)
-        twin._shard = secrets.token_bytes(16)
+        twin._secret = _twin(self._secret)
         return twin
 
     @property
@@ -202,8 +210,8 @@ class Trial:
         made_under = _plan_of(state)
         if plan is not None and plan.fingerprint != made_under.fingerprint:
             raise StateError(
-                f"the state was made under another plan ({made_under.name}, fingerprint "
-                f"{made_under.fingerprint[:12]}…); load it with that one."
+                f"the state was made under another plan ({made_under.name}), which differs in "
+                f"{_differing(plan, made_under)}; load it with that one."
             )
         trial = cls(made_under, key=key)
         if len(state.arms) != len(trial._arms):
@@ -231,7 +239,10 @@ class Trial:
         """Write the state to a file, in one step: a crash leaves the old file or the new one."""
         path = Path(path)
         draft = path.with_name(path.name + ".draft")
-        draft.write_bytes(self.dumps())
+        with draft.open("wb") as file:
+            file.write(self.dumps())
+            file.flush()
+            os.fsync(file.fileno())
         draft.replace(path)
 
     @classmethod
@@ -241,7 +252,11 @@ class Trial:
             data = Path(path).read_bytes()
         except OSError as error:
             raise StateError(f"cannot read the state {path}: {error.strerror}.") from None
-        return cls.loads(data, plan, key=key)
+        try:
+            return cls.loads(data, plan, key=key)
+        except StateError as error:
+            told = str(error)
+        raise StateError(f"{path}: {told}")
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{arm}={n:_}" for arm, n in self.counts.items())
@@ -254,3 +269,15 @@ def _plan_of(state: TrialState) -> Plan:
     except PlanError:
         pass
     raise StateError("the state is damaged: it does not hold a plan.")
+
+
+def _differing(plan: Plan, other: Plan) -> str:
+    """The settings in which two plans differ."""
+    ours, theirs = (msgspec.json.decode(each.canonical()) for each in (plan, other))
+    names = [name for name in Plan.__struct_fields__ if ours.get(name) != theirs.get(name)]
+    return ", ".join(f"`{name}`" for name in names) or "the order of its arms"
+
+
+def _twin(secret: Secret | None) -> Secret | None:
+    """The same key in a place of its own, so that destroying one leaves the other; none for a destroyed one."""
+    return Secret(secret.reveal()) if secret is not None and secret.held else None

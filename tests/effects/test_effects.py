@@ -160,6 +160,21 @@ def test_json_has_dropped_records_by_arm_column_and_rule() -> None:
     assert found["faults"] == [{"arm": "arm1", "column": "y0", "rule": "null", "records": 3}]
 
 
+def test_effects_come_back_from_json(effects: fa.Effects) -> None:
+    plan, rows = make_trial(2, n=100, covariates=0)
+    plan = msgspec.structs.replace(plan, on_fault="drop", bootstrap=50)
+    rows.loc[rows.index[:3], "y0"] = None
+    zeros = little("ab" * 20, [0.0] * 40)  # of which many numbers do not exist
+    for given in (effects, effects.adjusted("holm"), effects[:0], folded(plan, rows).effects(), zeros):
+        for text in (given.to_json(), given.to_json().encode()):
+            again = fa.Effects.from_json(text)
+            assert again.to_json() == given.to_json()
+            assert all(row[name] is not None for row in again.to_dicts() for name in ("p_value", "relative", "df"))
+            assert (again.faults, again.dropped, again.notes) == (given.faults, given.dropped, given.notes)
+            assert again.sample_ratio == given.sample_ratio
+            assert str(again) == str(given)
+
+
 def strict(text: str) -> Any:
     """JSON as the standard has it, without NaN."""
 
@@ -211,17 +226,22 @@ def test_one_record_per_arm_is_told_in_a_note() -> None:
 @pytest.mark.parametrize("level", [3.0, 0.1, -1e6])
 def test_an_outcome_without_variance(level: float) -> None:
     effects = little("ab" * 20, [level] * 40)
-    for row in effects.filter(estimator="difference"):
+    rows = effects.filter(estimator="difference")
+    assert len(rows) == 4
+    for row in rows:
         assert abs(row.estimate) < 1e-9 * abs(level)
-        assert row.std_error < 1e-9 * abs(level)
+        assert math.isnan(row.std_error) or row.std_error < 1e-9 * abs(level)
+    assert any("no record differs from another in y" in note for note in effects.notes)
 
 
 def test_an_outcome_of_zeros() -> None:
     effects = little("ab" * 20, [0.0] * 40)
     for row in effects:
-        assert row.estimate == row.std_error == 0
+        assert row.estimate == 0
+        assert math.isnan(row.std_error)
         assert math.isnan(row.p_value)
         assert math.isnan(row.relative)
+    assert "-0.0" not in str(effects)
     rows = strict(effects.to_json())["effects"]
     assert all(row["p_value"] is None and row["relative"] is None for row in rows)
     assert any(row.se_kind == "HC2" for row in effects)

@@ -130,6 +130,10 @@ OTHER: dict[str, Any] = {
     "estimators": ["regression", "difference"],
     "anytime_n": 5001,
     "bootstrap": {"replicates": 200, "weights": "poisson"},
+    "cohort": 51,
+    "max_wait": 60.6,
+    "min_per_arm": 21,
+    "remainder": "leave_out",
 }
 
 
@@ -194,6 +198,10 @@ def test_settings_at_their_default_do_not_count(plan: fa.Plan, data: st.DataObje
         "estimators": [],
         "anytime_n": 10000,
         "bootstrap": None,
+        "cohort": 100,
+        "max_wait": None,
+        "min_per_arm": 10,
+        "remainder": "leave_out",
     }
     added = {name: value for name, value in defaults.items() if name not in written and data.draw(st.booleans())}
     again = fa.Plan.loads(json.dumps(written | added))

@@ -49,10 +49,10 @@ def test_missing_settings_are_all_told(text: str) -> None:
 
 
 def test_unknown_and_missing_settings_are_told_together() -> None:
-    text = json.dumps({"name": "plan", "arm": "g", "arms": {"a": 0.5, "b": 0.5}, "outcome": ["y"], "color": 1})
+    text = json.dumps({"name": "plan", "arm": "g", "arms": {"a": 0.5, "b": 0.5}, "outcome": ["y"], "zebra": 1})
     assert faults(text) == [
         "'outcome' is not a setting of a plan; is it `outcomes`?",
-        "'color' is not a setting of a plan.",
+        "'zebra' is not a setting of a plan.",
         "`outcomes` is missing.",
     ]
 
@@ -115,13 +115,13 @@ def test_hostile_text_is_refused(text: str) -> None:
     assert faults(text)
 
 
-@fuzz(max_examples=300)
+@fuzz(max_examples=150)
 @given(st.text(st.characters(codec=None), max_size=200))
 def test_any_text(text: str) -> None:
     assert plan_or_error(text) is None
 
 
-@fuzz(max_examples=300)
+@fuzz(max_examples=150)
 @given(st.binary(max_size=200))
 @example(b"\xef\xbb\xbf{}")
 def test_any_file(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
@@ -131,7 +131,7 @@ def test_any_file(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> N
         fa.Plan.load(file)
 
 
-@fuzz(max_examples=300)
+@fuzz(max_examples=150)
 @given(plans(), st.booleans(), st.data())
 def test_a_good_plan_with_a_few_characters_changed(plan: fa.Plan, as_json: bool, data: st.DataObject) -> None:
     text = plan.to_json() if as_json else plan.to_toml()
@@ -153,7 +153,7 @@ NESTED = st.recursive(
 )
 
 
-@fuzz(max_examples=300)
+@fuzz(max_examples=150)
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(FULL, NESTED)), st.sampled_from([{}, SMALL, FULL]))
 def test_nonsense_in_the_place_of_settings(nonsense: dict[str, Any], rest: dict[str, Any]) -> None:
     found = plan_or_error(json.dumps({**rest, **nonsense}))

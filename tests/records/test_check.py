@@ -188,6 +188,17 @@ def test_a_wrong_type_of_a_whole_column_is_counted_in_every_record() -> None:
         assert refusal(fa.Trial(PLAN), table).faults.by_column() == {column: {"wrong type": 40}}
 
 
+def test_a_refusal_says_what_to_do() -> None:
+    """Single records can be mended or dropped; a column that is wrong throughout must be written in another way."""
+    one = str(refusal(fa.Trial(PLAN), spoiled("y", None, 0)))
+    assert 'set on_fault = "drop"' in one
+    dates = str(refusal(fa.Trial(PLAN), pa.table({**good(), "x": pa.array(range(40), pa.date32())})))
+    assert "written as numbers" in dates
+    arms = str(refusal(fa.Trial(PLAN), {**good(), "group": [arm.upper() for arm in good()["group"]]}))
+    assert "spelt as in the plan" in arms
+    assert "drop" not in dates + arms
+
+
 def test_things_that_are_no_records_are_counted_apart() -> None:
     given_as = [*records(good()), None, 3, "text", ["a", 1.0]]
     error = refusal(fa.Trial(PLAN), given_as)

@@ -66,7 +66,7 @@ def tables(draw: st.DrawFn) -> Columns:
     }
 
 
-@fuzz(max_examples=25)
+@fuzz(max_examples=12)
 @given(tables())
 def test_every_form_gives_the_same_state(columns: Columns) -> None:
     expected = state(records(columns))
@@ -150,7 +150,7 @@ def errors(data: Any) -> list[float]:
 
 
 @pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
-@fuzz(max_examples=15)
+@fuzz(max_examples=6)
 @given(st.integers(0, 2**32), st.integers(8, 60))
 def test_every_form_tells_the_same_units_apart(seed: int, n: int) -> None:
     rng = np.random.default_rng(seed)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from postgres import Postgres
+from postgres import Postgres, quick_folder
 from stores import Place
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "trials"))
+def folder() -> Iterator[Place]:
+    with tempfile.TemporaryDirectory(prefix="fa-", dir=quick_folder()) as parent:
+        yield Place(f"{parent}/trials")
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from foldaway.errors import VaultError
-from foldaway.service import rotation, store
-from foldaway.service.master_key import read_keys, write_keys
+from foldaway.service import rotation, seals
+from foldaway.service.master_key import drop_old_keys, read_keys, write_keys
 from foldaway.service.rotation import rotate_key
 from foldaway.service.store import Store
 from foldaway.service.vault import Vault
-from stores import BOOTSTRAPPED, PLAN, Place, forked
+from stores import BOOTSTRAPPED, PLAN, Place, forked, renamed
 
 NAME = PLAN.name
 KEY = bytes(range(100, 116))
@@ -93,7 +93,7 @@ def test_a_server_without_the_new_key_file_writes_nothing_under_the_old_key(
     with pytest.raises(VaultError, match="not among the keys given"):
         elsewhere.commit(NAME, "one", version=1, n=200, state=b"", sequences={})
     with pytest.raises(VaultError, match="not among the keys given"):
-        elsewhere.create_trial(BOOTSTRAPPED.__class__(**{**SETTINGS, "name": "more"}), KEY)
+        elsewhere.create_trial(renamed(BOOTSTRAPPED, "more"), KEY)
     assert filled.shard(NAME, "one").version == 1
 
 
@@ -101,7 +101,7 @@ def test_a_rotation_that_broke_off_between_the_databases_can_be_read_and_finishe
     filled: Store, place: Place, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (old,) = read_keys(key_file)
-    real = store.seal_anew
+    real = seals.seal_anew
 
     def crash_at_keys(connection: object, part: str, vault: Vault) -> None:
         if part == "keys":
@@ -109,7 +109,7 @@ def test_a_rotation_that_broke_off_between_the_databases_can_be_read_and_finishe
         real(connection, part, vault)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "seal_anew", crash_at_keys)
+        patch.setattr("foldaway.service.store.seal_anew", crash_at_keys)
         with pytest.raises(KeyboardInterrupt):
             rotate_key(filled)
     new, kept = read_keys(key_file)
@@ -126,14 +126,16 @@ def test_a_rotation_that_broke_off_between_the_databases_can_be_read_and_finishe
 
 def test_a_rotation_killed_at_any_moment_loses_nothing(filled: Store, place: Place, key_file: Path) -> None:
     rng = random.Random(5)
-    before = read_keys(key_file)[0]
     for _ in range(12):
-        pid = forked(lambda: _rotate_for_ever(place, key_file))
-        time.sleep(rng.uniform(0.02, 0.12))
+        reading, writing = os.pipe()
+        pid = forked(lambda out=writing: _rotate_for_ever(place, key_file, out))  # type: ignore[misc]
+        os.close(writing)
+        assert os.read(reading, 1)
+        time.sleep(rng.uniform(0, 0.05))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+        os.close(reading)
         assert opens_all(place, Vault.open(None, key_file, {}))
-    assert before not in read_keys(key_file)
     rotate_key(filled)
     (last,) = read_keys(key_file)
     assert opens_all(place, Vault([last]))
@@ -167,6 +169,28 @@ def test_commits_go_on_while_keys_are_rotated(filled: Store, place: Place, key_f
 def test_two_rotations_at_once_drop_no_key_that_is_needed(filled: Store, place: Place, key_file: Path) -> None:
     pids = [forked(lambda: _rotate_times(place, key_file, 5)) for _ in range(2)]
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0]
+    assert len(read_keys(key_file)) == 1
+    assert opens_all(place, Vault.open(None, key_file, {}))
+
+
+def test_a_second_rotation_waits_for_the_first(
+    filled: Store, place: Place, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = threading.Thread(target=rotate_key, args=[place.open(Vault.open(None, key_file, {}))])
+    waited: list[bool] = []
+
+    def drop_late(file: Path) -> None:
+        if not waited:
+            kept = read_keys(file)
+            second.start()
+            second.join(0.3)
+            waited.append(second.is_alive() and read_keys(file) == kept)
+        drop_old_keys(file)
+
+    monkeypatch.setattr(rotation, "drop_old_keys", drop_late)
+    rotate_key(filled)
+    second.join()
+    assert waited == [True]
     assert len(read_keys(key_file)) == 1
     assert opens_all(place, Vault.open(None, key_file, {}))
 
@@ -212,12 +236,11 @@ def test_a_key_file_that_cannot_be_written_is_said_so(
         rotate_key(found)
 
 
-SETTINGS = {"arm": "group", "arms": {"a": 0.5, "b": 0.5}, "outcomes": ["y"], "bootstrap": 100}
-
-
-def _rotate_for_ever(place: Place, key_file: Path) -> None:
+def _rotate_for_ever(place: Place, key_file: Path, begins: int) -> None:
     while True:
-        rotate_key(place.open(Vault.open(None, key_file, {})))
+        found = place.open(Vault.open(None, key_file, {}))
+        os.write(begins, b".")
+        rotate_key(found)
 
 
 def _rotate_times(place: Place, key_file: Path, times: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from foldaway.errors import VaultError
 from foldaway.service import key_table
 from foldaway.service.store import Store
-from stores import BOOTSTRAPPED, PLAN, Place, forked
+from stores import BOOTSTRAPPED, PLAN, Place, forked, renamed
 
 NAME = PLAN.name
 MARKER = b"a tally that should not be seen: 3.14159265358979"
@@ -142,7 +142,7 @@ def test_closing_once_more_finishes_what_broke_off(place: Place, monkeypatch: py
 def test_a_server_killed_while_it_closes_leaves_no_trial_open_without_its_key(place: Place) -> None:
     sealed: list[bytes] = []
     for attempt in range(8):
-        plan = BOOTSTRAPPED.__class__(**{**_settings(), "name": f"trial-{attempt}"})
+        plan = renamed(BOOTSTRAPPED, f"trial-{attempt}")
         store = place.open()
         store.create_trial(plan, KEY)
         sealed.append(sealed_key(place))
@@ -161,7 +161,3 @@ def test_a_server_killed_while_it_closes_leaves_no_trial_open_without_its_key(pl
 
 def _close(place: Place, name: str) -> None:
     place.open().close_trial(name, "{}")
-
-
-def _settings() -> dict[str, object]:
-    return {"arm": "group", "arms": {"a": 0.5, "b": 0.5}, "outcomes": ["y"], "bootstrap": 100}

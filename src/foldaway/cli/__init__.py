@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -23,6 +24,23 @@ app = typer.Typer(
 )
 app.add_typer(local.app)
 app.add_typer(remote.app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from foldaway import __version__
+
+        print(f"foldaway {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def start(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Randomised trials that keep no records: fold each one into running tallies, read effects from them."""
 
 
 def main() -> None:

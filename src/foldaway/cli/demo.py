@@ -40,7 +40,7 @@ def demonstrate(records: int, seed: int) -> None:
     # The file is gone now; what follows is read from the tallies.
     effects = trial.effects()
     print(effects)
-    print("\nThe same from an analysis that kept every row (NumPy, all rows in memory, HC1 errors):\n")
+    print("\nThe same from an analysis that kept every row (NumPy, HC1 errors):\n")
     print(_comparison(effects, records, seed))
     print(f"\nRecords still held by foldaway: {_held()}. Its state is {len(trial.dumps()):,} bytes, and would be")
     print("the same size after a billion records.")

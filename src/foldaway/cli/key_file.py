@@ -10,8 +10,8 @@ from foldaway.errors import SourceError
 from foldaway.secret import LENGTH
 
 
-def read_or_make(path: Path) -> bytes:
-    """The key in the file, as hexadecimal text; a new one, written there, if the file does not exist.
+def read_or_make(path: Path, *, new: bool = True) -> bytes:
+    """The key in the file, as hexadecimal text; a new one, written there, if there is no file and one may be made.
 
     Example:
         >>> import tempfile
@@ -20,6 +20,8 @@ def read_or_make(path: Path) -> bytes:
         ...     read_or_make(file) == read_or_make(file), oct(file.stat().st_mode & 0o777)
         (True, '0o600')
     """
+    if not new and not path.exists():
+        raise SourceError(f"there is no key file {path}; the state needs the key that it was made with.")
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foldaway.errors import StateError
+from foldaway.errors import RecordError, StateError
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
     from foldaway.effects import Effects
@@ -25,6 +25,7 @@ Adjust = Annotated[
     str | None, typer.Option(help="Adjust p-values for several comparisons: holm or benjamini-hochberg.")
 ]
 Save = Annotated[Path | None, typer.Option(metavar="STATE", help="Write the tallies to this file.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Let --save replace a state it did not resume from.")]
 
 
 @app.command()
@@ -35,6 +36,7 @@ def run(
     all_kinds: AllKinds = False,
     adjust: Adjust = None,
     save: Save = None,
+    overwrite: Overwrite = False,
     resume: Annotated[Path | None, typer.Option(metavar="STATE", help="Go on from the tallies in this file.")] = None,
     key: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The bootstrap's secret key: read, or made if not there yet.")
@@ -46,22 +48,21 @@ def run(
     """Fold files of records into a trial and print its effects. No record is kept."""
     from foldaway.cli.key_file import read_or_make
     from foldaway.cli.progress import file_progress
+    from foldaway.cli.saving import require_savable
     from foldaway.plan import Plan
     from foldaway.sources import expand
     from foldaway.sources.folding import fold_files
     from foldaway.trial import Trial
 
+    require_savable(save, resume, overwrite)
     the_plan = Plan.load(plan)
-    secret = None if key is None else read_or_make(key)
+    if save is not None and the_plan.resampling is not None and key is None:
+        print("Without --key the state can be read and merged later, but not resumed.", file=sys.stderr)
+    secret = None if key is None or the_plan.resampling is None else read_or_make(key, new=resume is None)
     started = Trial(the_plan, key=secret) if resume is None else Trial.load(resume, the_plan, key=secret)
     with file_progress(expand(files)) as progress:
         trial = fold_files(files, the_plan, into=started, format=format, progress=progress)
     _finish(trial, save=save, json=json, all_kinds=all_kinds, adjust=adjust)
-    if save is not None and the_plan.resampling is not None and key is None:
-        print(
-            "The bootstrap's key was not kept: this state can be read, not resumed. Use --key for that.",
-            file=sys.stderr,
-        )
 
 
 @app.command()
@@ -71,10 +72,13 @@ def merge(
     all_kinds: AllKinds = False,
     adjust: Adjust = None,
     save: Save = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Merge the tallies of trials that ran apart, and print the effects of the whole."""
+    from foldaway.cli.saving import require_savable
     from foldaway.trial import Trial
 
+    require_savable(save, None, overwrite)
     seen: dict[bytes, Path] = {}
     whole: Trial | None = None
     for path in states:
@@ -119,6 +123,8 @@ def _finish(trial: Trial, *, save: Path | None, json: bool, all_kinds: bool, adj
 
     from foldaway.errors import SampleRatioWarning
 
+    if not trial.n:
+        raise RecordError("no records were folded, so there is nothing to report.")
     if save is not None:
         trial.save(save)
     with warnings.catch_warnings():

@@ -10,7 +10,9 @@ from foldaway.sources.paths import Stdin, size
 
 
 @contextmanager
-def file_progress(paths: Sequence[Path | Stdin]) -> Iterator[Callable[[Path | Stdin, int], None]]:
+def file_progress(
+    paths: Sequence[Path | Stdin], verb: str = "folding"
+) -> Iterator[Callable[[Path | Stdin, int], None]]:
     """Shows bytes read, of all files together, on standard error; nothing where that is no terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -21,10 +23,10 @@ def file_progress(paths: Sequence[Path | Stdin]) -> Iterator[Callable[[Path | St
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("folding", total=total)
+        task = bar.add_task(verb, total=total)
 
         def told(path: Path | Stdin, used: int) -> None:
-            bar.update(task, completed=before[path] + used, description=f"folding {getattr(path, 'name', path)}")
+            bar.update(task, completed=before[path] + used, description=f"{verb} {getattr(path, 'name', path)}")
 
         yield told
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,7 +35,7 @@ def serve(
         str | None, typer.Option(help="A PostgreSQL database, for several servers: postgresql://…")
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port to listen on.")] = 8321,
+    port: Annotated[int, typer.Option(help="The port to listen on; 0 for any that is free.")] = 8321,
     shard: Annotated[
         str | None, typer.Option(help="This server's name among those on one database; the host's by default.")
     ] = None,
@@ -42,15 +45,31 @@ def serve(
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="A certificate for https.")] = None,
     certificate_key: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
-    quiet: Annotated[bool, typer.Option(help="Do not log every request.")] = False,
+    max_body: Annotated[int, typer.Option(min=1, help="The largest batch, in MiB as it comes.")] = 32,
+    queue: Annotated[int, typer.Option(min=1, help="Batches in hand at once; more are told to come back.")] = 64,
+    patience: Annotated[float, typer.Option(min=0.1, help="Seconds in which a batch must arrive.")] = 60.0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Log only what fails, not every request.")] = False,
 ) -> None:
     """Collect records over HTTP and keep none of them."""
-    try:
+    with _extra():
         from foldaway.service.server import Settings, serve
-    except ImportError:
-        raise ServerError("the server needs further packages: pip install 'foldaway[serve]'.") from None
 
-    serve(Settings(data, database, host, port, shard, key_file, certificate, certificate_key, quiet=quiet))
+    serve(
+        Settings(
+            data,
+            database,
+            host,
+            port,
+            shard,
+            key_file,
+            certificate,
+            certificate_key,
+            max_body=max_body * 2**20,
+            queue=queue,
+            patience=patience,
+            quiet=quiet,
+        )
+    )
 
 
 @app.command()
@@ -59,9 +78,10 @@ def rotate(
     database: Annotated[str | None, typer.Option(help="Or their database.")] = None,
     key_file: Annotated[Path | None, typer.Option(help="The key file, if it is not DATA/master.key.")] = None,
 ) -> None:
-    """Encrypt everything that is stored under a new key. Stop the servers first."""
-    from foldaway.service.rotation import rotate_key
-    from foldaway.service.server import Settings, open_store
+    """Encrypt everything that is stored under a new key."""
+    with _extra():
+        from foldaway.service.rotation import rotate_key
+        from foldaway.service.server import Settings, open_store
 
     rotate_key(open_store(Settings(data, database, key_file=key_file)))
     print("Everything stored is now encrypted under a new key; the old one is gone.")
@@ -141,17 +161,44 @@ def send(
     from foldaway.sources import expand
 
     paths = expand(files)
-    with _client(server, token, ca) as client, file_progress(paths) as progress:
-        sent, already, pending = send_files(client, name, paths, progress)
-    print(f"{sent:,} records sent" + (f", {already:,} batches were there already" if already else "") + ".")
-    if pending:
-        print(f"{pending:,} records wait on the server for their cohort to come together.")
+    try:
+        with _client(server, token, ca) as client, file_progress(paths, "sending") as progress:
+            done = send_files(client, name, paths, progress)
+    except KeyboardInterrupt:
+        print("stopped; the same command again goes on from what the server has.", file=sys.stderr)
+        raise typer.Exit(130) from None
+    print(f"{done.sent:,} records sent." + (f" {done.known:,} were there already." if done.known else ""))
+    if done.pending:
+        print(f"{done.pending:,} records wait on the server until their cohort has come together.")
+        print("Should the server stop before that, send the same files again.")
 
 
 def _client(server: str, token: str, ca: Path | None) -> Client:
-    from foldaway.client import Client
+    with _extra():
+        from foldaway.client import Client
 
-    return Client(server, token, verify=True if ca is None else str(ca))
+    if not server.startswith(("http://", "https://")):
+        raise ServerError("a server's address begins with http:// or https://.")
+    from httpx import InvalidURL
+
+    try:
+        return Client(server, token, verify=True if ca is None else str(ca))
+    except (OSError, ValueError, InvalidURL):  # ssl.SSLError is an OSError
+        pass
+    raise ServerError("the server's address, or the certificate authority's file, cannot be used.")
+
+
+@contextmanager
+def _extra() -> Iterator[None]:
+    """Imports of packages that come with the extra."""
+    try:
+        yield
+        return
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+    if missing == "foldaway":
+        raise ServerError("this installation of foldaway is incomplete; install it again.")
+    raise ServerError(f"{missing} is not installed: pip install 'foldaway[serve]'.")
 
 
 def _print_json(answer: Any) -> None:
@@ -173,12 +220,15 @@ def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
     else:
         print(Effects.from_json(msgspec.json.encode(answer["effects"])))
     if answer["left_out"]:
-        print(f"\n{answer['left_out']:,} records were left out at the close, fewer than a cohort.")
+        print(f"\n{answer['left_out']:,} records were left out at the close: they were fewer than a cohort.")
 
 
 def _print_statuses(rows: list[dict[str, Any]]) -> None:
     from foldaway.table import text_table
 
+    if not rows:
+        print("There are no trials yet; register one with foldaway trial create.")
+        return
     header = ["trial", "status", "durable", "pending", "cohort", "left out"]
     cells = [
         [row["name"], row["status"], *(f"{row[field]:,}" for field in ("records", "pending", "cohort", "left_out"))]

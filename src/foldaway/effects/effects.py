@@ -134,7 +134,7 @@ class Effects(Sequence[Effect]):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Effects:
-        """The effects that `to_json` wrote."""
+        """The effects that `to_json` wrote; what JSON has no number for, infinity too, comes back as NaN."""
         about = msgspec.json.decode(text)
         rows = [
             Effect(**{field: _number(field, value) for field, value in row.items()}) for row in about.pop("effects")

@@ -38,24 +38,32 @@ def as_text(effects: Effects, all_kinds: bool) -> str:
     """A table for each comparison, and the notes."""
     tables = [f"{table.title}\n{text_table(table.header, table.rows, left=2)}" for table in _tables(effects, all_kinds)]
     legend = [fill(_legend(effects), WIDTH)] if tables else []
-    marks = ("·" if effects.sample_ratio.ok else "!", *"·" * len(effects.notes))
-    notes = [f"{mark} {note}" for mark, note in zip(marks, effects.notes, strict=False)]
-    wrapped = [fill(note, WIDTH, subsequent_indent="  ") for note in notes]
-    return "\n\n".join([fill(_headline(effects), WIDTH), *tables, *legend, *wrapped])
+    alarms, notes = _alarms_and_notes(effects)
+    first = [fill(f"! {alarm}", WIDTH, subsequent_indent="  ") for alarm in alarms]
+    last = [fill(f"· {note}", WIDTH, subsequent_indent="  ") for note in notes]
+    return "\n\n".join([fill(_headline(effects), WIDTH), *first, *tables, *legend, *last])
 
 
 def as_html(effects: Effects, all_kinds: bool) -> str:
     """The same as HTML."""
     tables = [html_table(table.header, table.rows, table.title) for table in _tables(effects, all_kinds)]
     legend = [_legend(effects)] if tables else []
-    around = [f"<p>{escape(text)}</p>" for text in (_headline(effects), *legend, *effects.notes)]
-    return "".join(["<div>", around[0], *tables, *around[1:], "</div>"])
+    alarms, notes = _alarms_and_notes(effects)
+    before = [f"<p>{escape(text)}</p>" for text in (_headline(effects), *(f"! {alarm}" for alarm in alarms))]
+    after = [f"<p>{escape(text)}</p>" for text in (*legend, *notes)]
+    return "".join(["<div>", *before, *tables, *after, "</div>"])
 
 
 def _headline(effects: Effects) -> str:
     counts = ", ".join(f"{arm} {n:,}" for arm, n in effects.counts.items())
     n = sum(effects.counts.values())
     return f"{effects.trial}: {n:,} record{'' if n == 1 else 's'} ({counts})"
+
+
+def _alarms_and_notes(effects: Effects) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """A sample ratio that does not fit comes first of the notes, and is to be read before any effect."""
+    alarms = 0 if effects.sample_ratio.ok else 1
+    return effects.notes[:alarms], effects.notes[alarms:]
 
 
 def _legend(effects: Effects) -> str:

@@ -78,11 +78,13 @@ class MeanDifference(Contrast):
 
     def estimate(self, kind: str) -> Estimate:
         """The effect and its share of the control's level."""
+        involved = np.flatnonzero(self.effect)
+        counts = np.array([model.arm.n for model in self.fit.models], dtype=np.float64)[involved]
+        if kind == "HC2" and counts.min() < 2:
+            raise EstimateError("both arms need two records for HC2.")
         result = super().estimate(kind)
         if kind != "HC2":
             return result
-        involved = np.flatnonzero(self.effect)
-        counts = np.array([model.arm.n for model in self.fit.models], dtype=np.float64)[involved]
         return result._replace(df=welch_df(np.diag(covariance(self.fit, kind))[involved], counts))
 
 
@@ -111,7 +113,7 @@ class WeightedOutcomes(NamedTuple):
         L = np.zeros((1, arms[0].shape.regressors))
         L[0, 0] = 1
         models = [ArmModel(arm, L, scales.get(a, 0.0)) for a, arm in enumerate(arms)]
-        return Fit(models, self.comparison.outcome, _plain_frame(arms[0], center=0.0))
+        return Fit(models, self.comparison.outcome, plain_frame(arms[0], center=0.0))
 
 
 class Estimator(Protocol):
@@ -190,10 +192,10 @@ def common_frame(comparison: Comparison) -> tuple[Frame, float]:
     control = comparison.arms[0]
     R = control.factor.R
     mean = float(R[0] / R[0, 0] @ control.frame.F[:, control.shape.regressors + comparison.outcome])
-    return _plain_frame(control, mean), mean
+    return plain_frame(control, mean), mean
 
 
-def _plain_frame(arm: ArmTally, center: float) -> Frame:
+def plain_frame(arm: ArmTally, center: float) -> Frame:
     """The arm's frame for the covariates; outcomes in their own units, at most shifted, so that effects are too."""
     k = arm.shape.regressors
     F = arm.frame.F.copy(order="F")
@@ -217,8 +219,8 @@ def _root(variance: float) -> float:
 
 
 ESTIMATORS: dict[str, Callable[[Comparison], Estimator]] = {
-    "ipw": WeightedOutcomes,
     "difference": _difference,
     "regression": _regression,
     "interacted": _interacted,
+    "ipw": WeightedOutcomes,
 }

@@ -52,7 +52,7 @@ class Fit:
         self.outcome = outcome
         self.n = sum(model.arm.n for model in models)
         self._changes = [model.arm.frame.change_to(frame) for model in models]
-        k = models[0].arm.shape.regressors
+        self._k = k = models[0].arm.shape.regressors
         self._column = k + outcome
         stacked = np.vstack([self._rows(m, B, k) for m, B in zip(models, self._changes, strict=True)])
         if not np.isfinite(stacked).all():
@@ -98,20 +98,26 @@ class Fit:
         full[np.ix_(self.kept, self.kept)] = matrix
         return full
 
-    def meats(self, tally: str) -> list[Floats]:
-        """Each arm's Σ_j u_j u_j', from its tally of that name."""
-        return [self._meat(m, B, tally) for m, B in zip(self.models, self._changes, strict=True)]
+    def robust(self, tally: str, factors: Sequence[float] | None = None) -> Floats:
+        """bread · meat · bread, the meat from each arm's tally of that name, times the arm's factor if there are any.
+
+        The bread is applied to each arm's rows in the arm's own frame, before the meat: taken into a frame in which
+        they are long or short, the scores of an arm would lose the square of that.
+        """
+        total = np.zeros((self.rank, self.rank))
+        for a, (model, B) in enumerate(zip(self.models, self._changes, strict=True)):
+            rows = (model.L @ B[: self._k, : self._k].T)[self.kept]
+            half = self._inverse @ (self._inverse.T @ rows)
+            total += half @ self._meat(model, B, tally) @ half.T * (1.0 if factors is None else factors[a])
+        return self._spread(total)
 
     def _meat(self, model: ArmModel, B: Floats, tally: str) -> Floats:
-        k = model.arm.shape.regressors
-        Bx = B[:k, :k]
-        # In the arm's own frame the residual is scale·y − x'δ with a small δ: nothing large cancels.
-        delta = Bx @ (model.L.T @ self.coef) - model.scale * B[:k, self._column]
+        """Σ_j u_j u_j' of an arm, in its own frame."""
+        k = self._k
+        # There the residual is scale·y − x'δ with a small δ: nothing large cancels.
+        delta = B[:k, :k] @ (model.L.T @ self.coef) - model.scale * B[:k, self._column]
         scale = model.scale * B[self._column, self._column]
-        scores = cast(Scores, model.arm.tallies[tally])
-        rows = model.L @ Bx.T
-        meat: Floats = rows @ scores.meat(self.outcome, delta, scale) @ rows.T
-        return meat
+        return cast(Scores, model.arm.tallies[tally]).meat(self.outcome, delta, scale)
 
     def clusters(self, tally: str) -> int:
         """How many clusters that tally has, over all arms."""
@@ -121,11 +127,6 @@ class Fit:
         """Whether that tally exists and has seen every record."""
         arms = [model.arm for model in self.models]
         return all(tally in arm.tallies and cast(Scores, arm.tallies[tally]).n == arm.n for arm in arms)
-
-    def sandwich(self, meat: Floats) -> Floats:
-        """bread · meat · bread, through the triangular factor so that no digits are lost."""
-        left = self._inverse @ (self._inverse.T @ meat[np.ix_(self.kept, self.kept)])
-        return self._spread(left @ self._inverse @ self._inverse.T)
 
     def require_identified(self, contrast: Floats) -> None:
         """Refuse a contrast that depends on how a column without direction is counted."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldaway.block import Floats
-from foldaway.inference.estimators import Comparison, Contrast, common_frame, estimator
+from foldaway.inference.estimators import Comparison, Contrast, common_frame, estimator, plain_frame
 from foldaway.tallies import REPLICATES
 from foldaway.tallies.replicates import Replicates
 
@@ -95,14 +95,18 @@ def _regression(arms: Sequence[_Arm], comparison: Comparison, center: float) -> 
 
 
 def _interacted(arms: Sequence[_Arm], comparison: Comparison, center: float) -> _Result:
+    """Each arm's regression in the arm's own frame, where it is well conditioned, at the mean of all arms."""
     k = arms[0].x.shape[1]
     kept = _kept("interacted", comparison)
-    mean = _overall_mean(arms)
+    common, mean = common_frame(comparison)[0], _overall_mean(arms)
     levels, goods = [], []
     for number in (comparison.arm, 0):
+        arm = comparison.arms[number]
+        own = plain_frame(arm, center)
+        square, cross = cast(Replicates, arm.rebase(own).tallies[REPLICATES]).moments(comparison.outcome)
         columns = [column - number * k for column in kept if number * k <= column < (number + 1) * k]
-        coef, good = _solve(arms[number].xx, arms[number].xy, columns, _lengths(arms[number].xx))
-        levels.append(np.einsum("bk,bk->b", mean, coef))
+        coef, good = _solve(square, cross, columns, _lengths(square))
+        levels.append(np.einsum("bk,bk->b", mean @ common.change_to(own)[:k, :k], coef))
         goods.append(good)
     return levels[0] - levels[1], levels[1] + center, goods[0] & goods[1]
 

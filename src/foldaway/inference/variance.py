@@ -51,7 +51,7 @@ def _classical(fit: Fit) -> Floats:
 
 
 def _hc0(fit: Fit) -> Floats:
-    return fit.sandwich(sum(fit.meats(RECORDS), np.zeros_like(fit.bread)))
+    return fit.robust(RECORDS)
 
 
 def _hc1(fit: Fit) -> Floats:
@@ -59,16 +59,13 @@ def _hc1(fit: Fit) -> Floats:
 
 
 def _hc2(fit: Fit) -> Floats:
+    # An arm with a single record has no residual to scale; who compares with it is refused elsewhere.
     counts = [model.arm.n for model in fit.models]
-    if 1 in counts:
-        raise EstimateError("every arm needs two records for HC2.")
-    meats = fit.meats(RECORDS)
-    scaled = [meat * (n / (n - 1)) if n else meat for meat, n in zip(meats, counts, strict=True)]
-    return fit.sandwich(sum(scaled, np.zeros_like(fit.bread)))
+    return fit.robust(RECORDS, [n / (n - 1) if n > 1 else 1.0 for n in counts])
 
 
 def _cr0(fit: Fit) -> Floats:
-    return fit.sandwich(sum(fit.meats(UNITS), np.zeros_like(fit.bread)))
+    return fit.robust(UNITS)
 
 
 def _cr1(fit: Fit) -> Floats:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
+
+from foldaway.errors import PlanError
 
 Weights = Literal["poisson", "double-or-nothing"]
 
@@ -20,3 +22,9 @@ class Bootstrap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     replicates: int = 1000
     weights: Weights = "poisson"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.replicates, bool) or not isinstance(self.replicates, int):
+            raise PlanError("`replicates` must be a whole number.")
+        if self.weights not in get_args(Weights):
+            raise PlanError(f"`weights` must be one of {', '.join(get_args(Weights))}.")

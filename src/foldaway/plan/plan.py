@@ -188,7 +188,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_f
             raise PlanError(f"cannot read the plan {path}: {error.strerror}.") from None
         except UnicodeDecodeError:
             raise PlanError(f"cannot read the plan {path}: it is not UTF-8 text.") from None
-        return cls.loads(text)
+        try:
+            return cls.loads(text)
+        except PlanError as error:
+            told = str(error)
+        raise PlanError(f"{path} is not a plan that can be run:\n{told}")
 
     @classmethod
     def loads(cls, text: str) -> Self:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from foldaway.plan.plan import Plan
 
-ESTIMATORS = ("ipw", "difference", "regression", "interacted")
+ESTIMATORS = ("difference", "regression", "interacted", "ipw")
 
 # The robust tally keeps about k⁴/4 numbers per arm; at 60 columns that is 27 MB.
 MOST_COLUMNS = 60

@@ -78,9 +78,22 @@ class FaultyBatch(RecordError):
         lines = [
             f"{REFUSED}: {faults.total:,} of {n:,} records are faulty.",
             *(f"  {line}" for line in faults.lines()),
-            'Mend these records, or set on_fault = "drop" in the plan to leave such records out, counted.',
+            *_hints(faults, n),
         ]
         super().__init__("\n".join(lines))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FaultyBatch, (self.faults, self.n)  # so that it can leave a worker process
+
+
+def _hints(faults: Faults, n: int) -> list[str]:
+    """What to do: write a column that is wrong throughout in another way, or mend single records."""
+    rules = list(faults.by_column().values())
+    if any(counts.get("wrong type", 0) >= n for counts in rules):
+        return [
+            "A column that is wrong throughout must be written as numbers: a date as days, a percentage as 0.17, yes "
+            "and no as 1 and 0; or, for a categorical covariate, name its levels in the plan's `levels`."
+        ]
+    if any(counts.get(rule, 0) >= n for counts in rules for rule in ("unknown arm", "unknown level")):
+        return ["Arms and levels must be spelt as in the plan, capitals and blanks included."]
+    return ['Mend these records, or set on_fault = "drop" in the plan to leave such records out, counted.']

@@ -36,13 +36,12 @@ class UnitKeys:
 
 @dataclass(frozen=True)
 class RecordKeys:
-    """Every record has a number of its own: how many came before it in this shard."""
+    """Every record has a number of its own: its place in the batch, which has a key of its own."""
 
     key: bytes = field(repr=False)
-    before: int
 
     def of(self, units: pa.Array | None, n: int) -> Hashes:
         """The hash of each record's position."""
         from foldaway.kernels.siphash import hash_identifiers
 
-        return hash_identifiers(pa.array(np.arange(self.before, self.before + n)), self.key)
+        return hash_identifiers(pa.array(np.arange(n)), self.key)

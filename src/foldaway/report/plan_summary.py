@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foldaway.analysis import error_kinds, estimators_of
+from foldaway.analysis import BOOTSTRAP, error_kinds, estimators_of
 from foldaway.block import Shape
 from foldaway.plan import Plan
 from foldaway.table import text_table
@@ -23,6 +23,8 @@ def summary(plan: Plan) -> str:
             f"{plan.name} is a plan that can be run.",
             text_table(["column", "role", "detail"], _roles(plan), left=3),
             text_table(["estimator", "standard errors"], _estimators(plan), left=2),
+            *_bootstrap(plan),
+            f"A batch with a faulty record is {'refused whole' if plan.on_fault == 'refuse' else 'folded without it'}.",
             f"Kept: {_kept(plan):,} numbers in all, however many records come.",
             f"Fingerprint: {plan.fingerprint}",
         ]
@@ -44,7 +46,15 @@ def _roles(plan: Plan) -> list[list[str]]:
 
 
 def _estimators(plan: Plan) -> list[list[str]]:
-    return [[name, ", ".join(error_kinds(plan, name))] for name in estimators_of(plan)]
+    bootstrap = [] if plan.resampling is None else [BOOTSTRAP]
+    return [[name, ", ".join([*error_kinds(plan, name), *bootstrap])] for name in estimators_of(plan)]
+
+
+def _bootstrap(plan: Plan) -> list[str]:
+    if plan.resampling is None:
+        return []
+    by = f"by {plan.unit}" if plan.unit else "by record"
+    return [f"Bootstrap: {plan.resampling.replicates:,} replicates {by}, {plan.resampling.weights} weights."]
 
 
 def _kept(plan: Plan) -> int:

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Litestar, MediaType, Request, delete, get, post
+from litestar import HttpMethod, Litestar, MediaType, Request, Response, delete, get, post, route
 from litestar.exceptions import HTTPException, NotFoundException
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
-from litestar.params import Parameter
+from litestar.params import HeaderParameter, PathParameter
 from litestar.types import ASGIApp, Guard
 
 import foldaway
@@ -29,17 +29,17 @@ from foldaway.service.metrics import Metrics
 from foldaway.service.service import Answer, Created, Issued, Service, Status, TokenAbout, TokenWanted
 from foldaway.service.work import Work
 
-Name = Annotated[str, Parameter(pattern=NAME, description="The trial's name.")]
+Name = Annotated[str, PathParameter(pattern=NAME, description="The trial's name.")]
 # A name that can stand in an address as it is.
 _PRODUCER = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,199}$"
-Producer = Annotated[str, Parameter(pattern=_PRODUCER, description="Who numbers the batches.")]
+Producer = Annotated[str, PathParameter(pattern=_PRODUCER, description="Who numbers the batches.")]
 ProducerHeader = Annotated[
-    str | None, Parameter(header="Foldaway-Producer", pattern=_PRODUCER, description="Who numbers the batches.")
+    str | None, HeaderParameter(name="Foldaway-Producer", pattern=_PRODUCER, description="Who numbers the batches.")
 ]
 SequenceHeader = Annotated[
-    int | None, Parameter(header="Foldaway-Sequence", ge=1, le=2**53, description="The batch's number: 1, 2, 3, …")
+    int | None, HeaderParameter(name="Foldaway-Sequence", ge=1, le=2**53, description="The batch's number: 1, 2, 3, …")
 ]
-TokenId = Annotated[str, Parameter(pattern=r"^[0-9a-f]{16}$", description="The token's id.")]
+TokenId = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{16}$", description="The token's id.")]
 
 Asked = Request[Any, Any, Any]
 Needs = Callable[..., Guard]
@@ -80,6 +80,7 @@ def make_app(service: Service, *, quiet: bool = False, most_queued: int = 64, pa
 
     app = Litestar(
         [
+            _options,
             *_operation(work),
             *_trials(work, needs, patience),
             *_records(work, needs, patience),
@@ -103,6 +104,12 @@ def make_app(service: Service, *, quiet: bool = False, most_queued: int = 64, pa
         debug=False,
     )
     return log_requests(app, metrics, quiet=quiet)
+
+
+@route(["/v1/trials", "/v1/tokens"], http_method=HttpMethod.OPTIONS, status_code=204, include_in_schema=False)
+async def _options() -> Response[None]:
+    """What the framework would say by itself, but for addresses that take two methods it names only the first."""
+    return Response(None, headers={"Allow": "GET, OPTIONS, POST"})
 
 
 def _operation(work: Work) -> list[Any]:
@@ -216,6 +223,8 @@ def _records(work: Work, needs: Needs, patience: float) -> list[Any]:
     ) -> Receipt:
         if (producer is None) != (sequence is None):
             raise IngestError(400, "Foldaway-Producer and Foldaway-Sequence come together or not at all.")
+        if sequence is not None and not request.headers["Foldaway-Sequence"].isdigit():
+            raise IngestError(400, "Foldaway-Sequence is a whole number in digits.")  # not 1e3, which is read as one
         kind, encoding = request.headers.get("Content-Type", ""), request.headers.get("Content-Encoding")
         async with work.place():
             body = await read_body(request, service.limits.max_body, patience)
@@ -271,13 +280,13 @@ def _tokens(work: Work, needs: Needs, patience: float) -> list[Any]:
         return await work.run(service.tokens)
 
     @delete(
-        "/v1/tokens/{token:str}",
+        "/v1/tokens/{id:str}",
         summary="Revoke a token, by its id",
         responses=refused(400, 401, 403, 404, 503),
         **about,
     )
-    async def revoke(token: TokenId) -> None:
-        if not await work.run(service.store.revoke_token, token):
+    async def revoke(id: TokenId) -> None:
+        if not await work.run(service.store.revoke_token, id):
             raise NotFoundException
 
     return [issue, tokens, revoke]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from litestar.datastructures import ResponseHeader
 from litestar.openapi.datastructures import ResponseSpec
@@ -37,9 +37,10 @@ _BYTES = Schema(type=OpenAPIType.STRING, format=OpenAPIFormat.BINARY)
 class RecordsOperation(Operation):
     """A batch of records, in one of three formats."""
 
-    request_body: RequestBody | None = field(
-        default_factory=lambda: RequestBody(
-            description="Records: an Arrow IPC stream, one JSON object per line, or a JSON array of objects.",
+    def __post_init__(self) -> None:
+        self.request_body = RequestBody(
+            description="Records: an Arrow IPC stream, one JSON object per line, or a JSON array of objects; as it is, "
+            "or packed with gzip or zstd and a Content-Encoding that says so.",
             required=True,
             content={
                 "application/json": OpenAPIMediaType(schema=_OBJECTS),
@@ -47,15 +48,14 @@ class RecordsOperation(Operation):
                 "application/vnd.apache.arrow.stream": OpenAPIMediaType(schema=_BYTES),
             },
         )
-    )
 
 
 @dataclass
 class PlanOperation(Operation):
     """A plan, as JSON or TOML."""
 
-    request_body: RequestBody | None = field(
-        default_factory=lambda: RequestBody(
+    def __post_init__(self) -> None:
+        self.request_body = RequestBody(
             description="A plan, as JSON or TOML.",
             required=True,
             content={
@@ -63,23 +63,21 @@ class PlanOperation(Operation):
                 "application/toml": OpenAPIMediaType(schema=_BYTES),
             },
         )
-    )
 
 
 @dataclass
 class TokenOperation(Operation):
     """What token is wanted."""
 
-    request_body: RequestBody | None = field(
-        default_factory=lambda: RequestBody(
+    def __post_init__(self) -> None:
+        self.request_body = RequestBody(
             description="A token for all trials, or one to send records to a trial or to read its effects.",
             required=True,
             content={"application/json": OpenAPIMediaType(schema=_TOKEN_WANTED)},
         )
-    )
 
 
-_TOKEN_WANTED = Schema(
+_TOKEN_WANTED: Schema = Schema(
     one_of=[
         Schema(
             type=OpenAPIType.OBJECT,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from foldaway.service.metrics import Metrics
@@ -18,10 +21,10 @@ _METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE
 
 
 def log(event: str, **about: Any) -> None:
-    """Write one line."""
+    """Write one line; where the disk is full, go on without."""
     line = msgspec.json.encode({"time": round(time.time(), 3), "event": event, **about})
-    sys.stderr.buffer.write(line + b"\n")
-    sys.stderr.flush()
+    with suppress(OSError):
+        os.write(sys.stderr.fileno(), line + b"\n")  # past the buffers, which would keep what cannot be written
 
 
 def log_bug(event: str, error: BaseException) -> None:
@@ -60,7 +63,7 @@ def log_requests(app: ASGIApp, metrics: Metrics, *, quiet: bool) -> ASGIApp:
     """The application, with every answer counted, logged, and stamped with its trial's fingerprint."""
 
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != ScopeType.HTTP:
             await app(scope, receive, send)
             return
         start = time.perf_counter()
@@ -82,11 +85,18 @@ def log_requests(app: ASGIApp, metrics: Metrics, *, quiet: bool) -> ASGIApp:
             seconds = time.perf_counter() - start
             # The route as declared: a path as sent could hold anything. So could a method.
             route = str(scope.get("path_template") or "(none)")
-            method = scope["method"] if scope["method"] in _METHODS else "(other)"
+            method = str(scope.get("method"))
             metrics.requests.labels(route, str(status)).inc()
             metrics.seconds.labels(route).observe(seconds)
             if not quiet or status >= 500:
                 about = {"error": state["error"]} if "error" in state else {}
-                log("request", method=method, route=route, status=status, seconds=round(seconds, 4), **about)
+                log(
+                    "request",
+                    method=method if method in _METHODS else "(other)",
+                    route=route,
+                    status=status,
+                    seconds=round(seconds, 4),
+                    **about,
+                )
 
     return run

@@ -37,6 +37,7 @@ _OUTAGES = {
     "57014": "it takes too long to answer",
     "57": "it is stopping or starting",
     "58": "its disk is full or failing",
+    "XX": "it reports a fault of its own",
 }
 
 

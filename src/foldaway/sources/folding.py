@@ -62,7 +62,9 @@ def fold_files(
         for batch in read(path, wanted, whole=plan.complete_units, format=format, progress=told):
             missing = [name for name in wanted.names if name not in batch.records.schema.names]
             if missing:
-                raise RecordError(f"{path} has no column {', '.join(map(repr, missing))}; nothing of it was folded.")
+                hint = " Is it separated by commas, with the names in the first line?" if len(missing) > 1 else ""
+                listed = ", ".join(map(repr, missing))
+                raise RecordError(f"{path} has no column {listed}; nothing of it was folded.{hint}")
             refusal = _fold(trial, batch.records, batch.ragged)
             if refusal:
                 raise RecordError(f"{path}: {refusal}")

@@ -19,7 +19,8 @@ def fold_batch(arms: Sequence[ArmTally], batch: Batch, workers: int | None = Non
     workers = min(workers or cores(), max(1, len(batch) // _WORTH_A_WORKER))
     cuts = batch.cuts(workers)
     if workers == 1:
-        return _fold_part(arms, batch, cuts[0], cuts[-1])
+        with one_blas_thread():
+            return _fold_part(arms, batch, cuts[0], cuts[-1])
     arms = [_with_frame(arm, number, batch) for number, arm in enumerate(arms)]
     with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
         parts = [

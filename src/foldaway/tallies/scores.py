@@ -110,12 +110,15 @@ class Scores:
 class UnitScores(Scores):
     """The same with the records of a unit together as one cluster, each unit complete within a block.
 
-    A block without unit numbers is passed over; then ``n`` falls short of the records folded.
+    Records of a block without unit numbers are units of their own, unless no block with them has come yet: such a
+    block is passed over, and ``n`` then falls short of the records folded.
     """
 
     def fold(self, block: Block) -> Self:
         """Take the block's units in."""
-        if block.unit is None or not len(block):
+        if block.unit is None:
+            return Scores.fold(self, block) if self.n else self
+        if not len(block):
             return self
         k = self.shape.regressors
         v, s = _unit_sums(block.rows[:k], block.rows[k:], block.unit)

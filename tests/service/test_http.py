@@ -1,0 +1,399 @@
+"""The HTTP interface of a running server: every address, every refusal, and what is said about them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from served import PLAN, Served, eventually, rows
+from servers import Nursery
+
+SECRET = "SECRET-27182"
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+@pytest.fixture(scope="module")
+def server(served_from: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("http"), served_from, "--max-body", 1) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def trial(server: Served) -> dict[str, str]:
+    """A trial with records enough for effects."""
+    made = server.create("known")
+    answer = server.ask("POST", "/v1/trials/known/records", made["ingest_token"], json=rows(40))
+    assert answer.json()["folded"] == 40
+    return made
+
+
+@pytest.fixture(scope="module")
+def tokens(server: Served, trial: dict[str, str]) -> dict[str, str]:
+    other = server.create("other")
+    revoked = server.ask("POST", "/v1/tokens", json={"scope": "admin"}).json()
+    assert server.ask("DELETE", f"/v1/tokens/{revoked['id']}").status_code == 204
+    right = trial["read_token"]
+    return {
+        "admin": server.admin,
+        "ingest": trial["ingest_token"],
+        "read": trial["read_token"],
+        "other ingest": other["ingest_token"],
+        "other read": other["read_token"],
+        "revoked": revoked["token"],
+        "none": "",
+        "no token": SECRET,
+        "wrong secret": right[:-4] + ("aaaa" if right[-4:] != "aaaa" else "bbbb"),
+        "unknown id": f"fa_{'0' * 16}_{'A' * 43}",
+    }
+
+
+def is_problem(answer: httpx.Response, status: int) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    problem: dict[str, Any] = answer.json()
+    assert problem["status"] == status
+    assert problem["title"]
+    assert problem["detail"].endswith((".", "counted."))
+    assert SECRET not in answer.text + str(answer.headers)
+    return problem
+
+
+NOBODY = ["none", "no token", "wrong secret", "unknown id", "revoked"]
+ROUTES = {
+    ("GET", "/v1/trials"): ["admin"],
+    ("POST", "/v1/trials"): ["admin"],
+    ("GET", "/v1/trials/known"): ["admin", "ingest", "read"],
+    ("GET", "/v1/trials/known/plan"): ["admin", "ingest", "read"],
+    ("GET", "/v1/trials/known/effects"): ["admin", "read"],
+    ("POST", "/v1/trials/known/close"): ["admin"],
+    ("POST", "/v1/trials/known/records"): ["admin", "ingest"],
+    ("GET", "/v1/trials/known/producers/me"): ["admin", "ingest"],
+    ("POST", "/v1/tokens"): ["admin"],
+    ("GET", "/v1/tokens"): ["admin"],
+    ("DELETE", "/v1/tokens/0123456789abcdef"): ["admin"],
+}
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_who_may_ask_what(server: Served, tokens: dict[str, str], method: str, path: str) -> None:
+    allowed = ROUTES[method, path]
+    for who, token in tokens.items():
+        if who in allowed:
+            if not path.endswith("/close"):
+                answer = server.ask(method, path, token)
+                assert answer.status_code not in (401, 403), who
+        elif who in NOBODY:
+            answer = server.ask(method, path, token, content=SECRET)
+            is_problem(answer, 401)
+            assert answer.headers["WWW-Authenticate"] == "Bearer"
+            assert "Foldaway-Fingerprint" not in answer.headers
+        else:
+            answer = server.ask(method, path, token, content=SECRET)
+            is_problem(answer, 403)
+            assert "Foldaway-Fingerprint" not in answer.headers
+
+
+def test_every_documented_address_is_in_the_list_above(server: Served) -> None:
+    document = server.ask("GET", "/schema/openapi.json", "").json()
+    found = {(method.upper(), path) for path, ways in document["paths"].items() for method in ways}
+    listed = {
+        (
+            method,
+            re.sub(r"/0123456789abcdef$", "/{id}", path.replace("known", "{name}").replace("/me", "/{producer}")),
+        )
+        for method, path in ROUTES
+    }
+    assert found == listed | {("GET", "/health"), ("GET", "/ready"), ("GET", "/metrics")}
+    for method, path in listed:
+        assert document["paths"][path][method.lower()]["security"] == [{"token": []}]
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [b"Basic YTpi", b"Bearer", b"bearer", b"Bearer \xff\xfe", b"Bearer " + b"x" * 5000, b"\xc3\xa4"],
+)
+def test_strange_credentials_are_none(server: Served, authorization: bytes) -> None:
+    with server.http("") as http:
+        is_problem(http.get("/v1/trials", headers={b"Authorization": authorization}), 401)
+
+
+def test_the_scheme_is_read_as_the_standard_has_it(server: Served) -> None:
+    with server.http("") as http:
+        assert http.get("/v1/trials", headers={"Authorization": f"bearer  {server.admin}"}).status_code == 200
+
+
+@pytest.mark.parametrize(("method", "path"), [route for route in ROUTES if "known" in route[1]])
+@pytest.mark.parametrize("name", ["unknown", f"..{SECRET}", "%00", "%F0%9F%98%80", "a" * 101, f"{SECRET} x"])
+def test_an_unknown_trial(server: Served, method: str, path: str, name: str) -> None:
+    is_problem(server.ask(method, path.replace("known", name), content=SECRET), 404)
+
+
+def test_a_life_and_its_fingerprint(server: Served) -> None:
+    created = server.ask("POST", "/v1/trials", json={**PLAN, "name": "life"})
+    fingerprint = created.json()["fingerprint"]
+    ingest, read = created.json()["ingest_token"], created.json()["read_token"]
+    records = "/v1/trials/life/records"
+    numbered = {"Foldaway-Producer": "me", "Foldaway-Sequence": "1"}
+    early = server.ask("GET", "/v1/trials/life/effects", read)
+    assert "2 durable records" in is_problem(early, 425)["detail"]
+    answers = [
+        created,
+        server.ask("POST", records, ingest, json=rows(4), headers=numbered),
+        server.ask("POST", records, ingest, json=rows(30, 4)),
+        server.ask("GET", "/v1/trials/life/producers/me", ingest),
+        server.ask("GET", "/v1/trials/life", read),
+        server.ask("GET", "/v1/trials/life/effects", read),
+        server.ask("POST", records, ingest, json=rows(3)),
+        server.ask("POST", "/v1/trials/life/close"),
+        server.ask("GET", "/v1/trials/life/effects", read),
+    ]
+    assert [answer.status_code for answer in answers] == [201, *[200] * 8]
+    assert all(answer.json()["fingerprint"] == fingerprint for answer in answers)
+    refusals = [
+        early,
+        server.ask("POST", records, ingest, json=rows(3)),
+        server.ask("POST", records, ingest, content=b"", headers={"Content-Type": "application/json"}),
+        server.ask("POST", records, ingest, content=SECRET, headers={"Content-Type": "text/plain"}),
+    ]
+    assert [answer.status_code for answer in refusals] == [425, 409, 400, 415]
+    plan = server.ask("GET", "/v1/trials/life/plan", read)
+    for answer in [*answers, *refusals, plan]:
+        assert answer.headers["Foldaway-Fingerprint"] == fingerprint
+    first, second, progress, status, effects, _, closed, final = (answer.json() for answer in answers[1:])
+    assert (first["folded"], first["durable"], first["pending"]) == (4, 0, 4)
+    assert (second["folded"], second["durable"], second["pending"]) == (30, None, 0)
+    assert progress["durable"] == 1
+    assert (status["records"], status["pending"], status["status"]) == (34, 0, "open")
+    assert (effects["records"], effects["final"]) == (34, False)
+    assert (closed["records"], closed["left_out"], closed["final"]) == (34, 3, True)
+    assert closed == final
+    assert "closed" in refusals[1].json()["detail"]
+    listed = {row["name"]: row for row in server.ask("GET", "/v1/trials").json()}
+    assert listed["life"]["status"] == "closed"
+    assert listed["life"]["fingerprint"] == fingerprint
+    assert plan.json()["outcomes"] == ["y"]
+
+
+def test_a_plan_never_changes(server: Served) -> None:
+    first = server.create("fixed")
+    again = server.create("fixed")
+    assert again["fingerprint"] == first["fingerprint"]
+    assert again["ingest_token"] != first["ingest_token"]
+    assert server.ask("GET", "/v1/trials/fixed", first["read_token"]).status_code == 200
+    other = server.ask("POST", "/v1/trials", json={**PLAN, "name": "fixed", "cohort": 11})
+    assert "another plan" in is_problem(other, 409)["detail"]
+    toml = f'name = "fixed"\narm = "group"\noutcomes = ["y"]\ncohort = {PLAN["cohort"]}\nmin_per_arm = 2\n'
+    toml += "arms = {a = 0.5, b = 0.5}"
+    same = server.ask("POST", "/v1/trials", content=toml, headers={"Content-Type": "application/toml; charset=utf-8"})
+    assert same.json()["fingerprint"] == first["fingerprint"]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b"{}", "application/json", 422),
+        (SECRET.encode(), "application/json", 422),
+        (b"\xff\xfe\x00", "application/toml", 400),
+        (b"{}", "text/plain", 415),
+        (b"{}", "", 415),
+        (b" " * (2**20 + 1), "application/json", 413),
+        (json.dumps({**PLAN, "name": f"{SECRET} /"}).encode(), "application/json", 422),
+        (json.dumps({**PLAN, "arms": {"a": SECRET}}).encode(), "application/json", 422),
+        (b'[{"group": "a", "y": "%s"}]' % SECRET.encode(), "application/json", 422),
+        (b"group,y\na,%s" % SECRET.encode(), "application/toml", 422),
+        (b"[" * 100_000, "application/json", 422),
+        (b"a=" + b"[" * 100_000, "application/toml", 422),
+    ],
+)
+def test_what_is_no_plan(server: Served, body: bytes, kind: str, status: int) -> None:
+    is_problem(server.ask("POST", "/v1/trials", content=body, headers={"Content-Type": kind}), status)
+
+
+def arrow(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+BODIES = {
+    "application/json": json.dumps(rows(12)).encode(),
+    "application/x-ndjson": "".join(json.dumps(row) + "\n" for row in rows(12)).encode(),
+    ARROW: arrow(pa.Table.from_pylist(rows(12))),
+}
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "identity": bytes,
+    "gzip": gzip.compress,
+    "zstd": partial(pa.compress, codec="zstd", asbytes=True),
+}
+
+
+@pytest.mark.parametrize("encoding", PACKED)
+@pytest.mark.parametrize("kind", BODIES)
+def test_formats_and_encodings(
+    server: Served, trial: dict[str, str], tokens: dict[str, str], kind: str, encoding: str
+) -> None:
+    headers = {"Content-Type": kind, "Content-Encoding": encoding}
+    body = PACKED[encoding](BODIES[kind])
+    answer = server.ask("POST", "/v1/trials/known/records", tokens["ingest"], content=body, headers=headers)
+    assert (answer.status_code, answer.json()["folded"]) == (200, 12)
+    in_pieces = (body[i : i + 7] for i in range(0, len(body), 7))
+    answer = server.ask("POST", "/v1/trials/known/records", tokens["ingest"], content=in_pieces, headers=headers)
+    assert (answer.status_code, answer.json()["folded"]) == (200, 12)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (SECRET.encode(), {"Content-Type": "application/json"}, 400),
+        (SECRET.encode(), {"Content-Type": ARROW}, 400),
+        (BODIES[ARROW][:-30], {"Content-Type": ARROW}, 400),
+        (b"", {"Content-Type": "application/json"}, 400),
+        (SECRET.encode(), {"Content-Type": "application/x-ndjson"}, 422),
+        (SECRET.encode(), {"Content-Type": SECRET}, 415),
+        (SECRET.encode(), {}, 415),
+        (BODIES["application/json"], {"Content-Type": "application/json; charset=latin-1"}, 415),
+        (BODIES["application/json"], {"Content-Type": "application/json", "Content-Encoding": SECRET}, 415),
+        (SECRET.encode(), {"Content-Type": "application/json", "Content-Encoding": "gzip"}, 400),
+        (bytes(2**20 + 1), {"Content-Type": "application/json"}, 413),
+        (json.dumps([{"group": SECRET, "y": 1}]).encode(), {"Content-Type": "application/json"}, 422),
+        (json.dumps([{"group": "a", "y": SECRET}]).encode(), {"Content-Type": "application/json"}, 422),
+        (json.dumps([{SECRET: "a"}]).encode(), {"Content-Type": "application/json"}, 422),
+    ],
+)
+def test_faulty_batches_change_nothing(
+    server: Served, tokens: dict[str, str], body: bytes, headers: dict[str, str], status: int
+) -> None:
+    before = server.ask("GET", "/v1/trials/known", tokens["read"]).json()
+    answer = server.ask("POST", "/v1/trials/known/records", tokens["ingest"], content=body, headers=headers)
+    problem = is_problem(answer, status)
+    if status == 422 and SECRET.encode() in body and b"group" in body:
+        assert sum(count for rules in problem["faults"].values() for count in rules.values()) == 1
+    assert server.ask("GET", "/v1/trials/known", tokens["read"]).json() == before
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Foldaway-Producer": "me"},
+        {"Foldaway-Sequence": "1"},
+        {"Foldaway-Producer": "me", "Foldaway-Sequence": "0"},
+        {"Foldaway-Producer": "me", "Foldaway-Sequence": "-1"},
+        {"Foldaway-Producer": "me", "Foldaway-Sequence": SECRET},
+        {"Foldaway-Producer": "me", "Foldaway-Sequence": "1e3"},
+        {"Foldaway-Producer": "me", "Foldaway-Sequence": "9" * 30},
+        {"Foldaway-Producer": "", "Foldaway-Sequence": "1"},
+        {"Foldaway-Producer": f"a/{SECRET}", "Foldaway-Sequence": "1"},
+        {"Foldaway-Producer": "x" * 201, "Foldaway-Sequence": "1"},
+    ],
+)
+def test_producer_and_sequence_come_together_and_are_what_they_should_be(
+    server: Served, tokens: dict[str, str], headers: dict[str, str]
+) -> None:
+    answer = server.ask("POST", "/v1/trials/known/records", tokens["ingest"], json=rows(10), headers=headers)
+    is_problem(answer, 400)
+
+
+def test_numbered_batches(server: Served, tokens: dict[str, str]) -> None:
+    def send(sequence: int, count: int = 10) -> httpx.Response:
+        headers = {"Foldaway-Producer": "counting:1@host+x", "Foldaway-Sequence": str(sequence)}
+        return server.ask("POST", "/v1/trials/known/records", tokens["ingest"], json=rows(count), headers=headers)
+
+    gap = is_problem(send(2), 409)
+    assert gap["expected"] == 1
+    assert [send(1).json()["repeated"], send(1).json()["repeated"], send(2).json()["repeated"]] == [False, True, False]
+    assert send(1, 11).json()["durable"] == 2
+    path = "/v1/trials/known/producers/counting:1@host+x"
+    assert server.ask("GET", path, tokens["ingest"]).json()["durable"] == 2
+    is_problem(server.ask("GET", f"/v1/trials/known/producers/{SECRET}%20x", tokens["ingest"]), 400)
+
+
+def test_tokens(server: Served, tokens: dict[str, str]) -> None:
+    issued = server.ask("POST", "/v1/tokens", json={"scope": "read", "trial": "known"})
+    assert issued.status_code == 201
+    made = issued.json()
+    assert server.ask("GET", "/v1/trials/known", made["token"]).status_code == 200
+    listed = server.ask("GET", "/v1/tokens")
+    row = next(row for row in listed.json() if row["id"] == made["id"])
+    assert (row["scope"], row["trial"], row["revoked"]) == ("read", "known", False)
+    assert not any(token.split("_", 2)[2] in listed.text for token in tokens.values() if token.startswith("fa_"))
+    assert server.ask("DELETE", f"/v1/tokens/{made['id']}").status_code == 204
+    is_problem(server.ask("GET", "/v1/trials/known", made["token"]), 401)
+    is_problem(server.ask("DELETE", "/v1/tokens/0123456789abcdef"), 404)
+    is_problem(server.ask("DELETE", f"/v1/tokens/{SECRET}"), 400)
+    is_problem(server.ask("POST", "/v1/tokens", json={"scope": "read", "trial": SECRET}), 404)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"scope": SECRET}, 400),
+        ({"scope": "read"}, 400),
+        ({"scope": "admin", "trial": "known"}, 400),
+        ({"scope": "admin", SECRET: 1}, 400),
+        ([SECRET], 400),
+        ({"scope": "x" * 5000}, 413),
+    ],
+)
+def test_tokens_that_cannot_be(server: Served, body: Any, status: int) -> None:
+    is_problem(server.ask("POST", "/v1/tokens", json=body), status)
+    is_problem(server.ask("POST", "/v1/tokens", data={"scope": "admin"}), 415)
+
+
+def test_addresses_and_methods_that_are_none(server: Served) -> None:
+    is_problem(server.ask("GET", f"/{SECRET}"), 404)
+    answer = server.ask("PUT", "/v1/trials")
+    is_problem(answer, 405)
+    assert "POST" in answer.headers["Allow"]
+    is_problem(server.ask(SECRET, "/v1/trials"), 405)
+
+
+def test_health_readiness_and_metrics(server: Served, trial: dict[str, str]) -> None:
+    assert server.ask("GET", "/health", "").text == "alive"
+    assert server.ask("GET", "/ready", "").text == "ready"
+    server.ask("GET", f"/{SECRET}?q={SECRET}", SECRET)
+    answer = server.ask("GET", "/metrics", "")
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    assert re.search(r"^foldaway_records_folded_total \d+", answer.text, re.M)
+    assert re.search(r'^foldaway_requests_total\{route="\(none\)",status="404"\} \d+', answer.text, re.M)
+    assert SECRET not in answer.text
+    assert "known" not in answer.text  # nor the names of trials
+
+
+def test_the_log_has_every_request_and_nothing_of_it(server: Served, tokens: dict[str, str]) -> None:
+    headers = {
+        "Content-Type": "application/json",
+        "Foldaway-Producer": f"p-{SECRET}",
+        "Foldaway-Sequence": "1",
+        "User-Agent": SECRET,
+        "X-Forwarded-For": SECRET,
+        "Cookie": f"a={SECRET}",
+    }
+    records = f"/v1/trials/known/records?user={SECRET}"
+    body = json.dumps([{"group": "a", "y": 1, "id": SECRET}] * 10)
+    server.ask("POST", records, tokens["ingest"], content=body, headers=headers)
+    server.ask("POST", records, tokens["ingest"], content=SECRET, headers=headers)
+    server.ask("POST", records, SECRET, content=SECRET, headers=headers)
+    server.ask(SECRET, f"/{SECRET}?{SECRET}")
+    expected = [
+        ("POST", "/v1/trials/{name}/records", 200),
+        ("POST", "/v1/trials/{name}/records", 400),
+        ("POST", "/v1/trials/{name}/records", 401),
+        ("(other)", "(none)", 404),
+    ]
+    eventually(  # an answer may be there before its line
+        lambda: [(line["method"], line["route"], line["status"]) for line in server.events("request")[-4:]] == expected
+    )
+    log = server.log()
+    assert SECRET not in log
+    assert not any(token.split("_", 2)[2] in log for token in tokens.values() if token.startswith("fa_"))
+    assert all(json.loads(line)["time"] for line in log.splitlines())  # nothing but structured lines

@@ -1,0 +1,81 @@
+"""The OpenAPI document is true: what schemathesis draws from it is answered as it says."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from served import Served, rows
+from servers import Nursery
+
+# A plan or a batch may be all that a schema can ask for and still be faulty, a trial too young or a number out of
+# turn; all else that is valid must be taken.
+CONFIG = """
+headers = {{ Authorization = "Bearer {token}" }}
+continue-on-failure = true
+seed = 1
+
+[generation]
+deterministic = true
+max-examples = {examples}
+database = "none"
+with-security-parameters = true
+
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", 404, 409, 422, 425]
+
+# Bytes may be anything, and the two headers come together, which no schema can say.
+[[operations]]
+include-path-regex = "^/v1/trials(/.*/records)?$"
+include-method = "POST"
+checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 404, 409, 422]
+"""
+
+# Every address once more with a trial that is there.
+KNOWN = """
+[parameters]
+"path.name" = "known"
+"""
+
+
+@pytest.fixture(scope="module")
+def server(served_from: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("openapi"), served_from, "--patience", 5) as server:
+        token = server.create("known")["ingest_token"]
+        assert server.ask("POST", "/v1/trials/known/records", token, json=rows(40)).status_code == 200
+        yield server
+
+
+@pytest.mark.parametrize(("known", "least"), [(False, 400), (True, 300)])
+def test_what_is_drawn_from_the_document_is_answered_as_it_says(
+    server: Served, tmp_path: Path, known: bool, least: int, record_property: Any
+) -> None:
+    config = tmp_path / "schemathesis.toml"
+    config.write_text(CONFIG.format(token=server.admin, examples=15) + (KNOWN if known else ""))
+    words = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run"]
+    words += [f"{server.url}/schema/openapi.json", "--checks", "all", "--workers", "1", "--no-color"]
+    # A trial stays known if it is not closed; and the name that is given here would mend names that are faulty on
+    # purpose, which puzzles the check of sequences of requests.
+    words += ["--exclude-path-regex", "/close$", "--phases", "coverage,fuzzing"] if known else []
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    cases = re.search(r"([\d,]+) (?:generated|test cases)", done.stdout)
+    assert cases is not None, done.stdout
+    record_property("cases", cases[1])
+    assert int(cases[1].replace(",", "")) >= least
+    assert not any(line["status"] >= 500 for line in server.events("request"))
+    assert not server.events("failed")
+    assert not any(line["level"] == "error" for line in server.events("library"))
+
+
+def test_the_whole_document_is_open_and_names_no_trial(server: Served) -> None:
+    answer = server.ask("GET", "/schema/openapi.json", "")
+    assert answer.status_code == 200
+    assert "known" not in json.dumps(answer.json())

@@ -1,0 +1,385 @@
+"""A server in operation: failures within, pressure from without, and its end."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import json
+import os
+import resource
+import signal
+import socket
+import sqlite3
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from litestar.testing import TestClient
+
+from foldaway.service.app import make_app
+from foldaway.service.ingest import Limits
+from foldaway.service.service import Service, TokenWanted
+from postgres import Postgres
+from served import Served, eventually, rows
+from servers import Nursery
+from stores import Place
+
+SECRET = "SECRET-16180"
+SLOW = 2_000
+
+
+@pytest.fixture
+def server(served_from: Nursery, tmp_path: Path) -> Iterator[Served]:
+    with Served(tmp_path, served_from) as server:
+        yield server
+
+
+# Failures within
+
+
+def test_a_bug_is_told_to_the_log_by_type_and_place_alone(
+    folder: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    service = Service(folder.open(), "main", Limits())
+    token = service.issue(TokenWanted("admin")).token
+
+    def broken(*_: Any) -> None:
+        value = SECRET
+        raise RuntimeError(f"no more {value}")
+
+    monkeypatch.setattr(service, "statuses", broken)
+    monkeypatch.setattr(service, "tick", broken)
+    with TestClient(cast(Any, make_app(service))) as http:
+        answer = http.get("/v1/trials", headers={"Authorization": f"Bearer {token}"})
+        time.sleep(2.5)  # two ticks: the first failure does not end them
+    assert answer.status_code == 500
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert set(answer.json()) == {"title", "status", "detail"}
+    out, err = capfd.readouterr()
+    assert SECRET not in answer.text + out + err
+    lines = [json.loads(line) for line in err.splitlines()]
+    failed = [line for line in lines if line["event"] == "failed"]
+    assert [(line["error"], "test_server.py:" in line["place"]) for line in failed] == [("RuntimeError", True)]
+    assert len([line for line in lines if line["event"] == "tick"]) == 2
+    assert [line["status"] for line in lines if line["event"] == "request"] == [500]
+
+
+# The end
+
+
+def test_sigterm_answers_what_is_under_way_and_stores_what_the_cohort_allows(
+    served_from: Nursery, tmp_path: Path
+) -> None:
+    with Served(tmp_path, served_from) as server:
+        trial = server.create("ending", cohort=10)
+        path = "/v1/trials/ending/records"
+        assert server.ask("POST", path, trial["ingest_token"], json=rows(9)).json()["pending"] == 9
+
+        def slowly() -> Iterator[bytes]:
+            body = json.dumps(rows(5)).encode()
+            yield body[:20]
+            begun.set()
+            told.wait(10)
+            yield body[20:]
+
+        begun, told = threading.Event(), threading.Event()
+        headers = {"Content-Type": "application/json"}
+        with ThreadPoolExecutor(1) as thread:
+            ask = thread.submit(server.ask, "POST", path, trial["ingest_token"], content=slowly(), headers=headers)
+            begun.wait(10)
+            time.sleep(0.3)
+            os.kill(server.pid, signal.SIGTERM)
+            time.sleep(0.3)
+            told.set()
+            answer = ask.result(20)
+        assert (answer.status_code, answer.json()["pending"]) == (200, 0)
+        eventually(lambda: not server.runs())
+        assert server.events("stopped")
+        assert not server.events("library")
+        server.start()
+        status = server.ask("GET", "/v1/trials/ending").json()
+        assert (status["records"], status["pending"]) == (14, 0)
+        server.ask("POST", path, trial["ingest_token"], json=rows(3))
+        server.stop()
+        server.start()
+        assert server.ask("GET", "/v1/trials/ending").json()["records"] == 14  # 3 are too few to be stored
+
+
+# Pressure from without
+
+
+def test_a_full_queue_says_when_to_come_back(served_from: Nursery, tmp_path: Path) -> None:
+    with Served(tmp_path, served_from, "--queue", 2) as server, ThreadPoolExecutor(8) as threads:
+        token = server.create("pressed")["ingest_token"]
+        with sqlite3.connect(server.data / "foldaway.db", isolation_level=None) as other:
+            other.execute("BEGIN EXCLUSIVE")  # for less long than the store waits
+            ask = [
+                threads.submit(httpx.post, f"{server.url}/v1/trials/pressed/records", json=rows(10), headers=headers)
+                for headers in [{"Authorization": f"Bearer {token}"}] * 8
+            ]
+            time.sleep(1)
+            assert httpx.get(f"{server.url}/health").text == "alive"
+            other.execute("ROLLBACK")
+        other.close()
+        answers = [task.result() for task in ask]
+        refused = [answer for answer in answers if answer.status_code == 503]
+        assert len([answer for answer in answers if answer.status_code == 200]) == 8 - len(refused) >= 2
+        for answer in refused:
+            assert answer.headers["Content-Type"] == "application/problem+json"
+            assert int(answer.headers["Retry-After"]) >= 1
+        assert server.ask("GET", "/v1/trials/pressed").json()["records"] == 10 * (8 - len(refused))
+
+
+def request_head(server: Served, path: str, token: str, length: int) -> bytes:
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {length}\r\n\r\n"
+    ).encode()
+
+
+def connect(server: Served) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), 30)
+
+
+def test_bodies_that_do_not_come(served_from: Nursery, tmp_path: Path) -> None:
+    with Served(tmp_path, served_from, "--patience", 2, "--queue", 2) as server:
+        token = server.create("slow")["ingest_token"]
+        path = "/v1/trials/slow/records"
+        body = json.dumps(rows(10)).encode()
+        assert server.ask("POST", path, token, json=rows(10)).status_code == 200
+        slow = [connect(server) for _ in range(2)]
+        for each in slow:
+            each.sendall(request_head(server, path, token, len(body)) + body[:30])
+        eventually(lambda: "foldaway_batches_queued 2.0" in server.ask("GET", "/metrics", "").text)
+        assert server.ask("POST", path, token, json=rows(10)).status_code == 503
+        for each in slow:
+            answer = each.recv(10_000)
+            assert answer.startswith(b"HTTP/1.1 408 ")
+            assert b"application/problem+json" in answer
+            each.close()
+        assert server.ask("POST", path, token, json=rows(10)).status_code == 200
+        broken = connect(server)
+        broken.sendall(request_head(server, path, token, len(body)) + body[:-1])
+        broken.close()
+        eventually(lambda: server.events("request")[-1]["status"] == 400)
+        assert server.ask("GET", "/v1/trials/slow").json()["records"] == 20
+        assert not server.events("library")
+
+
+@pytest.mark.parametrize("rubbish", [b"\x16\x03\x01\x02\x00\x01\x00", b"GET /\r\n\r\n" + bytes(100), b"x" * 70_000])
+def test_what_is_not_http_is_refused_in_the_same_shape(server: Served, rubbish: bytes) -> None:
+    with connect(server) as line:
+        line.sendall(rubbish + b"\r\n\r\n")
+        answer = b"".join(iter(lambda: line.recv(10_000), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"application/problem+json" in head
+    assert json.loads(body)["status"] == 400
+
+
+def test_many_slow_connections_do_not_stop_the_others(
+    served_from: Nursery, tmp_path: Path, record_property: Any
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < SLOW + 500:
+        pytest.skip(f"this machine allows {hard} open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        server = stack.enter_context(Served(tmp_path, served_from))
+        token = server.create("busy")["ingest_token"]
+        for i in range(SLOW):
+            line = stack.enter_context(connect(server))
+            line.sendall((b"", b"GET /he", b"GET /health HTTP/1.1\r\nHost: ")[i % 3])
+        took = []
+        for _ in range(20):
+            start = time.perf_counter()
+            assert server.ask("POST", "/v1/trials/busy/records", token, json=rows(10)).status_code == 200
+            took.append(time.perf_counter() - start)
+        assert max(took) < 5
+        record_property("slowest", max(took))
+        assert server.ask("GET", "/v1/trials/busy").json()["records"] == 200
+
+
+def test_slow_connections_are_closed_in_time_and_make_room(tmp_path: Path) -> None:
+    """In a process of its own, in which time is short and room scarce."""
+    program = """
+import sys
+from foldaway.service import connections, server
+connections.IDLE_SECONDS = 1.0
+server.most_connections = lambda: 5
+server.rehearse = lambda: None
+server.serve(server.Settings(data=__import__("pathlib").Path(sys.argv[1]), port=int(sys.argv[2])))
+"""
+    server = Served(tmp_path, None)
+    words = [sys.executable, "-c", program, str(tmp_path / "data"), str(server.port)]
+    with server.out.open("ab") as out, server.err.open("ab") as err:
+        process = subprocess.Popen(words, stdout=out, stderr=err, env={**os.environ, "FOLDAWAY_HARDENED": "1"})
+    try:
+        eventually(server._answers, 60)
+        start = time.monotonic()
+        one = connect(server)
+        one.sendall(b"GET /health HT")
+        while time.monotonic() < start + 0.5:  # each byte does not give it more time
+            one.sendall(b"x")
+            time.sleep(0.1)
+        assert one.recv(100) == b""
+        assert 0.8 < time.monotonic() - start < 5
+        crowd = [connect(server) for _ in range(12)]
+        for each in crowd:
+            each.sendall(b"GET")
+        time.sleep(0.3)
+        last = crowd[-1]
+        last.sendall(b" /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert last.recv(1000).startswith(b"HTTP/1.1 200 ")
+        assert crowd[0].recv(100) == b""
+        for each in crowd:
+            each.close()
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+# Failures below
+
+
+def test_a_full_disk_is_told_and_mended_without_a_restart(server: Served) -> None:
+    token = server.create("full")["ingest_token"]
+    path = "/v1/trials/full/records"
+    assert server.ask("POST", path, token, json=rows(10)).status_code == 200
+    headers = {"Foldaway-Producer": "me", "Foldaway-Sequence": "1"}
+    unlimited = resource.RLIM_INFINITY
+    try:
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (1, unlimited))
+    except PermissionError:
+        pytest.skip("only root may set another process' limits")
+    for _ in range(3):
+        answer = server.ask("POST", path, token, json=rows(10, 50), headers=headers)
+        assert answer.status_code == 503
+        assert "disk is full" in answer.json()["detail"]
+        assert "Retry-After" in answer.headers
+    assert server.ask("POST", path, token, json=rows(3)).status_code == 200  # it is only kept in memory
+    resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (unlimited, unlimited))
+    answer = server.ask("POST", path, token, json=rows(10, 50), headers=headers)
+    assert (answer.status_code, answer.json()["durable"]) == (200, 1)
+    assert server.ask("GET", "/v1/trials/full").json()["records"] == 23
+
+
+def test_a_database_that_is_gone_and_comes_back(
+    served_from: Nursery, tmp_path: Path, database: Place, postgres: Postgres
+) -> None:
+    with Served(tmp_path, served_from, database=database.where) as server:
+        token = server.create("gone")["ingest_token"]
+        path = "/v1/trials/gone/records"
+        assert server.ask("POST", path, token, json=rows(10)).status_code == 200
+        postgres.stop()
+        try:
+            for method, where, asker in [
+                ("POST", path, token),
+                ("GET", "/v1/trials/gone/effects", server.admin),
+                ("GET", "/ready", ""),
+            ]:
+                answer = server.ask(method, where, asker, json=rows(10))
+                assert answer.status_code == 503
+                assert answer.headers["Content-Type"] == "application/problem+json"
+                assert "database is not available" in answer.json()["detail"]
+            assert server.ask("GET", "/health", "").status_code == 200
+        finally:
+            postgres.start()
+        assert server.ask("GET", "/ready", "").status_code == 200
+        assert server.ask("POST", path, token, json=rows(10)).status_code == 200
+        assert server.ask("GET", "/v1/trials/gone").json()["records"] == 20
+        eventually(lambda: any(line.get("error") == "Unavailable" for line in server.events("request")))
+        assert not server.events("failed")
+
+
+# Flags
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "foldaway test")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        .sign(key, hashes.SHA256())
+    )
+    chain, secret = folder / "certificate.pem", folder / "key.pem"
+    chain.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    secret.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return chain, secret
+
+
+def test_tls(served_from: Nursery, tmp_path: Path) -> None:
+    chain, secret = certificate(tmp_path)
+    server = Served(tmp_path, served_from, "--certificate", chain, "--certificate-key", secret)
+    server.url = f"https://127.0.0.1:{server.port}"
+    server.start(wait=False)
+    try:
+        said = eventually(lambda: (server.out.exists() and "admin token" in server.out.read_text()) or None)
+        assert said
+        assert f"serves at {server.url}" in server.out.read_text()
+        trust = ssl.create_default_context(cafile=str(chain))
+        eventually(lambda: httpx.get(f"{server.url}/health", verify=trust).text == "alive")
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{server.url}/health")
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"http://127.0.0.1:{server.port}/health")
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ([], "say where to keep the trials"),
+        (["--data", "here", "--certificate", "none.pem"], "needs both --certificate and --certificate-key"),
+        (["--data", "here", "--certificate", "none.pem", "--certificate-key", "none.pem"], "cannot be used"),
+        (["--data", "here", "--port", "TAKEN"], "Address already in use. Choose another"),
+        (["--data", "here", "--host", "203.0.113.1"], "cannot listen on 203.0.113.1"),
+        (["--data", "/dev/null/x"], "cannot"),
+        (["--database", f"mysql://{SECRET}@x/y"], "postgresql"),
+    ],
+)
+def test_what_cannot_be_served(served_from: Nursery, tmp_path: Path, flags: list[str], sentence: str) -> None:
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = str(taken.getsockname()[1])
+    words = ["serve", *(str(tmp_path / word) if word in ("here", "none.pem") else word for word in flags)]
+    words = [port if word == "TAKEN" else word for word in words]
+    if "--port" not in words:
+        words += ["--port", "0"]
+    served_from.start(words, tmp_path / "out", tmp_path / "err")
+    said = eventually(
+        lambda: (
+            (tmp_path / "err").exists()
+            and [
+                line for line in (tmp_path / "err").read_text().splitlines() if line.startswith(("error", "unexpected"))
+            ]
+        )
+    )
+    taken.close()
+    assert sentence in said[0]
+    assert said[0].startswith("error: ")
+    assert SECRET not in said[0]

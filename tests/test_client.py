@@ -1,0 +1,200 @@
+"""The client against a real server: it numbers its batches, keeps what is not durable, and gives it again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from foldaway.client import Client
+from foldaway.errors import ServerError
+from served import Served, rows
+from servers import Nursery
+
+SECRET = "SECRET-14142"
+
+
+@pytest.fixture
+def server(served_from: Nursery, tmp_path: Path) -> Iterator[Served]:
+    with Served(tmp_path, served_from) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def steady(served_from: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server that is not stopped."""
+    with Served(tmp_path_factory.mktemp("steady"), served_from) as server:
+        yield server
+
+
+def records(server: Served, trial: str) -> int:
+    with Client(server.url, server.admin) as client:
+        return int(client.status(trial)["records"])
+
+
+FORMS = {
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "arrow-table": pa.Table.from_pylist,
+    "arrow-batch": pa.RecordBatch.from_pylist,
+    "list": list,
+    "iterator": iter,
+    "columns": lambda batch: {name: [row[name] for row in batch] for name in batch[0]},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_all_kinds_of_tables(steady: Served, form: str) -> None:
+    name = f"kinds-{form}"
+    token = steady.create(name)["ingest_token"]
+    with Client(steady.url, token) as client:
+        receipt = client.send(name, FORMS[form](rows(10)))
+    assert (receipt["folded"], receipt["sequence"], receipt["durable"]) == (10, 1, 1)
+    assert records(steady, name) == 10
+
+
+def test_batches_are_numbered_and_kept_until_they_are_durable(steady: Served) -> None:
+    token = steady.create("numbered")["ingest_token"]
+    with Client(steady.url, token, producer="me") as client:
+        seen = []
+        for count in (4, 4, 4, 4, 12):
+            receipt = client.send("numbered", rows(count))
+            seen.append((receipt["sequence"], receipt["durable"], receipt["pending"], client.kept("numbered")))
+        assert seen == [(1, 0, 4, 1), (2, 0, 8, 2), (3, 3, 0, 0), (4, 3, 4, 1), (5, 5, 0, 0)]
+        assert client.durable("numbered") == 5
+    with Client(steady.url, token, producer="me") as client:
+        assert client.send("numbered", rows(1))["sequence"] == 6
+    with Client(steady.url, token) as client:
+        assert client.producer != Client(steady.url, token).producer
+        assert client.send("numbered", rows(1))["sequence"] == 1
+
+
+def test_a_refused_batch_frees_its_number_and_says_what_is_wrong(steady: Served) -> None:
+    token = steady.create("refused")["ingest_token"]
+    with Client(steady.url, token) as client:
+        client.send("refused", rows(3))
+        faulty: list[list[dict[str, Any]]] = [
+            [{"group": SECRET, "y": 1.0}],
+            [{"group": "a", "y": SECRET}],
+            [{"group": "a", SECRET: 1}],
+        ]
+        for batch in faulty:
+            with pytest.raises(ServerError) as refusal:
+                client.send("refused", batch)
+            assert refusal.value.status == 422
+            assert "1 of 1 records" in str(refusal.value) or "column" in str(refusal.value)
+            assert SECRET not in str(refusal.value)
+            assert client.kept("refused") == 1
+        assert client.send("refused", rows(7))["sequence"] == 2
+    assert records(steady, "refused") == 10
+
+
+@pytest.mark.xfail(reason="an Arrow stream with none of the plan's columns is taken for an empty one, and is lost")
+def test_a_batch_with_none_of_the_columns_is_refused(steady: Served) -> None:
+    token = steady.create("strange")["ingest_token"]
+    with Client(steady.url, token) as client, pytest.raises(ServerError):
+        client.send("strange", [{"other": 1}])
+
+
+def test_errors_are_sentences(steady: Served) -> None:
+    made = steady.create("asked")
+    with Client(steady.url, made["read_token"]) as reader:
+        for ask, status, words in [
+            (lambda: reader.effects("asked"), 425, "no effects yet"),
+            (lambda: reader.send("asked", rows(1)), 403, "does not allow"),
+            (lambda: reader.status("unknown"), 403, "does not allow"),
+            (lambda: reader.trials(), 403, "does not allow"),
+        ]:
+            start = time.monotonic()
+            with pytest.raises(ServerError, match=words) as refusal:
+                ask()  # type: ignore[no-untyped-call]
+            assert refusal.value.status == status
+            assert time.monotonic() - start < 5  # not tried again
+    with Client(steady.url, "fa_nobody") as stranger, pytest.raises(ServerError, match="valid bearer token"):
+        stranger.status("asked")
+    with Client(steady.url, steady.admin) as admin, pytest.raises(ServerError, match="no trial"):
+        admin.status("unknown")
+
+
+def test_a_life_through_the_client(steady: Served) -> None:
+    plan = 'name = "life"\narm = "group"\noutcomes = ["y"]\ncohort = 10\narms = {a = 0.5, b = 0.5}\n'
+    with Client(steady.url, steady.admin) as client:
+        made = client.create(plan)
+        assert client.plan("life")["outcomes"] == ["y"]
+        client.send("life", rows(100))
+        assert client.effects("life")["records"] == 100
+        assert "life" in [row["name"] for row in client.trials()]
+        final = client.finish("life")
+        assert final["final"]
+        assert final["fingerprint"] == made["fingerprint"]
+        with pytest.raises(ServerError, match="closed") as refusal:
+            client.send("life", rows(10))
+        assert refusal.value.status == 409
+        assert client.kept("life") == 0
+
+
+def test_a_server_that_is_down_for_a_while(server: Served) -> None:
+    token = server.create("patient")["ingest_token"]
+    with Client(server.url, token, patience=30) as client:
+        client.send("patient", rows(4))
+        server.stop()
+        later = threading.Timer(1.0, server.start)
+        later.start()
+        # The 4 were in the server's memory only: the client sends them again, before the new ones.
+        receipt = client.send("patient", rows(8, 4))
+        later.join()
+        assert (receipt["sequence"], receipt["durable"], client.kept("patient")) == (2, 2, 0)
+    assert records(server, "patient") == 12
+
+
+def test_patience_ends_and_the_batch_is_kept(server: Served) -> None:
+    token = server.create("impatient")["ingest_token"]
+    client = Client(server.url, token, patience=1.0)
+    client.send("impatient", rows(3))
+    server.kill()
+    start = time.monotonic()
+    with pytest.raises(ServerError, match="cannot be reached") as refusal:
+        client.send("impatient", rows(9, 3))
+    assert refusal.value.status is None
+    assert 0.2 < time.monotonic() - start < 10
+    assert client.kept("impatient") == 2
+    server.start()
+    client.close()  # gives the server what it has not got
+    assert records(server, "impatient") == 12
+
+
+def test_leaving_gives_the_server_what_it_has_lost(server: Served) -> None:
+    token = server.create("left", cohort=10)["ingest_token"]
+    with Client(server.url, token) as client:
+        client.send("left", rows(4))
+        client.send("left", rows(5, 4))
+        server.kill()
+        server.start()
+    with Client(server.url, token) as other:
+        assert other.send("left", rows(1))["pending"] == 0
+    assert records(server, "left") == 10
+
+
+def test_back_off_spares_a_server_that_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, pauses = 0.0, []
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        pauses.append(seconds)
+
+    monkeypatch.setattr("foldaway.client.time.sleep", sleep)
+    monkeypatch.setattr("foldaway.client.time.monotonic", lambda: now)
+    with pytest.raises(ServerError, match="cannot be reached"):
+        Client("http://127.0.0.1:9", "fa_x", patience=40).status("x")
+    assert 5 < len(pauses) < 40
+    assert max(pauses) < 10
+    assert sum(pauses[-3:]) > 10 * sum(pauses[:3])
+    assert 30 < now <= 48
