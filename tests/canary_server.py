@@ -1,9 +1,11 @@
-"""A minimal server around `ingest.decode` and a trial, for the canary test: run as a program, port and trial given."""
+"""A minimal server around `ingest.decode` and a trial, for the canary test; prints its port.
+
+With "hardened" as its second argument it takes all the care that a server can take, with "usual" none.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -11,80 +13,95 @@ from typing import Any
 
 import uvicorn
 from litestar import Litestar, Request, Response, post
+from litestar.logging.config import LoggingConfig
 
 import foldaway as fa
 from foldaway.errors import IngestError, RecordError
-from foldaway.service.decoy import fold_decoy
+from foldaway.service.decoy import Decoys
 from foldaway.service.harden import forget_now, harden, settle
 from foldaway.service.ingest import Limits, decode, wipe
 from foldaway.service.rehearsal import rehearse
 from foldaway.service.wiped_arrays import wipe_arrays
 
 
-def make_app(plan: fa.Plan) -> Litestar:
-    trial = fa.Trial(plan)
-    thread = ThreadPoolExecutor(1, initializer=wipe_arrays if os.environ.get("CANARY_ARRAYS", "1") == "1" else None)
+class Folding:
+    """What is done in the one thread that folds."""
 
-    def receive(*arguments: Any) -> str:
+    def __init__(self, plan: fa.Plan, hardened: bool) -> None:
+        self.trial = fa.Trial(plan)
+        self.hardened = hardened
+        self.thread = ThreadPoolExecutor(1, initializer=wipe_arrays if hardened else None)
+        self._decoys = Decoys()
+
+    def receive(self, body: bytearray, media_type: str, encoding: str | None, fail: bool) -> str:
+        decoded = decode(body, media_type, encoding, self.trial.plan, Limits())
         try:
-            return receive_one(*arguments)
+            if fail:
+                raise RuntimeError("forced")
+            self.trial.fold(decoded.records, text=decoded.text, unreadable=decoded.ragged)
         finally:
-            if os.environ.get("CANARY_FORGET", "1") == "1":
-                fold_decoy(plan, int(os.environ.get("DECOY", "0")))
-                forget_now()
+            self._decoys.add(self.trial.plan, decoded.records.num_rows)
+            if self.hardened:
+                decoded.wipe()
+        return f"{self.trial.n}"
 
-    def receive_one(body: bytearray, media_type: str, encoding: str | None, fail: bool) -> str:
-        decoded = decode(body, media_type, encoding, plan, Limits())
-        if fail:
-            raise RuntimeError("forced")
-        trial.fold(decoded.records, text=decoded.text, unreadable=decoded.ragged)
-        decoded.wipe()
-        return f"{trial.n}"
+    def forget(self) -> None:
+        self._decoys.fold()
+        forget_now()
+
+
+def make_app(folding: Folding) -> Litestar:
+    async def taken(request: Request[Any, Any, Any]) -> str:
+        body = bytearray()
+        loop = asyncio.get_running_loop()
+        try:
+            async for chunk in request.stream():
+                body += chunk
+            kind, encoding = request.headers.get("Content-Type", ""), request.headers.get("Content-Encoding")
+            fail = request.query_params.get("fail")
+            answer = await loop.run_in_executor(folding.thread, folding.receive, body, kind, encoding, fail == "inside")
+            if fail is not None:
+                raise RuntimeError("forced")
+            return answer
+        finally:
+            if folding.hardened:
+                wipe(body)
+                # Later, when nothing of this request is left but what nobody looks after.
+                loop.call_later(0.1, folding.thread.submit, folding.forget)
 
     @post("/records", status_code=200)
     async def records(request: Request[Any, Any, Any]) -> Response[str]:
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-        loop = asyncio.get_running_loop()
         try:
-            answer = await loop.run_in_executor(
-                thread,
-                receive,
-                body,
-                request.headers.get("Content-Type", ""),
-                request.headers.get("Content-Encoding"),
-                "fail" in request.query_params,
-            )
+            return Response(await taken(request))
         except IngestError as error:
             return Response(str(error), status_code=error.status)
         except RecordError as error:
             return Response(str(error), status_code=422)
-        finally:
-            wipe(body)
-        if "after" in request.query_params:
-            raise RuntimeError("forced")
-        return Response(answer)
 
-    return Litestar([records], logging_config=None, openapi_config=None)
+    return Litestar([records], logging_config=LoggingConfig(log_exceptions="always"), openapi_config=None)
+
+
+def main(plan: str, care: str, *certificate: str) -> None:
+    if care == "hardened":
+        for sentence in harden():
+            print(sentence, file=sys.stderr, flush=True)
+        rehearse()
+        settle()
+    folding = Folding(fa.Plan.loads(plan), care == "hardened")
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        make_app(folding),
+        http="h11",
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        ssl_certfile=certificate[0] if certificate else None,
+        ssl_keyfile=certificate[1] if certificate else None,
+    )
+    print(listener.getsockname()[1], flush=True)
+    uvicorn.Server(config).run([listener])
 
 
 if __name__ == "__main__":
-    if os.environ.get("CANARY_HARDEN", "1") == "1":
-        print(harden(), file=sys.stderr, flush=True)
-    listener = socket.create_server(("127.0.0.1", 0))
-    app = make_app(fa.Plan.loads(sys.argv[1]))
-    config = uvicorn.Config(
-        app,
-        http=os.environ.get("CANARY_HTTP", "h11"),
-        loop=os.environ.get("CANARY_LOOP", "asyncio"),
-        ws="none",
-        access_log=False,
-        log_config=None,
-        lifespan="off",
-    )
-    if os.environ.get("CANARY_REHEARSE", "1") == "1":
-        rehearse()
-        settle()
-    print(listener.getsockname()[1], flush=True)
-    uvicorn.Server(config).run([listener])
+    main(*sys.argv[1:])

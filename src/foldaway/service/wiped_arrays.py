@@ -50,9 +50,14 @@ def wipe_arrays() -> bool:
         if _capsule is None:
             _capsule = _made()
         _set_handler()(_capsule)
-        return bool(np._core.multiarray.get_handler_name(np.empty(1)) == NAME)  # type: ignore[attr-defined]
     except (AttributeError, ValueError, TypeError):
         return False
+    return arrays_are_wiped()
+
+
+def arrays_are_wiped() -> bool:
+    """Whether `wipe_arrays` holds in this thread."""
+    return bool(np._core.multiarray.get_handler_name() == NAME)  # type: ignore[attr-defined]
 
 
 def _made() -> Any:
