@@ -481,10 +481,12 @@ def test_rows_without_a_cluster_are_clusters_of_their_own(clustered_first: bool)
     X, y = np.column_stack([np.ones(300), rng.normal(size=300)]), rng.normal(size=300)
     ids = rng.integers(0, 20, 100)
     names = np.concatenate([ids, 1000 + np.arange(200)])
-    parts = [lambda fit: fit.fold(X[:100], y[:100], cluster=ids), lambda fit: fit.fold(X[100:200], y[100:200])]
     fit, other = fa.LeastSquares(["const", "x"]), fa.LeastSquares(["const", "x"])
-    for part in parts if clustered_first else parts[::-1]:
-        part(fit)
+    for clustered in (clustered_first, not clustered_first):
+        if clustered:
+            fit.fold(X[:100], y[:100], cluster=ids)
+        else:
+            fit.fold(X[100:200], y[100:200])
     other.fold(X[200:], y[200:])
     whole = fit + other
     for row, response in zip(X[:5], y[:5], strict=True):  # single rows after clusters

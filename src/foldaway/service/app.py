@@ -23,7 +23,6 @@ from foldaway.service.bodies import read_body, read_text
 from foldaway.service.collector import Receipt
 from foldaway.service.documents import COMPONENTS, STAMPED, TOKEN, PlanOperation, RecordsOperation, TokenOperation
 from foldaway.service.documents import refusals as refused
-from foldaway.service.ingest import wipe
 from foldaway.service.logs import log_requests
 from foldaway.service.metrics import Metrics
 from foldaway.service.service import Answer, Created, Issued, Service, Status, TokenAbout, TokenWanted
@@ -229,12 +228,12 @@ def _records(work: Work, needs: Needs, patience: float) -> list[Any]:
         async with work.place():
             body = await read_body(request, service.limits.max_body, patience)
             try:
+                # Whatever becomes of the request, the thread finishes the batch and wipes its body.
                 receipt = await work.run(service.receive, name, body, kind, encoding, producer, sequence)
             except FoldawayError:
                 metrics.refused.inc()
                 raise
             finally:
-                wipe(body)
                 work.forget_soon()
         metrics.records.inc(receipt.folded)
         return receipt

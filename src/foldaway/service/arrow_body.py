@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pyarrow import ipc
 
 from foldaway.service.arrow_claims import TooLarge, check_claims
-from foldaway.sources.batch import Wanted, blank, present
+from foldaway.sources.batch import Unreadable, Wanted, blank, present
 
 
 def read_arrow(body: bytearray, wanted: Wanted, most_records: int, most_bytes: int) -> pa.Table:
@@ -18,14 +18,16 @@ def read_arrow(body: bytearray, wanted: Wanted, most_records: int, most_bytes: i
     Raises:
         Damaged: It is not a whole Arrow stream.
         TooLarge: It holds more than it may.
-        Unreadable: A wanted column stands in it twice.
+        Unreadable: A wanted column stands in it twice, or none does.
         pa.ArrowException: Arrow finds fault with it.
     """
     with memoryview(body) as stream:
         check_claims(stream, most_records, most_bytes)
     source = pa.py_buffer(body)
     columns = present(ipc.read_schema(pa.BufferReader(source)).names, wanted)
-    batches = _batches(source, columns) if columns else []
+    if not columns:
+        raise Unreadable("has none of the plan's columns")
+    batches = _batches(source, columns)
     # No table is made from the schema alone: a damaged one can have a type with which Arrow ends the process.
     table = pa.Table.from_batches(batches or [blank(columns)])
     for column in table.columns:

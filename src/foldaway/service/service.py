@@ -13,7 +13,7 @@ from foldaway.effects import Effects
 from foldaway.errors import Conflict, FoldawayError, SampleRatioWarning, TooEarly, TrialClosed
 from foldaway.plan import Plan
 from foldaway.service.collector import Collector, Receipt, merged, require_enough
-from foldaway.service.ingest import Limits, decode
+from foldaway.service.ingest import Limits, decode, wipe
 from foldaway.service.store import ShardRow, Store, TrialRow
 from foldaway.service.tokens import Scope, issue
 
@@ -130,13 +130,16 @@ class Service:
         producer: str | None,
         sequence: int | None,
     ) -> Receipt:
-        """Decode, check and fold a batch."""
-        collector = self._collector(name)
-        batch = decode(body, media_type, encoding, collector.plan, self.limits)
+        """Decode, check and fold a batch; its body is wiped, whatever becomes of it."""
         try:
-            return collector.receive(batch, producer, sequence)
+            collector = self._collector(name)
+            batch = decode(body, media_type, encoding, collector.plan, self.limits)
+            try:
+                return collector.receive(batch, producer, sequence)
+            finally:
+                batch.wipe()
         finally:
-            batch.wipe()
+            wipe(body)
 
     def durable_sequence(self, name: str, producer: str) -> int:
         """Where a producer should go on from."""
