@@ -13,6 +13,7 @@ from foldaway.effects import Effects
 from foldaway.errors import Conflict, FoldawayError, SampleRatioWarning, TooEarly, TrialClosed
 from foldaway.plan import Plan
 from foldaway.service.collector import Collector, Receipt, merged, require_enough
+from foldaway.service.decoy import Decoys
 from foldaway.service.ingest import Limits, decode, wipe
 from foldaway.service.store import ShardRow, Store, TrialRow
 from foldaway.service.tokens import Scope, issue
@@ -99,6 +100,7 @@ class Service:
         self.shard = shard
         self.limits = limits
         self._collectors: dict[str, Collector] = {}
+        self._decoys = Decoys()
 
     def create(self, text: str) -> Created:
         """Register a plan. The same plan again gives new tokens; another plan of that name is refused."""
@@ -137,9 +139,14 @@ class Service:
             try:
                 return collector.receive(batch, producer, sequence)
             finally:
+                self._decoys.add(collector.plan, batch.records.num_rows)
                 batch.wipe()
         finally:
             wipe(body)
+
+    def fold_decoys(self) -> None:
+        """Overwrite what the last batches have left in the linear algebra's working memory."""
+        self._decoys.fold()
 
     def durable_sequence(self, name: str, producer: str) -> int:
         """Where a producer should go on from."""

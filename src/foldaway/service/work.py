@@ -13,8 +13,11 @@ from foldaway.service.harden import forget_now
 from foldaway.service.logs import log, log_bug
 from foldaway.service.metrics import Metrics
 from foldaway.service.service import Service
+from foldaway.service.wiped_arrays import wipe_arrays
 
 T = TypeVar("T")
+
+_LEAVE_TAKING = 0.1  # seconds in which the answer is sent and the request let go
 
 
 class Work:
@@ -25,7 +28,7 @@ class Work:
         self.metrics = metrics
         self._most_queued = most_queued
         self._queued = 0
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fold")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fold", initializer=wipe_arrays)
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
@@ -45,9 +48,17 @@ class Work:
         return await asyncio.get_running_loop().run_in_executor(self._thread, task, *arguments)
 
     def forget_soon(self) -> None:
-        """Overwrite what the last batch has left in the thread's caches, once no other is waiting."""
+        """Overwrite what the last batch has left, once no other is waiting and nothing else holds on to it."""
         if self._queued <= 1:
-            self._thread.submit(forget_now)
+            asyncio.get_running_loop().call_later(_LEAVE_TAKING, self._forget_if_idle)
+
+    def _forget_if_idle(self) -> None:
+        if not self._queued:
+            self._thread.submit(self._forget)
+
+    def _forget(self) -> None:
+        self.service.fold_decoys()
+        forget_now()
 
     async def tick(self) -> None:
         """Every second, for ever, what is due. Whatever fails is tried again a second later."""
@@ -59,7 +70,7 @@ class Work:
                 log("tick", error=type(error).__name__)
             except Exception as error:
                 log_bug("tick", error)
-            await self.run(forget_now)
+            await self.run(self._forget)
 
     def end(self) -> None:
         """Wait for the thread's last task."""
