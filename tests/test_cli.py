@@ -18,6 +18,7 @@ import pytest
 import foldaway as fa
 from foldaway.cli.demo import PLAN
 from foldaway.datasets import checkout, wards
+from measured import measured
 
 SECRET = "SECRET-31415"
 
@@ -29,7 +30,7 @@ def foldaway(
         [sys.executable, "-m", "foldaway", *map(str, words)],
         input=stdin,
         capture_output=True,
-        env={**os.environ, "COLUMNS": "80", **env},
+        env={**os.environ, "COLUMNS": "80", **measured(), **env},
         timeout=120,
     )
     result = subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
@@ -91,6 +92,41 @@ def test_save_and_resume_is_one_run(folder: Path, expected: dict[str, Any], tmp_
     check_same(json.loads(second.stdout), expected)
     check_same(json.loads(foldaway("merge", state, "--json").stdout), expected)
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
+
+
+def test_a_state_is_never_lost_to_a_slip(folder: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    words = ["run", str(folder / "plan.toml"), str(folder / "day1.csv"), "--save"]
+    foldaway(*words, state)
+    before = state.read_bytes()
+    assert "go on from it with --resume" in foldaway(*words, state, code=1).stderr
+    assert "is no foldaway state" in foldaway(*words, folder / "plan.toml", code=1).stderr
+    assert "there is no folder" in foldaway(*words, tmp_path / "none" / "state", code=1).stderr
+    assert state.read_bytes() == before
+    assert fa.Plan.load(folder / "plan.toml") == PLAN
+    foldaway(*words, state, "--overwrite")
+
+
+def test_a_key_that_is_missing_or_no_key(folder: Path, tmp_path: Path) -> None:
+    plan = fa.Plan(**{**_settings(PLAN), "bootstrap": 100})
+    plan.save(tmp_path / "plan.toml")
+    words = ["run", str(tmp_path / "plan.toml"), str(folder / "day1.csv")]
+    (tmp_path / "no-key").write_text("hello")
+    assert "does not hold a key" in foldaway(*words, "--key", tmp_path / "no-key", code=1).stderr
+    assert "cannot be made" in foldaway(*words, "--key", tmp_path / "none" / "key", code=1).stderr
+    told = foldaway(*words, "--save", tmp_path / "state").stderr
+    assert "not resumed" in told
+    missing = foldaway(*words, "--resume", tmp_path / "state", "--key", tmp_path / "other", code=1)
+    assert "there is no key file" in missing.stderr
+    assert not (tmp_path / "other").exists()
+    assert "by user_id, poisson weights" in foldaway("plan", "check", tmp_path / "plan.toml").stdout
+
+
+def test_nothing_folded_is_an_error(folder: Path, tmp_path: Path) -> None:
+    header = (folder / "day1.csv").read_text().splitlines()[0]
+    (tmp_path / "empty.csv").write_text(header + "\n")
+    assert "no records were folded" in foldaway("run", folder / "plan.toml", tmp_path / "empty.csv", code=1).stderr
+    assert foldaway("--version").stdout.startswith("foldaway ")
 
 
 def test_merging_shards_is_one_run(folder: Path, expected: dict[str, Any], tmp_path: Path) -> None:

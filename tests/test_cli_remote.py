@@ -23,6 +23,7 @@ import pytest
 import foldaway as fa
 from foldaway.cli.demo import PLAN
 from foldaway.datasets import checkout
+from measured import measured
 from served import Served, eventually
 from servers import Nursery
 
@@ -34,7 +35,7 @@ def foldaway(*words: object, code: int = 0, env: dict[str, str] | None = None) -
         [sys.executable, "-m", "foldaway", *map(str, words)],
         capture_output=True,
         text=True,
-        env={**os.environ, "COLUMNS": "80", **(env or {})},
+        env={**os.environ, "COLUMNS": "80", **measured(), **(env or {})},
         timeout=120,
     )
     assert done.returncode == code, done.stdout + done.stderr

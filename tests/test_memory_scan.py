@@ -21,7 +21,8 @@ ALL = set(range(COUNT))
 # What a child does with the marks it is sent. Then it waits, so that it can be searched.
 KEEP = "kept = [bytes(line) for line in data.split(b'\\n')]; del data"
 FREE = KEEP + "; del kept"
-BEGIN = "import sys; data = bytearray(sys.stdin.buffer.read({length}))\n{step}\nprint('ready', flush=True); sys.stdin.read()"
+BEGIN = "import sys; data = bytearray(sys.stdin.buffer.read({length}))\n{step}\n"
+BEGIN += "print('ready', flush=True); sys.stdin.read()"
 
 
 def identifiers(marks: Marks) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.cli.demo import PLAN
+from measured import measured
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
@@ -43,7 +45,13 @@ def test_the_plan_shown_is_a_plan() -> None:
 
 
 def test_the_demo_ends_as_shown() -> None:
-    done = subprocess.run([sys.executable, "-m", "foldaway", "demo"], capture_output=True, check=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-m", "foldaway", "demo"],
+        capture_output=True,
+        check=True,
+        timeout=120,
+        env={**os.environ, **measured()},
+    )
     shown = next(block for block in fenced("") if "all rows kept" in block)
 
     def without_rounding(text: str) -> str:

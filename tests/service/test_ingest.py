@@ -479,6 +479,12 @@ def test_a_long_text_that_many_records_name_is_refused() -> None:
         assert decoded(as_arrow(pa.table({"user_id": column})), ARROW).records.num_rows == 3
 
 
+def test_a_run_that_ends_after_the_array_takes_no_memory() -> None:
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2**31 - 1], pa.int32()), pa.array(["a", "b"])).slice(0, 5)
+    whole = pa.RunEndEncodedArray.from_buffers(runs.type, 5, [None], children=[runs.run_ends, runs.values])
+    assert peak(lambda: decoded(as_arrow(pa.table({"user_id": whole})), ARROW)) < 2**26
+
+
 def test_dictionaries_that_grow_with_every_message_add_up() -> None:
     schema = pa.schema([("user_id", pa.dictionary(pa.int32(), pa.string()))])
     sink = pa.BufferOutputStream()

@@ -63,7 +63,7 @@ def test_a_bug_is_told_to_the_log_by_type_and_place_alone(
     monkeypatch.setattr(service, "tick", broken)
     with TestClient(cast(Any, make_app(service))) as http:
         answer = http.get("/v1/trials", headers={"Authorization": f"Bearer {token}"})
-        time.sleep(2.5)  # two ticks: the first failure does not end them
+        time.sleep(4.5)  # two ticks: the first failure does not end them
     assert answer.status_code == 500
     assert answer.headers["Content-Type"] == "application/problem+json"
     assert set(answer.json()) == {"title", "status", "detail"}
@@ -72,7 +72,7 @@ def test_a_bug_is_told_to_the_log_by_type_and_place_alone(
     lines = [json.loads(line) for line in err.splitlines()]
     failed = [line for line in lines if line["event"] == "failed"]
     assert [(line["error"], "test_server.py:" in line["place"]) for line in failed] == [("RuntimeError", True)]
-    assert len([line for line in lines if line["event"] == "tick"]) == 2
+    assert len([line for line in lines if line["event"] == "tick"]) >= 2
     assert [line["status"] for line in lines if line["event"] == "request"] == [500]
 
 

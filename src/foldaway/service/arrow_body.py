@@ -69,7 +69,8 @@ def _widths(array: pa.Array) -> NDArray[np.int64]:
         index: NDArray[np.int64] = pc.fill_null(array.indices.cast(pa.int64()), -1).to_numpy()
         return np.append(_widths(array.dictionary), 0)[index]
     if pa.types.is_run_end_encoded(kind):
-        ends: NDArray[np.int64] = array.run_ends.to_numpy().astype(np.int64)
+        # The last run may end anywhere after the array does.
+        ends: NDArray[np.int64] = array.run_ends.to_numpy().astype(np.int64).clip(max=array.offset + len(array))
         return np.repeat(_widths(array.values), np.diff(ends, prepend=0))
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         return _view_widths(array)
