@@ -21,8 +21,8 @@ ALL = set(range(COUNT))
 # What a child does with the marks it is sent. Then it waits, so that it can be searched.
 KEEP = "kept = [bytes(line) for line in data.split(b'\\n')]; del data"
 FREE = KEEP + "; del kept"
-BEGIN = "import sys; data = bytearray(sys.stdin.buffer.read({length}))\n{step}\n"
-BEGIN += "print('ready', flush=True); sys.stdin.read()"
+BEGIN = "import sys; data = bytearray(sys.stdin.buffer.read({length}))"
+END = "print('ready', flush=True); sys.stdin.read()"
 
 
 def identifiers(marks: Marks) -> bytes:
@@ -40,7 +40,7 @@ def texts(marks: Marks) -> bytes:
 @contextmanager
 def child(planted: bytes, step: str) -> Iterator[int]:
     """A process that was sent some bytes; only there, not in its arguments, does it know them from."""
-    code = BEGIN.format(length=len(planted), step=step)
+    code = "\n".join([BEGIN.format(length=len(planted)), step, END])
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None

@@ -109,6 +109,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return str(folder / "certificate"), str(folder / "key")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 def test_nothing_is_left(secure: bool, tmp_path: Path, certificate: tuple[str, str]) -> None:
     found, answers = canary("hardened", tmp_path, certificate if secure else None)
@@ -119,6 +120,7 @@ def test_nothing_is_left(secure: bool, tmp_path: Path, certificate: tuple[str, s
     assert found.clean, str(found)
 
 
+@pytest.mark.slow
 def test_without_the_care_much_is_left(tmp_path: Path) -> None:
     found, _ = canary("usual", tmp_path)
     print(found)

@@ -276,9 +276,9 @@ def test_the_limit_of_the_body(name: str) -> None:
     assert refusal(body, media_type, max_body=len(body) - 1).status == 413
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "zstd", "ZSTD"])
+@pytest.mark.parametrize("encoding", [None, "gzip", "x-gzip", "zstd", "ZSTD"])
 @pytest.mark.parametrize("name", ["arrow", "ndjson", "json"])
-def test_the_limit_of_the_unpacked_body(name: str, encoding: str) -> None:
+def test_the_limit_of_the_unpacked_body(name: str, encoding: str | None) -> None:
     media_type, write = FORMATS[name]
     body = write(rows(50))
     assert decoded(PACKED[encoding](body), media_type, encoding, max_decoded=len(body)).records.num_rows == 50
@@ -480,7 +480,7 @@ def test_a_long_text_that_many_records_name_is_refused() -> None:
 
 
 def test_a_run_that_ends_after_the_array_takes_no_memory() -> None:
-    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2**31 - 1], pa.int32()), pa.array(["a", "b"])).slice(0, 5)
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2**27], pa.int32()), pa.array(["a", "b"])).slice(0, 5)
     whole = pa.RunEndEncodedArray.from_buffers(runs.type, 5, [None], children=[runs.run_ends, runs.values])
     assert peak(lambda: decoded(as_arrow(pa.table({"user_id": whole})), ARROW)) < 2**26
 

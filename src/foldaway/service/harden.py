@@ -21,17 +21,18 @@ from foldaway.service.wiped_arrays import arrays_are_wiped
 
 _MARK = "FOLDAWAY_HARDENED"
 
+# In brackets, how many of 20,000 planted identifiers and outcomes one second leaves behind without the measure alone.
 ENVIRONMENT = {
-    # Python overwrites what it frees, all of it. Without `_debug` the C library would do it, and it leaves the last
-    # eight bytes of a block as they are, which is where a float has its value.
+    # Python overwrites what it frees, all of it (2,353 and 979). With plain `malloc` the C library would do it, which
+    # leaves the last eight bytes of a block as they are, and that is where a float has its value (0 and 48).
     "PYTHONMALLOC": "malloc_debug",
-    # The C library overwrites what C and C++ free: Arrow's buffers, NumPy's, those of zlib, zstd and msgspec.
+    # The C library overwrites what C and C++ free: Arrow's buffers, those of zlib, zstd and OpenSSL (484 and 1).
     "MALLOC_PERTURB_": "165",
-    # Otherwise Arrow has an allocator of its own, mimalloc, which does not overwrite.
+    # Arrow's own allocator, mimalloc, does not overwrite (4,108 and 3,002).
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 
-# The C library's small blocks go first to a cache for each thread, which does not overwrite them.
+# Small blocks go first to a cache that the C library has for each thread, and are not overwritten (0 and 173).
 _TUNABLE = "glibc.malloc.tcache_count"
 
 
@@ -78,7 +79,7 @@ def settle() -> None:
 def forget_now() -> None:
     """Overwrite what freed records have left in the calling thread's caches; call it in the thread that folded."""
     # Errors hold on to the frames they passed through, in circles; and a full collection empties Python's own lists of
-    # freed floats, which keep their values.
+    # freed floats, which keep their values (0 and 47).
     gc.collect()
     if not arrays_are_wiped():
         _overwrite_small_arrays()

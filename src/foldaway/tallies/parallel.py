@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from itertools import pairwise
 
 from foldaway.batch import Batch
@@ -24,7 +25,8 @@ def fold_batch(arms: Sequence[ArmTally], batch: Batch, workers: int | None = Non
     arms = [_with_frame(arm, number, batch) for number, arm in enumerate(arms)]
     with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
         parts = [
-            pool.submit(_fold_part, [arm.emptied() for arm in arms], batch, start, stop)
+            # In this thread's context: it has NumPy's allocator, which a server makes wipe what it frees.
+            pool.submit(copy_context().run, _fold_part, [arm.emptied() for arm in arms], batch, start, stop)
             for start, stop in pairwise(cuts)
         ]
         folded = list(arms)
