@@ -57,7 +57,7 @@ bench: $(DEV) ## measure foldaway side by side with its peers
 	$(BIN)/python -m benchmarks $(ARGS)
 
 validate: $(DEV) ## run the long studies again and write their results to docs/validation
-	$(BIN)/python -m studies $(ARGS)
+	for study in bootstrap_start bootstrap_coverage crashes; do $(BIN)/python -m studies $$study --write $(ARGS) || exit 1; done
 
 pins: $(DEV) ## compile requirements/*.txt again (UPGRADE=--upgrade for newer versions)
 	$(PIP_COMPILE) --output-file requirements/run.txt requirements/run.in
