@@ -86,7 +86,7 @@ def total_weights(trial: fa.Trial) -> Any:
     return sum(tally.totals[:, 0] for tally in tallies_of(trial))
 
 
-def same_replicates(one: fa.Trial, other: fa.Trial) -> None:
+def assert_same_replicates(one: fa.Trial, other: fa.Trial) -> None:
     """Asserts it of every replicate of every estimator, and every number of the rows made of them."""
     for estimator in ("ipw", "difference", "regression", "interacted"):
         for outcome in one.plan.outcomes:

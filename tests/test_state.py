@@ -64,7 +64,7 @@ def check(data: bytes, plan: fa.Plan | None = None) -> fa.Trial | None:
     return trial
 
 
-def refused(data: Any, match: str | None = None) -> None:
+def check_refused(data: Any, match: str | None = None) -> None:
     with pytest.raises(fa.StateError, match=match):
         fa.Trial.loads(data)
 
@@ -120,7 +120,7 @@ def test_a_file_that_cannot_be_read_is_a_state_error(tmp_path: Path, name: str) 
 
 def test_every_truncation_is_refused() -> None:
     for length in range(len(state())):
-        refused(state()[:length])
+        check_refused(state()[:length])
 
 
 @fuzz(max_examples=400)
@@ -129,7 +129,7 @@ def test_every_flipped_bit_is_refused(data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(state()) - 1))
     damaged = bytearray(state())
     damaged[place] ^= 1 << data.draw(st.integers(0, 7))
-    refused(bytes(damaged))
+    check_refused(bytes(damaged))
 
 
 @fuzz(max_examples=100)
@@ -138,8 +138,8 @@ def test_every_extension_is_refused(more: bytes, place: int) -> None:
     place = min(place, len(state()))
     longer = state()[:place] + more + state()[place:]
     if longer != state():
-        refused(longer)
-    refused(state() + more)
+        check_refused(longer)
+    check_refused(state() + more)
 
 
 @fuzz(max_examples=200)
@@ -147,23 +147,23 @@ def test_every_extension_is_refused(more: bytes, place: int) -> None:
 @example(b"")
 @example(MAGIC)
 def test_noise_is_refused(noise: bytes) -> None:
-    refused(noise)
-    refused(MAGIC + noise)
-    refused(sealed(noise))
+    check_refused(noise)
+    check_refused(MAGIC + noise)
+    check_refused(sealed(noise))
 
 
 @pytest.mark.parametrize("data", ["text", None, 17, [1, 2], {"plan": 1}], ids=repr)
 def test_what_is_not_bytes_is_refused(data: Any) -> None:
-    refused(data, "a state is bytes")
+    check_refused(data, "a state is bytes")
 
 
 @pytest.mark.parametrize("version", [0, 2, 255, 65535])
 def test_other_formats_are_refused_by_their_number(version: int) -> None:
-    refused(MAGIC + version.to_bytes(2, "little") + state()[len(MAGIC) + 2 :], f"format {version};")
+    check_refused(MAGIC + version.to_bytes(2, "little") + state()[len(MAGIC) + 2 :], f"format {version};")
 
 
 def test_a_wrong_checksum_is_refused() -> None:
-    refused(state()[: len(MAGIC) + 2] + bytes(32) + state()[BODY:], "checksum")
+    check_refused(state()[: len(MAGIC) + 2] + bytes(32) + state()[BODY:], "checksum")
 
 
 def test_a_state_of_another_plan_is_refused() -> None:
@@ -300,7 +300,7 @@ def test_damaged_bodies_under_a_right_checksum_are_refused_or_come_back(data: st
 @example('{"a":' * 5000)
 @example("a." * 5000 + "a = 1")
 def test_a_plan_that_is_none_is_refused(text: str) -> None:
-    refused(changed(("plan",), lambda _: text), "plan")
+    check_refused(changed(("plan",), lambda _: text), "plan")
 
 
 def twice(values: list[Any]) -> list[Any]:
@@ -357,21 +357,21 @@ IMPOSSIBLE: dict[str, tuple[tuple[Any, ...], Any]] = {
 
 @pytest.mark.parametrize(("path", "value"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
 def test_counts_that_cannot_be_are_refused(path: tuple[Any, ...], value: Any) -> None:
-    refused(changed(path, lambda _: value))
+    check_refused(changed(path, lambda _: value))
 
 
 def test_a_factor_below_its_diagonal_is_refused() -> None:
     def below(values: Any) -> None:
         values[values.size - 2] = 1.0  # the last row's last but one entry
 
-    refused(changed(("arms", 0, 2, 1, 1), lambda data: doubles(data, below)), "not triangular")
+    check_refused(changed(("arms", 0, 2, 1, 1), lambda data: doubles(data, below)), "not triangular")
 
 
 def test_a_frame_without_an_inverse_is_refused() -> None:
     def flat(values: Any) -> None:
         values[-1] = 0.0
 
-    refused(changed(("arms", 1, 1, 1), lambda data: doubles(data, flat)), "cannot be inverted")
+    check_refused(changed(("arms", 1, 1, 1), lambda data: doubles(data, flat)), "cannot be inverted")
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -381,7 +381,7 @@ def test_numbers_that_are_not_finite_are_refused(bad: float) -> None:
 
     for path in [path for path in places(body()) if path[-1] == 1 and isinstance(path[-2], int | str)]:
         if isinstance(holder(body(), path)[1], bytes):
-            refused(changed(path, lambda data: doubles(data, spoil)), "not finite")
+            check_refused(changed(path, lambda data: doubles(data, spoil)), "not finite")
 
 
 @fuzz(max_examples=150)
@@ -418,16 +418,16 @@ BOMBS = {
 def test_a_bomb_is_refused_at_once(bomb: bytes) -> None:
     plan = CUT("plan") + CUT(sample().plan.canonical().decode())
     started = time.perf_counter()
-    refused(sealed(bomb))
-    refused(sealed(b"\x86" + CUT("arms") + bomb))
-    refused(sealed(b"\x86" + plan + CUT("arms") + b"\x92" + bomb))
-    refused(sealed(b"\x86" + plan + CUT("arms") + b"\x92\x94\x01\x92" + bomb))
+    check_refused(sealed(bomb))
+    check_refused(sealed(b"\x86" + CUT("arms") + bomb))
+    check_refused(sealed(b"\x86" + plan + CUT("arms") + b"\x92" + bomb))
+    check_refused(sealed(b"\x86" + plan + CUT("arms") + b"\x92\x94\x01\x92" + bomb))
     assert time.perf_counter() - started < 2
 
 
 @pytest.mark.parametrize("shape", [[2**62, 2**62], [-1, -16], [16], [4, 4, 1], [0, 0], []], ids=str)
 def test_an_array_of_another_shape_is_refused(shape: list[int]) -> None:
-    refused(changed(("arms", 0, 1, 0), lambda _: shape))
+    check_refused(changed(("arms", 0, 1, 0), lambda _: shape))
 
 
 # Arrays.

@@ -17,11 +17,11 @@ from resampling import (
     KEY,
     OTHER_KEY,
     B,
+    assert_same_replicates,
     folded,
     of_records,
     of_units,
     replicates_of,
-    same_replicates,
     total_weights,
     with_bootstrap,
 )
@@ -37,15 +37,15 @@ def test_no_batching_order_or_sharding_changes_a_clustered_bootstrap() -> None:
     plan, rows = of_units(shift=50)
     whole = folded(plan, rows)
     shuffled = rows.sample(frac=1, random_state=1)
-    same_replicates(folded(plan, *(shuffled[i : i + 70] for i in range(0, len(rows), 70))), whole)
-    same_replicates(folded(plan, rows[::-1]), whole)
+    assert_same_replicates(folded(plan, *(shuffled[i : i + 70] for i in range(0, len(rows), 70))), whole)
+    assert_same_replicates(folded(plan, rows[::-1]), whole)
     singles = folded(plan, shuffled[:40], *(shuffled[i : i + 1] for i in range(40, 100)), shuffled[100:])
-    same_replicates(singles, whole)
+    assert_same_replicates(singles, whole)
     shards = [folded(plan, shuffled[i::3]) for i in range(3)]  # a unit's records are in several of them
-    same_replicates(reduce(lambda a, b: a + b, shards), whole)
-    same_replicates(reduce(lambda a, b: b.merge(a), shards), whole)
+    assert_same_replicates(reduce(lambda a, b: a + b, shards), whole)
+    assert_same_replicates(reduce(lambda a, b: b.merge(a), shards), whole)
     saved = [fa.Trial.loads(shard.dumps()) for shard in shards]
-    same_replicates(saved[2] + (saved[0] + saved[1]), whole)
+    assert_same_replicates(saved[2] + (saved[0] + saved[1]), whole)
 
 
 def test_the_key_decides_the_replicates_and_nothing_else() -> None:
@@ -96,7 +96,7 @@ def test_faulty_records_take_no_weight_from_the_good() -> None:
     drop = with_bootstrap(plan, B, on_fault="drop", complete_units=False)
     faulty = rows[:300].assign(y0=np.nan)
     mixed = pd.concat([rows, faulty]).sample(frac=1, random_state=2)
-    same_replicates(folded(drop, mixed), folded(drop, rows))
+    assert_same_replicates(folded(drop, mixed), folded(drop, rows))
 
 
 # Without a unit, every record is one.

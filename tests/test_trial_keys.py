@@ -15,7 +15,7 @@ import foldaway as fa
 from foldaway.errors import PlanError, RecordError, SealedError, StateError
 from foldaway.kernels.siphash import hash_identifiers
 from foldaway.secret import Secret
-from resampling import KEY, OTHER_KEY, B, folded, of_records, of_units, same_replicates, total_weights
+from resampling import KEY, OTHER_KEY, B, assert_same_replicates, folded, of_records, of_units, total_weights
 from trials import make_trial
 
 pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
@@ -91,7 +91,7 @@ def test_a_seal_outlives_saving_and_merging() -> None:
         with pytest.raises(SealedError, match="sealed"):
             sealed.fold(rows)
     assert not rest.sealed
-    same_replicates(trial + rest, folded(plan, rows))
+    assert_same_replicates(trial + rest, folded(plan, rows))
 
 
 def test_a_trial_without_a_bootstrap_can_be_sealed_too() -> None:
@@ -116,7 +116,7 @@ def test_a_trial_loaded_without_its_key_gives_effects_and_merges_but_folds_nothi
     with pytest.raises(SealedError, match="without it"):
         _ = back.key
     assert back.dumps() == trial.dumps()
-    same_replicates(back + fa.Trial.loads(folded(plan, rows[500:]).dumps()), folded(plan, rows))
+    assert_same_replicates(back + fa.Trial.loads(folded(plan, rows[500:]).dumps()), folded(plan, rows))
 
 
 def test_a_trial_loaded_with_its_key_goes_on() -> None:
@@ -124,7 +124,7 @@ def test_a_trial_loaded_with_its_key_goes_on() -> None:
     back = fa.Trial.loads(folded(plan, rows[:500]).dumps(), key=KEY)
     assert back.key == KEY
     back.fold(rows[500:])
-    same_replicates(back, folded(plan, rows))
+    assert_same_replicates(back, folded(plan, rows))
 
 
 def test_another_key_is_refused() -> None:
@@ -145,7 +145,7 @@ def test_a_refused_batch_changes_nothing() -> None:
         assert trial.dumps() == before
         if plan.unit is not None:
             trial.fold(rows[500:])
-            same_replicates(trial, folded(plan, rows))
+            assert_same_replicates(trial, folded(plan, rows))
 
 
 def test_trials_of_units_merge_under_one_key_only() -> None:
@@ -156,9 +156,9 @@ def test_trials_of_units_merge_under_one_key_only() -> None:
             a.merge(b)
     # A trial that has seen nobody yet has tied no identifier to a weight.
     for merged in (one + fa.Trial(plan), fa.Trial(plan) + one):
-        same_replicates(merged, one)
+        assert_same_replicates(merged, one)
         merged.fold(rows[500:])
-        same_replicates(merged, folded(plan, rows))
+        assert_same_replicates(merged, folded(plan, rows))
 
 
 def test_trials_of_records_merge_under_any_keys() -> None:

@@ -55,7 +55,7 @@ def tokens(server: Served, trial: dict[str, str]) -> dict[str, str]:
     }
 
 
-def is_problem(answer: httpx.Response, status: int) -> dict[str, Any]:
+def check_problem(answer: httpx.Response, status: int) -> dict[str, Any]:
     assert answer.status_code == status, answer.text
     assert answer.headers["Content-Type"] == "application/problem+json"
     problem: dict[str, Any] = answer.json()
@@ -92,12 +92,12 @@ def test_who_may_ask_what(server: Served, tokens: dict[str, str], method: str, p
                 assert answer.status_code not in (401, 403), who
         elif who in NOBODY:
             answer = server.ask(method, path, token, content=SECRET)
-            is_problem(answer, 401)
+            check_problem(answer, 401)
             assert answer.headers["WWW-Authenticate"] == "Bearer"
             assert "Foldaway-Fingerprint" not in answer.headers
         else:
             answer = server.ask(method, path, token, content=SECRET)
-            is_problem(answer, 403)
+            check_problem(answer, 403)
             assert "Foldaway-Fingerprint" not in answer.headers
 
 
@@ -122,7 +122,7 @@ def test_every_documented_address_is_in_the_list_above(server: Served) -> None:
 )
 def test_strange_credentials_are_none(server: Served, authorization: bytes) -> None:
     with server.http("") as http:
-        is_problem(http.get("/v1/trials", headers={b"Authorization": authorization}), 401)
+        check_problem(http.get("/v1/trials", headers={b"Authorization": authorization}), 401)
 
 
 def test_the_scheme_is_read_as_the_standard_has_it(server: Served) -> None:
@@ -133,7 +133,7 @@ def test_the_scheme_is_read_as_the_standard_has_it(server: Served) -> None:
 @pytest.mark.parametrize(("method", "path"), [route for route in ROUTES if "known" in route[1]])
 @pytest.mark.parametrize("name", ["unknown", f"..{SECRET}", "%00", "%F0%9F%98%80", "a" * 101, f"{SECRET} x"])
 def test_an_unknown_trial(server: Served, method: str, path: str, name: str) -> None:
-    is_problem(server.ask(method, path.replace("known", name), content=SECRET), 404)
+    check_problem(server.ask(method, path.replace("known", name), content=SECRET), 404)
 
 
 def test_a_life_and_its_fingerprint(server: Served) -> None:
@@ -143,7 +143,7 @@ def test_a_life_and_its_fingerprint(server: Served) -> None:
     records = "/v1/trials/life/records"
     numbered = {"Foldaway-Producer": "me", "Foldaway-Sequence": "1"}
     early = server.ask("GET", "/v1/trials/life/effects", read)
-    assert "2 durable records" in is_problem(early, 425)["detail"]
+    assert "2 durable records" in check_problem(early, 425)["detail"]
     answers = [
         created,
         server.ask("POST", records, ingest, json=rows(4), headers=numbered),
@@ -189,7 +189,7 @@ def test_a_plan_never_changes(server: Served) -> None:
     assert again["ingest_token"] != first["ingest_token"]
     assert server.ask("GET", "/v1/trials/fixed", first["read_token"]).status_code == 200
     other = server.ask("POST", "/v1/trials", json={**PLAN, "name": "fixed", "cohort": 11})
-    assert "another plan" in is_problem(other, 409)["detail"]
+    assert "another plan" in check_problem(other, 409)["detail"]
     toml = f'name = "fixed"\narm = "group"\noutcomes = ["y"]\ncohort = {PLAN["cohort"]}\nmin_per_arm = 2\n'
     toml += "arms = {a = 0.5, b = 0.5}"
     same = server.ask("POST", "/v1/trials", content=toml, headers={"Content-Type": "application/toml; charset=utf-8"})
@@ -214,7 +214,7 @@ def test_a_plan_never_changes(server: Served) -> None:
     ],
 )
 def test_what_is_no_plan(server: Served, body: bytes, kind: str, status: int) -> None:
-    is_problem(server.ask("POST", "/v1/trials", content=body, headers={"Content-Type": kind}), status)
+    check_problem(server.ask("POST", "/v1/trials", content=body, headers={"Content-Type": kind}), status)
 
 
 def arrow(table: pa.Table) -> bytes:
@@ -275,7 +275,7 @@ def test_faulty_batches_change_nothing(
 ) -> None:
     before = server.ask("GET", "/v1/trials/known", tokens["read"]).json()
     answer = server.ask("POST", "/v1/trials/known/records", tokens["ingest"], content=body, headers=headers)
-    problem = is_problem(answer, status)
+    problem = check_problem(answer, status)
     if status == 422 and SECRET.encode() in body and b"group" in body:
         assert sum(count for rules in problem["faults"].values() for count in rules.values()) == 1
     assert server.ask("GET", "/v1/trials/known", tokens["read"]).json() == before
@@ -300,7 +300,7 @@ def test_producer_and_sequence_come_together_and_are_what_they_should_be(
     server: Served, tokens: dict[str, str], headers: dict[str, str]
 ) -> None:
     answer = server.ask("POST", "/v1/trials/known/records", tokens["ingest"], json=rows(10), headers=headers)
-    is_problem(answer, 400)
+    check_problem(answer, 400)
 
 
 def test_numbered_batches(server: Served, tokens: dict[str, str]) -> None:
@@ -308,13 +308,13 @@ def test_numbered_batches(server: Served, tokens: dict[str, str]) -> None:
         headers = {"Foldaway-Producer": "counting:1@host+x", "Foldaway-Sequence": str(sequence)}
         return server.ask("POST", "/v1/trials/known/records", tokens["ingest"], json=rows(count), headers=headers)
 
-    gap = is_problem(send(2), 409)
+    gap = check_problem(send(2), 409)
     assert gap["expected"] == 1
     assert [send(1).json()["repeated"], send(1).json()["repeated"], send(2).json()["repeated"]] == [False, True, False]
     assert send(1, 11).json()["durable"] == 2
     path = "/v1/trials/known/producers/counting:1@host+x"
     assert server.ask("GET", path, tokens["ingest"]).json()["durable"] == 2
-    is_problem(server.ask("GET", f"/v1/trials/known/producers/{SECRET}%20x", tokens["ingest"]), 400)
+    check_problem(server.ask("GET", f"/v1/trials/known/producers/{SECRET}%20x", tokens["ingest"]), 400)
 
 
 def test_tokens(server: Served, tokens: dict[str, str]) -> None:
@@ -327,10 +327,10 @@ def test_tokens(server: Served, tokens: dict[str, str]) -> None:
     assert (row["scope"], row["trial"], row["revoked"]) == ("read", "known", False)
     assert not any(token.split("_", 2)[2] in listed.text for token in tokens.values() if token.startswith("fa_"))
     assert server.ask("DELETE", f"/v1/tokens/{made['id']}").status_code == 204
-    is_problem(server.ask("GET", "/v1/trials/known", made["token"]), 401)
-    is_problem(server.ask("DELETE", "/v1/tokens/0123456789abcdef"), 404)
-    is_problem(server.ask("DELETE", f"/v1/tokens/{SECRET}"), 400)
-    is_problem(server.ask("POST", "/v1/tokens", json={"scope": "read", "trial": SECRET}), 404)
+    check_problem(server.ask("GET", "/v1/trials/known", made["token"]), 401)
+    check_problem(server.ask("DELETE", "/v1/tokens/0123456789abcdef"), 404)
+    check_problem(server.ask("DELETE", f"/v1/tokens/{SECRET}"), 400)
+    check_problem(server.ask("POST", "/v1/tokens", json={"scope": "read", "trial": SECRET}), 404)
 
 
 @pytest.mark.parametrize(
@@ -345,16 +345,16 @@ def test_tokens(server: Served, tokens: dict[str, str]) -> None:
     ],
 )
 def test_tokens_that_cannot_be(server: Served, body: Any, status: int) -> None:
-    is_problem(server.ask("POST", "/v1/tokens", json=body), status)
-    is_problem(server.ask("POST", "/v1/tokens", data={"scope": "admin"}), 415)
+    check_problem(server.ask("POST", "/v1/tokens", json=body), status)
+    check_problem(server.ask("POST", "/v1/tokens", data={"scope": "admin"}), 415)
 
 
 def test_addresses_and_methods_that_are_none(server: Served) -> None:
-    is_problem(server.ask("GET", f"/{SECRET}"), 404)
+    check_problem(server.ask("GET", f"/{SECRET}"), 404)
     answer = server.ask("PUT", "/v1/trials")
-    is_problem(answer, 405)
+    check_problem(answer, 405)
     assert "POST" in answer.headers["Allow"]
-    is_problem(server.ask(SECRET, "/v1/trials"), 405)
+    check_problem(server.ask(SECRET, "/v1/trials"), 405)
 
 
 def test_health_readiness_and_metrics(server: Served, trial: dict[str, str]) -> None:
