@@ -9,12 +9,16 @@ from collections.abc import Callable, Mapping
 
 from foldaway.table import text_table
 
+# BLAS keeps its threads spinning for a while after their last task; they must not run in the next one's time.
+_SETTLED = 0.2
+
 
 def best_times(contestants: Mapping[str, Callable[[], object]], rounds: int = 5) -> dict[str, float]:
     """Seconds of each contestant's best round; they take turns, so that noise on the machine meets all alike."""
     best = dict.fromkeys(contestants, float("inf"))
     for _ in range(rounds):
         for name, run in contestants.items():
+            time.sleep(_SETTLED)
             start = time.perf_counter()
             run()
             best[name] = min(best[name], time.perf_counter() - start)

@@ -28,6 +28,7 @@ class Batch:
         weight: Observation weights, if any.
         unit: Each record's unit number, rising, if units are complete within the batch.
         key: Each record's keyed hash, for the bootstrap.
+        compiled: Whether compiled loops are to serve its blocks.
     """
 
     n: int
@@ -37,6 +38,7 @@ class Batch:
     weight: Floats | None = None
     unit: NDArray[np.int64] | None = None
     key: NDArray[np.uint64] | None = None
+    compiled: bool = False
 
     def __len__(self) -> int:
         return self.n
@@ -72,6 +74,7 @@ class Batch:
             None if self.weight is None else self.weight[index],
             None if self.unit is None else renumbered(self.unit[index]),
             None if self.key is None else self.key[index],
+            self.compiled,
         )
 
 

@@ -36,12 +36,14 @@ class Block:
         unit: For each record the number of its unit within this block, in rising order, if units are
             complete within the block.
         key: For each record the hash of its unit (or of its own number) under the trial's key, for the bootstrap.
+        compiled: Whether compiled loops are to serve it: loading them pays once many records have come.
     """
 
     rows: Floats
     weight: Floats | None = None
     unit: NDArray[np.int64] | None = None
     key: NDArray[np.uint64] | None = None
+    compiled: bool = False
 
     def __len__(self) -> int:
         return int(self.rows.shape[1])

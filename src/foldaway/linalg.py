@@ -42,8 +42,11 @@ def cholesky(gram: Floats) -> Floats | None:
 
 
 def solve_upper(R: Floats, values: Floats) -> Floats:
-    """R⁻¹ · values for R upper triangular."""
-    from scipy.linalg import solve_triangular
+    """R⁻¹ · values for R upper triangular, by back substitution.
 
-    solution: Floats = solve_triangular(R, values)
+    BLAS would wake its threads for a system as small as these, and they keep a core busy long after.
+    """
+    solution = np.empty(np.shape(values))
+    for i in reversed(range(len(R))):
+        solution[i] = (values[i] - R[i, i + 1 :] @ solution[i + 1 :]) / R[i, i]
     return solution

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numba
 import numba.extending
 
-NOTE = "compiling the bootstrap kernels once; later runs start at once"
+NOTE = "compiling foldaway's kernels once; later runs start at once"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -30,11 +30,25 @@ def njit(function: Function) -> Function:
         >>> double(21)
         42
     """
+    return _compiled(function)
+
+
+def njit_vectors(function: Function) -> Function:
+    """The same for loops over arrays that divide: by zero gives infinity, as NumPy has it, so no loop stops halfway."""
+    return _compiled(function, error_model="numpy")
+
+
+def njit_sums(function: Function) -> Function:
+    """The same for sums over arrays: their terms may be added in any order, as BLAS does, so several go at once."""
+    return _compiled(function, error_model="numpy", fastmath={"contract", "reassoc"})
+
+
+def _compiled(function: Function, **options: Any) -> Function:
     compiled: Function
     try:
-        compiled = numba.njit(function, cache=True, nogil=True)
+        compiled = numba.njit(function, cache=True, nogil=True, **options)
     except RuntimeError:  # "cannot cache function: no locator available"
-        compiled = numba.njit(function, nogil=True)
+        compiled = numba.njit(function, nogil=True, **options)
     return compiled
 
 

@@ -153,8 +153,8 @@ def outgrown(before: Factor, after: Factor) -> bool:
     """Whether rows came that the frame does not fit: far longer than its own, or in a column of zeros until now."""
     if not before.n:
         return False
-    lengths = np.linalg.norm(after.R, axis=0)
-    new = (lengths > 0) & ~np.any(before.R, axis=0)
+    lengths = np.sqrt(np.einsum("ij,ij->j", after.R, after.R))
+    new = (lengths > 0) & ~before.R.any(axis=0)
     return bool(new.any() or lengths.max() > _OUTGROWN * lengths[0] > 0)
 
 

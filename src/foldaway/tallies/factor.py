@@ -50,7 +50,7 @@ class Factor:
         rows = block.rows
         n = rows.shape[1]
         if n >= _TALL * len(rows):
-            triangle = _gram_factor(rows)
+            triangle = _factor_of_gram(_gram(block))
             if triangle is not None:
                 return type(self)(self.n + n, append_rows(self.R, triangle))
         return type(self)(self.n + n, append_rows(self.R, rows.T))
@@ -77,9 +77,18 @@ class Factor:
         return cls(kept.n, R)
 
 
-def _gram_factor(rows: Floats) -> Floats | None:
-    """The factor of the rows' Gram matrix, or None where that would cost digits."""
-    gram = rows @ rows.T
+def _gram(block: Block) -> Floats:
+    """Σ z z'."""
+    if block.compiled:
+        from foldaway.kernels.moments import gram
+
+        return gram(block.rows)
+    sums: Floats = block.rows @ block.rows.T
+    return sums
+
+
+def _factor_of_gram(gram: Floats) -> Floats | None:
+    """The factor of the rows with this Gram matrix, or None where that would cost digits."""
     triangle = cholesky(gram)
     if triangle is None or np.any(np.diag(triangle) ** 2 < _INDEPENDENT * np.diag(gram)):
         return None

@@ -8,7 +8,7 @@ moments change frame exactly, by B = F_old F_new⁻¹.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -45,10 +45,15 @@ class Frame:
 
     def apply(self, block: Block) -> Block:
         """The block's rows in this frame, times the roots of their weights."""
-        rows = frame_rows(self.F, block.rows.T).T
+        if block.compiled:
+            from foldaway.kernels import moments
+
+            rows = moments.frame_rows(self.F, block.rows)
+        else:
+            rows = frame_rows(self.F, block.rows.T).T
         if block.weight is not None:
             rows *= np.sqrt(block.weight)
-        return Block(rows, None, block.unit, block.key)
+        return replace(block, rows=rows, weight=None)
 
     def change_to(self, other: Frame) -> Floats:
         """B with (row in other) = (row in this frame) B."""

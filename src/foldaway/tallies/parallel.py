@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import replace
 from itertools import pairwise
 
 from foldaway.batch import Batch
 from foldaway.tallies.arm import ArmTally
 from foldaway.threads import cores, one_blas_thread
+
+# With this many records, loading the compiled loops costs less than they save.
+_WORTH_COMPILING = 100_000
 
 # Below this many records per worker, starting it costs more than it saves.
 _WORTH_A_WORKER = 40_000
@@ -17,6 +21,8 @@ _WORTH_A_WORKER = 40_000
 
 def fold_batch(arms: Sequence[ArmTally], batch: Batch, workers: int | None = None) -> list[ArmTally]:
     """The arms' tallies with the batch taken in; the arms given are left as they were."""
+    if len(batch) + sum(arm.n for arm in arms) >= _WORTH_COMPILING:
+        batch = replace(batch, compiled=True)
     workers = min(workers or cores(), max(1, len(batch) // _WORTH_A_WORKER))
     cuts = batch.cuts(workers)
     if workers == 1:

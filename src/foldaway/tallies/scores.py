@@ -63,7 +63,7 @@ class Scores:
         """Take the block's records in, each as a cluster of its own."""
         n = block.rows.shape[1]
         k = self.shape.regressors
-        sums = self.sums + _flat(record_products(block.rows[:k], block.rows[k:], _STEP))
+        sums = self.sums + _flat(record_products(block.rows[:k], block.rows[k:], compiled=block.compiled))
         return type(self)(self.shape, self.n + n, self.clusters + n, sums)
 
     def __add__(self, other: Self) -> Self:
