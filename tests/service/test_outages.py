@@ -45,6 +45,11 @@ def goes_on(store: Store) -> bool:
     )
 
 
+def reconnect(store: Store) -> None:
+    """So that the settings of a connection are made anew."""
+    store._trials.dispose()
+
+
 def refused(action: Callable[[], Any], words: str) -> None:
     with pytest.raises(Unavailable, match=f"the database is not available: ({words})") as outage:
         action()
@@ -103,7 +108,9 @@ def test_a_full_disk(folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     store = filled(folder)
     with monkeypatch.context() as patch:
         patch.setattr(databases, "_PRAGMAS", (*databases._PRAGMAS, "max_page_count = 30"))
+        reconnect(store)
         refused(lambda: commit(store, 1, os.urandom(1_000_000)), "its disk is full")
+    reconnect(store)
     assert goes_on(store)
 
 
@@ -111,9 +118,11 @@ def test_a_read_only_file(folder: Place, monkeypatch: pytest.MonkeyPatch) -> Non
     store = filled(folder)
     with monkeypatch.context() as patch:
         patch.setattr(databases, "_PRAGMAS", (*databases._PRAGMAS, "query_only = ON"))
+        reconnect(store)
         assert store.shard(NAME, "main").version == 1
         for write in (lambda: commit(store, 1), lambda: store.leave_out(NAME, "main", 1)):
             refused(write, "it is read-only")
+    reconnect(store)
     assert goes_on(store)
 
 

@@ -56,10 +56,35 @@ def sqlite_engine(file: Path) -> sa.Engine:
         os.close(handle)
     except OSError as error:
         raise Unavailable(f"the database {file} cannot be opened: {error.strerror}.") from None
-    # A connection for each transaction: one that is kept would go on writing to a file that was moved or replaced.
-    engine = sa.create_engine("sqlite://", creator=partial(_connect, file), poolclass=sa.NullPool, hide_parameters=True)
+    engine = sa.create_engine(
+        "sqlite://",
+        creator=partial(_connect, file),
+        poolclass=sa.QueuePool,
+        pool_timeout=PATIENCE,
+        hide_parameters=True,
+    )
+    sa.event.listen(engine, "connect", partial(_remember, file))
+    sa.event.listen(engine, "checkout", partial(_require_same, file))
     sa.event.listen(engine, "begin", _begin)
     return engine
+
+
+def _remember(file: Path, _: sqlite3.Connection, entry: Any) -> None:
+    entry.info["file"] = _identity(file)
+
+
+def _require_same(file: Path, _: sqlite3.Connection, entry: Any, __: object) -> None:
+    """A connection that is kept would go on writing to a file that was moved or replaced: then open another."""
+    if entry.info["file"] != _identity(file):
+        raise sa.exc.DisconnectionError
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _connect(file: Path) -> sqlite3.Connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from contextlib import suppress
 
 import pyarrow as pa
@@ -82,6 +83,7 @@ def wipe(buffer: bytearray) -> None:
         >>> body
         bytearray(b'')
     """
-    buffer[:] = bytes(len(buffer))
+    if buffer:  # in place: a slice of zeros would first have to be made
+        ctypes.memset(ctypes.addressof(ctypes.c_char.from_buffer(buffer)), 0, len(buffer))
     with suppress(BufferError):  # an Arrow table on it may still be alive; it reads zeros now
         buffer.clear()

@@ -32,6 +32,7 @@ class _Handler(ctypes.Structure):
 
 
 _handler = _Handler(name=NAME.encode(), version=1)
+_capsule_name = ctypes.create_string_buffer(b"mem_handler")
 _capsule: Any = None
 
 
@@ -62,12 +63,14 @@ def arrays_are_wiped() -> bool:
 
 def _made() -> Any:
     api = ctypes.pythonapi
-    # The capsule knows the handler by its address only, and arrays may be freed after this module is.
-    api.Py_IncRef(ctypes.py_object(_handler))
+    # The capsule knows the handler and its own name by their addresses only, and arrays may be freed after this
+    # module is.
+    for kept in (_handler, _capsule_name):
+        api.Py_IncRef(ctypes.py_object(kept))
     api.PyMem_GetAllocator(ctypes.c_int(_RAW_DOMAIN), ctypes.byref(_handler, _Handler.allocator.offset))
     api.PyCapsule_New.restype = ctypes.py_object
-    api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    return api.PyCapsule_New(ctypes.addressof(_handler), b"mem_handler", None)
+    api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    return api.PyCapsule_New(ctypes.addressof(_handler), ctypes.addressof(_capsule_name), None)
 
 
 def _set_handler() -> Any:
