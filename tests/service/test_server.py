@@ -37,7 +37,7 @@ from servers import Nursery
 from stores import Place
 
 SECRET = "SECRET-16180"
-SLOW = 2_000
+SLOW = 10_000
 
 
 @pytest.fixture
@@ -271,6 +271,38 @@ def test_a_full_disk_is_told_and_mended_without_a_restart(server: Served) -> Non
     answer = server.ask("POST", path, token, json=rows(10, 50), headers=headers)
     assert (answer.status_code, answer.json()["durable"]) == (200, 1)
     assert server.ask("GET", "/v1/trials/full").json()["records"] == 23
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own that holds four megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder]).returncode:
+        pytest.skip("only root may mount a file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_a_disk_without_room_is_told_and_mended_without_a_restart(served_from: Nursery, small_disk: Path) -> None:
+    with Served(small_disk, served_from) as server:
+        token = server.create("crowded")["ingest_token"]
+        path = "/v1/trials/crowded/records"
+        assert server.ask("POST", path, token, json=rows(10)).status_code == 200
+        filler = small_disk / "filler"
+        with pytest.raises(OSError, match="No space"):
+            filler.write_bytes(bytes(2**23))
+        headers = {"Foldaway-Producer": "me", "Foldaway-Sequence": "1"}
+        answer = server.ask("POST", path, token, json=rows(10, 50), headers=headers)
+        assert answer.status_code == 503
+        assert "disk is full" in answer.json()["detail"]
+        assert server.ask("GET", "/v1/trials/crowded").json()["records"] == 10
+        filler.unlink()
+        answer = server.ask("POST", path, token, json=rows(10, 50), headers=headers)
+        assert (answer.status_code, answer.json()["durable"]) == (200, 1)
+        assert server.ask("GET", "/v1/trials/crowded").json()["records"] == 20
 
 
 def test_a_database_that_is_gone_and_comes_back(
