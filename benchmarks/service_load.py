@@ -1,4 +1,8 @@
-"""The collecting service under load, with durable answers; beside it the same records kept by PostgreSQL's COPY."""
+"""The collecting service under load, with durable answers; beside it the same records kept by PostgreSQL's COPY.
+
+Both write to the same disk, and both wait for it: SQLite with `synchronous = FULL`, PostgreSQL with `fsync` and
+`synchronous_commit` on.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +33,9 @@ from served import Served
 
 BATCH = 50_000
 BODIES = 20  # different ones, sent again and again under new numbers
-ARROW_RECORDS = 5_000_000
-NDJSON_RECORDS = 500_000
-COPY_RECORDS = 1_000_000
+ARROW_RECORDS = 50_000_000
+NDJSON_RECORDS = 5_000_000
+COPY_RECORDS = 5_000_000
 
 COLUMNS = "variant text, revenue float8, converted int8, revenue_before float8, country text, user_id text"
 
@@ -47,7 +51,7 @@ def main() -> None:
             ("foldaway, NDJSON", NDJSON, [ndjson(table) for table in tables[:4]], NDJSON_RECORDS),
         ):
             rows.append(send(server, token, label, kind, bodies, records))
-    rows.append(copy(tables))
+        rows.append(copy(tables, Path(folder)))
     kept = float(rows[-1][1].replace(",", ""))
     cells = [[*row, f"{float(row[1].replace(',', '')) / kept:.1f}"] for row in rows]
     header = ["", "records/s", "median ms", "99 % ms", "memory before", "after", "× COPY"]
@@ -94,14 +98,14 @@ def post(client: httpx.Client, body: bytes, sequence: int) -> int:
     return int(answer.json()["durable"])
 
 
-def copy(tables: list[pa.Table]) -> list[str]:
+def copy(tables: list[pa.Table], folder: Path) -> list[str]:
     """Keep everything: the same records by COPY, a transaction per batch."""
     programs = test_postgres.programs()
     if programs is None:
         raise SystemExit(f"PostgreSQL is not installed; {test_postgres.INSTALL} gets it.")
     bodies = [csv(table) for table in tables]
     times: list[float] = []
-    for server in started(programs):
+    for server in started(programs, folder):
         with psycopg.connect(server.database()) as connection:
             connection.execute(f"create table records ({COLUMNS})")
             connection.commit()
@@ -117,8 +121,9 @@ def copy(tables: list[pa.Table]) -> list[str]:
     return ["PostgreSQL COPY, all kept", f"{len(times) * BATCH / seconds:,.0f}", f"{median:.0f}", f"{late:.0f}", "", ""]
 
 
-def started(programs: Path) -> Iterator[test_postgres.Postgres]:
-    server = test_postgres.Postgres(programs)
+def started(programs: Path, folder: Path) -> Iterator[test_postgres.Postgres]:
+    folder.chmod(0o755)  # PostgreSQL runs as somebody else
+    server = test_postgres.Postgres(programs, folder)
     try:
         server.start()
         yield server

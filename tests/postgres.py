@@ -60,13 +60,13 @@ def account() -> str | None:
 
 
 class Postgres:
-    """A PostgreSQL server in a temporary folder."""
+    """A PostgreSQL server in a temporary folder; in memory if there is a place for it, unless told where."""
 
-    def __init__(self, programs: Path) -> None:
+    def __init__(self, programs: Path, place: Path | None = None) -> None:
         self._programs = programs
         self._account = account()
         # Not under pytest's folders: a socket's path has at most 107 characters.
-        self.folder = Path(tempfile.mkdtemp(prefix="fa-pg-", dir=quick_folder()))
+        self.folder = Path(tempfile.mkdtemp(prefix="fa-pg-", dir=place or quick_folder()))
         self.data = self.folder / "data"
         if self._account is not None:
             shutil.chown(self.folder, self._account)
