@@ -77,7 +77,7 @@ class FaultyMessage(RecordError):
 
 
 MOST_AT_ONCE = 2_000
-_FIRST = 16  # before the messages' size is known
+_LARGE = 2**20  # what a message is taken to be before one has come
 _LAG_EVERY = 1.0
 
 
@@ -130,7 +130,7 @@ class Consumer:
         self._owing = bool(self._positions)  # a consumer before us may have been killed before it acknowledged
         self._waiting_since: float | None = None
         self._written = self._lag_asked = 0.0
-        self._at_once = _FIRST
+        self._at_once = self._as_many_of(_LARGE)
         self._lag: int | None = None
         self._rate = Rate()
         self._patience = Patience(self._reconnect, stopping, lambda seconds: self._tell(away=seconds))
@@ -214,11 +214,14 @@ class Consumer:
         left = self._waiting_since + self.plan.max_wait - time.monotonic()
         return min(max(left, 0.01), self._options.wait)
 
+    def _as_many_of(self, size: int) -> int:
+        """How many messages of such a size to hold at a time."""
+        return max(1, min(self._options.bytes_at_once // size, MOST_AT_ONCE))
+
     def _take(self, pulled: Sequence[Message]) -> FaultyMessage | None:
         """Fold messages that have not come before; the fault of the first that is refused, if that is to stop us."""
         if pulled:
-            size = sum(len(message.body) for message in pulled) // len(pulled) + 1
-            self._at_once = max(1, min(self._options.bytes_at_once // size, MOST_AT_ONCE))
+            self._at_once = self._as_many_of(sum(len(message.body) for message in pulled) // len(pulled) + 1)
         for messages, fault in fold_messages(self._live, self._fresh(pulled), self._wanted):
             if fault is not None and not self._options.skip_faulty:
                 return FaultyMessage(

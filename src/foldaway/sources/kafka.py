@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from foldaway.sources.broker import Away, Message, Positions, required
 T = TypeVar("T")
 
 _SECONDS = 10.0
+_LOOK_EVERY = 60.0  # for new partitions
 
 # The client library would write to standard error; what matters comes back as errors.
 _SILENT = logging.getLogger("foldaway.kafka")
@@ -39,19 +41,23 @@ class KafkaTopic:
             "enable.auto.offset.store": False,
             "auto.offset.reset": "error",  # what is gone is to be told, not passed over
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 100,  # other questions wait behind a fetch
             "error_cb": self._note,
         }
         self._consumer: Any = None
         self._ends: dict[str, int] = {}
-        self._refused = False
+        self._refused = self._down = False
+        self._looked = 0.0
 
     def _note(self, error: Any) -> None:
+        """What the client library says by itself; it would go on trying in silence."""
         codes = self._kafka.KafkaError
         self._refused |= error.code() in (codes._AUTHENTICATION, codes.SASL_AUTHENTICATION_FAILED)
+        self._down |= error.code() == codes._ALL_BROKERS_DOWN
 
     def connect(self, positions: Positions) -> Positions:
         """Assign every partition, each after its position."""
-        self._refused = False
+        self._refused = self._down = False
         self._consumer = self._ask(lambda: self._kafka.Consumer({**self._settings, **self._reading}, logger=_SILENT))
         after, assigned = dict(positions), []
         for part in self._partitions():
@@ -75,9 +81,9 @@ class KafkaTopic:
             raise self._told(about.error)
         return [str(part) for part in sorted(about.partitions)]
 
-    def _watermarks(self, part: str) -> tuple[int, int]:
+    def _watermarks(self, part: str, *, cached: bool = False) -> tuple[int, int]:
         where = self._kafka.TopicPartition(self._topic, int(part))
-        low, high = self._ask(lambda: self._consumer.get_watermark_offsets(where, timeout=_SECONDS, cached=False))
+        low, high = self._ask(lambda: self._consumer.get_watermark_offsets(where, timeout=_SECONDS, cached=cached))
         return int(low), int(high)
 
     def identity(self) -> str:
@@ -87,6 +93,8 @@ class KafkaTopic:
     def pull(self, most: int, seconds: float) -> Sequence[Message]:
         """What the client library has fetched ahead."""
         first = self._ask(lambda: self._consumer.poll(seconds))
+        if first is None and self._down:
+            raise Away("no broker of Kafka can be reached.")
         more = [] if first is None or most < 2 else self._ask(lambda: self._consumer.consume(most - 1, 0.01))
         messages = []
         for record in [*([] if first is None else [first]), *more]:
@@ -121,18 +129,21 @@ class KafkaTopic:
         return True
 
     def lag(self, positions: Positions) -> int:
-        """Records after the positions."""
-        waiting = 0
-        for part in self._partitions():
-            low, high = self._watermarks(part)
-            reached = max(positions[part][0] + 1 if part in positions else low, self._ends.get(part, 0))
-            waiting += max(high - reached, 0)
-            if part not in self._assigned():
-                raise Away("the topic has a new partition.")
-        return waiting
+        """Records after the positions, as of the last fetch."""
+        assigned = {str(where.partition) for where in self._consumer.assignment()}
+        if time.monotonic() - self._looked >= _LOOK_EVERY:
+            self._looked = time.monotonic()
+            if set(self._partitions()) - assigned:
+                raise Away("the topic has a new partition.")  # which is read after connecting again
+        return sum(self._waiting(part, positions) for part in assigned)
 
-    def _assigned(self) -> set[str]:
-        return {str(where.partition) for where in self._consumer.assignment()}
+    def _waiting(self, part: str, positions: Positions) -> int:
+        low, high = self._watermarks(part, cached=True)
+        if high < 0:
+            low, high = self._watermarks(part)
+        reached = positions[part][0] + 1 if part in positions else low
+        # At the end there may be marks of transactions, which are no records.
+        return max(high - max(reached, self._ends.get(part, 0)), 0)
 
     def _offsets(self, positions: Positions) -> list[Any]:
         """Kafka names the next offset, not the last."""

@@ -20,6 +20,7 @@ from foldaway.sources.broker import Away, Message, Positions, required
 T = TypeVar("T")
 
 _SECONDS = 10.0
+_HANGING = 60.0
 _HOUR = 3600.0
 _FORGOTTEN_AFTER = 300.0  # seconds without us, after which the server drops the consumer of the moment
 _NOT_NOW = (408, 409, 503)
@@ -196,7 +197,7 @@ class NatsStream:
         """Take a step; its errors in our words."""
         errors = self._nats.errors
         try:
-            return self._loop.run_until_complete(step())
+            return self._loop.run_until_complete(asyncio.wait_for(step(), _HANGING))
         except (Away, SourceError):
             raise
         except errors.AuthorizationError:
@@ -208,6 +209,8 @@ class NatsStream:
                 refusal = Away("NATS is not ready.")
             else:
                 refusal = SourceError(f"NATS refuses (error {error.err_code or error.code}); its own log says more.")
+        except asyncio.CancelledError:  # by the client library, when the connection breaks under a question
+            refusal = Away("the connection to NATS broke.")
         except (errors.Error, self._errors.Error, OSError, TimeoutError) as error:
             if "authorization" in str(error).lower():
                 refusal = SourceError("NATS refuses this user or password.")
