@@ -157,7 +157,8 @@ def assert_same(found: fa.Trial, expected: fa.Trial) -> None:
 
 def sizes_of(total: int, seed: int, largest: int = 40) -> Sequence[int]:
     """Sizes of messages that add up to less than a total, so that some records come alone."""
-    rng, sizes = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    sizes: list[int] = []
     while sum(sizes) < total - largest:
         sizes.append(int(rng.integers(1, largest)))
     return sizes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from itertools import pairwise
@@ -26,7 +27,9 @@ from consuming import (
     sizes_of,
 )
 from foldaway.errors import SealedError, SourceError, StateError
+from foldaway.sources.address import parse
 from foldaway.sources.broker import Broker
+from foldaway.sources.brokers import broker_at
 from foldaway.sources.consumer import FaultyMessage, Progress
 from foldaway.sources.store import Store, read
 
@@ -56,11 +59,10 @@ def test_stopped_anywhere_and_started_again_it_is_the_same(broker: Server, tmp_p
     """Small pieces at a time, so that it is stopped in the middle of a cohort, over and over."""
     plan, records = prepared(broker, n=300, cohort=40, remainder="include")
     steps = 0
+    progress: list[Progress] = []
     for _ in range(100):
-        progress: list[Progress] = []
-        consume(
-            broker, plan, tmp_path, told=progress.append, stopping=lambda p=progress: len(p) > 1, bytes_at_once=3000
-        )
+        progress.clear()
+        consume(broker, plan, tmp_path, told=progress.append, stopping=lambda: len(progress) > 1, bytes_at_once=3000)
         steps += 1
         stored = read(tmp_path)
         if stored is not None and stored.of(plan).n > 250:
@@ -372,11 +374,11 @@ def _outlive(server: Server, folder: Path) -> None:
     thread.start()
     for part in range(3):
         server.send(plan.name, [Sent(as_json(records.slice(100 * part, 100)))])
-        _until(lambda part=part: bool(progress) and progress[-1].records == 100 * (part + 1))  # type: ignore[misc]
+        _until(lambda part=part: bool(progress) and progress[-1].records == 100 * (part + 1))
         if part < 2:
-            server.kill()
             seen = len(progress)
-            _until(lambda seen=seen: any(each.away for each in progress[seen:]))  # type: ignore[misc]
+            server.kill()
+            _until(lambda seen=seen: any(each.away for each in progress[seen:]))
             server.start()
     done.set()
     thread.join(20)
@@ -403,7 +405,7 @@ def test_a_work_queue_is_emptied_by_acknowledging(nats_server: Nats, tmp_path: P
                 nats_server,
                 plan,
                 tmp_path,
-                wrap=lambda real: Crashing(real, "acknowledge", 2, False),  # type: ignore[arg-type, return-value]
+                wrap=lambda real: Crashing(real, "acknowledge", 2, False),
                 bytes_at_once=2000,
             )
     assert 0 < nats_server.held(plan.name) < before
@@ -448,7 +450,7 @@ def test_a_message_lost_on_its_way_is_fetched_again(nats_server: Nats, tmp_path:
         nats_server,
         plan,
         tmp_path,
-        wrap=lambda real: Losing(real, "", 0, False),  # type: ignore[arg-type, return-value]
+        wrap=lambda real: Losing(real, "", 0, False),
         bytes_at_once=2000,
         close=True,
     )
@@ -495,3 +497,12 @@ def test_what_is_no_stream_in_redis_is_told(redis_server: Redis, tmp_path: Path)
         client.set(plan.name, "text")
     with pytest.raises(SourceError, match="is no stream but a string"):
         consume(redis_server, plan, tmp_path)
+
+
+@pytest.mark.parametrize(("kind", "package"), [("nats", "nats"), ("redis", "redis"), ("kafka", "confluent_kafka")])
+def test_a_package_that_is_missing_is_named_with_its_extra(
+    kind: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SourceError, match=rf"{package} is not installed: pip install 'foldaway\[{kind}\]'"):
+        broker_at(parse(f"{kind}://localhost/orders"), "trial")

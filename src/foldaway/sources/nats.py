@@ -43,7 +43,6 @@ class NatsStream:
         self._subject = address.options.get("subject")
         self._durable = "foldaway-" + name.replace(".", "_")
         self._loop = asyncio.new_event_loop()
-        self._turn = 0
         self._connection: Any = None
         self._context: Any = None
         self._consumer = ""
@@ -57,15 +56,13 @@ class NatsStream:
         return self._ask(lambda: self._connect(positions))
 
     async def _connect(self, positions: Positions) -> Positions:
-        servers = self._address.servers
-        server = servers[self._turn % len(servers)]
-        self._turn += 1
-        scheme = "tls" if self._address.kind == "tls" else "nats"
         self._connection = await self._nats.connect(
-            f"{scheme}://{server}",
+            [f"{self._address.kind}://{server}" for server in self._address.servers],
             # A message that is under way when the connection breaks is gone for a consumer that needs no
             # acknowledgement. So connections are not mended: a new consumer starts after what we have.
             allow_reconnect=False,
+            max_reconnect_attempts=1,  # when connecting; 0 would be for ever, and waiting is the consumer's business
+            reconnect_time_wait=0,
             connect_timeout=5,
             error_cb=_ignore,
             **_login(self._address),
