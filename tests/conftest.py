@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from brokers import broker, kafka_server, nats_server, redis_server
 from postgres import postgres
 from served import served_from
 
-__all__ = ["postgres", "served_from"]
+__all__ = ["broker", "kafka_server", "nats_server", "postgres", "redis_server", "served_from"]

@@ -1,4 +1,4 @@
-"""The command line: ``local`` has the commands that work on files, ``remote`` those around a server."""
+"""The command line: ``local`` has the commands on files, ``consume`` on streams, ``remote`` around a server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from foldaway.cli import local, remote
+from foldaway.cli import consume, local, remote
 from foldaway.errors import FoldawayError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(local.app)
+app.add_typer(consume.app)
 app.add_typer(remote.app)
 
 

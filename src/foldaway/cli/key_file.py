@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import tempfile
 from pathlib import Path
 
 from foldaway.errors import SourceError
@@ -22,15 +23,28 @@ def read_or_make(path: Path, *, new: bool = True) -> bytes:
     """
     if not new and not path.exists():
         raise SourceError(f"there is no key file {path}; the state needs the key that it was made with.")
+    if path.exists():
+        return _read(path)
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
+        return _make(path)
+    except FileExistsError:  # somebody was faster
         return _read(path)
     except OSError as error:
         raise SourceError(f"the key file {path} cannot be made: {error.strerror}.") from None
+
+
+def _make(path: Path) -> bytes:
+    """A new key, in the file whole or not at all: half a key would stop whoever comes after a crash."""
     key = secrets.token_bytes(LENGTH)
-    with os.fdopen(handle, "w", encoding="ascii") as file:
-        file.write(key.hex() + "\n")
+    handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # for its owner alone
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(key.hex() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(draft, path)  # unlike a rename, this replaces no other key
+    finally:
+        os.unlink(draft)
     return key
 
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from foldaway.errors import IngestError
 from foldaway.plan import Plan
-from foldaway.service.arrow_body import read_arrow
-from foldaway.service.arrow_claims import Damaged, TooLarge
 from foldaway.service.decompress import codec, decompress, wipe
 from foldaway.sources import json_array
+from foldaway.sources.arrow_body import read_arrow
+from foldaway.sources.arrow_claims import Damaged, TooLarge
 from foldaway.sources.batch import Batch, Unreadable, Wanted, join
 from foldaway.sources.folding import wanted_by
 from foldaway.sources.lines import blocks

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldaway.service.arrow_claims import Damaged, TooLarge, check_claims
+from foldaway.sources.arrow_claims import Damaged, TooLarge, check_claims
 from fuzzing import fuzz
 
 MANY = 10**9

@@ -1,4 +1,4 @@
-"""Records from an Arrow stream sent by a stranger."""
+"""Records from an Arrow stream in memory, sent by a stranger: a request's body or a message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import ipc
 
-from foldaway.service.arrow_claims import TooLarge, check_claims
+from foldaway.sources.arrow_claims import TooLarge, check_claims
 from foldaway.sources.batch import Unreadable, Wanted, blank, present
 
 

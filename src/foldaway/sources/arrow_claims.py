@@ -87,7 +87,7 @@ def check_claims(stream: memoryview, most_records: int, most_bytes: int) -> None
         ...     writer.write_table(pa.table({"y": pa.nulls(2 * 10**6)}))
         >>> check_claims(memoryview(sink.getvalue()), 10**6, 10**6)
         Traceback (most recent call last):
-        foldaway.service.arrow_claims.TooLarge: 1,000,000 records
+        foldaway.sources.arrow_claims.TooLarge: 1,000,000 records
     """
     claims = Claims(most_records, most_bytes)
     try:

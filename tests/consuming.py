@@ -1,0 +1,164 @@
+"""Trials sent through brokers, for the tests of consumers: records, messages in every form, and a consumer on them."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import foldaway as fa
+from brokers import Sent, Server
+from foldaway.sources.address import parse
+from foldaway.sources.broker import Broker
+from foldaway.sources.brokers import broker_at
+from foldaway.sources.consumer import Consumer, Options, Progress
+from foldaway.sources.message import ARROW, JSON, NDJSON
+from foldaway.sources.store import Store, Stored
+
+KEY = bytes(range(16))
+
+
+def fresh_name() -> str:
+    """A name for a trial and its stream that no other test has: all share one broker."""
+    return f"t{secrets.token_hex(6)}"
+
+
+def plan_of(name: str, **settings: Any) -> fa.Plan:
+    return fa.Plan(
+        **{
+            "name": name,
+            "arm": "group",
+            "arms": {"a": 0.5, "b": 0.5},
+            "outcomes": ["y"],
+            "covariates": ["x"],
+            "unit": "unit",
+            "cohort": 50,
+            "min_per_arm": 2,
+            **settings,
+        }
+    )
+
+
+def people(n: int, seed: int = 0) -> pa.Table:
+    """Records of units with several each, which lie scattered over the messages."""
+    rng = np.random.default_rng(seed)
+    unit = rng.integers(0, max(n // 4, 4), n)
+    x = rng.normal(size=n)
+    return pa.table(
+        {
+            "group": np.where(unit % 2 == 0, "a", "b"),
+            "x": x,
+            "y": x + 0.3 * (unit % 2) + (unit % 7) / 5 + rng.normal(size=n),
+            "unit": [f"unit-{u}" for u in unit],
+        }
+    )
+
+
+def as_arrow(records: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, records.schema) as writer:
+        writer.write_table(records)
+    return bytes(sink.getvalue())
+
+
+def as_ndjson(records: pa.Table) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in records.to_pylist()).encode()
+
+
+def as_json(records: pa.Table) -> bytes:
+    return json.dumps(records.to_pylist()).encode()
+
+
+FORMS: tuple[tuple[str | None, Callable[[pa.Table], bytes]], ...] = (
+    (ARROW, as_arrow),
+    (None, as_arrow),
+    (NDJSON, as_ndjson),
+    (None, as_ndjson),
+    (JSON, as_json),
+    (None, as_json),
+)
+
+
+def messages(records: pa.Table, sizes: Iterable[int]) -> list[Sent]:
+    """The records in messages of these sizes, in every form in turn; what is left comes one to a message."""
+    sent, start = [], 0
+    for i, size in enumerate(sizes):
+        kind, write = FORMS[i % len(FORMS)]
+        sent.append(Sent(write(records.slice(start, size)), kind, i % 4))
+        start += size
+    for i, row in enumerate(records.slice(start).to_pylist()):
+        sent.append(Sent(json.dumps(row, indent=2 * (i % 2) or None).encode(), (None, JSON)[i % 2], i % 4))
+    return sent
+
+
+def one_pass(plan: fa.Plan, records: pa.Table, key: bytes | None = None) -> fa.Trial:
+    trial = fa.Trial(plan, key=key)
+    trial.fold(records)
+    return trial
+
+
+class Remembering(Store):
+    """A store that remembers all that was ever written to it, as somebody with access to the disk might."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.written: list[Stored] = []
+
+    def write(self, stored: Stored) -> None:
+        super().write(stored)
+        self.written.append(stored)
+
+
+def consume(
+    server: Server,
+    plan: fa.Plan,
+    folder: Path,
+    *,
+    key: bytes | None = None,
+    address: str | None = None,
+    wrap: Callable[[Broker], Broker] = lambda broker: broker,
+    told: Callable[[Progress], None] = lambda _: None,
+    stopping: Callable[[], bool] = lambda: False,
+    store: type[Store] = Store,
+    **options: Any,
+) -> tuple[fa.Trial, Consumer]:
+    """Consume the stream of the plan's name into a folder."""
+    where = parse(address or server.address(plan.name))
+    options["delete"] = options.get("delete", False) and server.deletes
+    settings = Options(**{"until_empty": True, "wait": 0.1, "rest": 0.0, **options})
+    with store(folder) as opened:
+        consumer = Consumer(
+            wrap(broker_at(where, plan.name)),
+            where.stream,
+            plan,
+            opened,
+            key=key,
+            options=settings,
+            told=told,
+            stopping=stopping,
+        )
+        return consumer.run(), consumer
+
+
+def assert_same(found: fa.Trial, expected: fa.Trial) -> None:
+    """The same effects and errors, of every kind, to nine digits."""
+    assert found.counts == expected.counts
+    ours, theirs = found.effects(), expected.effects()
+    assert len(ours) == len(theirs) > 0
+    for a, b in zip(ours, theirs, strict=True):
+        assert (a.outcome, a.estimator, a.se_kind) == (b.outcome, b.estimator, b.se_kind)
+        np.testing.assert_allclose((a.estimate, a.std_error), (b.estimate, b.std_error), rtol=1e-9, atol=1e-12)
+
+
+def sizes_of(total: int, seed: int, largest: int = 40) -> Sequence[int]:
+    """Sizes of messages that add up to less than a total, so that some records come alone."""
+    rng = np.random.default_rng(seed)
+    sizes: list[int] = []
+    while sum(sizes) < total - largest:
+        sizes.append(int(rng.integers(1, largest)))
+    return sizes
