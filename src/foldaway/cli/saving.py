@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from foldaway.errors import StateError
-from foldaway.state import MAGIC
+from foldaway.saved import MAGIC as SAVED
+from foldaway.state import MAGIC as STATE
 
 
 def require_savable(target: Path | None, resumed: Path | None, overwrite: bool) -> None:
@@ -33,4 +34,4 @@ def require_savable(target: Path | None, resumed: Path | None, overwrite: bool) 
 
 def _is_state(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+        return file.read(len(STATE)) in (STATE, SAVED)
