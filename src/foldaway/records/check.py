@@ -41,7 +41,7 @@ def check(
     checked = attempt(lambda: _Checked(plan, columns, n, text))
     faults = checked.faults(ragged + others)
     if faults and plan.on_fault == "refuse":
-        raise FaultyBatch(faults, n + ragged + others)
+        raise FaultyBatch(faults, n + ragged + others, checked.first_faulty())
     return checked.batch(keys), faults
 
 
@@ -98,6 +98,11 @@ class _Checked:
             for mask in masks.values():
                 faulty |= mask
         return faulty
+
+    def first_faulty(self) -> int | None:
+        """The position of the first record that breaks a rule."""
+        faulty = self.faulty()
+        return int(faulty.argmax()) if faulty.any() else None
 
     def faults(self, ragged: int) -> Faults:
         """The counts, by arm."""
