@@ -25,6 +25,10 @@ class SourceError(FoldawayError):
     """A file or stream that cannot be read."""
 
 
+class WorkerError(FoldawayError):
+    """A worker process that ended before its work did, or failed in a way that nobody foresaw."""
+
+
 class SampleRatioWarning(UserWarning):
     """The arms' counts do not fit the plan's probabilities."""
 
