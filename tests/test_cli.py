@@ -88,7 +88,7 @@ def test_save_and_resume_is_one_run(folder: Path, expected: dict[str, Any], tmp_
     state = tmp_path / "state"
     first = foldaway("run", folder / "plan.toml", folder / "day1.csv", "--save", state)
     assert "State written" in first.stderr
-    second = foldaway("run", folder / "plan.toml", folder / "day2.csv", "--resume", state, "--save", state, "--json")
+    second = foldaway("run", folder / "plan.toml", folder / "day2.csv", "--resume", "--save", state, "--json")
     check_same(json.loads(second.stdout), expected)
     check_same(json.loads(foldaway("merge", state, "--json").stdout), expected)
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
@@ -116,7 +116,7 @@ def test_a_key_that_is_missing_or_no_key(folder: Path, tmp_path: Path) -> None:
     assert "cannot be made" in foldaway(*words, "--key", tmp_path / "none" / "key", code=1).stderr
     told = foldaway(*words, "--save", tmp_path / "state").stderr
     assert "not resumed" in told
-    missing = foldaway(*words, "--resume", tmp_path / "state", "--key", tmp_path / "other", code=1)
+    missing = foldaway(*words, "--resume", "--save", tmp_path / "state", "--key", tmp_path / "other", code=1)
     assert "there is no key file" in missing.stderr
     assert not (tmp_path / "other").exists()
     assert "by user_id, poisson weights" in foldaway("plan", "check", tmp_path / "plan.toml").stdout
@@ -203,7 +203,7 @@ def test_a_state_of_another_plan_or_a_damaged_one_is_refused(folder: Path, tmp_p
     foldaway("run", folder / "plan.toml", folder / "day1.csv", "--save", state)
     other = fa.Plan(name="other", arm="variant", arms=PLAN.arms, outcomes=["revenue"])
     other.save(tmp_path / "other.toml")
-    done = foldaway("run", tmp_path / "other.toml", folder / "day2.csv", "--resume", state, code=1)
+    done = foldaway("run", tmp_path / "other.toml", folder / "day2.csv", "--resume", "--save", state, code=1)
     assert "another plan" in done.stderr
     state.write_bytes(state.read_bytes()[:-7])
     assert "damaged or truncated" in foldaway("merge", state, code=1).stderr
@@ -235,14 +235,14 @@ def test_a_bootstrap_resumes_under_its_key(folder: Path, tmp_path: Path) -> None
     foldaway(*words, folder / "day1.csv", "--save", state, "--key", key)
     assert key.stat().st_mode & 0o777 == 0o600
     assert bytes.fromhex(key.read_text()) not in state.read_bytes()
-    done = foldaway(*words, folder / "day2.csv", "--resume", state, "--key", key, "--json")
+    done = foldaway(*words, folder / "day2.csv", "--resume", "--save", state, "--key", key, "--json")
     whole = fa.Trial(plan, key=bytes.fromhex(key.read_text()))
     whole.fold(pq.read_table(folder / "day1.parquet"))
     whole.fold(pq.read_table(folder / "day2.parquet"))
     check_same(json.loads(done.stdout), json.loads(whole.effects().to_json()))
-    assert "without its key" in foldaway(*words, folder / "day2.csv", "--resume", state, code=1).stderr
+    assert "without its key" in foldaway(*words, folder / "day2.csv", "--resume", "--save", state, code=1).stderr
     (tmp_path / "other").write_text("00" * 16)
-    other = foldaway(*words, folder / "day2.csv", "--resume", state, "--key", tmp_path / "other", code=1)
+    other = foldaway(*words, folder / "day2.csv", "--resume", "--save", state, "--key", tmp_path / "other", code=1)
     assert "another key" in other.stderr
 
 

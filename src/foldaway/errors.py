@@ -1,4 +1,9 @@
-"""The errors people see. Each is one sentence or more with what to do next, and never holds a record's value."""
+"""The errors people see. Each is one sentence or more with what to do next, and never holds a record's value.
+
+All of them can be pickled, so that they reach the user from a worker process or a cluster.
+"""
+
+from typing import Any
 
 
 class FoldawayError(Exception):
@@ -44,6 +49,9 @@ class SequenceGap(FoldawayError):
         super().__init__(f"batches are missing: send sequence {expected} first, then those after it.")
         self.expected = expected
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SequenceGap, (self.expected,)
+
 
 class TooEarly(FoldawayError):
     """An answer that would say too much about few records."""
@@ -64,6 +72,9 @@ class IngestError(FoldawayError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.status, str(self))
 
 
 class VaultError(FoldawayError):

@@ -1,6 +1,7 @@
 """The bytes of a file or of standard input, decompressed, with a count of how much of the file they took."""
 
 import io
+import os
 import re
 import sys
 from contextlib import ExitStack
@@ -108,5 +109,6 @@ class Stream:
         Nobody can jump around in a pipe or in a compressed file, so these are first read into memory whole.
         """
         if not self.packed and self.size is not None:
-            return self._open.enter_context(pa.OSFile(str(self.path)))
+            assert isinstance(self.path, Path)
+            return self._open.enter_context(pa.OSFile(os.fsencode(self.path)))  # not every name is text
         return pa.BufferReader(self.read())
