@@ -37,8 +37,8 @@ def locked(path: Path) -> Iterator[None]:
         if name.exists() and os.path.samestat(os.fstat(handle), name.stat()):
             break
         os.close(handle)
-    try:
-        yield
-    finally:
-        name.unlink(missing_ok=True)
-        os.close(handle)
+    with os.fdopen(handle):  # closing it is what lets the lock go
+        try:
+            yield
+        finally:
+            name.unlink(missing_ok=True)
