@@ -94,6 +94,58 @@ def test_save_and_resume_is_one_run(folder: Path, expected: dict[str, Any], tmp_
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
 
 
+def test_processes_give_the_same_effects(folder: Path, expected: dict[str, Any]) -> None:
+    done = foldaway("run", folder / "plan.toml", folder / "day*.csv", "--processes", "2", "--json")
+    check_same(json.loads(done.stdout), expected)
+    assert done.stderr == ""
+
+
+def test_a_backlog_is_folded_deleted_and_told(folder: Path, expected: dict[str, Any], tmp_path: Path) -> None:
+    inbox, state = tmp_path / "inbox", tmp_path / "state"
+    inbox.mkdir()
+    words = ["run", folder / "plan.toml", inbox / "*.csv", "--save", state, "--resume", "--delete-after", "--json"]
+    for day in ("day1", "day2"):
+        (inbox / f"{day}.csv").write_bytes((folder / f"{day}.csv").read_bytes())
+        done = foldaway(*words)
+        assert f"deleted {inbox / day}.csv" in done.stderr
+        assert list(inbox.iterdir()) == []
+    check_same(json.loads(done.stdout), expected)
+    again = foldaway(*words)  # nothing new: the same effects, and the files are gone for good
+    check_same(json.loads(again.stdout), expected)
+    assert "no such file any more" in again.stderr
+    kept = foldaway("run", folder / "plan.toml", folder / "day1.csv", "--save", tmp_path / "kept")
+    assert "deleted" not in kept.stderr
+    skipped = foldaway("run", folder / "plan.toml", folder / "day1.csv", "--save", tmp_path / "kept", "--resume")
+    assert "1 file skipped" in skipped.stderr
+
+
+def test_few_records_wait_and_the_person_is_told(folder: Path, tmp_path: Path) -> None:
+    lines = (folder / "day2.csv").read_text().splitlines()
+    (tmp_path / "few.csv").write_text("\n".join(lines[:31]))
+    words = ["run", folder / "plan.toml"]
+    assert "at least the plan's cohort of 100" in foldaway(
+        *words, tmp_path / "few.csv", "--save", tmp_path / "state", code=1
+    ).stderr  # fmt: skip
+    foldaway(*words, folder / "day1.csv", "--save", tmp_path / "state")
+    done = foldaway(*words, tmp_path / "few.csv", "--save", tmp_path / "state", "--resume", "--delete-after")
+    assert "30 records (1 file) wait for the next run" in done.stderr
+    assert "2,000 records" in done.stdout
+    assert (tmp_path / "few.csv").exists()
+
+
+@pytest.mark.parametrize("option", ["--resume", "--delete-after"])
+def test_options_that_need_a_place_to_save_to(folder: Path, option: str) -> None:
+    assert f"{option} needs --save" in foldaway("run", folder / "plan.toml", folder / "day1.csv", option, code=1).stderr
+
+
+def test_another_delimiter(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "day1.csv").write_text((folder / "day1.csv").read_text().replace(",", ";"))
+    words = ["run", folder / "plan.toml", tmp_path / "day1.csv"]
+    assert "2,000 records" in foldaway(*words, "--delimiter", ";").stdout
+    assert "name the delimiter" in foldaway(*words, code=1).stderr
+    assert "one character" in foldaway(*words, "--delimiter", ";;", code=1).stderr
+
+
 def test_a_state_is_never_lost_to_a_slip(folder: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     words = ["run", str(folder / "plan.toml"), str(folder / "day1.csv"), "--save"]

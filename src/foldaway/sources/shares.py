@@ -18,7 +18,7 @@ from foldaway.sources.paths import size
 from foldaway.trial import Trial
 
 _LARGEST = 64 * 2**20  # bytes: a few seconds of work
-_SHARES = 32  # of a smaller whole, so that all workers end at about the same time
+_SHARES = 16  # of a smaller whole, so that all workers end at about the same time
 
 # A share costs a state to send, check and merge, which must not take long next to the records in it.
 _BYTES_PER_BYTE_OF_STATE = 4
