@@ -103,7 +103,16 @@ def test_processes_give_the_same_effects(folder: Path, expected: dict[str, Any])
 def test_a_backlog_is_folded_deleted_and_told(folder: Path, expected: dict[str, Any], tmp_path: Path) -> None:
     inbox, state = tmp_path / "inbox", tmp_path / "state"
     inbox.mkdir()
-    words = ["run", folder / "plan.toml", inbox / "*.csv", "--save", state, "--resume", "--delete-after", "--json"]
+    words: list[str | Path] = [
+        "run",
+        folder / "plan.toml",
+        inbox / "*.csv",
+        "--save",
+        state,
+        "--resume",
+        "--delete-after",
+        "--json",
+    ]
     for day in ("day1", "day2"):
         (inbox / f"{day}.csv").write_bytes((folder / f"{day}.csv").read_bytes())
         done = foldaway(*words)
@@ -122,7 +131,7 @@ def test_a_backlog_is_folded_deleted_and_told(folder: Path, expected: dict[str, 
 def test_few_records_wait_and_the_person_is_told(folder: Path, tmp_path: Path) -> None:
     lines = (folder / "day2.csv").read_text().splitlines()
     (tmp_path / "few.csv").write_text("\n".join(lines[:31]))
-    words = ["run", folder / "plan.toml"]
+    words: list[str | Path] = ["run", folder / "plan.toml"]
     assert "at least the plan's cohort of 100" in foldaway(
         *words, tmp_path / "few.csv", "--save", tmp_path / "state", code=1
     ).stderr  # fmt: skip
@@ -140,7 +149,7 @@ def test_options_that_need_a_place_to_save_to(folder: Path, option: str) -> None
 
 def test_another_delimiter(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "day1.csv").write_text((folder / "day1.csv").read_text().replace(",", ";"))
-    words = ["run", folder / "plan.toml", tmp_path / "day1.csv"]
+    words: list[str | Path] = ["run", folder / "plan.toml", tmp_path / "day1.csv"]
     assert "2,000 records" in foldaway(*words, "--delimiter", ";").stdout
     assert "name the delimiter" in foldaway(*words, code=1).stderr
     assert "one character" in foldaway(*words, "--delimiter", ";;", code=1).stderr
