@@ -44,6 +44,7 @@ ROOMS = (
     "secret",
     "threads",
     "block",
+    "saved",
     "state",
     "errors",
 )

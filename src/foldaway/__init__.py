@@ -4,6 +4,8 @@ Each record is folded into running tallies the moment it arrives and is then gon
 intervals are those of an analysis that kept everything.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from foldaway.effects import Effect, Effects
 from foldaway.errors import (
     EstimateError,
@@ -14,6 +16,7 @@ from foldaway.errors import (
     SealedError,
     SourceError,
     StateError,
+    WorkerError,
 )
 from foldaway.least_squares import LeastSquares
 from foldaway.plan import Bootstrap, Plan
@@ -36,4 +39,18 @@ __all__ = [
     "SourceError",
     "StateError",
     "Trial",
+    "WorkerError",
+    "fold_files",
 ]
+
+if TYPE_CHECKING:
+    from foldaway.sources.folding import fold_files
+
+
+def __getattr__(name: str) -> Any:
+    """Names whose rooms take long to enter are fetched when they are first asked for."""
+    if name == "fold_files":
+        from foldaway.sources.folding import fold_files
+
+        return fold_files
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

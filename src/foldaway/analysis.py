@@ -65,7 +65,8 @@ def error_kinds(plan: Plan, name: str) -> list[str]:
     kinds = ["classical", "HC0", "HC1"]
     if name == "difference" and plan.weight is None:  # leverage is 1/n of the arm only without weights
         kinds.append("HC2")
-    return kinds + (["CR0", "CR1"] if plan.complete_units else [])
+    kinds += ["CR0", "CR1"] if plan.complete_units else []
+    return [kind for kind in kinds if not plan.errors or kind in plan.errors]
 
 
 def _rows(plan: Plan, comparison: Comparison, name: str) -> tuple[list[Effect], list[tuple[str, str]]]:
@@ -158,7 +159,7 @@ def _units(arms: Sequence[ArmTally]) -> int:
 
 def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:
     """Of units where they can be counted, since they were randomised; otherwise of records."""
-    if not plan.complete_units:
+    if any(UNITS not in arm.tallies for arm in arms):
         return sample_ratio(_counts(plan, arms), plan.arms, "records")
     units = {name: _units([arm]) for name, arm in zip(plan.arms, arms, strict=True)}
     return sample_ratio(units, plan.arms, "units")

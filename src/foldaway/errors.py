@@ -1,4 +1,9 @@
-"""The errors people see. Each is one sentence or more with what to do next, and never holds a record's value."""
+"""The errors people see. Each is one sentence or more with what to do next, and never holds a record's value.
+
+All of them can be pickled, so that they reach the user from a worker process or a cluster.
+"""
+
+from typing import Any
 
 
 class FoldawayError(Exception):
@@ -25,6 +30,10 @@ class SourceError(FoldawayError):
     """A file or stream that cannot be read."""
 
 
+class WorkerError(FoldawayError):
+    """A worker process that ended before its work did, or failed in a way that nobody foresaw."""
+
+
 class SampleRatioWarning(UserWarning):
     """The arms' counts do not fit the plan's probabilities."""
 
@@ -39,6 +48,9 @@ class SequenceGap(FoldawayError):
     def __init__(self, expected: int) -> None:
         super().__init__(f"batches are missing: send sequence {expected} first, then those after it.")
         self.expected = expected
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SequenceGap, (self.expected,)
 
 
 class TooEarly(FoldawayError):
@@ -60,6 +72,9 @@ class IngestError(FoldawayError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.status, str(self))
 
 
 class VaultError(FoldawayError):

@@ -39,18 +39,18 @@ class Array(msgspec.Struct, frozen=True, array_like=True):
         return values
 
 
-def pack(body: msgspec.Struct) -> bytes:
-    """The bytes of a state."""
+def pack(body: msgspec.Struct, magic: bytes = MAGIC) -> bytes:
+    """The bytes of a state, or of another thing that begins with a magic of its own."""
     encoded = msgspec.msgpack.encode(body)
-    return b"".join((MAGIC, VERSION.to_bytes(2, "little"), hashlib.sha256(encoded).digest(), encoded))
+    return b"".join((magic, VERSION.to_bytes(2, "little"), hashlib.sha256(encoded).digest(), encoded))
 
 
-def unpack(data: bytes, kind: type[T]) -> T:
+def unpack(data: bytes, kind: type[T], magic: bytes = MAGIC) -> T:
     """The state in the bytes, or a StateError that says what is wrong with them."""
     if not isinstance(data, bytes | bytearray | memoryview):
         raise StateError("a state is bytes, as `dumps` gives them.")
     data = bytes(data)
-    if not data.startswith(MAGIC):
+    if not data.startswith(magic):
         raise StateError("this is not a foldaway state.")
     if len(data) < _HEADER:
         raise StateError("the state is truncated: take it from its source again.")

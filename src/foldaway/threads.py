@@ -7,9 +7,14 @@ from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any
 
+CORES = "FOLDAWAY_CORES"
+"""The environment's name for how many cores a process may take, where several share the machine."""
+
 
 def cores() -> int:
     """The cores that this process may use."""
+    if (share := os.environ.get(CORES, "")).isdecimal():
+        return max(1, int(share))
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import secrets
 import warnings
 from pathlib import Path
@@ -18,6 +17,7 @@ from foldaway.errors import PlanError, SampleRatioWarning, SealedError, StateErr
 from foldaway.plan import Plan
 from foldaway.records import Fault, Faults, check
 from foldaway.records.keys import Keys, RecordKeys, UnitKeys
+from foldaway.saved import Saved, load
 from foldaway.secret import Secret
 from foldaway.state import pack, unpack
 from foldaway.tallies import kinds_of
@@ -237,21 +237,12 @@ class Trial:
 
     def save(self, path: str | Path) -> None:
         """Write the state to a file, in one step: a crash leaves the old file or the new one."""
-        path = Path(path)
-        draft = path.with_name(path.name + ".draft")
-        with draft.open("wb") as file:
-            file.write(self.dumps())
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        Saved(self.dumps()).save(Path(path))
 
     @classmethod
     def load(cls, path: str | Path, plan: Plan | None = None, *, key: bytes | None = None) -> Self:
-        """The trial from a file that ``save`` wrote."""
-        try:
-            data = Path(path).read_bytes()
-        except OSError as error:
-            raise StateError(f"cannot read the state {path}: {error.strerror}.") from None
+        """The trial from a file that ``save`` wrote, or a run over files or streams."""
+        data = load(path).state
         try:
             return cls.loads(data, plan, key=key)
         except StateError as error:

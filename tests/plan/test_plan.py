@@ -128,6 +128,7 @@ OTHER: dict[str, Any] = {
     "complete_units": False,
     "on_fault": "refuse",
     "estimators": ["regression", "difference"],
+    "errors": ["HC1", "classical"],
     "anytime_n": 5001,
     "bootstrap": {"replicates": 200, "weights": "poisson"},
     "cohort": 51,

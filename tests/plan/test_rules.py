@@ -59,6 +59,17 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "escape code": ({"arms": {"\x1b[31m": 0.5, "b": 0.5}}, r"no control characters in them, but '\\x1b\[31m' has"),
     "line in level": ({"levels": FULL["levels"] | {"age": ["1", "2\u2028"]}}, "no control characters"),
     "no estimator": ({"estimators": ["ols"]}, "`estimators` has 'ols'; the estimators are .*ipw"),
+    "no kind of error": ({"errors": ["HC9"]}, "`errors` has 'HC9'; the kinds are .*CR1"),
+    "kind of error twice": ({"errors": ["HC1", "HC1"]}, "`errors` has 'HC1' more than once"),
+    "clustered errors without whole units": (
+        {"errors": ["CR1"], "complete_units": False},
+        "'CR1' needs `complete_units`",
+    ),
+    "HC2 with weights": ({"errors": ["HC1", "HC2"], "weight": "w"}, "'HC2' is for records without weights"),
+    "nothing but HC2": (
+        {"errors": ["HC2"], "weight": None, "bootstrap": None},
+        "'HC2' is for the estimator difference alone",
+    ),
     "estimator twice": ({"estimators": ["ipw", "ipw"]}, "`estimators` has 'ipw' more than once"),
     "needs covariates": (
         {"covariates": [], "levels": {}, "estimators": ["interacted"]},
@@ -110,6 +121,7 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "complete_units": [None, 0, 1, "true", []],
     "on_fault": [None, "", "Drop", "ignore", 1, ["drop"]],
     "estimators": NOT_NAMES,
+    "errors": NOT_NAMES,
     "anytime_n": NOT_WHOLE,
     "bootstrap": [True, 1.5, "1000", [1000], {"replicate": 5}, {"weights": "normal"}, {"replicates": "many"}],
     "cohort": NOT_WHOLE,

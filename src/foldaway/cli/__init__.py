@@ -54,7 +54,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except KeyboardInterrupt:
-        _fail("stopped; nothing was saved.", 130)
+        _fail("stopped; what was saved before stays as it is.", 130)
     except Exception as error:
         if os.environ.get("FOLDAWAY_DEBUG"):
             raise
@@ -67,5 +67,5 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    print(message, file=sys.stderr)
+    print(message.encode(errors="backslashreplace").decode(), file=sys.stderr)
     sys.exit(code)

@@ -4,81 +4,94 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from foldaway.errors import RecordError, StateError
-
-if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
-    from foldaway.effects import Effects
-    from foldaway.trial import Trial
+from foldaway.cli.printing import AsJson, Printing, prints_effects
+from foldaway.errors import SourceError, StateError
 
 app = typer.Typer()
 plan_app = typer.Typer(help="Look at plans.", no_args_is_help=True)
 app.add_typer(plan_app, name="plan")
 
+# Each command imports what it needs, so that --help is quick.
+
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="The plan, a .toml or .json file.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines in place of tables.")]
-AllKinds = Annotated[bool, typer.Option("--all", help="Show every kind of standard error, not just the best one.")]
-Adjust = Annotated[
-    str | None, typer.Option(help="Adjust p-values for several comparisons: holm or benjamini-hochberg.")
-]
 Save = Annotated[Path | None, typer.Option(metavar="STATE", help="Write the tallies to this file.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Let --save replace a state it did not resume from.")]
 
 
 @app.command()
+@prints_effects
 def run(
     plan: PlanFile,
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files or globs; - for standard input.")],
-    json: AsJson = False,
-    all_kinds: AllKinds = False,
-    adjust: Adjust = None,
+    printing: Printing,
     save: Save = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on from the tallies in --save, if any; skip files that are in them."),
+    ] = False,
     overwrite: Overwrite = False,
-    resume: Annotated[Path | None, typer.Option(metavar="STATE", help="Go on from the tallies in this file.")] = None,
+    delete_after: Annotated[
+        bool, typer.Option("--delete-after", help="Delete each file once its records are in --save, on the disk.")
+    ] = False,
+    processes: Annotated[int, typer.Option(min=1, help="Share the files out to so many processes.")] = 1,
     key: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The bootstrap's secret key: read, or made if not there yet.")
     ] = None,
     format: Annotated[
         str | None, typer.Option(help="csv, tsv, parquet, arrow or ndjson, if it cannot be told.")
     ] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(metavar="CHARACTER", help="What separates cells of CSV, if not a comma.")
+    ] = None,
 ) -> None:
     """Fold files of records into a trial and print its effects. No record is kept."""
     from foldaway.cli.key_file import read_or_make
-    from foldaway.cli.progress import file_progress
-    from foldaway.cli.saving import require_savable
+    from foldaway.cli.saving import fold_and_save, require_savable
     from foldaway.plan import Plan
-    from foldaway.sources import expand
-    from foldaway.sources.folding import fold_files
-    from foldaway.trial import Trial
+    from foldaway.sources.folding import Options
 
+    if save is None and (resume or delete_after):
+        option = "--resume" if resume else "--delete-after"
+        raise SourceError(f"{option} needs --save STATE: where the tallies are, or are to be.")
     require_savable(save, resume, overwrite)
-    the_plan = Plan.load(plan)
+    the_plan, options = Plan.load(plan), Options(format, delimiter)
+    going_on = resume and save is not None and save.exists()
     if save is not None and the_plan.resampling is not None and key is None:
         print("Without --key the state can be read and merged later, but not resumed.", file=sys.stderr)
-    secret = None if key is None or the_plan.resampling is None else read_or_make(key, new=resume is None)
-    started = Trial(the_plan, key=secret) if resume is None else Trial.load(resume, the_plan, key=secret)
-    with file_progress(expand(files)) as progress:
-        trial = fold_files(files, the_plan, into=started, format=format, progress=progress)
-    _finish(trial, save=save, json=json, all_kinds=all_kinds, adjust=adjust)
+    secret = None if key is None or the_plan.resampling is None else read_or_make(key, new=not going_on)
+    if save is None:
+        from foldaway.cli.progress import file_progress
+        from foldaway.sources import expand
+        from foldaway.sources.folding import fold_files
+
+        with file_progress(expand(files)) as progress:
+            trial = fold_files(
+                files, the_plan, key=secret, processes=processes, format=format, delimiter=delimiter, progress=progress
+            )
+    else:
+        trial = fold_and_save(
+            files, the_plan, save, options, resume=resume, delete_after=delete_after, key=secret, processes=processes
+        )
+    printing.effects(trial)
 
 
 @app.command()
+@prints_effects
 def merge(
     states: Annotated[list[Path], typer.Argument(metavar="STATE", help="States of trials of one plan.")],
-    json: AsJson = False,
-    all_kinds: AllKinds = False,
-    adjust: Adjust = None,
+    printing: Printing,
     save: Save = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Merge the tallies of trials that ran apart, and print the effects of the whole."""
-    from foldaway.cli.saving import require_savable
+    from foldaway.cli.saving import require_savable, tell_saved
     from foldaway.trial import Trial
 
-    require_savable(save, None, overwrite)
+    require_savable(save, False, overwrite)
     seen: dict[bytes, Path] = {}
     whole: Trial | None = None
     for path in states:
@@ -88,7 +101,10 @@ def merge(
         seen[data] = path
         whole = part if whole is None else whole.merge(part)
     assert whole is not None  # the command line insists on one state
-    _finish(whole, save=save, json=json, all_kinds=all_kinds, adjust=adjust)
+    if save is not None and whole.n:
+        whole.save(save)
+        tell_saved(save)
+    printing.effects(whole)
 
 
 @plan_app.command("check")
@@ -116,20 +132,3 @@ def demo(
     from foldaway.cli.demo import demonstrate
 
     demonstrate(records, seed)
-
-
-def _finish(trial: Trial, *, save: Path | None, json: bool, all_kinds: bool, adjust: str | None) -> None:
-    import warnings
-
-    from foldaway.errors import SampleRatioWarning
-
-    if not trial.n:
-        raise RecordError("no records were folded, so there is nothing to report.")
-    if save is not None:
-        trial.save(save)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SampleRatioWarning)  # the table says it
-        effects: Effects = trial.effects(adjust=adjust)
-    print(effects.to_json() if json else effects.to_string(all_kinds=all_kinds))
-    if save is not None:
-        print(f"\nState written to {save} ({save.stat().st_size:,} bytes).", file=sys.stderr)

@@ -1,20 +1,28 @@
-"""Before anything is folded: may the state be saved where it is to go?"""
+"""Saving a state: whether it may go where it is to go, and what became of the files."""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from foldaway.cli.progress import file_progress
 from foldaway.errors import StateError
-from foldaway.state import MAGIC
+from foldaway.plan import Plan
+from foldaway.saved import MAGIC as SAVED
+from foldaway.sources.backlog import Backlog
+from foldaway.sources.folding import Options
+from foldaway.state import MAGIC as STATE
+from foldaway.trial import Trial
 
 
-def require_savable(target: Path | None, resumed: Path | None, overwrite: bool) -> None:
+def require_savable(target: Path | None, resume: bool, overwrite: bool) -> None:
     """Refuse a place that cannot be written, or that holds something else: records cannot be had again.
 
     Args:
         target: Where the state is to go, if anywhere.
-        resumed: The state that the run goes on from, which it may replace.
+        resume: Whether the run goes on from the state that is there, which it may then replace.
         overwrite: Whether it may replace another state. It may never replace anything that is no state.
     """
     if target is None:
@@ -27,10 +35,64 @@ def require_savable(target: Path | None, resumed: Path | None, overwrite: bool) 
         return
     if not target.is_file() or not _is_state(target):
         raise StateError(f"{target} exists and is no foldaway state; save to another name.")
-    if not overwrite and (resumed is None or not resumed.exists() or not target.samefile(resumed)):
+    if not overwrite and not resume:
         raise StateError(f"{target} holds a state: go on from it with --resume, or say --overwrite to replace it.")
+
+
+def fold_and_save(
+    patterns: Sequence[str],
+    plan: Plan,
+    save: Path,
+    options: Options,
+    *,
+    resume: bool,
+    delete_after: bool,
+    key: bytes | None,
+    processes: int,
+) -> Trial:
+    """Fold files into a saved state, and say what became of them."""
+    with Backlog(plan, save, resume=resume, delete_after=delete_after, key=key) as backlog:
+        outcome = backlog.outcome
+        try:
+            paths = backlog.find(patterns)
+            with file_progress(paths) as progress:
+                backlog.fold(paths, options, processes=processes, progress=progress)
+        finally:
+            for path in outcome.deleted:
+                _tell(f"deleted {path}")
+    for pattern in outcome.absent:
+        _tell(f"{pattern}: no such file any more")
+    if outcome.known:
+        _tell(f"{counted(outcome.known)} skipped: {save} holds their records already.")
+    if outcome.waiting_records:
+        _tell(
+            f"{outcome.waiting_records:,} records ({counted(outcome.waiting)}) wait for the next run and are not in "
+            f"the effects: a saved state grows by at least the plan's cohort of {plan.cohort:,} records."
+        )
+    tell_saved(save)
+    return outcome.trial
+
+
+def tell_saved(path: Path) -> None:
+    """Say where the state is."""
+    _tell(f"State written to {path} ({path.stat().st_size:,} bytes).")
+
+
+def counted(files: Sequence[Path]) -> str:
+    """The number of files in words.
+
+    Example:
+        >>> counted([Path("a")]), counted([])
+        ('1 file', '0 files')
+    """
+    return f"{len(files):,} file{'' if len(files) == 1 else 's'}"
+
+
+def _tell(sentence: str) -> None:
+    # Not every name of a file is text; what is not is shown as it would be typed.
+    print(sentence.encode(errors="backslashreplace").decode(), file=sys.stderr)
 
 
 def _is_state(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+        return file.read(len(STATE)) in (STATE, SAVED)

@@ -12,6 +12,7 @@ from typing import cast
 import numpy as np
 
 from foldaway.block import Floats
+from foldaway.errors import EstimateError
 from foldaway.inference.variance import is_clustered
 from foldaway.tallies import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally
@@ -31,6 +32,10 @@ class MeanVariance:
     def of(self, slopes: Floats, kind: str) -> float:
         """The variance that the mean adds to an effect with these slopes."""
         tally = UNITS if is_clustered(kind) else RECORDS
+        if any(tally not in arm.tallies for arm in self.arms):
+            raise EstimateError(
+                "errors for the population need a tally that the plan does not keep; add HC1, or CR1, to its `errors`."
+            )
         k = len(self.mean)
         omega = np.zeros((k, k))
         for arm in self.arms:

@@ -34,14 +34,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_f
         complete_units: A promise that all records of a unit come in one batch; gives CR0 and CR1.
         on_fault: ``"refuse"`` a batch with a faulty record whole, or ``"drop"`` and count such records.
         estimators: Those to report; all that the plan allows if left out.
+        errors: The kinds of standard error to report (classical, HC0, HC1, HC2, CR0, CR1); all that the plan allows if
+            left out. Only the tallies that these need are kept: with ``["classical"]`` alone not the robust one, whose
+            size and cost grow with the fourth power of the number of columns.
         anytime_n: The number of records (units, for clustered errors) at which the anytime-valid
             interval is tightest.
         bootstrap: The bootstrap, or just its number of replicates; by unit if the plan has one, by record if not.
-        cohort: On a server, the fewest records by which two states that are stored or answered may differ.
+        cohort: The fewest records by which two states may differ that a server stores or answers, or that a run over
+            files saves.
         max_wait: On a server, seconds after which fewer records than a cohort are stored all the same. Whoever compares
             the states before and after then learns the sum of few records, or of one.
         min_per_arm: On a server, the fewest records of every arm for an answer.
-        remainder: On a server, whether records short of a cohort at the close are left out and counted, or included.
+        remainder: Whether records short of a cohort are left out and counted, or included: on a server at the close, in
+            a run over files at its end, where those left out wait for the next run.
 
     Example:
         >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
@@ -65,6 +70,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_f
     complete_units: bool = False
     on_fault: Literal["refuse", "drop"] = "refuse"
     estimators: Sequence[str] = ()
+    errors: Sequence[str] = ()
     anytime_n: int = 10_000
     bootstrap: Bootstrap | int | None = None
     cohort: int = 100

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 ESTIMATORS = ("difference", "regression", "interacted", "ipw")
 
+ERRORS = ("classical", "HC0", "HC1", "HC2", "CR0", "CR1")
+
 # The robust tally keeps about k⁴/4 numbers per arm; at 60 columns that is 27 MB.
 MOST_COLUMNS = 60
 
@@ -37,6 +39,7 @@ def faults_of(plan: Plan) -> Iterator[str]:
     yield from _level_faults(plan)
     yield from _name_faults(plan)
     yield from _estimator_faults(plan)
+    yield from _error_faults(plan)
     if not 0.5 <= plan.confidence < 1:
         yield "`confidence` must be at least 0.5 and below 1, for example 0.95."
     if plan.complete_units and plan.unit is None:
@@ -115,6 +118,21 @@ def _estimator_faults(plan: Plan) -> Iterator[str]:
             yield f"`estimators` has {estimator!r} more than once."
         if estimator in ("regression", "interacted") and not plan.covariates:
             yield f"the estimator {estimator!r} needs `covariates`."
+
+
+def _error_faults(plan: Plan) -> Iterator[str]:
+    for kind in dict.fromkeys(plan.errors):
+        if kind not in ERRORS:
+            yield f"`errors` has {kind!r}; the kinds are {', '.join(ERRORS)} (`bootstrap` is a setting of its own)."
+        if plan.errors.count(kind) > 1:
+            yield f"`errors` has {kind!r} more than once."
+        if kind.startswith("CR") and not plan.complete_units:
+            yield f"the error {kind!r} needs `complete_units`."
+    if "HC2" in plan.errors and plan.weight is not None:
+        yield "the error 'HC2' is for records without weights."
+    others = [name for name in plan.estimators if name != "difference"] or (not plan.estimators)
+    if set(plan.errors) == {"HC2"} and others and plan.resampling is None:
+        yield "the error 'HC2' is for the estimator difference alone; add another kind for the others, for example HC1."
 
 
 def _listed(names: list[str]) -> str:

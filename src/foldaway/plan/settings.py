@@ -25,6 +25,7 @@ MUST_BE = {
     "complete_units": "true or false",
     "on_fault": '"refuse" or "drop"',
     "estimators": "a list of estimators",
+    "errors": "a list of kinds of standard error",
     "anytime_n": "a whole number",
     "cohort": "a whole number",
     "max_wait": "a number of seconds",

@@ -41,7 +41,7 @@ def check(
     checked = attempt(lambda: _Checked(plan, columns, n, text))
     faults = checked.faults(ragged + others)
     if faults and plan.on_fault == "refuse":
-        raise FaultyBatch(faults, n + ragged + others)
+        raise FaultyBatch(faults, n + ragged + others, checked.first_faulty())
     return checked.batch(keys), faults
 
 
@@ -99,6 +99,11 @@ class _Checked:
                 faulty |= mask
         return faulty
 
+    def first_faulty(self) -> int | None:
+        """The position of the first record that breaks a rule."""
+        faulty = self.faulty()
+        return int(faulty.argmax()) if faulty.any() else None
+
     def faults(self, ragged: int) -> Faults:
         """The counts, by arm."""
         faulty = self.faulty()
@@ -153,11 +158,17 @@ def _assembler(columns: list[tuple[NDArray[Any], int | None]]) -> Callable[[Inde
     """Rows z = [1, x, y]; a covariate with levels gives a column of zeros and ones per level but the first."""
 
     def assemble(index: Index) -> Floats:
-        length = len(columns[0][0][index])
+        length = index.stop - index.start if isinstance(index, slice) else len(index)
         rows = np.empty((len(columns) + 1, length))
         rows[0] = 1
         for row, (values, code) in zip(rows[1:], columns, strict=True):
-            row[:] = values[index] if code is None else values[index] == code
+            if code is not None:
+                np.equal(values[index], code, out=row)
+            elif isinstance(index, slice):
+                row[:] = values[index]
+            else:
+                # Straight into its place; the index is in bounds, and only "clip" spares NumPy a buffer of its own.
+                values.take(index, out=row, mode="clip")
         return rows
 
     return assemble

@@ -70,11 +70,12 @@ class Faults:
 
 
 class FaultyBatch(RecordError):
-    """A batch refused whole, with its faults."""
+    """A batch refused whole, with its faults and the position of the first faulty record, if one could be read."""
 
-    def __init__(self, faults: Faults, n: int) -> None:
+    def __init__(self, faults: Faults, n: int, first: int | None = None) -> None:
         self.faults = faults
         self.n = n
+        self.first = first
         lines = [
             f"{REFUSED}: {faults.total:,} of {n:,} records are faulty.",
             *(f"  {line}" for line in faults.lines()),
@@ -83,7 +84,7 @@ class FaultyBatch(RecordError):
         super().__init__("\n".join(lines))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FaultyBatch, (self.faults, self.n)  # so that it can leave a worker process
+        return FaultyBatch, (self.faults, self.n, self.first)  # so that it can leave a worker process
 
 
 def _hints(faults: Faults, n: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import pyarrow as pa
 
@@ -45,10 +46,12 @@ class Batch:
     Attributes:
         records: The wanted columns that the file has, in the order of `Wanted.names`.
         ragged: How many lines around these records could not be taken apart into columns.
+        line: The number of the first record's line in the file, where each record is one line and that can be told.
     """
 
     records: pa.RecordBatch
     ragged: int = 0
+    line: int | None = None
 
 
 def present(found: Sequence[str], wanted: Wanted) -> dict[str, int]:
@@ -76,9 +79,9 @@ def slices(batch: Batch, rows: int = ROWS) -> Iterator[Batch]:
     """The batch in pieces of at most `rows` records, and in one piece if it has none."""
     if batch.records.num_rows > _MOST_ROWS:
         raise Unreadable("claims more rows in one batch than can be; the file is damaged, write it again")
-    yield Batch(batch.records.slice(0, rows), batch.ragged)
+    yield Batch(batch.records.slice(0, rows), batch.ragged, batch.line)
     for start in range(rows, batch.records.num_rows, rows):
-        yield Batch(batch.records.slice(start, rows))
+        yield Batch(batch.records.slice(start, rows), line=None if batch.line is None else batch.line + start)
 
 
 def join(batches: Iterable[Batch]) -> Batch:
@@ -92,7 +95,14 @@ def join(batches: Iterable[Batch]) -> Batch:
     parts = list(batches)
     names = parts[0].records.schema.names
     columns = [_concatenate([part.records.column(name) for part in parts]) for name in names]
-    return Batch(pa.RecordBatch.from_arrays(columns, names=names), sum(part.ragged for part in parts))
+    joined = pa.RecordBatch.from_arrays(columns, names=names)
+    return Batch(joined, sum(part.ragged for part in parts), _first_line(parts))
+
+
+def _first_line(parts: list[Batch]) -> int | None:
+    """The line of the first record, if the records of the parts stand on consecutive lines."""
+    starts = accumulate((part.records.num_rows for part in parts[:-1]), initial=parts[0].line or 0)
+    return parts[0].line if all(part.line == start for part, start in zip(parts, starts, strict=True)) else None
 
 
 def _concatenate(arrays: list[pa.Array]) -> pa.Array:

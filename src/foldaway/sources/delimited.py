@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from foldaway.sources.batch import Batch, Unreadable, Wanted, blank, present, slices
-from foldaway.sources.lines import BLOCK, blocks
+from foldaway.sources.lines import BLOCK, LineNumbers, blocks
 from foldaway.sources.numbers import as_numbers
 from foldaway.sources.quoting import first_line, is_open, whole_lines
 from foldaway.sources.streams import Stream
@@ -33,7 +33,8 @@ def batches(stream: Stream, wanted: Wanted, *, delimiter: bytes = b",", block: i
     many cells, or with a wanted cell that is not UTF-8, count as ragged.
     """
     lines = blocks(stream, lambda data: whole_lines(data, delimiter), block)
-    found, rest = _header(lines, delimiter)
+    numbers = LineNumbers()
+    found, rest = _header(lines, delimiter, numbers)
     columns = present(found, wanted)
     if not columns:
         yield Batch(blank([]))
@@ -48,23 +49,28 @@ def batches(stream: Stream, wanted: Wanted, *, delimiter: bytes = b",", block: i
         if not utf8:
             cells, left_out = _restored(cells)
             ragged += left_out
+        line = numbers.of(data, len(cells[0])) if not ragged else numbers.of(data, 0)
         kinds = [_text if name in wanted.text else _numbers for name in columns]
         arrays = [kind(column) for kind, column in zip(kinds, cells, strict=True)]
-        yield from slices(Batch(pa.RecordBatch.from_arrays(arrays, names=list(columns)), ragged))
+        yield from slices(Batch(pa.RecordBatch.from_arrays(arrays, names=list(columns)), ragged, line))
 
 
-def _header(lines: Iterator[bytes], delimiter: bytes) -> tuple[list[str], bytes]:
+def _header(lines: Iterator[bytes], delimiter: bytes, numbers: LineNumbers) -> tuple[list[str], bytes]:
     """The names in the first line that is not blank, and what follows that line in its block."""
-    for data in lines:
+    for block in lines:
+        data = block
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise Unreadable("is UTF-16; save it as UTF-8, for instance with `iconv -f UTF-16 -t UTF-8`")
         data = data.lstrip(b"\r\n")
-        if data:
+        if not data:
+            numbers.of(block, 0)
+        else:
             end = first_line(data, delimiter)
             header = data[:end].decode(errors="replace")
             if "\0" in header or "\ufffd" in header:
                 raise Unreadable("is not text in UTF-8; check its format and its suffix")
             names = next(csv.reader(io.StringIO(header, newline=""), delimiter=delimiter.decode()))
+            numbers.of(block[: len(block) - len(data) + end], 0)
             return names, data[end:]
     raise Unreadable("is empty; the first line must name the columns")
 

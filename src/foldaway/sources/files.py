@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from foldaway.errors import SourceError
+from foldaway.saved import MAGIC as SAVED
 from foldaway.sources import arrow, delimited, ndjson, parquet
 from foldaway.sources.batch import Batch, Unreadable, Wanted, join
-from foldaway.sources.paths import Stdin, trouble
+from foldaway.sources.paths import Stdin, size, trouble
 from foldaway.sources.streams import Stream
+from foldaway.state import MAGIC as STATE
 
-FORMATS: dict[str, Callable[[Stream, Wanted], Iterator[Batch]]] = {
+FORMATS: dict[str, Callable[..., Iterator[Batch]]] = {
     "csv": partial(delimited.batches, delimiter=b","),
     "tsv": partial(delimited.batches, delimiter=b"\t"),
     "parquet": parquet.batches,
@@ -19,6 +21,9 @@ FORMATS: dict[str, Callable[[Stream, Wanted], Iterator[Batch]]] = {
     "ndjson": ndjson.batches,
 }
 """The formats by name, each a function from a stream and the wanted columns to batches."""
+
+_PARTS = {"parquet": parquet.parts, "arrow": arrow.parts}
+"""Formats of which a part can be read by itself, each with a function that gives the parts' share of the file."""
 
 _SUFFIXES = {
     ".csv": "csv",
@@ -32,6 +37,7 @@ _SUFFIXES = {
     ".jsonl": "ndjson",
     ".json": "ndjson",
 }
+_DELIMITED = ("csv", "tsv")
 _PACKED = (".gz", ".zst", ".bz2")
 _DAMAGED = "cannot be read as {} ({}): it is damaged, cut short or of another format; write it again"
 
@@ -44,6 +50,8 @@ def read(
     *,
     whole: bool = False,
     format: str | None = None,
+    delimiter: str | None = None,
+    part: range | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Batch]:
     r"""Read the wanted columns of a file, batch by batch.
@@ -57,6 +65,8 @@ def read(
         wanted: The columns to read. One that the file does not have is absent from the batches.
         whole: Give the file as exactly one batch.
         format: One of `FORMATS`; by default the suffix tells, and the first bytes where it does not.
+        delimiter: What stands between two cells of a CSV file, if not a comma (in a TSV file, a tab).
+        part: Which of the file's `parts` to read, if not all.
         progress: Called after each batch with the number of the file's bytes used so far.
 
     Raises:
@@ -73,18 +83,51 @@ def read(
         >>> batches[0].ragged
         1
     """
-    if format is not None and format not in FORMATS:
-        raise SourceError(f"there is no format {format!r}; use one of {', '.join(FORMATS)}")
+    require_options(format, delimiter)
     source = Stdin() if path == "-" else Path(path) if isinstance(path, str) else path
     with _attempt(source, lambda: Stream(source)) as stream:
         kind = format or _attempt(source, lambda: _format(stream))
-        batches = _guarded(source, kind, FORMATS[kind](stream, wanted))
-        found = _without_blanks(_with_progress(batches, stream, progress))
+        options: dict[str, object] = {} if part is None else {"part": part}
+        if delimiter is not None and kind in _DELIMITED:
+            options["delimiter"] = delimiter.encode()
+        batches = _guarded(source, kind, FORMATS[kind](stream, wanted, **options))
+        found = _without_blanks(_with_progress(batches, stream, progress, to_the_end=part is None))
         if whole:
             parts = list(found)
             yield _attempt(source, lambda: join(parts), kind)
         else:
             yield from found
+
+
+def parts(path: Path, format: str | None = None) -> list[int]:
+    """The parts of a file that can be read by themselves, as the bytes of each: Parquet's row groups, Arrow's batches.
+
+    A file of another format, or one that is compressed as a whole, has a single part. One that cannot be read has a
+    single part as well: whoever reads it will say what is wrong.
+
+    Raises:
+        SourceError: The file is not there.
+    """
+    whole = [size(path) or 0]
+    try:
+        with Stream(path) as stream:
+            kind = format or _format(stream)
+            shares = _PARTS[kind](stream) if kind in _PARTS and not stream.packed else []
+    except Exception:
+        return whole
+    return [int(share * whole[0]) for share in shares] or whole
+
+
+def require_options(format: str | None, delimiter: str | None) -> None:
+    """Refuse a format that is not one, or a delimiter that cannot be one."""
+    if format is not None and format not in FORMATS:
+        raise SourceError(f"there is no format {format!r}; use one of {', '.join(FORMATS)}")
+    if delimiter is None:
+        return
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise SourceError("a delimiter is one character, such as ; or a tab, and no quote or line end")
+    if format is not None and format not in _DELIMITED:
+        raise SourceError(f"a delimiter is for CSV, not for {format}")
 
 
 def _guarded(source: Path | Stdin, kind: str, batches: Iterator[Batch]) -> Iterator[Batch]:
@@ -128,12 +171,14 @@ def _without_blanks(batches: Iterator[Batch]) -> Iterator[Batch]:
         yield blank
 
 
-def _with_progress(batches: Iterator[Batch], stream: Stream, progress: Callable[[int], None] | None) -> Iterator[Batch]:
+def _with_progress(
+    batches: Iterator[Batch], stream: Stream, progress: Callable[[int], None] | None, *, to_the_end: bool
+) -> Iterator[Batch]:
     for batch in batches:
         yield batch
         if progress is not None:
             progress(stream.consumed)
-    if progress is not None:
+    if progress is not None and to_the_end:
         # What the last batch left unread (an index, an end mark) counts as used as well.
         progress(max(stream.size or 0, stream.consumed))
 
@@ -147,6 +192,8 @@ def _format(stream: Stream) -> str:
     head = stream.peek(4096)
     if head.startswith(b"PK\x03\x04"):
         raise Unreadable("is a zip archive or a spreadsheet; unpack it, or save it as CSV")
+    if head.startswith((STATE, SAVED)):
+        raise Unreadable("is a saved state, not a file of records; to go on from it, give it as --save with --resume")
     if head.startswith(b"PAR1"):
         return "parquet"
     if head.startswith((b"ARROW1", b"\xff\xff\xff\xff")):

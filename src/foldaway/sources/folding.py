@@ -1,18 +1,40 @@
-"""Files folded into a trial, a batch at a time."""
+"""Files folded into a trial, by this process or by several."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
-from foldaway.errors import RecordError
+import msgspec
+
+from foldaway.errors import PlanError, RecordError, SourceError
 from foldaway.plan import Plan
-from foldaway.sources.batch import Wanted
-from foldaway.sources.files import read
-from foldaway.sources.paths import Stdin, expand
+from foldaway.records.faults import FaultyBatch
+from foldaway.sources.batch import Batch, Wanted
+from foldaway.sources.files import read, require_options
+from foldaway.sources.paths import Stdin, expand, size
+from foldaway.sources.shares import Share, shares_of
 from foldaway.trial import Trial
 
 Progress = Callable[[Path | Stdin, int], None]
+
+
+class Options(msgspec.Struct, frozen=True):
+    """How files are read.
+
+    Attributes:
+        format: csv, tsv, parquet, arrow or ndjson; by default the file's name or first bytes tell.
+        delimiter: What stands between two cells of a CSV file, if it is not a comma.
+    """
+
+    format: str | None = None
+    delimiter: str | None = None
+
+    def __post_init__(self) -> None:
+        require_options(self.format, self.delimiter)
 
 
 def wanted_by(plan: Plan) -> Wanted:
@@ -30,22 +52,29 @@ def wanted_by(plan: Plan) -> Wanted:
 
 
 def fold_files(
-    patterns: str | Sequence[str],
+    patterns: str | Path | Sequence[str | Path],
     plan: Plan,
     *,
+    processes: int = 1,
+    key: bytes | None = None,
     into: Trial | None = None,
     format: str | None = None,
+    delimiter: str | None = None,
     progress: Progress | None = None,
 ) -> Trial:
-    """Fold files into a trial, in bounded memory.
+    r"""Fold files into a trial, in bounded memory; only the plan's columns are read.
 
     Where the plan promises complete units, a file is one batch: all records of a unit must be in one file.
 
     Args:
         patterns: File names or globs; ``-`` for standard input.
         plan: The plan.
-        into: A trial to go on with; a new one if left out. It is left as it was if a file is refused.
+        processes: How many processes to share the files out to. Large Parquet files and Arrow files go by row groups
+            and batches, other files whole; standard input is folded by this process.
+        key: The bootstrap's key, for plans with one; a new one if left out. It reaches workers through memory only.
+        into: A trial to go on with; a new one if left out. It is left as it was, whatever happens.
         format: csv, tsv, parquet, arrow or ndjson; by default the file's name or first bytes tell.
+        delimiter: What stands between two cells of a CSV file, if it is not a comma.
         progress: Called with a file and the bytes of it used so far.
 
     Returns:
@@ -54,26 +83,129 @@ def fold_files(
     Raises:
         SourceError: A file cannot be read.
         RecordError: A batch was refused; the message names the file.
+        WorkerError: A worker process ended before its work did.
+
+    Example:
+        >>> import tempfile
+        >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for day in range(3):
+        ...         _ = Path(folder, f"day{day}.csv").write_text("group;y\na;1\nb;2\n")
+        ...     fold_files(f"{folder}/*.csv", plan, delimiter=";")
+        Trial: demo | n=6 | a=3, b=3
     """
-    trial = Trial(plan) if into is None else into.copy()
-    wanted = wanted_by(plan)
-    for path in expand([patterns] if isinstance(patterns, str) else patterns):
-        told = None if progress is None else (lambda used, path=path: progress(path, used))
-        for batch in read(path, wanted, whole=plan.complete_units, format=format, progress=told):
-            missing = [name for name in wanted.names if name not in batch.records.schema.names]
-            if missing:
-                hint = " Is it separated by commas, with the names in the first line?" if len(missing) > 1 else ""
-                listed = ", ".join(map(repr, missing))
-                raise RecordError(f"{path} has no column {listed}; nothing of it was folded.{hint}")
-            refusal = _fold(trial, batch.records, batch.ragged)
-            if refusal:
-                raise RecordError(f"{path}: {refusal}")
+    trial = started(plan, key=key, into=into)
+    options = Options(format, delimiter)
+    given = [patterns] if isinstance(patterns, str | Path) else patterns
+    files, pipes = told_apart(expand([os.fspath(pattern) for pattern in given]))
+    for _, whole in fold_shares(trial, shares_of(files, plan, format), options, processes, progress):
+        trial = whole
+    for pipe in pipes:
+        fold_one(trial, pipe, options, progress=None if progress is None else partial(progress, pipe))
     return trial
 
 
-def _fold(trial: Trial, records: object, ragged: int) -> str | None:
+def started(plan: Plan, *, key: bytes | None = None, into: Trial | None = None) -> Trial:
+    """A trial that takes records: a new one, or a copy of the one to go on with."""
+    if into is None:
+        return Trial(plan, key=key)
+    if key is not None:
+        raise PlanError("a trial to go on with has its key already: load it with key=, and leave key out here.")
+    trial = into.copy()
+    trial.fold([])  # one that is sealed, or lacks its key, says so before a file is opened
+    return trial
+
+
+def told_apart(paths: Sequence[Path | Stdin]) -> tuple[list[Path], list[Path | Stdin]]:
+    """Files, and what only this process can read, and only once: standard input and pipes."""
+    files = [path for path in paths if isinstance(path, Path) and size(path) is not None]
+    return files, [path for path in paths if path not in files]
+
+
+def fold_shares(
+    trial: Trial, shares: Sequence[Share], options: Options, processes: int = 1, progress: Progress | None = None
+) -> Iterator[tuple[Share, Trial]]:
+    """Fold share after share; after each one, the share and the trial with all shares up to it."""
+    used: Counter[Path] = Counter()
+
+    def told(path: Path, more: int) -> None:
+        used[path] += more
+        if progress is not None:
+            progress(path, used[path])
+
+    key = None if trial.plan.resampling is None else trial.key
+    if processes < 1:
+        raise SourceError("the number of processes must be 1 or more.")
+    if processes == 1 or len(shares) < 2:
+        for share in shares:
+            trial += fold_share(share, trial.plan, key, options, told)
+            yield share, trial
+        return
+    from foldaway.sources.workers import Workers
+
+    with Workers(trial.plan, key, options, min(processes, len(shares))) as workers:
+        for share, state in zip(shares, workers.fold(shares, told), strict=True):
+            trial += Trial.loads(state, trial.plan, key=key)
+            yield share, trial
+
+
+def fold_share(
+    share: Share, plan: Plan, key: bytes | None, options: Options, progress: Callable[[Path, int], None]
+) -> Trial:
+    """The trial of a share; progress is told as so many more bytes of a file."""
+    trial = Trial(plan, key=key)
+    for piece in share:
+        done = 0
+
+        def told(used: int, path: Path = piece.path) -> None:
+            nonlocal done
+            progress(path, used - done)
+            done = used
+
+        fold_one(trial, piece.path, options, part=None if piece.part is None else range(*piece.part), progress=told)
+    return trial
+
+
+def fold_one(
+    trial: Trial,
+    path: Path | Stdin,
+    options: Options,
+    *,
+    part: range | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """Fold one file, or a part of it, into the trial."""
+    wanted = wanted_by(trial.plan)
+    for batch in read(
+        path,
+        wanted,
+        whole=trial.plan.complete_units,
+        format=options.format,
+        delimiter=options.delimiter,
+        part=part,
+        progress=progress,
+    ):
+        missing = [name for name in wanted.names if name not in batch.records.schema.names]
+        if missing:
+            hint = (
+                " Is it separated by commas, with the names in the first line? If not, name the delimiter."
+                if len(missing) > 1
+                else ""
+            )
+            listed = ", ".join(map(repr, missing))
+            raise RecordError(f"{path} has no column {listed}; nothing of it was folded.{hint}")
+        refusal = _fold(trial, batch)
+        if refusal:
+            raise RecordError(f"{path}{refusal}")
+
+
+def _fold(trial: Trial, batch: Batch) -> str | None:
+    """Fold a batch; if it is refused, where and why."""
     try:
-        trial.fold(records, text=True, unreadable=ragged)
+        trial.fold(batch.records, text=True, unreadable=batch.ragged)
+    except FaultyBatch as error:
+        where = "" if batch.line is None or error.first is None else f", first in line {batch.line + error.first:,}"
+        return f"{where}: {error}"
     except RecordError as error:
-        return str(error)
+        return f": {error}"
     return None

@@ -6,6 +6,7 @@ Read by msgspec, not by `pyarrow.json`: that one ends the process on a first lin
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from foldaway.sources.batch import Batch, Unreadable, Wanted, slices
-from foldaway.sources.lines import BLOCK, blocks
+from foldaway.sources.lines import BLOCK, LineNumbers, blocks
 from foldaway.sources.numbers import as_numbers
 from foldaway.sources.streams import Peekable, Stream
 
@@ -40,8 +41,11 @@ def batches(stream: Stream | Peekable, wanted: Wanted, *, block: int = BLOCK) ->
         raise Unreadable("is one JSON array; write one object per line, for instance with `jq -c '.[]'`")
     decode = Decoder(wanted)
     yield decode(b"")  # so that a file without lines gives a batch as well
+    numbers = LineNumbers()
     for data in blocks(stream, lambda data: data.rfind(b"\n") + 1, block):
-        yield from slices(decode(data))
+        batch = decode(data)
+        line = numbers.of(data, 0 if batch.ragged else batch.records.num_rows)
+        yield from slices(replace(batch, line=line))
 
 
 class Decoder:

@@ -1,6 +1,7 @@
 """The bytes of a file or of standard input, decompressed, with a count of how much of the file they took."""
 
 import io
+import os
 import re
 import sys
 from contextlib import ExitStack
@@ -81,6 +82,11 @@ class Stream:
         """How many of the file's bytes have been used so far."""
         return self._file.taken if self._at is None else self._at
 
+    @property
+    def packed(self) -> bool:
+        """Whether the file is compressed as a whole."""
+        return self._data is not self._file
+
     def reached(self, share: float) -> None:
         """Note how much of the file is used, for readers that jump around in it."""
         self._at = int(share * self.size) if self.size is not None else self._file.taken
@@ -102,6 +108,7 @@ class Stream:
 
         Nobody can jump around in a pipe or in a compressed file, so these are first read into memory whole.
         """
-        if self._data is self._file and self.size is not None:
-            return self._open.enter_context(pa.OSFile(str(self.path)))
+        if not self.packed and self.size is not None:
+            assert isinstance(self.path, Path)
+            return self._open.enter_context(pa.OSFile(os.fsencode(self.path)))  # not every name is text
         return pa.BufferReader(self.read())

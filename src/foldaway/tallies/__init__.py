@@ -11,9 +11,16 @@ RECORDS, UNITS, REPLICATES = "records", "units", "replicates"
 
 def kinds_of(plan: Plan) -> Kinds:
     """The tallies that each arm of a plan keeps, beside its factor."""
-    kinds: Kinds = {RECORDS: Scores}
-    if plan.complete_units:
+    kinds: Kinds = {}
+    if _asks_for(plan, "HC"):
+        kinds[RECORDS] = Scores
+    if plan.complete_units and _asks_for(plan, "CR"):
         kinds[UNITS] = UnitScores
     if plan.resampling is not None:
         kinds[REPLICATES] = ReplicatesKind(plan.resampling)
     return kinds
+
+
+def _asks_for(plan: Plan, family: str) -> bool:
+    """Whether the plan reports errors of this family; it reports all if it names none."""
+    return not plan.errors or any(kind.startswith(family) for kind in plan.errors)

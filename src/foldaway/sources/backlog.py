@@ -1,0 +1,232 @@
+"""A backlog of files, folded into a saved state: resumable after any crash, each file deleted if so wished.
+
+The state and the ledger of the files in it go to the disk in one write. A file is deleted only after that, so at every
+moment its records are in the file, or in the state on the disk, or in both; and the ledger says which.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from glob import has_magic
+from pathlib import Path
+from typing import Self
+
+from foldaway.errors import RecordError, SourceError, StateError
+from foldaway.plan import Plan
+from foldaway.saved import Saved, load, sync_folder
+from foldaway.sources.folding import Options, Progress, fold_one, fold_shares, started, told_apart
+from foldaway.sources.ledger import Entry, Ledger, Standing
+from foldaway.sources.locked import locked
+from foldaway.sources.paths import Stdin, expand, trouble
+from foldaway.sources.shares import shares_of
+from foldaway.trial import Trial
+
+# Saving may take this share of the time: a small state is saved after nearly every share of the files.
+_SAVING = 0.1
+
+
+@dataclass
+class Outcome:
+    """What became of a backlog.
+
+    Attributes:
+        trial: The trial as it is saved.
+        folded: Files whose records are new in it.
+        known: Files whose records were in it before.
+        waiting: Files that wait for the next run, since together they hold fewer records than a cohort.
+        waiting_records: How many records these hold.
+        deleted: Files that were deleted.
+        absent: Names and patterns for which there is no file, any more.
+    """
+
+    trial: Trial
+    folded: list[Path] = field(default_factory=list)
+    known: list[Path] = field(default_factory=list)
+    waiting: list[Path] = field(default_factory=list)
+    waiting_records: int = 0
+    deleted: list[Path] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+
+
+class Backlog:
+    """Files on their way into a saved state.
+
+    Args:
+        plan: The plan.
+        save: Where the state is, or is to be.
+        resume: Whether to go on from the state that is there, if there is one.
+        delete_after: Whether to delete each file once the state that holds its records is on the disk.
+        key: The bootstrap's key, for plans with one.
+    """
+
+    def __init__(
+        self, plan: Plan, save: Path, *, resume: bool = False, delete_after: bool = False, key: bytes | None = None
+    ) -> None:
+        self.save = save
+        self.delete_after = delete_after
+        self._next_save = 0.0
+        with ExitStack() as held:
+            held.enter_context(locked(save))
+            if resume and save.exists():
+                trial = started(plan, into=Trial.load(save, plan, key=key))
+                self.ledger = Ledger.loads(load(save).positions)
+                self._make_durable()
+            else:
+                trial, self.ledger = started(plan, key=key), Ledger()
+            self.outcome = Outcome(trial)
+            self._held = held.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._held:
+            if self.outcome.deleted:
+                self._write()  # the tallies as they are; only that files are gone is new
+                for folder in {path.parent for path in self.outcome.deleted}:
+                    sync_folder(folder)
+
+    def find(self, patterns: Sequence[str]) -> list[Path | Stdin]:
+        """The files still to be folded; those that are in the state already are deleted, if so wished.
+
+        Raises:
+            SourceError: A pattern never matched a file; or a file has changed since it was folded, or cannot be
+                deleted.
+        """
+        there = [pattern for pattern in patterns if self._is_there(pattern)]
+        files, pipes = told_apart(expand(there))
+        for file in files if self.delete_after else ():
+            require_deletable(file)
+        if self.delete_after and pipes:
+            raise SourceError(f"--delete-after is for files; {pipes[0]} cannot be deleted.")
+        standing = {file: self.ledger.standing(file) for file in files}
+        self.outcome.known = [file for file in files if standing[file] is Standing.FOLDED]
+        self._delete(self.outcome.known)
+        return [*(file for file in files if standing[file] is Standing.NEW), *pipes]
+
+    def fold(
+        self,
+        paths: Sequence[Path | Stdin],
+        options: Options,
+        *,
+        processes: int = 1,
+        progress: Progress | None = None,
+    ) -> Outcome:
+        """Fold the files, save after each cohort of records or more, and delete what is saved, if so wished.
+
+        Raises:
+            SourceError: A file cannot be read, or changed while it was read.
+            RecordError: A batch was refused.
+            WorkerError: A worker process ended before its work did.
+            StateError: There are too few records in all for a state to be saved.
+        """
+        files, pipes = told_apart(paths)
+        before = {file: self.ledger.look(file) for file in files}
+        trial = self.outcome.trial
+        shares = shares_of(files, trial.plan, options.format)
+        complete: list[Path] = []
+        for share, whole in fold_shares(trial, shares, options, processes, progress):
+            trial = whole
+            complete += [piece.path for piece in share if piece.ends]
+            if share[-1].ends and self._is_cohort(trial) and time.monotonic() >= self._next_save:
+                self._commit(trial, complete, before)
+                complete = []
+        trial = trial.copy()
+        for pipe in pipes:
+            fold_one(trial, pipe, options, progress=None if progress is None else _bound(progress, pipe))
+        self._end(trial, complete, before)
+        return self.outcome
+
+    def _end(self, trial: Trial, complete: list[Path], before: dict[Path, Entry]) -> None:
+        """Save what is left, unless that is too little to be told apart from single records."""
+        if not trial.n:
+            raise RecordError("no records were folded, so there is nothing to save.")
+        more = trial.n - self.outcome.trial.n
+        if self._is_cohort(trial) or not more or trial.plan.remainder == "include":
+            if complete or more:
+                self._commit(trial, complete, before)
+        elif not self.outcome.trial.n:
+            raise StateError(
+                f"there are {more:,} records, and a saved state holds at least the plan's cohort of "
+                f'{trial.plan.cohort:,}; nothing was saved. Fold more files together, or set remainder = "include" '
+                "in the plan."
+            )
+        else:
+            self.outcome.waiting, self.outcome.waiting_records = complete, more
+
+    def _is_cohort(self, trial: Trial) -> bool:
+        return trial.n - self.outcome.trial.n >= trial.plan.cohort
+
+    def _commit(self, trial: Trial, complete: list[Path], before: dict[Path, Entry]) -> None:
+        start = time.monotonic()
+        for path in complete:
+            if self.ledger.look(path) != before[path]:
+                raise SourceError(f"{path} changed while it was read, and is not in the state; run it again.")
+            self.ledger.enter(path, before[path])
+        self.outcome.trial = trial.copy()
+        self._write()
+        self.outcome.folded += complete
+        self._delete(complete)
+        end = time.monotonic()
+        self._next_save = end + (end - start) / _SAVING
+
+    def _write(self) -> None:
+        Saved(self.outcome.trial.dumps(), self.ledger.dumps()).save(self.save)
+
+    def _make_durable(self) -> None:
+        """An earlier run may have been cut off after it wrote the state and before the disk had it."""
+        with self.save.open("rb") as file:
+            os.fsync(file.fileno())
+        sync_folder(self.save.parent)
+
+    def _delete(self, paths: Sequence[Path]) -> None:
+        for path in paths if self.delete_after else ():
+            if self.ledger.standing(path) is not Standing.FOLDED:
+                raise SourceError(f"{path} changed after it was folded, so it was not deleted.")
+            try:
+                path.unlink()
+            except OSError as error:
+                raise SourceError(
+                    f"{path} cannot be deleted: {error.strerror}. Its records are in the state."
+                ) from None
+            self.ledger.strike(path)
+            self.outcome.deleted.append(path)
+
+    def _is_there(self, pattern: str) -> bool:
+        """Whether a pattern names a file; if not, it must be one whose files are folded and gone."""
+        if pattern == "-":
+            return True
+        try:
+            expand([pattern])
+        except SourceError:
+            if (has_magic(pattern) and len(self.ledger)) or Path(pattern).expanduser() in self.ledger:
+                self.outcome.absent.append(pattern)
+                return False
+            raise
+        return True
+
+
+def require_deletable(path: Path) -> None:
+    """Refuse a file whose deletion would fail, or would leave its records under another name.
+
+    Raises:
+        SourceError: It is a link, has another name, or lies in a folder that may not be changed.
+    """
+    try:
+        links = path.lstat().st_nlink
+    except OSError as error:
+        raise SourceError(f"{path} {trouble(error)}") from None
+    if path.is_symlink():
+        raise SourceError(f"{path} is a symbolic link, and deleting it would leave the records; name the file itself.")
+    if links > 1:
+        raise SourceError(f"{path} has another name (a hard link), so deleting it would leave the records.")
+    if not os.access(path.parent, os.W_OK):
+        raise SourceError(f"{path} cannot be deleted: its folder may not be changed.")
+
+
+def _bound(progress: Progress, path: Path | Stdin) -> Callable[[int], None]:
+    return lambda used: progress(path, used)

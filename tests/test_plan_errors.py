@@ -1,0 +1,62 @@
+"""The plan's `errors`: what is reported is what was asked for, and what nobody asked for is not kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+import foldaway as fa
+from foldaway.tallies import RECORDS, UNITS, kinds_of
+from trials import folded, make_trial
+
+pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
+
+
+def asking(errors: list[str], **settings: Any) -> tuple[fa.Plan, Any]:
+    plan, rows = make_trial(3, n=300, arms=2, outcomes=1, covariates=2, levels=0, weighted=False, units=True, shift=0.0)
+    return msgspec.structs.replace(plan, errors=errors, **settings), rows
+
+
+@pytest.mark.parametrize("errors", [["classical"], ["HC1"], ["CR1", "classical"], ["HC0", "HC1", "HC2", "CR0"]])
+def test_the_kinds_asked_for_are_those_of_a_plan_that_asks_for_all(errors: list[str]) -> None:
+    plan, rows = asking(errors)
+    some = folded(plan, rows).effects()
+    everything = folded(msgspec.structs.replace(plan, errors=[]), rows).effects()
+    assert {row.se_kind for row in some} == set(errors)
+    expected = [row for row in everything if row.se_kind in errors]
+    assert [(r.estimator, r.se_kind) for r in some] == [(r.estimator, r.se_kind) for r in expected]
+    for ours, theirs in zip(some, expected, strict=True):
+        assert ours.estimate == pytest.approx(theirs.estimate, rel=1e-12)
+        assert ours.std_error == pytest.approx(theirs.std_error, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("errors", "kept"),
+    [([], {RECORDS, UNITS}), (["classical"], set()), (["HC1"], {RECORDS}), (["CR0", "classical"], {UNITS})],
+)
+def test_only_what_the_errors_need_is_kept(errors: list[str], kept: set[str]) -> None:
+    plan, _ = asking(errors)
+    assert set(kinds_of(plan)) == kept
+
+
+def test_classical_errors_keep_no_fourth_moments() -> None:
+    plan, rows = asking(["classical"])
+    wide = msgspec.structs.replace(plan, errors=[])
+    state = folded(plan, rows)
+    assert len(state.dumps()) < len(folded(wide, rows).dumps()) / 2
+    assert fa.Trial.loads(state.dumps()).effects().to_dicts() == state.effects().to_dicts()
+
+
+def test_the_sample_ratio_is_of_records_where_units_are_not_counted() -> None:
+    plan, rows = asking(["classical"])
+    assert folded(plan, rows).effects().sample_ratio.counted == "records"
+    assert folded(msgspec.structs.replace(plan, errors=["CR1"]), rows).effects().sample_ratio.counted == "units"
+
+
+def test_errors_for_the_population_say_what_they_need() -> None:
+    plan, rows = asking(["classical"], estimators=["interacted"])
+    effects = folded(plan, rows).effects(population=True)
+    assert not len(effects)
+    assert any("add HC1" in note for note in effects.notes)
