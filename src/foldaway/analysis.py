@@ -49,6 +49,7 @@ def effects_of(plan: Plan, arms: Sequence[ArmTally], faults: Faults, *, populati
         dropped=dict(sorted(faults.records.items())),
         faults=list(faults),
         notes=[*_notes(plan, arms, ratio, faults), *withheld],
+        plan=plan,
     )
 
 

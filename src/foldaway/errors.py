@@ -25,6 +25,10 @@ class SourceError(FoldawayError):
     """A file or stream that cannot be read."""
 
 
+class ReportError(FoldawayError):
+    """A report that cannot be written where it is to go."""
+
+
 class SampleRatioWarning(UserWarning):
     """The arms' counts do not fit the plan's probabilities."""
 

@@ -8,6 +8,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
 from foldaway.effects.effect import Effect
+from foldaway.report.headline import best_kind
 from foldaway.report.numbers import interval_text, p_text, percent_text, reach_text
 from foldaway.table import html_table, number, places_for, text_table
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from foldaway.effects.effects import Effects
 
 WIDTH = 80
-
-# Which kind of error is shown when there are several, best first.
-_SHOWN = ("CR1", "bootstrap", "HC2", "HC1")
 
 _LOOKS = (
     "The interval and p are for a single look at the data; “any time” is how far the interval must reach to each side "
@@ -77,15 +75,11 @@ def _tables(effects: Effects, all_kinds: bool) -> Iterator[Table]:
         kinds.setdefault((row.outcome, row.arm, row.estimator), []).append(row.se_kind)
     comparisons: dict[str, list[Effect]] = {}
     for row in effects:
-        if all_kinds or row.se_kind == _best(kinds[row.outcome, row.arm, row.estimator]):
+        if all_kinds or row.se_kind == best_kind(kinds[row.outcome, row.arm, row.estimator]):
             comparisons.setdefault(f"{row.outcome}: {row.arm} against {row.control}", []).append(row)
     for title, rows in comparisons.items():
         columns = _columns(rows, effects.confidence, all_kinds)
         yield Table(title, list(columns), list(zip(*columns.values(), strict=True)))
-
-
-def _best(kinds: Sequence[str]) -> str:
-    return next((kind for kind in _SHOWN if kind in kinds), kinds[0])
 
 
 def _columns(rows: Sequence[Effect], confidence: float, all_kinds: bool) -> dict[str, list[str]]:
