@@ -37,7 +37,7 @@ class Range(NamedTuple):
 
 
 def interval_row(axis: Axis, estimate: float, inner: Range, outer: Range, *, title: str, told: str) -> Html:
-    """An estimate as a dot, its interval as a bar, its wider interval as a line with ends, and zero as a broken line."""
+    """An estimate as a dot, its interval as a bar, its wider one as a line with ends, and zero as a broken line."""
     parts = [_upright(axis, 0.0, "zero")]
     if outer.exists:
         parts += [_level(axis, outer, "outer"), *(_upright(axis, end, "outer", reach=5) for end in outer)]

@@ -91,8 +91,8 @@ def _forest(effects: Effects, rows: Sequence[Effect], labels: Sequence[Html], ag
     caption = html(
         "Effect against ",
         named(against),
-        f": the dot is the estimate, the bar its {100 * effects.confidence:g}\u202f% interval for a single look, the thin "
-        "line the interval for any number of looks.",
+        f": the dot is the estimate, the bar its {100 * effects.confidence:g}\u202f% interval for a single look, the "
+        "thin line the interval for any number of looks.",
     )
     return tag("figure", tag("figcaption", caption), tag("ul", items, ends, class_="rows"))
 
@@ -149,10 +149,8 @@ def _bootstrap(comparison: Comparison, spread: Spread | None) -> Html | None:
     )
     if spread is None:
         return told
-    words = [
-        f"{100 * share:g}\u202f%: {typeset(number(q, places=places))}"
-        for share, q in zip(SHARES, spread.quantiles, strict=True)
-    ]
+    quantiles = zip(SHARES, spread.quantiles, strict=True)
+    words = [f"{100 * share:g}\u202f%: {typeset(number(q, places=places))}" for share, q in quantiles]
     axis = axis_over(spread.quantiles)
     box = box_row(axis, spread.quantiles, title="Spread of the replicates", told=", ".join(words))
     caption = tag("figcaption", "Where the replicates of the effect lie: ", "; ".join(words), ".")

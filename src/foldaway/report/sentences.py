@@ -47,16 +47,14 @@ def sentence(effects: Effects, comparison: Comparison) -> Html:
     if said == "unclear":
         return html(
             _mark("unclear", "No clear effect"),
-            html(
-                " of ", arm, " on ", outcome, f". The best estimate is {_effect(lead, places)}; the data fit anything "
-            ),
-            f"{_between(lead.ci_lower, lead.ci_upper, places)}. That is not proof that there is no effect.",
+            html(" of ", arm, " on ", outcome, f". The best estimate is {_effect(lead, places)}; the data fit "),
+            f"anything {_between(effects, lead, places)}. That is no proof that there is no effect.",
             _despite(effects, lead),
         )
     return html(
         _mark(said, "Higher" if said == "higher" else "Lower"),
-        html(" Under ", arm, ", ", outcome, f" was {said} by {size} than under ", control, _relative(lead)),
-        f". The data fit a true difference {_between(lead.ci_lower, lead.ci_upper, places)}. ",
+        html(" Under ", arm, ", ", outcome, f" was {size} {said} than under ", control, _relative(lead)),
+        f". The data fit a true difference {_between(effects, lead, places)}. ",
         _looks(lead, places),
     )
 
@@ -72,15 +70,16 @@ def _effect(row: Effect, places: int | None) -> str:
 
 
 def _relative(row: Effect) -> str:
-    if not math.isfinite(row.relative):
-        return ""
     level = typeset(number(row.control_level))
-    return f", which was at {level}: {typeset(percent_text(row.relative))}"
+    if not (math.isfinite(row.relative) and row.control_level > 0):  # a share of less than nothing misleads
+        return f" ({level})"
+    share = typeset(percent_text(abs(row.relative)).removeprefix("+"))
+    return f" ({level}), a {'rise' if row.estimate > 0 else 'fall'} of {share}"
 
 
-def _between(lower: float, upper: float, places: int | None) -> str:
-    low, high = (typeset(signed(number(end, places=places))) for end in (lower, upper))
-    return f"from {low} to {high}"
+def _between(effects: Effects, row: Effect, places: int | None) -> str:
+    low, high = (typeset(signed(number(end, places=places))) for end in (row.ci_lower, row.ci_upper))
+    return f"from {low} to {high} ({100 * effects.confidence:g}\u202f% interval)"
 
 
 def _looks(row: Effect, places: int | None) -> str:
@@ -88,8 +87,8 @@ def _looks(row: Effect, places: int | None) -> str:
         return "This holds however often the results were looked at along the way."
     interval = typeset(interval_text(row.anytime_ci_lower, row.anytime_ci_upper, places))
     return (
-        "This holds for a single look at the end. If the results were watched as they came in, it is not clear yet: the "
-        f"interval is then {interval}."
+        "This holds for a single look at the end. If the results were watched as they came in, it is not clear yet: "
+        f"the interval is then {interval}."
     )
 
 

@@ -85,8 +85,8 @@ def sample_ratio_check(effects: Effects) -> Check:
         told = f"The arms have about as many {ratio.counted} as the plan's probabilities would give."
     else:
         told = html(
-            f"The arms' {ratio.counted} do not fit the plan's probabilities. Something other than chance decided who is "
-            "counted in which arm: assignment, logging, or records that were lost in one arm. ",
+            f"The arms' {ratio.counted} do not fit the plan's probabilities. Something other than chance decided who "
+            "is counted in which arm: assignment, logging, or records that were lost in one arm. ",
             tag("strong", "Find out why before you trust any effect."),
         )
     freedom = len(ratio.observed) - 1
@@ -122,8 +122,8 @@ def left_out_check(effects: Effects) -> Check:
         rows.append(["no known arm", "–", f"{stray:,}", "–"])
     reasons = [[named(f.column), f.rule, named(f.arm) if f.arm else "–", f"{f.records:,}"] for f in effects.faults]
     told = (
-        f"{total:,} faulty record{' was' if total == 1 else 's were'} left out. That is harmless if it has nothing to do "
-        "with the arm, and biases the effects if it has: compare the shares."
+        f"{total:,} faulty record{' was' if total == 1 else 's were'} left out. That is harmless if it has nothing to "
+        "do with the arm, and biases the effects if it has: compare the shares."
     )
     more = html(
         table("Records left out, by arm", ["arm", "folded", "left out", "share left out"], rows),
@@ -149,8 +149,8 @@ def balance_check(effects: Effects, balances: Sequence[Balance]) -> Check:
         )
     elif chance:
         told = html(
-            f"{len(chance)} of {len(balances)} differences lie beyond {CUSTOMARY}, no more than chance gives in a trial "
-            "of this size. The adjusted estimates allow for them."
+            f"{len(chance)} of {len(balances)} differences lie beyond {CUSTOMARY}, no more than chance gives in a "
+            "trial of this size. The adjusted estimates allow for them."
         )
     else:
         told = html(f"No covariate differs between arms by more than {CUSTOMARY} standard deviations.")
@@ -211,9 +211,9 @@ def _balance_table(balances: Sequence[Balance]) -> Html:
         "The statistics",
         tag(
             "p",
-            "The difference is the standardised mean difference: that of the means over the root mean square of the two "
-            "standard deviations (Austin 2009). By chance is the standard deviation that randomisation alone gives it. "
-            "For a level of a categorical covariate, the mean is the share of records that have it.",
+            "The difference is the standardised mean difference: that of the means over the root mean square of the "
+            "two standard deviations (Austin 2009). By chance is the standard deviation that randomisation alone "
+            "gives it. For a level of a categorical covariate, the mean is the share of records that have it.",
         ),
         table("Covariate balance", header, rows, left=2),
     )
