@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from foldaway.report.headline import Comparison, holds_any_time, verdict
@@ -65,13 +64,18 @@ def _mark(kind: str, words: str) -> Html:
 
 
 def _effect(row: Effect, places: int | None) -> str:
-    relative = f" ({typeset(percent_text(row.relative))})" if math.isfinite(row.relative) else ""
+    relative = f" ({typeset(percent_text(row.relative))})" if _share_tells(row) else ""
     return typeset(signed(number(row.estimate, places=places))) + relative
+
+
+def _share_tells(row: Effect) -> bool:
+    """Shares of something that is below zero, or hardly above it, mislead."""
+    return row.control_level > 0 and row.relative_std_error < 0.5
 
 
 def _relative(row: Effect) -> str:
     level = typeset(number(row.control_level))
-    if not (math.isfinite(row.relative) and row.control_level > 0):  # a share of less than nothing misleads
+    if not _share_tells(row):
         return f" ({level})"
     share = typeset(percent_text(abs(row.relative)).removeprefix("+"))
     return f" ({level}), a {'rise' if row.estimate > 0 else 'fall'} of {share}"
@@ -84,12 +88,9 @@ def _between(effects: Effects, row: Effect, places: int | None) -> str:
 
 def _looks(row: Effect, places: int | None) -> str:
     if holds_any_time(row):
-        return "This holds however often the results were looked at along the way."
+        return "This holds however often the results were looked at."
     interval = typeset(interval_text(row.anytime_ci_lower, row.anytime_ci_upper, places))
-    return (
-        "This holds for a single look at the end. If the results were watched as they came in, it is not clear yet: "
-        f"the interval is then {interval}."
-    )
+    return f"That is for one look at the end; if results were watched along the way, it is not clear yet: {interval}."
 
 
 def _despite(effects: Effects, row: Effect) -> Child:
