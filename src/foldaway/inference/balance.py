@@ -26,6 +26,9 @@ CUSTOMARY = 0.1
 # As rare as this by chance, per covariate and arm, is more than chance: that of the sample-ratio check, 0.001.
 _BEYOND_CHANCE = 3.29
 
+# What is left of a constant column, next to its length, when its mean is taken out.
+_ROUNDING = 1e-14
+
 
 class Balance(NamedTuple):
     """One covariate, or one level of one, in an arm and in the control.
@@ -92,7 +95,10 @@ def _mean(arm: ArmTally, column: Floats) -> float:
 
 def _variance(arm: ArmTally, column: Floats) -> float:
     R = arm.raw_factor()[:, : len(column)]
-    return float(np.sum((R[1:] @ column / R[0, 0]) ** 2)) * arm.n / (arm.n - 1)
+    whole = R @ column
+    if np.linalg.norm(whole[1:]) <= _ROUNDING * np.linalg.norm(whole):
+        return 0.0
+    return float(np.sum((whole[1:] / R[0, 0]) ** 2)) * arm.n / (arm.n - 1)
 
 
 def _standardised(difference: float, *variances: float) -> float:

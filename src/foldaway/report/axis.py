@@ -11,6 +11,9 @@ from foldaway.table import number
 # The axis leaves this much of the width free at each end, so that a label under its last mark is not cut off.
 _MARGIN = 6.0
 
+# Numbers that are closer than this cannot be told apart by division.
+_NOTHING = 1e-300
+
 _STEPS = (1, 2, 2.5, 5, 10)
 
 
@@ -70,4 +73,4 @@ def axis_over(values: Iterable[float], *, symmetric: bool = False) -> Axis:
     low, high = min(there), max(there)
     if symmetric:
         low, high = min(low, -high), max(high, -low)
-    return Axis(low, high) if high > low else Axis(-1.0, 1.0)
+    return Axis(low, high) if high / 2 - low / 2 > _NOTHING else Axis(-1.0, 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -135,8 +136,8 @@ def _all_numbers(effects: Effects, comparison: Comparison, spread: Spread | None
 
 
 def _bootstrap(comparison: Comparison, spread: Spread | None) -> Html | None:
-    row = next((row for row in comparison.rows if row == comparison.lead and row.se_kind == BOOTSTRAP), None)
-    if row is None or row.percentile_ci_lower is None or row.percentile_ci_upper is None:
+    row = comparison.lead
+    if row.se_kind != BOOTSTRAP or row.percentile_ci_lower is None or row.percentile_ci_upper is None:
         return None
     places = places_for([row.std_error])
     left_out = f" ({row.replicates_left_out:,} more could not be computed)" if row.replicates_left_out else ""
@@ -180,7 +181,7 @@ def _table(effects: Effects, comparison: Comparison) -> Html:
             row.se_kind,
             typeset(number(row.estimate, places=places)),
             typeset(number(row.std_error, places=finer)),
-            "∞" if row.df == float("inf") else typeset(number(row.df, places=0 if row.df == round(row.df) else 1)),
+            _freedom(row.df),
             typeset(interval_text(row.ci_lower, row.ci_upper, places)),
             typeset(p_text(row.p_value)),
             *([typeset(p_text(row.p_adjusted))] if adjusted else []),
@@ -192,3 +193,9 @@ def _table(effects: Effects, comparison: Comparison) -> Html:
     ]
     caption = f"{comparison.outcome}: {comparison.arm} against {comparison.control}"
     return table(caption, header, cells, left=2)
+
+
+def _freedom(df: float) -> str:
+    if math.isinf(df):
+        return "∞"
+    return typeset(number(df, places=0 if df.is_integer() else 1))
