@@ -14,6 +14,7 @@ from hypothesis import given
 import foldaway as fa
 from foldaway.inference.balance import Balance, balance
 from fuzzing import fuzz
+from kept_rows import fitted
 from trials import folded, make_trial, trials
 
 
@@ -68,10 +69,29 @@ def test_chance_is_what_randomisation_gives() -> None:
         for seed in range(150):
             plan, rows = make_trial(seed, n=100, units=units)
             if units:  # a covariate that is the same for all records of a unit
-                rows["x0"] = rows["unit"].map(lambda unit: float(crc32(f"{unit} {seed}".encode()) % 1000))
+                rows["x0"] = [float(crc32(f"{unit} {seed}".encode()) % 1000) for unit in rows["unit"]]
             [each] = balance(plan, folded(plan, rows)._arms)
             scores.append(each.difference / each.chance)
         assert np.std(scores) == pytest.approx(1, abs=0.15)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("units", [False, True])
+def test_chance_is_the_robust_error_of_the_difference(units: bool, weighted: bool) -> None:
+    """As if the covariate were an outcome: statsmodels on the kept rows, HC0 or CR0."""
+    plan, rows = make_trial(11, n=300, units=units, weighted=weighted)
+    [each] = balance(plan, folded(plan, rows, 120)._arms) if not units else balance(plan, folded(plan, rows)._arms)
+    as_outcome = msgspec.structs.replace(plan, outcomes=["x0"], covariates=[])
+    if units:
+        _, _, fit = fitted(as_outcome, rows, "difference", "arm1", "x0", "CR0")
+        groups = pd.factorize(rows["unit"])[0]
+        scores = pd.DataFrame(fit.model.wexog * fit.wresid[:, None]).groupby(groups).sum().to_numpy()
+        bread = fit.normalized_cov_params
+        error = math.sqrt((bread @ scores.T @ scores @ bread)[1, 1])
+    else:
+        _, error, _ = fitted(as_outcome, rows, "difference", "arm1", "x0", "HC0")
+    spread = (each.mean - each.control_mean) / each.difference
+    assert each.chance * spread == pytest.approx(error, rel=1e-7)
 
 
 def test_covariates_that_do_not_vary() -> None:

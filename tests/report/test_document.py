@@ -56,4 +56,4 @@ def test_in_a_notebook_it_has_a_frame_of_its_own() -> None:
     report = Report('<p class="a">&amp;</p>')
     frame = parsed(report._repr_html_()).one("iframe")
     assert frame.attributes["srcdoc"] == report.html
-    assert repr(report) == "Report: 25 bytes of HTML | report.save('report.html')"
+    assert repr(report) == "Report: 22 bytes of HTML | report.save('report.html')"

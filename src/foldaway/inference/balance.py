@@ -3,7 +3,8 @@
 The standardised mean difference is d = (x̄_arm − x̄_control) / √((s²_arm + s²_control)/2) (Austin 2009, "Balance
 diagnostics for comparing the distribution of baseline covariates"). Means and variances come from the arms' factors:
 the first row of R holds the mean times the root of the total weight, the rows below it what is left about the mean.
-Under randomisation d is about normal with variance 1/n_arm + 1/n_control.
+How much d varies by chance is the robust standard error of the difference of means, over the same spread: by unit where
+the plan promises complete units, so that it allows for units of several records, and otherwise by record.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from foldaway.block import Floats
 from foldaway.plan import Plan
-from foldaway.tallies import UNITS
+from foldaway.tallies import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.scores import Scores
 
@@ -67,7 +68,7 @@ def balance(plan: Plan, arms: Sequence[ArmTally]) -> list[Balance]:
             names[a],
             *(means := (_mean(arms[a], column), _mean(control, column))),
             _standardised(means[0] - means[1], _variance(arms[a], column), _variance(control, column)),
-            math.sqrt(1 / _randomised(arms[a]) + 1 / _randomised(control)),
+            _chance(arms[a], control, column),
         )
         for covariate, column in _columns(plan)
         for a in range(1, len(arms))
@@ -108,6 +109,20 @@ def _standardised(difference: float, *variances: float) -> float:
     return math.copysign(math.inf, difference) if difference else 0.0
 
 
-def _randomised(arm: ArmTally) -> int:
-    """How many were randomised: units where they can be counted, else records."""
-    return cast(Scores, arm.tallies[UNITS]).clusters if UNITS in arm.tallies else arm.n
+def _chance(arm: ArmTally, control: ArmTally, column: Floats) -> float:
+    spread = math.sqrt((_variance(arm, column) + _variance(control, column)) / 2)
+    if not spread:
+        return 0.0
+    return math.sqrt(_mean_variance(arm, column) + _mean_variance(control, column)) / spread
+
+
+def _mean_variance(arm: ArmTally, column: Floats) -> float:
+    """Σ_j (Σ_{i∈j} w (x − x̄))² / (Σ w)²: the squared standard error of a mean, by unit or by record (CR0 or HC0)."""
+    k = len(column)
+    by_unit = UNITS in arm.tallies and arm.tallies[UNITS].n == arm.n
+    scores = cast(Scores, arm.tallies[UNITS if by_unit else RECORDS])
+    # The tally is in the arm's frame, whose first column is the intercept: vech(x x') begins with the sums of x.
+    centred = column - _mean(arm, column) * np.eye(k)[0]
+    framed = arm.frame.F[:k, :k] @ centred
+    total = arm.raw_factor()[0, 0] ** 2
+    return max(float(framed @ scores.vv[:k, :k] @ framed), 0.0) / total**2
