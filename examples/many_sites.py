@@ -1,8 +1,9 @@
 """A trial at many sites: each folds its own patients, and only tallies travel.
 
-Five clinics try a treatment. None of them may hand over patients' records, and hardly one has patients enough to tell
-by itself. Each folds its records under the same plan and sends its state: sums over some hundred patients or more, in
-about a kilobyte. Merged, these give to the last digits what one analysis of all records would have given.
+Five clinics try a treatment. None of them may hand over patients' records, and some have too few to tell by themselves.
+Each folds its records under the same plan and sends its state: sums over hundreds of patients, in two kilobytes.
+Merged, these give to the last digits what one analysis of all records would have given. (The state of a handful of
+patients would say much about them: clinics as small as that should not send one in the clear.)
 
     python examples/many_sites.py [report.html]
 """
