@@ -22,7 +22,8 @@ def points(axes: Any) -> list[tuple[float, float]]:
 
 
 def bars(axes: Any) -> list[list[float]]:
-    thick = [c for c in axes.collections if isinstance(c, LineCollection) and c.get_linewidth()[0] == 6]
+    drawn = [each for each in axes.collections if isinstance(each, LineCollection)]
+    thick = [each for each in drawn if np.max(each.get_linewidth()) == 6]
     return [[float(x) for x in each.get_segments()[0][:, 0]] for each in thick]
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from foldaway.report.document import Report
+
 app = typer.Typer()
+
+ReportFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as well: one HTML page.")]
 
 
 @app.command()
@@ -30,8 +35,10 @@ def report(
     if not printed:
         require_place(target)  # before the work
     page = Trial.load(state).report(adjust=adjust)
-    if printed:
-        print(page)
-        return
+    print(page) if printed else save(page, target)
+
+
+def save(page: Report, target: Path) -> None:
+    """Write a report, and say so."""
     page.save(target)
     print(f"Report written to {target} ({target.stat().st_size:,} bytes). Open it in a browser.", file=sys.stderr)

@@ -124,5 +124,5 @@ def _mean_variance(arm: ArmTally, column: Floats) -> float:
     # The tally is in the arm's frame, whose first column is the intercept: vech(x x') begins with the sums of x.
     centred = column - _mean(arm, column) * np.eye(k)[0]
     framed = arm.frame.F[:k, :k] @ centred
-    total = arm.raw_factor()[0, 0] ** 2
+    total = float(arm.raw_factor()[0, 0]) ** 2
     return max(float(framed @ scores.vv[:k, :k] @ framed), 0.0) / total**2

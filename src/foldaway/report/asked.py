@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from foldaway.plan import Plan
 from foldaway.report.document import Section, details
 from foldaway.report.markup import Html, html, listed, named, tag
-from foldaway.report.numbers import typeset
-from foldaway.table import number
 
 
 def asked(plan: Plan) -> Section:
@@ -41,7 +39,7 @@ def asked(plan: Plan) -> Section:
 
 
 def _terms(plan: Plan) -> Iterator[tuple[str, Html]]:
-    shares = (html(named(arm), f" {typeset(number(100 * share, 3))}\u202f%") for arm, share in plan.arms.items())
+    shares = (html(named(arm), f" {100 * share:.4g}\u202f%") for arm, share in plan.arms.items())
     yield "Arms", html(listed(shares), "; ", named(plan.control), " is the control")
     if plan.covariates:
         yield "Adjusted for", html(listed(_covariate(plan, name) for name in plan.covariates), ", measured beforehand")

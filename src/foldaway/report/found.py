@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from foldaway.inference.offered import BOOTSTRAP
 from foldaway.inference.spread import SHARES, Spread
 from foldaway.report.axis import Axis, axis_over
+from foldaway.report.badge import badge
 from foldaway.report.document import Section, details, table
 from foldaway.report.figures import Range, axis_row, box_row, interval_row
 from foldaway.report.headline import Comparison, comparisons, why
@@ -36,7 +37,19 @@ def found(effects: Effects, spreads: Spreads) -> Section:
         if effects.notes:
             nothing += " The notes further down say why."
         return Section("found", "What was found", tag("p", nothing, class_="card"))
-    return Section("found", "What was found", html(_many(effects), tag("div", cards, class_="cards")))
+    return Section("found", "What was found", html(_doubt(effects), _many(effects), tag("div", cards, class_="cards")))
+
+
+def _doubt(effects: Effects) -> Html | None:
+    """Effects of arms that did not get their share are not to be read without that in mind."""
+    if effects.sample_ratio.ok:
+        return None
+    return tag(
+        "p",
+        badge("fails"),
+        " The arms did not get their share, so differences between them need not be effects of the treatment. Read "
+        "what follows as what the numbers say, not as what is true.",
+    )
 
 
 def _many(effects: Effects) -> Html | None:

@@ -12,12 +12,13 @@ from foldaway.inference.replicates import distribution
 from foldaway.inference.spread import spread
 from foldaway.plan import Plan
 from foldaway.report.asked import asked
+from foldaway.report.badge import badge
 from foldaway.report.document import Report, Section, document
 from foldaway.report.found import Spreads, found
 from foldaway.report.headline import comparisons
 from foldaway.report.kept import kept
 from foldaway.report.markup import Html, html, listed, named, tag
-from foldaway.report.trust import badge, sample_ratio_check, trust
+from foldaway.report.trust import sample_ratio_check, trust
 from foldaway.tallies.arm import ArmTally
 
 if TYPE_CHECKING:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from foldaway.inference.balance import CUSTOMARY, Balance
 from foldaway.inference.sample_ratio import SUSPICIOUS
 from foldaway.report.axis import axis_over
+from foldaway.report.badge import State, badge
 from foldaway.report.document import Section, details, table
 from foldaway.report.figures import SHAPES, axis_row, key_mark, mark_row
 from foldaway.report.markup import Child, Html, html, named, tag
@@ -17,15 +18,6 @@ from foldaway.table import number
 
 if TYPE_CHECKING:
     from foldaway.effects import Effects
-
-State = Literal["passes", "look", "fails", "open"]
-
-_WORDS: dict[State, tuple[str, str]] = {
-    "passes": ("✓", "Passes"),
-    "look": ("?", "Look into this"),
-    "fails": ("!", "Fails"),
-    "open": ("–", "Cannot be told"),
-}
 
 
 class Check(NamedTuple):
@@ -56,12 +48,6 @@ def _card(check: Check) -> Html:
     )
 
 
-def badge(state: State) -> Html:
-    """The word for how a check came out, with a sign of its own: colour alone says nothing."""
-    sign, word = _WORDS[state]
-    return tag("span", tag("span", sign, aria_hidden="true"), " ", word, class_=f"badge {state}")
-
-
 def sample_ratio_check(effects: Effects) -> Check:
     """Whether the arms' counts fit the plan's probabilities."""
     ratio = effects.sample_ratio
@@ -72,7 +58,7 @@ def sample_ratio_check(effects: Effects) -> Check:
             f"{100 * ratio.expected[arm] / total:.2f}\u202f%" if total else "–",
             f"{100 * seen / total:.2f}\u202f%" if total else "–",
             f"{seen:,}",
-            typeset(number(round(ratio.expected[arm], 1), places=1)),
+            number(ratio.expected[arm], places=0 if ratio.expected[arm].is_integer() else 1),
         ]
         for arm, seen in ratio.observed.items()
     ]
