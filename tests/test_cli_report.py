@@ -75,6 +75,16 @@ def test_refusals_of_a_report(folder: Path) -> None:
     assert "there is no adjustment" in foldaway("report", "state", "--adjust", "luck", folder=folder, code=1).stderr
 
 
+def test_a_run_writes_a_report_along_with_its_table(folder: Path) -> None:
+    PLAN.save(folder / "whole.toml")
+    done = foldaway("run", "whole.toml", "trial.parquet", "--report", "run.html", folder=folder)
+    assert "revenue: treatment against control" in done.stdout
+    assert (folder / "run.html").read_text(encoding="utf-8") == fa.Trial.load(folder / "state").report().html
+    refused = foldaway("run", "whole.toml", "trial.parquet", "--report", "whole.toml", folder=folder, code=1)
+    assert refused.stderr == "error: whole.toml exists and is no report; choose another name.\n"
+    assert refused.stdout == ""
+
+
 # foldaway plan new
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foldaway.cli import reporting
+from foldaway.cli.reporting import ReportFile
 from foldaway.errors import RecordError, StateError
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
@@ -44,17 +46,21 @@ def run(
     format: Annotated[
         str | None, typer.Option(help="csv, tsv, parquet, arrow or ndjson, if it cannot be told.")
     ] = None,
+    report: ReportFile = None,
 ) -> None:
     """Fold files of records into a trial and print its effects. No record is kept."""
     from foldaway.cli.key_file import read_or_make
     from foldaway.cli.progress import file_progress
     from foldaway.cli.saving import require_savable
     from foldaway.plan import Plan
+    from foldaway.report.document import require_place
     from foldaway.sources import expand
     from foldaway.sources.folding import fold_files
     from foldaway.trial import Trial
 
     require_savable(save, resume, overwrite)
+    if report is not None:
+        require_place(report)
     the_plan = Plan.load(plan)
     if save is not None and the_plan.resampling is not None and key is None:
         print("Without --key the state can be read and merged later, but not resumed.", file=sys.stderr)
@@ -63,6 +69,8 @@ def run(
     with file_progress(expand(files)) as progress:
         trial = fold_files(files, the_plan, into=started, format=format, progress=progress)
     _finish(trial, save=save, json=json, all_kinds=all_kinds, adjust=adjust)
+    if report is not None:
+        reporting.save(trial.report(adjust=adjust), report)
 
 
 @app.command()

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 # Readable in print, in grey, and to those who do not see red and green.
 _INK, _BAR = "#17645f", "#7fb5ae"
 
+# Characters of an arm's name; a longer one would leave no room for the plot.
+_LONGEST = 32
+
 
 def forest(effects: Effects, axes: Axes | None = None, *, estimators: bool = False) -> Figure:
     """Effects with their intervals: a dot, a bar for a single look, a thin line for any number of looks.
@@ -90,4 +93,5 @@ def _draw(axes: Axes, outcome: str, rows: Sequence[Effect], confidence: float, e
 
 
 def _label(row: Effect, estimators: bool) -> str:
-    return f"{row.arm}, {row.estimator} ({row.se_kind})" if estimators else row.arm
+    arm = row.arm if len(row.arm) <= _LONGEST else f"{row.arm[: _LONGEST - 1]}…"
+    return f"{arm}, {row.estimator} ({row.se_kind})" if estimators else arm
