@@ -11,8 +11,9 @@ import numpy as np
 
 from foldaway.effects import Effect, Effects
 from foldaway.errors import EstimateError
-from foldaway.inference.estimators import ESTIMATORS, Comparison, Estimate, Estimator, estimator
+from foldaway.inference.estimators import Comparison, Estimate, Estimator, estimator
 from foldaway.inference.intervals import anytime_width, critical, p_value
+from foldaway.inference.offered import BOOTSTRAP, error_kinds, estimators_of
 from foldaway.inference.replicates import distribution
 from foldaway.inference.resampled import resampled
 from foldaway.inference.sample_ratio import SampleRatio, sample_ratio
@@ -22,8 +23,6 @@ from foldaway.records.faults import Faults
 from foldaway.tallies import UNITS
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.scores import Scores
-
-BOOTSTRAP = "bootstrap"
 
 # What is left of a constant column, next to its length, when its mean is taken out.
 _ROUNDING = 1e-14
@@ -50,23 +49,8 @@ def effects_of(plan: Plan, arms: Sequence[ArmTally], faults: Faults, *, populati
         dropped=dict(sorted(faults.records.items())),
         faults=list(faults),
         notes=[*_notes(plan, arms, ratio, faults), *withheld],
+        plan=plan,
     )
-
-
-def estimators_of(plan: Plan) -> list[str]:
-    """The estimators that the plan asks for, or else all that it allows."""
-    if plan.estimators:
-        return list(plan.estimators)
-    return [name for name in ESTIMATORS if plan.covariates or name in ("ipw", "difference")]
-
-
-def error_kinds(plan: Plan, name: str) -> list[str]:
-    """The kinds of standard error for an estimator."""
-    kinds = ["classical", "HC0", "HC1"]
-    if name == "difference" and plan.weight is None:  # leverage is 1/n of the arm only without weights
-        kinds.append("HC2")
-    kinds += ["CR0", "CR1"] if plan.complete_units else []
-    return [kind for kind in kinds if not plan.errors or kind in plan.errors]
 
 
 def _rows(plan: Plan, comparison: Comparison, name: str) -> tuple[list[Effect], list[tuple[str, str]]]:

@@ -120,6 +120,120 @@ def _ward(seed: int, ward: int, patients: int, effect: float) -> pa.RecordBatch:
     )
 
 
+# The model of `visits`.
+_VISIT = (0.1, 0.4)  # how likely a user is to come on a day: from the rarest visitor to the most frequent
+_MINUTES = 20.0
+_USER, _DAY = 8.0, 6.0  # standard deviations between users, and between the visits of one
+_LATE = 0.3  # how many of the records that are still under way miss another day's batch
+
+
+def visits(
+    users: int, *, days: int = 14, seed: int = 0, effect: float = 1.0, longest_delay: int = 3
+) -> Iterator[pa.RecordBatch]:
+    """An app tries a new home page: users come back on many days, and their records arrive late and out of order.
+
+    One batch for each day holds the records that arrived on it, some of them of earlier days, so that the records
+    of a user are spread over many batches. Visits of a user resemble each other (intraclass correlation 0.64): errors
+    that ignore users are too small. Columns: ``variant`` (control, treatment), ``minutes``, ``usual_minutes`` (measured
+    before the trial), ``day``, ``user_id``.
+
+    Args:
+        users: Their number.
+        days: Days of the trial; the last batches hold what arrives after its end.
+        seed: Chooses the users.
+        effect: The true effect on the minutes of a visit, the same for every visit.
+        longest_delay: After how many days the last record of a day has arrived.
+
+    Example:
+        >>> batches = list(visits(500))
+        >>> len(batches), batches[5].schema.names
+        (17, ['variant', 'minutes', 'usual_minutes', 'day', 'user_id'])
+        >>> sorted(set(batches[5]["day"].to_pylist()))  # of the sixth batch
+        [3, 4, 5, 6]
+    """
+    rng = np.random.default_rng([seed, 0])
+    arm = rng.integers(0, 2, users)
+    often = rng.uniform(*_VISIT, users)
+    own = rng.normal(_MINUTES, _USER, users)
+    usual = own + rng.normal(0, _DAY / 2, users)
+    names = np.array([f"u{i:07d}" for i in range(users)])
+    under_way: list[pa.Table] = []
+    for day in range(1, days + longest_delay + 1):
+        rng = np.random.default_rng([seed, day])
+        if day <= days:
+            here = np.flatnonzero(rng.random(users) < often)
+            minutes = own[here] + effect * arm[here] + rng.normal(0, _DAY, len(here))
+            columns = {
+                "variant": _ARMS[arm[here]],
+                "minutes": minutes,
+                "usual_minutes": usual[here],
+                "day": np.full(len(here), day),
+                "user_id": names[here],
+            }
+            under_way.append(pa.table(columns))
+        waiting = pa.concat_tables(under_way)
+        due = waiting["day"].to_numpy() <= day - longest_delay
+        late = (rng.random(len(due)) < _LATE) & ~due
+        arrived = waiting.filter(pa.array(~late))
+        under_way = [waiting.filter(pa.array(late))]
+        order = rng.permutation(arrived.num_rows)
+        yield pa.RecordBatch.from_arrays(
+            [column.combine_chunks() for column in arrived.take(order).columns], schema=arrived.schema
+        )
+
+
+def clinic(
+    number: int, patients: int, *, seed: int = 0, effect: float = 3.0, chunk: int = 1_000
+) -> Iterator[pa.RecordBatch]:
+    """One clinic of a trial in many: patients are randomised one by one, in each clinic apart.
+
+    Clinics differ in the level of their scores, in their patients' age and in how much scores vary; the effect is the
+    same in all. Columns: ``arm`` (control, treatment), ``score``, ``baseline``, ``age``, ``clinic``, ``patient``.
+
+    Args:
+        number: Which clinic.
+        patients: How many it has.
+        seed: Chooses the trial.
+        effect: The true effect on the score.
+        chunk: Patients in a batch.
+
+    Example:
+        >>> berlin, paris = (next(clinic(number, 200)) for number in (0, 1))
+        >>> berlin["clinic"][0].as_py(), paris["clinic"][0].as_py(), paris.num_rows
+        ('c00', 'c01', 200)
+    """
+    place = np.random.default_rng([seed, number])
+    level, age, spread = place.normal(0, 4), place.normal(60, 6), place.uniform(6, 12)
+    pieces = (
+        _patients(min(_USERS, patients - start), (seed, number, start), level, age, spread, effect)
+        for start in range(0, patients, _USERS)
+    )
+    return _rechunk(pieces, chunk)
+
+
+def _patients(
+    n: int, drawn_from: tuple[int, int, int], level: float, mean_age: float, spread: float, effect: float
+) -> pa.RecordBatch:
+    seed, number, start = drawn_from
+    rng = np.random.default_rng([seed, number, start, 1])
+    # As for `checkout`: every draw is of full length.
+    arm = rng.integers(0, 2, _USERS)[:n]
+    age = np.clip(rng.normal(mean_age, 12, _USERS)[:n], 18, 99).round()
+    baseline = 50 + level + rng.normal(0, 8, _USERS)[:n]
+    noise = rng.standard_normal(_USERS)[:n]
+    score = 15 + effect * arm + 0.7 * baseline - 0.1 * (age - 60) + spread * noise
+    return pa.record_batch(
+        {
+            "arm": pa.array(_ARMS[arm]),
+            "score": pa.array(score),
+            "baseline": pa.array(baseline),
+            "age": pa.array(age),
+            "clinic": pa.array([f"c{number:02d}"] * n),
+            "patient": pa.array([f"c{number:02d}-p{i:06d}" for i in range(start, start + n)]),
+        }
+    )
+
+
 def _rechunk(pieces: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
     """The same records in batches of `rows`."""
     held: list[pa.RecordBatch] = []

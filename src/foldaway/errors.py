@@ -34,6 +34,10 @@ class WorkerError(FoldawayError):
     """A worker process that ended before its work did, or failed in a way that nobody foresaw."""
 
 
+class ReportError(FoldawayError):
+    """A report that cannot be written where it is to go."""
+
+
 class SampleRatioWarning(UserWarning):
     """The arms' counts do not fit the plan's probabilities."""
 

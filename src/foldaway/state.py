@@ -13,7 +13,8 @@ from foldaway.errors import StateError
 
 MAGIC = b"FOLDAWAY"
 VERSION = 1
-_HEADER = len(MAGIC) + 2 + 32
+HEADER = len(MAGIC) + 2 + 32
+"""Bytes before the body: magic, version, checksum."""
 
 T = TypeVar("T")
 
@@ -52,13 +53,13 @@ def unpack(data: bytes, kind: type[T], magic: bytes = MAGIC) -> T:
     data = bytes(data)
     if not data.startswith(magic):
         raise StateError("this is not a foldaway state.")
-    if len(data) < _HEADER:
+    if len(data) < HEADER:
         raise StateError("the state is truncated: take it from its source again.")
     version = int.from_bytes(data[8:10], "little")
     if version != VERSION:
         raise StateError(f"the state has format {version}; this foldaway reads format {VERSION}.")
-    body = data[_HEADER:]
-    if hashlib.sha256(body).digest() != data[10:_HEADER]:
+    body = data[HEADER:]
+    if hashlib.sha256(body).digest() != data[10:HEADER]:
         raise StateError("the state is damaged or truncated: its checksum does not match.")
     fault = "the state is damaged: it cannot be decoded."
     try:

@@ -6,7 +6,7 @@ import copy
 import secrets
 import warnings
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -23,6 +23,9 @@ from foldaway.state import pack, unpack
 from foldaway.tallies import kinds_of
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.parallel import fold_batch
+
+if TYPE_CHECKING:
+    from foldaway.report.document import Report
 
 
 class TrialState(msgspec.Struct):
@@ -181,6 +184,24 @@ class Trial:
         if not effects.sample_ratio.ok:
             warnings.warn(effects.notes[0], SampleRatioWarning, stacklevel=2)
         return effects if adjust is None else effects.adjusted(adjust)
+
+    def report(self, *, adjust: str | None = None) -> Report:
+        """A page for people who are no statisticians: what was asked, found and kept, and whether to trust it.
+
+        Args:
+            adjust: As for `effects`.
+
+        Example:
+            >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
+            >>> "No record was kept." in Trial(plan).report().html
+            True
+        """
+        from foldaway.report.page import trial_page
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SampleRatioWarning)  # the page begins with it
+            effects = self.effects(adjust=adjust)
+        return trial_page(effects, self.plan, self._arms, self.dumps())
 
     def dumps(self) -> bytes:
         """The state as bytes: the plan and its tallies, nothing else; the key is not in it."""

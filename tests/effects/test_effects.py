@@ -271,3 +271,19 @@ def test_effects_print_themselves(effects: fa.Effects) -> None:
     assert repr(effects) == f"Effects: random-1 | n=400 | rows={len(effects)}"
     assert str(effects) == effects.to_string()
     assert effects._repr_html_() == effects.to_html()
+
+
+# What was asked goes along
+
+
+def test_effects_know_their_plan_and_their_adjustment(effects: fa.Effects) -> None:
+    plan, _ = make_trial(1, n=400, arms=3, outcomes=2, covariates=1, levels=2, units=True)
+    assert effects.plan == plan
+    assert effects.adjustment is None
+    adjusted = effects.adjusted("holm")[2:5].filter(arm="arm1")
+    again = fa.Effects.from_json(adjusted.to_json())
+    for given in (adjusted, again):
+        assert given.adjustment == "holm"
+        assert given.plan is not None
+        assert given.plan.fingerprint == plan.fingerprint
+    assert json.loads(effects.to_json())["plan"] == json.loads(plan.canonical())

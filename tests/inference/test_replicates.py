@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldaway as fa
-from foldaway.analysis import estimators_of
 from foldaway.block import Floats
+from foldaway.inference.offered import estimators_of
 from foldaway.kernels.weights import Kind, weights
 from foldaway.paper import (
     bootstrap_least_squares,

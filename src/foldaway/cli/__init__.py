@@ -1,4 +1,8 @@
-"""The command line: ``local`` has the commands on files, ``consume`` on streams, ``remote`` around a server."""
+"""The command line.
+
+``local`` has the commands that work on files, ``reporting`` and ``plan_new`` what begins and ends such work,
+``consume`` the commands on streams, ``remote`` those around a server.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from foldaway.cli import consume, local, remote
+from foldaway.cli import consume, local, plan_new, remote, reporting
 from foldaway.errors import FoldawayError
 
 app = typer.Typer(
@@ -23,6 +27,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(local.app)
+app.add_typer(reporting.app)
+local.plan_app.command("new")(plan_new.new)
 app.add_typer(consume.app)
 app.add_typer(remote.app)
 

@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
+from foldaway.cli import reporting
 from foldaway.cli.printing import AsJson, Printing, prints_effects
+from foldaway.cli.reporting import ReportFile
 from foldaway.errors import SourceError, StateError
 
 app = typer.Typer()
@@ -47,17 +49,21 @@ def run(
     delimiter: Annotated[
         str | None, typer.Option(metavar="CHARACTER", help="What separates cells of CSV, if not a comma.")
     ] = None,
+    report: ReportFile = None,
 ) -> None:
     """Fold files of records into a trial and print its effects. No record is kept."""
     from foldaway.cli.key_file import read_or_make
     from foldaway.cli.saving import fold_and_save, require_savable
     from foldaway.plan import Plan
+    from foldaway.report.document import require_place
     from foldaway.sources.folding import Options
 
     if save is None and (resume or delete_after):
         option = "--resume" if resume else "--delete-after"
         raise SourceError(f"{option} needs --save STATE: where the tallies are, or are to be.")
     require_savable(save, resume, overwrite)
+    if report is not None:
+        require_place(report)
     the_plan, options = Plan.load(plan), Options(format, delimiter)
     going_on = resume and save is not None and save.exists()
     if save is not None and the_plan.resampling is not None and key is None:
@@ -77,6 +83,8 @@ def run(
             files, the_plan, save, options, resume=resume, delete_after=delete_after, key=secret, processes=processes
         )
     printing.effects(trial)
+    if report is not None:
+        reporting.save(trial.report(adjust=printing.adjust), report)
 
 
 @app.command()

@@ -14,12 +14,17 @@ from foldaway.effects.printed import as_html, as_text
 from foldaway.errors import EstimateError
 from foldaway.inference.sample_ratio import SampleRatio
 from foldaway.inference.several import ADJUSTMENTS
+from foldaway.plan import Plan
 from foldaway.records.faults import Fault
 
 if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from foldaway.report.document import Report
 
 
 class Effects(Sequence[Effect]):
@@ -33,6 +38,8 @@ class Effects(Sequence[Effect]):
         dropped: Faulty records left out, by arm ("" for records without a known arm).
         faults: Why, by arm, column and rule.
         notes: What the reader should know: withheld rows, warnings.
+        plan: The plan that asked for them.
+        adjustment: How p-values were adjusted for several comparisons, if they were.
     """
 
     def __init__(
@@ -46,6 +53,8 @@ class Effects(Sequence[Effect]):
         dropped: Mapping[str, int],
         faults: Sequence[Fault],
         notes: Sequence[str],
+        plan: Plan | None = None,
+        adjustment: str | None = None,
     ) -> None:
         self._rows = tuple(rows)
         self.trial = trial
@@ -55,6 +64,8 @@ class Effects(Sequence[Effect]):
         self.dropped = dict(dropped)
         self.faults = tuple(faults)
         self.notes = tuple(notes)
+        self.plan = plan
+        self.adjustment = adjustment
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -88,11 +99,11 @@ class Effects(Sequence[Effect]):
             adjusted = ADJUSTMENTS[method](np.array([rows[i].p_value for i in members]))
             for i, p in zip(members, adjusted, strict=True):
                 rows[i] = msgspec.structs.replace(rows[i], p_adjusted=float(p))
-        return self._with(rows)
+        return self._with(rows, adjustment=method)
 
-    def _with(self, rows: Sequence[Effect]) -> Effects:
+    def _with(self, rows: Sequence[Effect], **changed: Any) -> Effects:
         about = {name: value for name, value in vars(self).items() if name != "_rows"}
-        return Effects(rows, **about)
+        return Effects(rows, **{**about, **changed})
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """One flat dict per row."""
@@ -128,6 +139,8 @@ class Effects(Sequence[Effect]):
             "dropped": self.dropped,
             "faults": [msgspec.structs.asdict(fault) for fault in self.faults],
             "notes": self.notes,
+            "plan": self.plan,
+            "adjustment": self.adjustment,
             "effects": self.to_dicts(),
         }
         return msgspec.json.encode(about).decode()
@@ -141,7 +154,9 @@ class Effects(Sequence[Effect]):
         ]
         faults = [Fault(**fault) for fault in about.pop("faults")]
         ratio = msgspec.convert(about.pop("sample_ratio"), SampleRatio)
-        return cls(rows, faults=faults, sample_ratio=ratio, **about)
+        settings = about.pop("plan", None)
+        plan = None if settings is None else Plan(**settings)
+        return cls(rows, faults=faults, sample_ratio=ratio, plan=plan, **about)
 
     def to_string(self, *, all_kinds: bool = False) -> str:
         """A table per comparison, with one kind of standard error per estimator unless all are asked for."""
@@ -150,6 +165,23 @@ class Effects(Sequence[Effect]):
     def to_html(self, *, all_kinds: bool = False) -> str:
         """The same as HTML."""
         return as_html(self, all_kinds)
+
+    def report(self) -> Report:
+        """A page for people who are no statisticians; `trial.report()` knows more: balance, and what was kept."""
+        from foldaway.report.page import effects_page
+
+        return effects_page(self)
+
+    def plot(self, axes: Axes | None = None, *, estimators: bool = False) -> Figure:
+        """A forest plot of the effects and their intervals, by matplotlib (``pip install foldaway[plot]``).
+
+        Args:
+            axes: Where to draw one outcome; a new figure with a panel for each outcome if left out.
+            estimators: Show every estimator, in place of the one that the report leads with.
+        """
+        from foldaway.report.plot import forest
+
+        return forest(self, axes, estimators=estimators)
 
     def __str__(self) -> str:
         return self.to_string()

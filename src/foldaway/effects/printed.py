@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from html import escape
 from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
 from foldaway.effects.effect import Effect
+from foldaway.report.headline import best_kind
+from foldaway.report.numbers import interval_text, p_text, percent_text, reach_text
 from foldaway.table import html_table, number, places_for, text_table
 
 if TYPE_CHECKING:
     from foldaway.effects.effects import Effects
 
 WIDTH = 80
-
-# Which kind of error is shown when there are several, best first.
-_SHOWN = ("CR1", "bootstrap", "HC2", "HC1")
 
 _LOOKS = (
     "The interval and p are for a single look at the data; “any time” is how far the interval must reach to each side "
@@ -77,15 +75,11 @@ def _tables(effects: Effects, all_kinds: bool) -> Iterator[Table]:
         kinds.setdefault((row.outcome, row.arm, row.estimator), []).append(row.se_kind)
     comparisons: dict[str, list[Effect]] = {}
     for row in effects:
-        if all_kinds or row.se_kind == _best(kinds[row.outcome, row.arm, row.estimator]):
+        if all_kinds or row.se_kind == best_kind(kinds[row.outcome, row.arm, row.estimator]):
             comparisons.setdefault(f"{row.outcome}: {row.arm} against {row.control}", []).append(row)
     for title, rows in comparisons.items():
         columns = _columns(rows, effects.confidence, all_kinds)
         yield Table(title, list(columns), list(zip(*columns.values(), strict=True)))
-
-
-def _best(kinds: Sequence[str]) -> str:
-    return next((kind for kind in _SHOWN if kind in kinds), kinds[0])
 
 
 def _columns(rows: Sequence[Effect], confidence: float, all_kinds: bool) -> dict[str, list[str]]:
@@ -108,54 +102,3 @@ def _columns(rows: Sequence[Effect], confidence: float, all_kinds: bool) -> dict
         columns["relative"] = [percent_text(row.relative) for row in rows]
     columns["any time"] = [reach_text(row.anytime_ci_lower, row.anytime_ci_upper, places) for row in rows]
     return columns
-
-
-def interval_text(lower: float, upper: float, places: int | None = None) -> str:
-    """An interval for a person.
-
-    Example:
-        >>> interval_text(-0.123456, 2.5), interval_text(-0.123456, 2.5, places=2)
-        ('[-0.1235, 2.500]', '[-0.12, 2.50]')
-    """
-    if not (math.isfinite(lower) and math.isfinite(upper)):
-        return "-"
-    return f"[{number(lower, places=places)}, {number(upper, places=places)}]"
-
-
-def reach_text(lower: float, upper: float, places: int | None = None) -> str:
-    """How far an interval reaches to each side of its middle.
-
-    Example:
-        >>> reach_text(0.5, 2.5, places=1)
-        '±1.0'
-    """
-    reach = (upper - lower) / 2
-    return f"±{number(reach, places=places)}" if math.isfinite(reach) else "-"
-
-
-def p_text(p: float | None) -> str:
-    """A p-value for a person.
-
-    Example:
-        >>> p_text(1e-9), p_text(0.03456)
-        ('<0.001', '0.035')
-    """
-    if p is None or not math.isfinite(p):
-        return "-"
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def percent_text(share: float) -> str:
-    """A share for a person, to three digits.
-
-    Example:
-        >>> percent_text(0.02143), percent_text(-1.5), percent_text(1e9)
-        ('+2.14 %', '-150 %', '+1e+11 %')
-    """
-    percent = 100 * share
-    if not math.isfinite(percent):
-        return "-"
-    if abs(percent) >= 99_999:
-        return f"{percent:+.0e} %"
-    places = 2 if abs(percent) < 9.995 else 1 if abs(percent) < 99.95 else 0
-    return f"{round(percent, places) + 0.0:+,.{places}f} %"  # adding zero takes the minus off a zero

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from foldaway.analysis import BOOTSTRAP, error_kinds, estimators_of
 from foldaway.block import Shape
+from foldaway.inference.offered import BOOTSTRAP, error_kinds, estimators_of
 from foldaway.plan import Plan
 from foldaway.table import text_table
 from foldaway.tallies import kinds_of

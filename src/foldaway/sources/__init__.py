@@ -5,7 +5,7 @@ record's value is ever part of a message.
 """
 
 from foldaway.sources.batch import Batch, Wanted
-from foldaway.sources.files import FORMATS, read
+from foldaway.sources.files import FORMATS, column_names, read
 from foldaway.sources.paths import Stdin, expand, size
 
-__all__ = ["FORMATS", "Batch", "Stdin", "Wanted", "expand", "read", "size"]
+__all__ = ["FORMATS", "Batch", "Stdin", "Wanted", "column_names", "expand", "read", "size"]

@@ -12,6 +12,14 @@ _CONTINUES = b"\xff\xff\xff\xff"
 _LARGEST_SCHEMA = 64 * 2**20
 
 
+def names(stream: Stream) -> list[str]:
+    """The names of the columns."""
+    if stream.peek(6) == b"ARROW1":
+        with ipc.open_file(stream.seekable()) as file:
+            return list(file.schema.names)
+    return list(_schema(stream).names)
+
+
 def batches(stream: Stream, wanted: Wanted, *, rows: int = ROWS, part: range | None = None) -> Iterator[Batch]:
     """The wanted columns, in the types the file gives them, of all record batches or, of the file form, of some.
 
@@ -52,19 +60,22 @@ def _file(stream: Stream, wanted: Wanted, part: range | None) -> Iterator[pa.Rec
 
 
 def _stream(stream: Stream, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    # The first message is the schema. The reader must be told which columns to skip when it is made, so the
-    # message is looked at before.
-    start = stream.peek(8)
-    length = int.from_bytes(start[4:], "little")
-    if start[:4] != _CONTINUES or not 0 < length <= _LARGEST_SCHEMA:
-        raise Unreadable("is not Arrow data, or is damaged; write it again")
-    schema = ipc.read_schema(pa.BufferReader(stream.peek(8 + length)))
-    columns = present(schema.names, wanted)
+    # The reader must be told which columns to skip when it is made, so the schema is looked at before.
+    columns = present(_schema(stream).names, wanted)
     yield blank(columns)
     if columns:
         with ipc.open_stream(stream.sequential(), options=_only(columns)) as batches:
             for records in batches:
                 yield records.select(list(columns))
+
+
+def _schema(stream: Stream) -> pa.Schema:
+    """The first message of a stream, without taking it."""
+    start = stream.peek(8)
+    length = int.from_bytes(start[4:], "little")
+    if start[:4] != _CONTINUES or not 0 < length <= _LARGEST_SCHEMA:
+        raise Unreadable("is not Arrow data, or is damaged; write it again")
+    return ipc.read_schema(pa.BufferReader(stream.peek(8 + length)))
 
 
 def _only(columns: dict[str, int]) -> ipc.IpcReadOptions:

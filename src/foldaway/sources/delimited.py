@@ -55,6 +55,22 @@ def batches(stream: Stream, wanted: Wanted, *, delimiter: bytes = b",", block: i
         yield from slices(Batch(pa.RecordBatch.from_arrays(arrays, names=list(columns)), ragged, line))
 
 
+def names(stream: Stream, *, delimiter: bytes = b",") -> list[str]:
+    """The names in the header line, if it is one."""
+    found, _ = _header(blocks(stream, lambda data: whole_lines(data, delimiter)), delimiter, LineNumbers())
+    if any(_is_number(name) for name in found):
+        raise Unreadable("has a number in its first line, which must name the columns")
+    return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _header(lines: Iterator[bytes], delimiter: bytes, numbers: LineNumbers) -> tuple[list[str], bytes]:
     """The names in the first line that is not blank, and what follows that line in its block."""
     for block in lines:

@@ -130,6 +130,37 @@ def require_options(format: str | None, delimiter: str | None) -> None:
         raise SourceError(f"a delimiter is for CSV, not for {format}")
 
 
+def column_names(path: Path) -> list[str]:
+    r"""The names of a file's columns; none for newline-delimited JSON, where every line has its own.
+
+    A first line of a CSV file with a number in it is a record and no header. It is refused, so that no record's
+    values are ever taken for names and shown.
+
+    Raises:
+        SourceError: The file cannot be read, or its first line names no columns.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "trial.csv")
+        ...     _ = file.write_text("id,arm,age\n007,control,31\n")
+        ...     column_names(file)
+        ['id', 'arm', 'age']
+    """
+    with _attempt(path, lambda: Stream(path)) as stream:
+        kind = _attempt(path, lambda: _format(stream))
+        return _attempt(path, lambda: _NAMES[kind](stream), kind)
+
+
+_NAMES: dict[str, Callable[[Stream], list[str]]] = {
+    "csv": partial(delimited.names, delimiter=b","),
+    "tsv": partial(delimited.names, delimiter=b"\t"),
+    "parquet": parquet.names,
+    "arrow": arrow.names,
+    "ndjson": lambda _: [],
+}
+
+
 def _guarded(source: Path | Stdin, kind: str, batches: Iterator[Batch]) -> Iterator[Batch]:
     while (batch := _attempt(source, lambda: next(batches, None), kind)) is not None:
         yield batch

@@ -10,6 +10,12 @@ from foldaway.sources.streams import Stream
 _BUFFER = 2**18  # bytes held per column; without a buffer Arrow loads a row group's whole column, however large it is
 
 
+def names(stream: Stream) -> list[str]:
+    """The names of the columns."""
+    with pq.ParquetFile(stream.seekable(), pre_buffer=False, buffer_size=_BUFFER) as file:
+        return list(file.schema_arrow.names)
+
+
 def batches(stream: Stream, wanted: Wanted, *, rows: int = ROWS, part: range | None = None) -> Iterator[Batch]:
     """The wanted columns, in the types the file gives them, of all row groups or of some.
 

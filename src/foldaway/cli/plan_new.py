@@ -1,0 +1,192 @@
+"""``foldaway plan new``: a first plan for a file, from its header and the names of its arms.
+
+Of the values in the file only the arms' names are ever shown: the plan must have them. Probabilities are never taken
+from the counts, or the sample-ratio check would compare the counts with themselves.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from foldaway.errors import PlanError, RecordError
+
+if TYPE_CHECKING:
+    from foldaway.plan import Plan
+
+# A column with more values than this, or with fewer records of each than this, does not name arms.
+_MOST_ARMS = 20
+_FEWEST_RECORDS = 2
+
+# What people call the arm that the others are compared with.
+_CONTROLS = ("control", "ctrl", "controls", "placebo", "baseline", "base", "default", "off", "a", "0", "false", "no")
+
+
+def new(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of the trial's records.")],
+    arm: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that names the arm.")] = None,
+    outcome: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="What to compare between arms; repeat for several.")
+    ] = None,
+    covariate: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Measured before treatment; repeat for several.")
+    ] = None,
+    levels: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=A,B,…", help="A categorical covariate and its levels; repeat for several."),
+    ] = None,
+    unit: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column that names who was randomised.")
+    ] = None,
+    control: Annotated[str | None, typer.Option(metavar="ARM", help="The arm to compare the others with.")] = None,
+    name: Annotated[str | None, typer.Option(help="The trial's name; that of the file by default.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; printed by default.")
+    ] = None,
+) -> None:
+    """Write a first plan for a file of records: look it over before you run it."""
+    categorical = dict(_level_list(text) for text in levels or [])
+    numeric = [column for column in covariate or [] if column not in categorical]
+    wanted = [*([arm] if arm else []), *(outcome or []), *numeric, *categorical, *([unit] if unit else [])]
+    _require_columns(file, wanted, named=bool(arm and outcome))
+    assert arm is not None  # or the line above has said so
+    assert outcome is not None
+    seen = _look(file, arm, [*outcome, *numeric])
+    plan, guesses = _plan(seen, arm, outcome, [*numeric, *categorical], categorical, unit, control, name or _name(file))
+    text = "\n".join([*(f"# {guess}" for guess in guesses), "", plan.to_toml()])
+    if output is None:
+        print(text, end="")
+    else:
+        _write(output, text)
+    for guess in guesses:
+        print(guess, file=sys.stderr)
+    command = ["foldaway", "run", str(output or "plan.toml"), str(file), "--save", "trial.state"]
+    print(f"Next: {shlex.join(command)}", file=sys.stderr)
+
+
+class Seen(NamedTuple):
+    """What a look through the file tells: the arms, and which columns have something other than numbers in them."""
+
+    arms: list[str]
+    texts: list[str]
+
+
+def _require_columns(file: Path, wanted: Sequence[str], *, named: bool) -> None:
+    from foldaway.sources import column_names
+
+    columns = column_names(file)
+    if not named:
+        listed = f" The columns of {file} are: {', '.join(columns)}." if columns else ""
+        raise PlanError(f"say which column names the arm, with --arm, and what to compare, with --outcome.{listed}")
+    missing = [name for name in wanted if columns and name not in columns]
+    if missing:
+        alike = difflib.get_close_matches(missing[0], columns, n=1)
+        hint = f" Is it {alike[0]!r}?" if alike else ""
+        raise PlanError(f"{file} has no column {missing[0]!r}.{hint} Its columns are: {', '.join(columns)}.")
+
+
+def _look(file: Path, arm: str, numeric: Sequence[str]) -> Seen:
+    """Through the whole file once, in bounded memory."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from foldaway.cli.progress import file_progress
+    from foldaway.sources import Wanted, read
+
+    counts: dict[str, int] = {}
+    texts: set[str] = set()
+    with file_progress([file]) as progress:
+        for batch in read(file, Wanted(tuple(numeric), (arm,)), progress=lambda used: progress(file, used)):
+            records = batch.records
+            column = records.column(arm) if arm in records.schema.names else pa.nulls(0, pa.string())
+            for pair in pc.value_counts(pc.drop_null(column.cast(pa.string()))).to_pylist():
+                counts[pair["values"]] = counts.get(pair["values"], 0) + pair["counts"]
+            if len(counts) > _MOST_ARMS:
+                raise PlanError(f"{arm!r} has more than {_MOST_ARMS} different values: is it the column of the arm?")
+            texts |= {name for name in numeric if name in records.schema.names and _is_text(records.column(name).type)}
+    if not counts:
+        raise RecordError(f"{file} has no records with an arm in {arm!r}.")
+    if len(counts) < 2 or min(counts.values()) < _FEWEST_RECORDS:
+        raise PlanError(
+            f"{arm!r} does not look like the column of the arm: it should have two or more different values, each in "
+            f"{_FEWEST_RECORDS} records or more."
+        )
+    return Seen(sorted(counts), [name for name in numeric if name in texts])
+
+
+def _is_text(kind: object) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))
+
+
+def _plan(
+    seen: Seen,
+    arm: str,
+    outcomes: Sequence[str],
+    covariates: Sequence[str],
+    levels: dict[str, list[str]],
+    unit: str | None,
+    control: str | None,
+    name: str,
+) -> tuple[Plan, list[str]]:
+    from foldaway.plan import Plan
+
+    for column in seen.texts:
+        if column in covariates:
+            raise PlanError(
+                f"the covariate {column!r} is not made of numbers; if it is categorical, name its levels: "
+                f"--levels '{column}=first,second,third'."
+            )
+        raise PlanError(f"the outcome {column!r} is not made of numbers; write it as numbers, yes and no as 1 and 0.")
+    if control is not None and control not in seen.arms:
+        raise PlanError(f"there is no arm {control!r} in {arm!r}; there are {', '.join(seen.arms)}.")
+    first = control or next((a for word in _CONTROLS for a in seen.arms if a.lower() == word), seen.arms[0])
+    arms = [first, *(a for a in seen.arms if a != first)]
+    plan = Plan(
+        name=name,
+        arm=arm,
+        arms=dict.fromkeys(arms, 1 / len(arms)),
+        outcomes=outcomes,
+        covariates=covariates,
+        levels=levels,
+        unit=unit,
+    )
+    guesses = [f"Assumed: equal probabilities for {', '.join(arms)}. Put in those that the arms were drawn with."]
+    if control is None:
+        guesses.append(f"Assumed: {first} is the control, that is, the first of the arms.")
+    if unit is not None:
+        guesses.append(
+            f"If {unit} has several records, add complete_units = true if they are in one file, else a bootstrap."
+        )
+    return plan, guesses
+
+
+def _level_list(text: str) -> tuple[str, list[str]]:
+    column, equals, listed = text.partition("=")
+    if not equals:
+        raise PlanError(f"--levels {text!r} should be a column and its levels: --levels 'country=de,fr,us'.")
+    return column, [level.strip() for level in listed.split(",")]
+
+
+def _name(file: Path) -> str:
+    """The file's name without suffixes, as a plan's name may be."""
+    stem = file.name.split(".")[0]
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:100] or "trial"
+
+
+def _write(output: Path, text: str) -> None:
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise PlanError(f"{output} exists; choose another name.") from None
+    except OSError as error:
+        raise PlanError(f"the plan cannot be written to {output}: {error.strerror}.") from None

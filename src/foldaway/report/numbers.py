@@ -1,0 +1,103 @@
+"""Numbers for a person: intervals, reaches, p-values, shares."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from foldaway.table import number
+
+
+def interval_text(lower: float, upper: float, places: int | None = None) -> str:
+    """An interval for a person.
+
+    Example:
+        >>> interval_text(-0.123456, 2.5), interval_text(-0.123456, 2.5, places=2)
+        ('[-0.1235, 2.500]', '[-0.12, 2.50]')
+    """
+    if not (math.isfinite(lower) and math.isfinite(upper)):
+        return "-"
+    return f"[{number(lower, places=places)}, {number(upper, places=places)}]"
+
+
+def reach_text(lower: float, upper: float, places: int | None = None) -> str:
+    """How far an interval reaches to each side of its middle.
+
+    Example:
+        >>> reach_text(0.5, 2.5, places=1)
+        '±1.0'
+    """
+    reach = (upper - lower) / 2
+    return f"±{number(reach, places=places)}" if math.isfinite(reach) else "-"
+
+
+def p_text(p: float | None) -> str:
+    """A p-value for a person.
+
+    Example:
+        >>> p_text(1e-9), p_text(0.03456)
+        ('<0.001', '0.035')
+    """
+    if p is None or not math.isfinite(p):
+        return "-"
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def percent_text(share: float) -> str:
+    """A share for a person, to three digits.
+
+    Example:
+        >>> percent_text(0.02143), percent_text(-1.5), percent_text(1e9)
+        ('+2.14 %', '-150 %', '+1e+11 %')
+    """
+    percent = 100 * share
+    if not math.isfinite(percent):
+        return "-"
+    if abs(percent) >= 99_999:
+        return f"{percent:+.0e} %"
+    places = 2 if abs(percent) < 9.995 else 1 if abs(percent) < 99.95 else 0
+    return f"{round(percent, places) + 0.0:+,.{places}f} %"  # adding zero takes the minus off a zero
+
+
+_SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def typeset(text: str) -> str:
+    """A number as a printer would set it: a true minus, powers of ten, a percent sign that keeps close.
+
+    Example:
+        >>> typeset("-0.5"), typeset("1.2e-09"), typeset("+5.04 %"), typeset("-")
+        ('−0.5', '1.2\u202f×\u202f10⁻⁹', '+5.04\u202f%', '–')
+    """
+    if text == "-":
+        return "–"
+    text = re.sub(r"e([+-])0*(\d+)", _power, text)
+    return re.sub(r"(?<!\w)-(?=\d)", "−", text).replace(" %", "\u202f%")
+
+
+def _power(found: re.Match[str]) -> str:
+    exponent = found[1].replace("+", "") + found[2]
+    return "\u202f×\u202f10" + exponent.translate(_SUPERSCRIPT)
+
+
+def signed(text: str) -> str:
+    """A number that is a difference: with its sign, also where that is a plus.
+
+    Example:
+        >>> signed("0.5"), signed("-0.5"), signed("0.00"), signed("-")
+        ('+0.5', '-0.5', '0.00', '-')
+    """
+    return text if text.startswith(("-", "+")) or not re.search("[1-9]", text) else f"+{text}"
+
+
+def bytes_text(size: int) -> str:
+    """A size for a person.
+
+    Example:
+        >>> bytes_text(900), bytes_text(4955), bytes_text(12_345_678)
+        ('900 bytes', '5.0 kB', '12.3 MB')
+    """
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= factor:
+            return f"{size / factor:,.1f} {unit}"
+    return f"{size:,} bytes"

@@ -1,0 +1,72 @@
+"""The report in a real browser: quiet, alone, accessible, and never wider than the screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from browser import Scheme, page_at, serious_findings, sideways_scroll
+from reported import case
+
+OPEN_ALL = "document.querySelectorAll('details').forEach(each => { each.open = true })"
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("reports")
+
+
+def written(folder: Path, name: str) -> Path:
+    file = folder / f"{name}.html"
+    case(name).report().save(file)
+    return file
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["empty", "failing", "faulty", "resampled", "hostile"])
+def test_quiet_alone_and_accessible(browser: Browser, reports: Path, name: str, scheme: Scheme) -> None:
+    with page_at(browser, written(reports, name), width=1200, scheme=scheme) as watched:
+        watched.page.evaluate(OPEN_ALL)
+        assert serious_findings(watched.page) == []
+        watched.require_quiet()
+        assert watched.page.evaluate("document.scripts.length") == 0
+
+
+@pytest.mark.parametrize("width", [320, 400, 1200, 1920])
+@pytest.mark.parametrize("name", ["empty", "many", "extreme", "hostile"])
+def test_never_wider_than_the_screen(browser: Browser, reports: Path, name: str, width: int) -> None:
+    with page_at(browser, written(reports, name), width=width) as watched:
+        assert sideways_scroll(watched.page) == 0
+        watched.page.evaluate(OPEN_ALL)
+        assert sideways_scroll(watched.page) == 0
+
+
+def test_the_statistics_are_one_click_away_by_mouse_and_keyboard(browser: Browser, reports: Path) -> None:
+    with page_at(browser, written(reports, "small"), width=400) as watched:
+        page = watched.page
+        table = page.get_by_role("table", name="revenue: treatment against control")
+        assert not table.is_visible()
+        page.get_by_text("All numbers").first.click()
+        assert table.is_visible()
+        page.get_by_text("All numbers").first.press("Enter")
+        assert not table.is_visible()
+
+
+def test_links_lead_to_their_sections(browser: Browser, reports: Path) -> None:
+    with page_at(browser, written(reports, "small")) as watched:
+        watched.page.get_by_role("link", name="What was kept").click()
+        assert watched.page.get_by_role("region", name="What was kept").is_visible()
+        assert watched.page.evaluate("location.hash") == "#kept"
+
+
+def test_on_paper_everything_is_open(browser: Browser, reports: Path) -> None:
+    with page_at(browser, written(reports, "small")) as watched:
+        watched.page.emulate_media(media="print")
+        heights = watched.page.evaluate(
+            "[...document.querySelectorAll('details .within')].map(each => each.getBoundingClientRect().height)"
+        )
+        assert heights
+        assert min(heights) > 0
+        assert not watched.page.get_by_role("navigation").is_visible()
