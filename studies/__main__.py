@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-ALL = ("bootstrap_start", "bootstrap_coverage", "coverage", "crashes")
+ALL = ("bootstrap_start", "bootstrap_coverage", "coverage", "digits", "crashes")
 
 
 def main(arguments: list[str]) -> None:

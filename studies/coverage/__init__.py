@@ -1,7 +1,7 @@
 """Do all intervals cover that theory says should, whatever the design, the estimator and the kind of error?
 
-Trials of known effect are simulated, folded by foldaway and, beside it, analysed by statsmodels on all rows. What theory
-says of every cell is written down in `expectations`, before any is simulated.
+Trials of known effect are simulated, folded by foldaway and, beside it, analysed by statsmodels on all rows. What
+theory says of every cell is written down in `expectations`, before any is simulated.
 """
 
 from __future__ import annotations

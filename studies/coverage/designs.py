@@ -190,14 +190,21 @@ DESIGNS = (
         "peeking",
         "2,000 records in blocks of 100, normal noise, looked at after every block from the fourth on",
         normal,
+        bootstrap=False,
         looks=tuple(range(400, 2001, 100)),
     ),
     Design(
+        "peeking, bootstrap",
+        "2,000 records in blocks of 400, normal noise, looked at after every block",
+        normal,
+        looks=tuple(range(400, 2001, 400)),
+    ),
+    Design(
         "peeking, clusters",
-        "400 clusters like the 100, in blocks of 20, looked at after every block from the fifth on",
+        "400 clusters like the 100, in blocks of 50, looked at after every block from the second on",
         normal,
         sizes=400,
         bootstrap=False,
-        looks=tuple(range(100, 401, 20)),
+        looks=tuple(range(100, 401, 50)),
     ),
 )

@@ -46,7 +46,7 @@ class Expectation(NamedTuple):
     """What coverage should be, and why.
 
     Attributes:
-        verdict: Covers: 95 %. At least: 95 % or more. May fall short: down to the floor, and not above 95 %. Falls short: less
+        verdict: Covers: 95 %. At least: the floor or more. May fall short: from the floor to 95 %. Falls short: less
             than 95 %.
         reason: Why, as a sentence.
         floor: The least that is in keeping with a verdict of "may fall short".
@@ -121,8 +121,8 @@ def _of_few_records(design: Design, cell: Cell) -> Expectation:
 def _of_clusters(design: Design, cell: Cell) -> Expectation:
     """With few clusters, of unequal size: a cluster's part of its arm's mean is a share of its own error.
 
-    On average the variance is short by the sum of squared shares, (1 + c²)/J for J clusters in an arm with coefficient of
-    variation c of their sizes. And it varies like one from fewer clusters (Carter, Schnepel and Steigerwald 2017).
+    On average the variance is short by the sum of squared shares, (1 + c²)/J for J clusters in an arm with coefficient
+    of variation c of their sizes. And it varies like one from fewer clusters (Carter, Schnepel and Steigerwald 2017).
     """
     clusters, variation = cluster_sizes(design)
     short = 2 * (1 + variation**2) / (clusters / 2)
@@ -137,9 +137,9 @@ def _of_clusters(design: Design, cell: Cell) -> Expectation:
         )
     return Expectation(
         "may fall short",
-        "Errors by unit are too small with few clusters, the more so the less equal these are. The floor is Student's t "
-        "with half the effective number of clusters as degrees of freedom, and a variance short by twice the sum of squared "
-        "shares of the clusters in their arm.",
+        "Errors by unit are too small with few clusters, the more so the less equal these are. The floor is Student's "
+        "t with half the effective number of clusters as degrees of freedom, and a variance short by twice the sum of "
+        "squared shares of the clusters in their arm.",
         floor,
     )
 

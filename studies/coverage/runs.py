@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,22 +33,25 @@ class Task(NamedTuple):
 def simulated(designs: Sequence[Design], trials: int, seed: int, processes: int) -> Grid:
     """What every cell of the designs has after so many trials."""
     grid: Grid = {}
-    for design in designs:
-        tasks = [Task(design, first, min(first + _AT_ONCE, trials), seed) for first in range(0, trials, _AT_ONCE)]
-        what = f"{design.name}, blocks of {_AT_ONCE} trials"
-        for part in counted(_mapped(tasks, processes), len(tasks), what):
-            for cell, hits in part.items():
-                grid[cell] = grid.get(cell, Hits()) + hits
+    with _mapper(processes) as mapped:
+        for design in designs:
+            starts = range(0, trials, _AT_ONCE)
+            tasks = [Task(design, first, min(first + _AT_ONCE, trials), seed) for first in starts]
+            for part in counted(mapped(tasks), len(tasks), f"{design.name}, times {_AT_ONCE} trials"):
+                for cell, hits in part.items():
+                    grid[cell] = grid.get(cell, Hits()) + hits
     return grid
 
 
-def _mapped(tasks: Iterable[Task], processes: int) -> Iterator[Grid]:
+@contextmanager
+def _mapper(processes: int) -> Iterator[Callable[[Sequence[Task]], Iterable[Grid]]]:
+    """Runs tasks here, or in so many fresh processes; their results come in the order of the tasks."""
     if processes == 1:
-        yield from map(run, tasks)
+        yield partial(map, run)
         return
-    # Fresh processes: a copy of this one would share locks of its numerical libraries.
+    # Fresh ones: a copy of this process would share locks of its numerical libraries.
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap(run, tasks)
+        yield partial(pool.imap, run)
 
 
 def run(task: Task) -> Grid:
