@@ -6,7 +6,8 @@ A picture brings its own light ground along, since a page may turn dark under it
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 # The palette of Okabe and Ito, told apart by those who do not see every colour.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
-STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.hashsalt": "foldaway",
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -32,10 +33,15 @@ STYLE = {
 }
 
 
+def style() -> AbstractContextManager[None]:
+    """While it lasts, figures are made in the pages' style."""
+    return mpl.rc_context(_STYLE)
+
+
 def drawn(figure: Figure) -> str:
     """The figure as SVG, without the date and the version that matplotlib would put in."""
     buffer = io.StringIO()
-    with mpl.rc_context(STYLE):
+    with style():
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     lines = (line.rstrip() for line in buffer.getvalue().splitlines())
     return "\n".join(lines) + "\n"

@@ -6,6 +6,7 @@ between records, or (in one design) varies with a covariate whose mean in the po
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -133,7 +134,7 @@ def exponential(rng: np.random.Generator, n: int) -> Floats:
 
 def lognormal(rng: np.random.Generator, n: int) -> Floats:
     """Lognormal with mean zero: skewness 6."""
-    return rng.lognormal(size=n) - np.exp(0.5)
+    return rng.lognormal(size=n) - math.exp(0.5)
 
 
 def student(rng: np.random.Generator, n: int) -> Floats:

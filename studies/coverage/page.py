@@ -101,7 +101,7 @@ def _answer(grid: Grid, again: Mapping[Cell, Hits], trials: int, apart: float) -
         shares = by_verdict.get(verdict, [])
         if shares:
             said.append(f"{len(shares)} cells {wording}: they cover between {min(shares):.1f} and {max(shares):.1f} %.")
-    wrong = broken(dict(again), trials)
+    wrong = broken(again, trials)
     once = [cell for cell in again if cell not in wrong]
     verdicts = [" ".join(said)]
     if wrong:
@@ -134,7 +134,7 @@ def _details(grid: Grid, trials: int) -> str:
     """The designs, and the reason for every expectation."""
     designs = markdown_table(["design", "records"], [[design.name, design.says] for design in DESIGNS], 2)
     reasons = [
-        [design.name, ", ".join(cells), said.verdict, f"{100 * said.floor:.1f} %", said.reason]
+        [design.name, "; ".join(cells), said.verdict, f"{100 * said.floor:.1f} %", said.reason]
         for design in DESIGNS
         for said, cells in _expected(design, grid).items()
         if said.verdict != "covers" or design.name == "small"
@@ -165,12 +165,14 @@ def _expected(design: Design, grid: Grid) -> dict[Expectation, list[str]]:
             kinds = by_estimator.setdefault(cell.estimator + form, [])
             if cell.kind not in kinds:
                 kinds.append(cell.kind)
+    if len(groups) == 1:
+        return {said: ["all"] for said in groups}
     words: dict[Expectation, list[str]] = {}
     for said, by_estimator in groups.items():
         by_kinds: dict[tuple[str, ...], list[str]] = {}
         for estimator, kinds in by_estimator.items():
             by_kinds.setdefault(tuple(kinds), []).append(estimator)
-        words[said] = [f"{' and '.join(names)}: {' / '.join(kinds)}" for kinds, names in by_kinds.items()]
+        words[said] = [f"{', '.join(names)} with {' / '.join(kinds)}" for kinds, names in by_kinds.items()]
     return words
 
 
@@ -184,7 +186,7 @@ def _csv(grid: Grid, again: Mapping[Cell, Hits], trials: int) -> str:
         said = expectation(_DESIGN[cell.design], cell)
         kept = "" if math.isnan(hits.kept_coverage) else f"{hits.kept_coverage:.4f}"
         apart = f"{hits.apart:.0e}" if hits.apart else ""
-        fine = cell not in broken(dict(again), trials)
+        fine = cell not in broken(again, trials)
         numbers = [hits.trials, f"{hits.coverage:.4f}", kept, f"{hits.ratio:.3f}", apart]
         writer.writerow([*cell, *numbers, said.verdict, f"{said.floor:.4f}", str(fine).lower()])
     return buffer.getvalue()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -12,7 +11,7 @@ from matplotlib.lines import Line2D
 from studies.coverage.designs import DESIGNS, Design
 from studies.coverage.expectations import ANYTIME, NOMINAL, NORMAL, PERCENTILE, POPULATION, Cell, chance, expectation
 from studies.coverage.runs import Grid
-from studies.figures import COLOURS, STYLE, drawn
+from studies.figures import COLOURS, drawn, style
 
 KINDS = ("classical", "HC0", "HC1", "HC2", "CR0", "CR1", NORMAL, PERCENTILE)
 _ESTIMATORS = ("difference", "regression", "interacted", "ipw", POPULATION)
@@ -26,7 +25,7 @@ def picture(grid: Grid, trials: int) -> str:
     """As SVG. The scale is that of misses, in logarithms, so that 94 % and 99 % are as far apart as 60 % and 94 %."""
     panels = [(design, form) for design in DESIGNS for form in (("", ANYTIME) if design.looks else ("",))]
     columns = 4
-    with mpl.rc_context(STYLE):
+    with style():
         rows = -(-len(panels) // columns)
         figure = Figure(figsize=(11, 2.15 * rows + 0.6), layout="constrained")
         axes: Sequence[Axes] = figure.subplots(rows, columns, sharex=True, sharey=True).ravel()
@@ -34,23 +33,25 @@ def picture(grid: Grid, trials: int) -> str:
             _panel(ax, design, form, grid, trials)
         for ax in axes[len(panels) :]:
             ax.set_axis_off()
-        figure.supxlabel("share of trials whose 95 % interval held the effect", fontsize=9)
+        figure.supxlabel("per cent of trials whose 95 % interval held the effect", fontsize=9)
         figure.legend(handles=_legend(), loc="outside upper center", ncols=8, frameon=False, fontsize=8.5)
         return drawn(figure)
 
 
 def _panel(ax: Axes, design: Design, form: str, grid: Grid, trials: int) -> None:
-    title = {"": f"{design.name}: one look" if design.looks else design.name, ANYTIME: f"{design.name}: any time"}[form]
-    ax.set_title(title)
+    ax.set_title(f"{design.name}: {form or 'one look'}" if design.looks else design.name)
     ax.set_xscale("log")
     ax.set_xlim(_WORST, _BEST)
-    ax.set_xticks([1 - tick for tick in _TICKS], [f"{100 * tick:.0f} %" for tick in _TICKS], fontsize=7.5)
+    ax.set_xticks([1 - tick for tick in _TICKS], [f"{100 * tick:.0f}" for tick in _TICKS], fontsize=7.5)
     ax.minorticks_off()
     ax.set_yticks(range(len(KINDS)), KINDS, fontsize=7.5)
     ax.set_ylim(len(KINDS) - 0.4, -0.6)
-    ax.tick_params(length=0)
-    ax.axvspan(1 - NOMINAL - chance(NOMINAL, trials), 1 - NOMINAL + chance(NOMINAL, trials), color="#dddddd", lw=0)
-    ax.axvline(1 - NOMINAL, color="#888888", lw=0.8)
+    ax.tick_params(length=0, labelbottom=True)
+    ax.grid(axis="x", color="#eeeeee", lw=0.6)
+    ax.set_axisbelow(True)
+    misses, luck = 1 - NOMINAL, chance(NOMINAL, trials)
+    ax.axvspan(misses - luck, misses + luck, color="#dddddd", lw=0, zorder=0)
+    ax.axvline(misses, color="#888888", lw=0.8)
     for cell, hits in grid.items():
         if (cell.design, cell.form) != (design.name, form):
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple, TypeAlias
@@ -64,7 +64,7 @@ def run(task: Task) -> Grid:
     return grid
 
 
-def broken(grid: Grid, trials: int) -> list[Cell]:
+def broken(grid: Mapping[Cell, Hits], trials: int) -> list[Cell]:
     """The cells whose coverage is not what theory says, or that were not there in every trial."""
     of = {design.name: design for design in DESIGNS}
     return [

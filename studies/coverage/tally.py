@@ -16,7 +16,7 @@ class Found(NamedTuple):
     std_error: float
     covers: bool
     kept_covers: bool | None = None
-    apart: float = 0.0
+    apart: float | None = None
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Hits:
         self.covered += found.covers
         self.kept_trials += found.kept_covers is not None
         self.kept_covered += bool(found.kept_covers)
-        self.apart = max(self.apart, found.apart)
+        self.apart = max(self.apart, found.apart or 0.0)
         self.deviation += deviation
         self.squared_deviation += deviation**2
         self.squared_error += found.std_error**2

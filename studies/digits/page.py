@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
 from studies.digits.sets import Digits
 from studies.digits.solvers import FOLDAWAY, RECURSION, SOLVERS
-from studies.figures import COLOURS, STYLE, drawn
+from studies.figures import COLOURS, drawn, style
 from studies.findings import Findings, markdown_table
 
 _BATCH_QR = "statsmodels, QR"
@@ -36,7 +35,8 @@ def findings(found: Sequence[Digits], draws: int) -> Findings:
 
         Polynomial: degree 10, in the manner of NIST's Filip. Nearly collinear: a column is the sum of two others but
         for one part in a million. Large means: covariates around 10 million with standard deviation 1. Large response:
-        outcomes around a billion, with a standard deviation of about 1. Mixed scales: columns between 10⁻¹² and 10¹².""",
+        outcomes around a billion, with a standard deviation of about 1. Mixed scales: columns between 10⁻¹² and
+        10¹².""",
         header,
         [[name, *(f"{coef[of, name]:.1f}" for of in header[1:])] for name in SOLVERS],
         _answer(coef, header[1:]),
@@ -79,7 +79,7 @@ def _answer(coef: dict[tuple[str, str], float], sets: Sequence[str]) -> str:
 def picture(coef: dict[tuple[str, str], float], sets: Sequence[str]) -> str:
     """A row for each set: the range of foldaway's ways as a bar, a mark for every other solver."""
     others = [name for name in SOLVERS if name not in FOLDAWAY]
-    with mpl.rc_context(STYLE):
+    with style():
         figure = Figure(figsize=(8.5, 0.36 * len(sets) + 1.6), layout="constrained")
         ax = figure.subplots()
         at = np.arange(len(sets))

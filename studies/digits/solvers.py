@@ -50,15 +50,15 @@ def _statsmodels(method: str) -> Solver:
 
 
 def _pyfixest(X: Floats, y: Floats) -> Solution:
-    table = pd.DataFrame(X, columns=[f"x{c}" for c in range(X.shape[1])])
-    names = list(table)
+    names = [f"x{c}" for c in range(X.shape[1])]
+    table = pd.DataFrame(X, columns=names)
     # A column that it leaves out has no coefficient below.
     fit: Any = pyfixest.feols(f"y ~ 0 + {' + '.join(names)}", data=table.assign(y=y), vcov="iid")
     return Solution(*(np.asarray(found.reindex(names), dtype=np.float64) for found in (fit.coef(), fit.se())))
 
 
 def _lstsq(X: Floats, y: Floats) -> Solution:
-    return Solution(np.linalg.lstsq(X, y, rcond=None)[0])
+    return Solution(np.asarray(np.linalg.lstsq(X, y, rcond=None)[0], dtype=np.float64))
 
 
 def _scipy_qr(X: Floats, y: Floats) -> Solution:
@@ -67,7 +67,7 @@ def _scipy_qr(X: Floats, y: Floats) -> Solution:
 
 def _normal_equations(X: Floats, y: Floats) -> Solution:
     square = X.T @ X
-    coef = np.linalg.solve(square, X.T @ y)
+    coef = np.asarray(np.linalg.solve(square, X.T @ y), dtype=np.float64)
     n, k = X.shape
     spread = np.diag(np.linalg.inv(square)) * (np.sum((y - X @ coef) ** 2) / (n - k))
     return Solution(coef, np.sqrt(np.maximum(spread, 0)))
