@@ -48,16 +48,16 @@ def trial_of(design: Design, rng: np.random.Generator) -> dict[Cell, Found]:
         last = dict(intervals(design, trial))
         for cell, interval in last.items():
             covers[cell] = covers.get(cell, True) and interval.covers
-    kept = dict(intervals_of_rows(design, rows))
-    return {cell: _found(design, interval, covers[cell], kept.get(cell)) for cell, interval in last.items()}
+    # Where there are several looks, it would take a fit of all rows at each.
+    kept = {} if design.looks else dict(intervals_of_rows(design, rows))
+    return {cell: _found(interval, covers[cell], kept.get(cell)) for cell, interval in last.items()}
 
 
-def _found(design: Design, ours: Interval, covers: bool, kept: Interval | None) -> Found:
+def _found(ours: Interval, covers: bool, kept: Interval | None) -> Found:
     if kept is None:
         return Found(ours.estimate, ours.std_error, covers)
     apart = max(abs(ours.std_error / kept.std_error - 1), abs(ours.estimate - kept.estimate) / kept.std_error)
-    # Statsmodels looks at the end only, so it cannot say whether it covers at all looks.
-    return Found(ours.estimate, ours.std_error, covers, None if design.looks else kept.covers, apart)
+    return Found(ours.estimate, ours.std_error, covers, kept.covers, apart)
 
 
 def intervals(design: Design, trial: fa.Trial) -> Iterator[tuple[Cell, Interval]]:
