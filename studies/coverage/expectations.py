@@ -113,7 +113,7 @@ def _of_few_records(design: Design, cell: Cell) -> Expectation:
     return Expectation(
         "may fall short",
         "With 40 records, squared residuals are short by their leverage, k/40 on average. HC1 and CR1 make up for "
-        "that on average only. The floor is Student's t with errors short by twice that.",
+        "that on average only. The floor is Student's t with a variance short by twice that.",
         floor=_floor(design.records - columns, 2 * columns / design.records, design.records - columns),
     )
 
