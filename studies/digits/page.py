@@ -41,9 +41,9 @@ def findings(found: Sequence[Digits], draws: int) -> Findings:
         [[name, *(f"{coef[of, name]:.1f}" for of in header[1:])] for name in SOLVERS],
         _answer(coef, header[1:]),
         details="## Classical standard errors\n\n"
-        "The same for standard errors, from the solvers that give them. Where the certified error is zero (Wampler1 "
-        "and 2, exact fits), the digits are those of the absolute error. For the kinds drawn at random the truth is in "
-        "extended precision.\n\n"
+        "The same for standard errors, from the solvers that give them, with the truth for the kinds drawn at random\n"
+        "in rational numbers again. Where the certified error is zero (Wampler1 and 2, exact fits), the digits are\n"
+        "those of the absolute error.\n\n"
         + markdown_table(
             header, [[name, *(f"{errors[of, name] or 0:.1f}" for of in header[1:])] for name in with_errors], 1
         ),

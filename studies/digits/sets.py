@@ -15,7 +15,7 @@ from studies.findings import counted
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
-from exact import digits, exact_coefficients, long_regression
+from exact import digits, exact_regression
 from hard_sets import HARD
 from nist import NAMES, certified, wampler
 
@@ -54,8 +54,7 @@ def hard_sets(draws: int, seed: int) -> Iterator[Known]:
     for number, draw in enumerate(HARD):
         for time in range(draws):
             X, y = draw(np.random.default_rng([seed, number, time]))
-            # Errors in extended precision, with some three digits more than any solver here has.
-            yield Known(draw.__name__.replace("_", " "), X, y, exact_coefficients(X, y), long_regression(X, y)[1])
+            yield Known(draw.__name__.replace("_", " "), X, y, *exact_regression(X, y))
 
 
 def measured(draws: int, seed: int) -> list[Digits]:

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from exact import exact_regression
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # studies/ lies beside tests/ and is no part of the package
 
@@ -44,6 +46,13 @@ def test_a_solver_that_refuses_or_leaves_columns_out_has_no_digits() -> None:
     collinear = np.ones((10, 2))
     assert np.isnan(solvers.solved(solvers.RECURSION, collinear, np.arange(10.0)).coef).all()
     assert np.isnan(solvers.solved("foldaway, by row", collinear, np.arange(10.0)).coef).all()
+
+
+def test_the_rational_truth_is_that_of_a_regression_done_by_hand() -> None:
+    X, y = np.array([[1.0, 0], [1, 1], [1, 2], [1, 3]]), np.array([1.0, 3, 2, 5])
+    coef, std_error = exact_regression(X, y)  # slope 11/10, rss 27/10, squares about the mean of x 5
+    np.testing.assert_allclose(coef, [1.1, 1.1], rtol=1e-15)
+    np.testing.assert_allclose(std_error, np.sqrt([1.35 * 14 / 20, 1.35 / 5]), rtol=1e-15)
 
 
 def test_every_set_meets_every_solver(found: dict[tuple[str, str], sets.Digits]) -> None:
