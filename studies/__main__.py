@@ -5,7 +5,14 @@ from __future__ import annotations
 import importlib
 import sys
 
-ALL = ("bootstrap_start", "bootstrap_coverage", "crashes", "consumers")
+ALL = (
+    "bootstrap_start",
+    "bootstrap_coverage",
+    "coverage",
+    "digits",
+    "crashes",
+    "consumers",
+)
 
 
 def main(arguments: list[str]) -> None:

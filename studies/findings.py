@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import platform
 import sys
 import textwrap
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,6 +31,10 @@ class Findings:
         rows: Its cells, as text.
         answer: What the table says, paragraphs of Markdown.
         left: How many of the columns are text.
+        details: Markdown that follows the answer as it is: further tables.
+        figure: What the picture shows, for those who do not see it; none if empty.
+        files: What is kept beside the page, by the end of its name: the picture is "svg".
+        packages: Those whose versions the numbers may depend on.
     """
 
     title: str
@@ -37,18 +43,32 @@ class Findings:
     rows: Sequence[Sequence[str]]
     answer: str
     left: int = 1
+    details: str = ""
+    figure: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    packages: Sequence[str] = ()
 
     def text(self) -> str:
         """For a terminal."""
         return f"{self.title}\n\n{text_table(self.header, self.rows, self.left)}\n\n{filled(self.answer)}"
 
-    def page(self, command: str) -> str:
+    def page(self, name: str, command: str) -> str:
         """As Markdown, with the command that makes it again."""
-        sides = ["---"] * self.left + ["---:"] * (len(self.header) - self.left)
-        lines = [self.header, sides, *self.rows]
-        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        parts = [f"# {self.title}", filled(self.question)]
+        if self.figure:
+            parts.append(f"![{self.figure}]({name}.svg)")
+        parts += [markdown_table(self.header, self.rows, self.left), filled(self.answer), self.details]
         made = f"Made by `{command}`; the seed makes it the same in every run."
-        return "\n\n".join([f"# {self.title}", filled(self.question), table, filled(self.answer), made]) + "\n"
+        if self.packages:
+            versions = ", ".join(f"{package} {version(package)}" for package in self.packages)
+            made += f" Python {platform.python_version()}, {versions}."
+        return "\n\n".join(part for part in [*parts, made] if part) + "\n"
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> str:
+    """A table in Markdown, its first columns to the left and the others to the right."""
+    sides = ["---"] * left + ["---:"] * (len(header) - left)
+    return "\n".join(f"| {' | '.join(line)} |" for line in [header, sides, *rows])
 
 
 def filled(text: str) -> str:
@@ -70,7 +90,9 @@ def publish(findings: Findings, name: str, options: argparse.Namespace) -> None:
         PAGES.mkdir(parents=True, exist_ok=True)
         sizes = {option: value for option, value in vars(options).items() if option != "write"}
         words = " ".join(f"--{option} {value}" for option, value in sizes.items())
-        (PAGES / f"{name}.md").write_text(findings.page(f"python -m studies {name} {words}"), encoding="utf-8")
+        page = findings.page(name, f"python -m studies {name} {words}")
+        for ending, text in {"md": page, **findings.files}.items():
+            (PAGES / f"{name}.{ending}").write_text(text, encoding="utf-8")
 
 
 def options_of(name: str, arguments: Sequence[str], **defaults: int) -> argparse.Namespace:

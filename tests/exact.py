@@ -15,15 +15,38 @@ Long = NDArray[np.longdouble]
 
 def exact_coefficients(X: Floats, y: Floats) -> Floats:
     """Least squares in rational numbers: the coefficients of these very doubles, rounded once at the end."""
-    rows = [[Fraction(float(v)) for v in row] + [Fraction(float(t))] for row, t in zip(X, y, strict=True)]
     k = X.shape[1]
+    solved = _eliminated(_rational(X, y), k)
+    return np.array([float(solved[i][k]) for i in range(k)])
+
+
+def exact_regression(X: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Coefficients and classical standard errors in rational numbers, rounded at the root of the latter and the end."""
+    n, k = X.shape
+    rows = _rational(X, y)
+    solved = _eliminated(rows, k, inverse=True)
+    coef = [solved[i][k] for i in range(k)]
+    rss = _dot(rows, k, k) - sum((coef[i] * _dot(rows, i, k) for i in range(k)), Fraction(0))
+    variances = [solved[i][k + 1 + i] * rss / (n - k) for i in range(k)]
+    return np.array([float(b) for b in coef]), np.sqrt([float(v) for v in variances])
+
+
+def _rational(X: Floats, y: Floats) -> list[list[Fraction]]:
+    return [[Fraction(float(v)) for v in (*row, t)] for row, t in zip(X, y, strict=True)]
+
+
+def _eliminated(rows: Sequence[Sequence[Fraction]], k: int, *, inverse: bool = False) -> list[list[Fraction]]:
+    """The normal equations brought to [I, coefficients] and, if asked for, the inverse beside."""
     normal = [[_dot(rows, i, j) for j in range(k + 1)] for i in range(k)]
+    if inverse:
+        normal = [row + [Fraction(int(i == j)) for j in range(k)] for i, row in enumerate(normal)]
     for pivot in range(k):  # the normal matrix is positive definite: no exchange is needed
+        normal[pivot] = [a / normal[pivot][pivot] for a in normal[pivot]]
         for row in range(k):
             if row != pivot:
-                factor = normal[row][pivot] / normal[pivot][pivot]
+                factor = normal[row][pivot]
                 normal[row] = [a - factor * b for a, b in zip(normal[row], normal[pivot], strict=True)]
-    return np.array([float(normal[i][k] / normal[i][i]) for i in range(k)])
+    return normal
 
 
 def _dot(rows: Sequence[Sequence[Fraction]], i: int, j: int) -> Fraction:

@@ -43,3 +43,9 @@ def certified(name: str) -> Certified:
         x = np.column_stack([np.ones(len(x)), x])
     assert x.shape[1] == len(coef)
     return Certified(x, y, coef, errors, rss)
+
+
+def wampler(scale: float) -> Certified:
+    """Wampler4 and 5: Wampler1's polynomial plus so many times the deviations of Wampler3; all coefficients are 1."""
+    exact, noisy = certified("Wampler1"), certified("Wampler3")
+    return Certified(exact.X, exact.y + scale * (noisy.y - exact.y), exact.coef, scale * noisy.std_error, np.nan)

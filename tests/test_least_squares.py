@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -20,47 +19,14 @@ from scipy.linalg import solve_triangular
 import foldaway as fa
 from exact import digits, exact_coefficients
 from foldaway.block import Floats
-from nist import NAMES, Certified, certified
+from hard_sets import HARD
+from nist import NAMES, certified, wampler
+from ways import WAYS, Way, at_once, new
 
 DATA = Path(__file__).parent / "data"
 
 
-def new(X: Floats) -> fa.LeastSquares:
-    return fa.LeastSquares([f"c{c}" for c in range(X.shape[1])])
-
-
-def by_row(X: Floats, y: Floats) -> fa.LeastSquares:
-    fit = new(X)
-    for row, response in zip(X, y, strict=True):
-        fit.fold(row, response)
-    return fit
-
-
-def in_batches(X: Floats, y: Floats) -> fa.LeastSquares:
-    fit = new(X)
-    for start in range(0, len(y), 5):
-        fit.fold(X[start : start + 5], y[start : start + 5])
-    return fit
-
-
-def at_once(X: Floats, y: Floats) -> fa.LeastSquares:
-    fit = new(X)
-    fit.fold(X, y)
-    return fit
-
-
-def from_shards(X: Floats, y: Floats) -> fa.LeastSquares:
-    return reduce(lambda a, b: a + b, [at_once(X[s::3], y[s::3]) for s in range(3)])
-
-
-def from_shards_by_row(X: Floats, y: Floats) -> fa.LeastSquares:
-    a, b, c, d = (by_row(X[s::4], y[s::4]) for s in range(4))
-    return (a + b) + (c + d)
-
-
-WAYS = [at_once, by_row, in_batches, from_shards, from_shards_by_row]
 ways = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-Way = Callable[[Floats, Floats], fa.LeastSquares]
 
 
 # Certified by NIST.
@@ -93,12 +59,6 @@ def test_nists_certified_errors(name: str, way: Way) -> None:
 # The same kind of set, not in the folder.
 
 
-def wampler(scale: float) -> Certified:
-    """Wampler4 and 5: Wampler1's polynomial plus so many times the deviations of Wampler3; all coefficients are 1."""
-    exact, noisy = certified("Wampler1"), certified("Wampler3")
-    return Certified(exact.X, exact.y + scale * (noisy.y - exact.y), exact.coef, scale * noisy.std_error, np.nan)
-
-
 @ways
 @pytest.mark.parametrize(("scale", "least"), [(100, 6.5), (10_000, 4.5)], ids=["Wampler4", "Wampler5"])
 def test_wamplers_sets_with_more_noise(scale: float, least: float, way: Way) -> None:
@@ -109,33 +69,6 @@ def test_wamplers_sets_with_more_noise(scale: float, least: float, way: Way) -> 
     assert digits(fit.std_error(), known.std_error) >= 11
 
 
-def polynomial(rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Degree 10 far from the origin, in the manner of Filip."""
-    x = rng.uniform(-9, -3, 60)
-    return x[:, None] ** np.arange(11), 0.8 + 0.05 * np.sin(x) + rng.normal(0, 0.003, 60)
-
-
-def nearly_collinear(rng: np.random.Generator) -> tuple[Floats, Floats]:
-    a = rng.normal(size=(60, 2))
-    X = np.column_stack([np.ones(60), a, a.sum(axis=1) + 1e-6 * rng.normal(size=60)])
-    return X, X @ [1.0, 2, 3, 4] + rng.normal(size=60)
-
-
-def large_means(rng: np.random.Generator) -> tuple[Floats, Floats]:
-    X = np.column_stack([np.ones(60), 1e7 + rng.normal(size=(60, 2))])
-    return X, 1e7 + X[:, 1] - X[:, 2] + rng.normal(size=60)
-
-
-def large_response(rng: np.random.Generator) -> tuple[Floats, Floats]:
-    X = np.column_stack([np.ones(60), rng.normal(size=(60, 3))])
-    return X, 1e9 + X[:, 1] + rng.normal(size=60)
-
-
-def mixed_scales(rng: np.random.Generator) -> tuple[Floats, Floats]:
-    X = np.column_stack([np.ones(60), rng.normal(size=(60, 4))]) * [1, 1e-12, 1e12, 1e-5, 1e6]
-    return X, X @ [1, 1e12, 1e-12, 1e5, 1e-6] + rng.normal(size=60)
-
-
 def householder(X: Floats, y: Floats) -> Floats:
     """Batch QR on all rows, as NumPy has it."""
     R: Any = np.linalg.qr(np.column_stack([X, y]), mode="r")
@@ -144,7 +77,6 @@ def householder(X: Floats, y: Floats) -> Floats:
     return coef
 
 
-KINDS = [polynomial, nearly_collinear, large_means, large_response, mixed_scales]
 DRAWS = 9
 
 
@@ -160,7 +92,7 @@ def median_digits(draw: Callable[[np.random.Generator], tuple[Floats, Floats]]) 
     return {name: float(np.median(of)) for name, of in found.items()}
 
 
-@pytest.mark.parametrize("draw", KINDS, ids=lambda draw: draw.__name__)
+@pytest.mark.parametrize("draw", HARD, ids=lambda draw: draw.__name__)
 def test_hard_sets_have_the_digits_of_batch_householder(draw: Any) -> None:
     found = median_digits(draw)
     batch = found.pop("householder")

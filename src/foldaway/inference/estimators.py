@@ -88,24 +88,28 @@ class MeanDifference(Contrast):
         return result._replace(df=welch_df(np.diag(covariance(self.fit, kind))[involved], counts))
 
 
-class WeightedOutcomes(NamedTuple):
+class WeightedOutcomes:
     """The paper's mean of outcomes divided by the probability of their arm."""
 
-    comparison: Comparison
+    def __init__(self, comparison: Comparison) -> None:
+        self.comparison = comparison
+        arm, pi = comparison.arm, comparison.probabilities
+        self._fit = self._mean({arm: 1 / pi[arm], 0: -1 / pi[0]})
+        self._effect, self._base = float(self._fit.coef[0]), float(self._mean({0: 1 / pi[0]}).coef[0])
+        self._relative, self._ratio = np.nan, None
+        if self._base:
+            self._relative = self._effect / self._base
+            # The ratio's influence is (z − ratio·z_control)/base: again a mean of scaled outcomes.
+            self._ratio = self._mean({arm: 1 / pi[arm], 0: -(1 + self._relative) / pi[0]})
 
     def estimate(self, kind: str) -> Estimate:
         """The effect and its share of the control's level."""
-        arm, pi = self.comparison.arm, self.comparison.probabilities
-        fit = self._mean({arm: 1 / pi[arm], 0: -1 / pi[0]})
-        effect, base = float(fit.coef[0]), float(self._mean({0: 1 / pi[0]}).coef[0])
-        relative, relative_error = np.nan, np.nan
-        if base:
-            relative = effect / base
-            # The ratio's influence is (z − ratio·z_control)/base: again a mean of scaled outcomes.
-            ratio = self._mean({arm: 1 / pi[arm], 0: -(1 + relative) / pi[0]})
-            relative_error = _root(covariance(ratio, kind)[0, 0]) / abs(base)
-        std_error = _root(covariance(fit, kind)[0, 0])
-        return Estimate(effect, std_error, degrees_of_freedom(fit, kind), base, relative, relative_error)
+        std_error = _root(covariance(self._fit, kind)[0, 0])
+        relative_error = np.nan
+        if self._ratio is not None:
+            relative_error = _root(covariance(self._ratio, kind)[0, 0]) / abs(self._base)
+        df = degrees_of_freedom(self._fit, kind)
+        return Estimate(self._effect, std_error, df, self._base, self._relative, relative_error)
 
     def _mean(self, scales: dict[int, float]) -> Fit:
         """The regression on a constant of the outcome times the arm's scale, zero for arms not named."""

@@ -51,6 +51,7 @@ class Fit:
         self.models = models
         self.outcome = outcome
         self.n = sum(model.arm.n for model in models)
+        self._sandwiches: dict[tuple[str, tuple[float, ...] | None], Floats] = {}
         self._changes = [model.arm.frame.change_to(frame) for model in models]
         self._k = k = models[0].arm.shape.regressors
         self._column = k + outcome
@@ -98,18 +99,21 @@ class Fit:
         full[np.ix_(self.kept, self.kept)] = matrix
         return full
 
-    def robust(self, tally: str, factors: Sequence[float] | None = None) -> Floats:
+    def robust(self, tally: str, factors: tuple[float, ...] | None = None) -> Floats:
         """bread · meat · bread, the meat from each arm's tally of that name, times the arm's factor if there are any.
 
         The bread is applied to each arm's rows in the arm's own frame, before the meat: taken into a frame in which
         they are long or short, the scores of an arm would lose the square of that.
         """
-        total = np.zeros((self.rank, self.rank))
-        for a, (model, B) in enumerate(zip(self.models, self._changes, strict=True)):
-            rows = (model.L @ B[: self._k, : self._k].T)[self.kept]
-            half = self._inverse @ (self._inverse.T @ rows)
-            total += half @ self._meat(model, B, tally) @ half.T * (1.0 if factors is None else factors[a])
-        return self._spread(total)
+        # HC1 is HC0 scaled, and each is asked for by effect and relative effect: the sandwich is made once.
+        if (tally, factors) not in self._sandwiches:
+            total = np.zeros((self.rank, self.rank))
+            for a, (model, B) in enumerate(zip(self.models, self._changes, strict=True)):
+                rows = (model.L @ B[: self._k, : self._k].T)[self.kept]
+                half = self._inverse @ (self._inverse.T @ rows)
+                total += half @ self._meat(model, B, tally) @ half.T * (1.0 if factors is None else factors[a])
+            self._sandwiches[tally, factors] = self._spread(total)
+        return self._sandwiches[tally, factors]
 
     def _meat(self, model: ArmModel, B: Floats, tally: str) -> Floats:
         """Σ_j u_j u_j' of an arm, in its own frame."""

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from foldaway.block import Floats
 from foldaway.inference.estimators import Comparison, Contrast, common_frame, estimator, plain_frame
 from foldaway.tallies import REPLICATES
+from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.frame import Frame
 from foldaway.tallies.replicates import Replicates
 
 # A replicate whose regressors, at unit length, are this close to dependent has no regression.
@@ -46,9 +48,7 @@ def distribution(name: str, comparison: Comparison) -> Distribution:
     population's effect.
     """
     frame, center = common_frame(comparison)
-    arms = [
-        _arm(cast(Replicates, arm.rebase(frame).tallies[REPLICATES]), comparison.outcome) for arm in comparison.arms
-    ]
+    arms = [_arm(*_moments(arm, frame, comparison.outcome)) for arm in comparison.arms]
     with np.errstate(divide="ignore", invalid="ignore"):
         effects, levels, good = _ESTIMATORS[name](arms, comparison, center)
     good &= np.isfinite(effects) & np.isfinite(levels)
@@ -59,8 +59,13 @@ _Mask = NDArray[np.bool_]
 _Result = tuple[Floats, Floats, _Mask]
 
 
-def _arm(tally: Replicates, outcome: int) -> _Arm:
-    square, cross = tally.moments(outcome)
+def _moments(arm: ArmTally, frame: Frame, outcome: int) -> tuple[Floats, Floats]:
+    """Every replicate's moments of an arm in another frame; the arm's other tallies need not go there."""
+    replicates = cast(Replicates, arm.tallies[REPLICATES])
+    return replicates.rebase(arm.frame.change_to(frame)).moments(outcome)
+
+
+def _arm(square: Floats, cross: Floats) -> _Arm:
     weight = square[:, 0, 0]
     with np.errstate(divide="ignore", invalid="ignore"):
         return _Arm(weight, square[:, 0] / weight[:, None], cross[:, 0] / weight, square, cross)
@@ -103,7 +108,7 @@ def _interacted(arms: Sequence[_Arm], comparison: Comparison, center: float) -> 
     for number in (comparison.arm, 0):
         arm = comparison.arms[number]
         own = plain_frame(arm, center)
-        square, cross = cast(Replicates, arm.rebase(own).tallies[REPLICATES]).moments(comparison.outcome)
+        square, cross = _moments(arm, own, comparison.outcome)
         columns = [column - number * k for column in kept if number * k <= column < (number + 1) * k]
         coef, good = _solve(square, cross, columns, _lengths(square))
         levels.append(np.einsum("bk,bk->b", mean @ common.change_to(own)[:k, :k], coef))

@@ -61,7 +61,7 @@ def _hc1(fit: Fit) -> Floats:
 def _hc2(fit: Fit) -> Floats:
     # An arm with a single record has no residual to scale; who compares with it is refused elsewhere.
     counts = [model.arm.n for model in fit.models]
-    return fit.robust(RECORDS, [n / (n - 1) if n > 1 else 1.0 for n in counts])
+    return fit.robust(RECORDS, tuple(n / (n - 1) if n > 1 else 1.0 for n in counts))
 
 
 def _cr0(fit: Fit) -> Floats:

@@ -1,0 +1,197 @@
+"""The page: every cell's coverage, what theory says of it, and whether the two agree."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from studies.coverage.designs import DESIGNS, EFFECT, REPLICATES, Design
+from studies.coverage.expectations import (
+    ANYTIME,
+    ERRORS,
+    NOMINAL,
+    Cell,
+    Expectation,
+    Verdict,
+    chance,
+    expectation,
+)
+from studies.coverage.picture import KINDS, picture
+from studies.coverage.runs import Grid, broken
+from studies.coverage.tally import Hits
+from studies.findings import Findings, markdown_table
+
+MARKS: dict[Verdict, str] = {"covers": "", "at least": "≥", "may fall short": "≲", "falls short": "↓"}
+_DESIGN = {design.name: design for design in DESIGNS}
+
+
+def findings(grid: Grid, again: Mapping[Cell, Hits], trials: int, seed: int) -> Findings:
+    """The table and what it says.
+
+    Args:
+        grid: The cells.
+        again: Those outside of what theory says, simulated once more.
+        trials: How many trials each cell has.
+        seed: The seed.
+    """
+    apart = max(hits.apart for hits in grid.values())
+    return Findings(
+        "Coverage of the intervals",
+        f"""Trials with a known effect were simulated, {trials:,} of each design, folded by `fa.Trial`, and every 95 %
+        interval was checked for whether it holds the effect. In brackets: the same estimator, error and interval by
+        statsmodels, from all rows of the same trials; there is none for the bootstrap, and none for several looks.
+
+        Records: y = 1 + {EFFECT} d + x + e with treatment d, a standard normal covariate x, and noise e; in designs
+        with clusters y = 1 + {EFFECT} d + u + x/2 + e, with a standard normal u that records of a unit share, and x =
+        u/2 plus standard normal noise. Arms are drawn for each unit with the plan's probabilities, half and half if
+        nothing else is said; clusters that are few are dealt out evenly. The bootstrap has {REPLICATES} replicates with
+        Poisson weights by unit. Where records have no cluster, each is a unit.
+
+        A share of {trials:,} trials is off by up to {100 * chance(NOMINAL, trials):.1f} points by chance ({ERRORS}
+        Monte Carlo standard errors). What theory says was written down first: no mark, should be 95 %; ≥, should be
+        95 % or more, or a floor given below; ≲, may fall short of 95 %, down to a floor given below; ↓, should fall
+        short, and does not serve here; ✗, not as theory says. With some {len(grid)} cells, one is outside by chance
+        now and then. So a design with such a cell is simulated once more from another seed, and the cell counts as
+        broken if it is outside again.
+
+        Apart: the largest difference between foldaway and statsmodels in any trial and any kind of error, of standard
+        errors as a share of the error, or of estimates in standard errors.""",
+        ["design", "estimator", *KINDS, "apart"],
+        list(_rows(grid, again, trials)),
+        _answer(grid, again, trials, apart),
+        left=2,
+        details=_details(grid, trials),
+        figure="For each design, estimator and kind of error the share of intervals that hold the effect; "
+        "the numbers are in the table",
+        files={"svg": picture(grid, trials), "csv": _csv(grid, again, trials)},
+        packages=("foldaway", "numpy", "scipy", "statsmodels", "matplotlib"),
+    )
+
+
+def _rows(grid: Grid, again: Mapping[Cell, Hits], trials: int) -> Iterator[list[str]]:
+    lines = list(dict.fromkeys((cell.design, cell.arm, cell.estimator, cell.form) for cell in grid))
+    order = list(_DESIGN)
+    for design, arm, estimator, form in sorted(lines, key=lambda line: (order.index(line[0]), line[3], line[1])):
+        cells = [Cell(design, arm, estimator, kind, form) for kind in KINDS]
+        label = design + (f", {arm}" if len(_DESIGN[design].shares) > 2 else "")
+        label += {"": ", one look", ANYTIME: ", any time"}[form] if _DESIGN[design].looks else ""
+        compared = [grid[cell].apart for cell in cells if cell in grid and grid[cell].apart]
+        yield [
+            label,
+            estimator,
+            *(_cell(cell, grid[cell], again, trials) if cell in grid else "" for cell in cells),
+            f"{max(compared):.0e}" if compared else "",
+        ]
+
+
+def _cell(cell: Cell, hits: Hits, again: Mapping[Cell, Hits], trials: int) -> str:
+    verdict = expectation(_DESIGN[cell.design], cell).verdict
+    kept = "" if math.isnan(hits.kept_coverage) else f" ({100 * hits.kept_coverage:.1f})"
+    mark = f"✗ {MARKS[verdict]}" if cell in broken(again, trials) else MARKS[verdict]
+    return f"{100 * hits.coverage:.1f}{kept} {mark}".strip()
+
+
+def _answer(grid: Grid, again: Mapping[Cell, Hits], trials: int, apart: float) -> str:
+    by_verdict: dict[Verdict, list[float]] = {}
+    for cell, hits in grid.items():
+        by_verdict.setdefault(expectation(_DESIGN[cell.design], cell).verdict, []).append(100 * hits.coverage)
+    said = []
+    for verdict, wording in _WORDING.items():
+        shares = by_verdict.get(verdict, [])
+        if shares:
+            said.append(f"{len(shares)} cells {wording}: they cover between {min(shares):.1f} and {max(shares):.1f} %.")
+    wrong = broken(again, trials)
+    once = [cell for cell in again if cell not in wrong]
+    verdicts = [" ".join(said)]
+    if wrong:
+        verdicts.append(f"Not as theory says, in both simulations: {_listed(wrong, grid, again)}.")
+    else:
+        verdicts.append("Every cell is as theory says.")
+    if once:
+        verdicts.append(f"Outside at first and inside when simulated once more: {_listed(once, grid, again)}.")
+    verdicts.append(f"foldaway and statsmodels are nowhere further apart than {apart:.0e}.")
+    return "\n\n".join(verdicts)
+
+
+_WORDING: dict[Verdict, str] = {
+    "covers": "should cover",
+    "at least": "should cover at least",
+    "may fall short": "may fall short",
+    "falls short": "should fall short",
+}
+
+
+def _listed(cells: Sequence[Cell], grid: Grid, again: Mapping[Cell, Hits]) -> str:
+    return "; ".join(
+        f"{', '.join(part for part in cell if part)} ({100 * grid[cell].coverage:.1f} %, then "
+        f"{100 * again[cell].coverage:.1f} %)"
+        for cell in cells
+    )
+
+
+def _details(grid: Grid, trials: int) -> str:
+    """The designs, and the reason for every expectation."""
+    designs = markdown_table(["design", "records"], [[design.name, design.says] for design in DESIGNS], 2)
+    reasons = [
+        [design.name, "; ".join(cells), said.verdict, _floor(said), said.reason]
+        for design in DESIGNS
+        for said, cells in _expected(design, grid).items()
+        if said.verdict != "covers" or design.name == "small"
+    ]
+    theory = markdown_table(["design", "cells", "theory says", "floor", "because"], reasons, 5)
+    return "\n\n".join(
+        [
+            "## The designs",
+            designs,
+            "## What theory says",
+            _EVERYTHING_ELSE,
+            theory,
+            "Every cell: [coverage.csv](coverage.csv).",
+        ]
+    )
+
+
+def _floor(said: Expectation) -> str:
+    return f"{100 * said.floor:.1f} %" if said.verdict in ("at least", "may fall short") else ""
+
+
+_EVERYTHING_ELSE = "Cells that are not listed should cover: nothing that their interval assumes is missing."
+
+
+def _expected(design: Design, grid: Grid) -> dict[Expectation, list[str]]:
+    """The cells of a design by what is expected of them, in few words."""
+    groups: dict[Expectation, dict[str, list[str]]] = {}
+    for cell in grid:
+        if cell.design == design.name:
+            form = f" ({cell.form})" if cell.form else ""
+            by_estimator = groups.setdefault(expectation(design, cell), {})
+            kinds = by_estimator.setdefault(cell.estimator + form, [])
+            if cell.kind not in kinds:
+                kinds.append(cell.kind)
+    if len(groups) == 1:
+        return {said: ["all"] for said in groups}
+    words: dict[Expectation, list[str]] = {}
+    for said, by_estimator in groups.items():
+        by_kinds: dict[tuple[str, ...], list[str]] = {}
+        for estimator, kinds in by_estimator.items():
+            by_kinds.setdefault(tuple(kinds), []).append(estimator)
+        words[said] = [f"{', '.join(names)} with {' / '.join(kinds)}" for kinds, names in by_kinds.items()]
+    return words
+
+
+def _csv(grid: Grid, again: Mapping[Cell, Hits], trials: int) -> str:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(
+        [*Cell._fields, "trials", "coverage", "statsmodels", "ratio", "apart", "theory", "floor", "as_theory_says"]
+    )
+    for cell, hits in grid.items():
+        said = expectation(_DESIGN[cell.design], cell)
+        kept = "" if math.isnan(hits.kept_coverage) else f"{hits.kept_coverage:.4f}"
+        apart = f"{hits.apart:.0e}" if hits.apart else ""
+        fine = cell not in broken(again, trials)
+        numbers = [hits.trials, f"{hits.coverage:.4f}", kept, f"{hits.ratio:.3f}", apart]
+        writer.writerow([*cell, *numbers, said.verdict, f"{said.floor:.4f}", str(fine).lower()])
+    return buffer.getvalue()
