@@ -4,6 +4,8 @@ Each record is folded into running tallies the moment it arrives and is then gon
 intervals are those of an analysis that kept everything.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from foldaway.effects import Effect, Effects
 from foldaway.errors import (
     EstimateError,
@@ -18,6 +20,9 @@ from foldaway.errors import (
 from foldaway.least_squares import LeastSquares
 from foldaway.plan import Bootstrap, Plan
 from foldaway.trial import Trial
+
+if TYPE_CHECKING:
+    from foldaway.sources.query import fold_query
 
 __version__ = "0.1.0"
 
@@ -36,4 +41,16 @@ __all__ = [
     "SourceError",
     "StateError",
     "Trial",
+    "fold_query",
 ]
+
+# What reads from elsewhere is loaded on first use, to keep `import foldaway` light.
+_LATER = {"fold_query": "foldaway.sources.query"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_LATER[name]), name)

@@ -137,7 +137,8 @@ def _collected(states: DataFrame) -> list[Any]:
     from pyspark.errors import PySparkException
 
     try:
-        return states.collect()
+        with _unlogged():
+            return states.collect()
     except PySparkException as error:
         kind = error.getCondition() or type(error).__name__
     except Py4JJavaError as error:
@@ -148,6 +149,25 @@ def _collected(states: DataFrame) -> list[Any]:
         f"Spark could not run the data frame ({kind}); nothing was folded. Spark's own words may quote records: "
         "to see them, run the data frame by itself."
     )
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """While it lasts, PySpark does not log the errors of expressions, which quote the value they stumbled over."""
+    from pyspark.logger import PySparkLogger
+
+    loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("DataFrame", "SQL")]
+    for logger in loggers:
+        logger.addFilter(_nothing)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(_nothing)
+
+
+def _nothing(record: object) -> bool:
+    return False
 
 
 @dataclass(frozen=True)
