@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-ALL = ("bootstrap_start", "bootstrap_coverage", "crashes")
+ALL = ("bootstrap_start", "bootstrap_coverage", "crashes", "same_everywhere")
 
 
 def main(arguments: list[str]) -> None:

@@ -76,3 +76,4 @@ def remove() -> None:
         if (active := SparkSession.getActiveSession()) is not None:
             active.stop()
         shutil.rmtree(folder(), ignore_errors=True)
+        folder.cache_clear()

@@ -17,6 +17,10 @@ from resampling import KEY, assert_same_replicates, folded, of_units, with_boots
 from trials import make_trial
 
 
+def frame(rows: pd.DataFrame, **options: Any) -> Any:
+    return dd.from_pandas(rows, **options)  # type: ignore[no-untyped-call]
+
+
 def assert_same_effects(one: fa.Trial, other: fa.Trial) -> None:
     ours, theirs = (trial.effects().to_pandas() for trial in (one, other))
     assert len(ours) == len(theirs) > 0
@@ -29,7 +33,7 @@ def test_any_partitioning_gives_the_one_pass_bootstrap(scheduler: str, partition
     plan, rows = of_units()
     mixed = rows.sample(frac=1, random_state=partitions)
     with dask.config.set(scheduler=scheduler):
-        trial = fold_dask.fold(dd.from_pandas(mixed, npartitions=partitions, sort=False), plan, key=KEY)
+        trial = fold_dask.fold(frame(mixed, npartitions=partitions, sort=False), plan, key=KEY)
     assert_same_replicates(trial, folded(plan, rows))
     assert trial.key == KEY
 
@@ -37,7 +41,7 @@ def test_any_partitioning_gives_the_one_pass_bootstrap(scheduler: str, partition
 def test_other_processes_give_it_too() -> None:
     plan, rows = of_units()
     with dask.config.set(scheduler="processes", num_workers=2):
-        trial = fold_dask.fold(dd.from_pandas(rows, npartitions=2), plan, key=KEY)
+        trial = fold_dask.fold(frame(rows, npartitions=2), plan, key=KEY)
     assert_same_replicates(trial, folded(plan, rows))
 
 
@@ -55,10 +59,10 @@ def test_a_cluster_gives_it_too_and_neither_writes_nor_logs_a_record(tmp_path: P
         LocalCluster(host="127.0.0.1", local_directory=str(tmp_path), **settings) as cluster,
         Client(cluster) as client,
     ):
-        trial = fold_dask.fold(dd.from_pandas(rows, npartitions=12), plan, key=KEY)
+        trial = fold_dask.fold(frame(rows, npartitions=12), plan, key=KEY)
         assert_same_effects(trial, folded(plan, rows))
         with pytest.raises(fa.RecordError, match="1 of 400 records are faulty"):
-            fold_dask.fold(dd.from_pandas(faulty, npartitions=3), plan, key=KEY)
+            fold_dask.fold(frame(faulty, npartitions=3), plan, key=KEY)
         logs = repr(client.get_worker_logs()) + repr(cluster.get_logs())
         assert not marks.find(logs.encode())
         assert not scan_files([tmp_path], marks)
@@ -69,7 +73,7 @@ def test_complete_units_are_brought_together_unless_they_are(together: bool) -> 
     plan, rows = make_trial(5, n=500, units=True)
     assert plan.complete_units
     mixed = rows.sort_values("unit") if together else rows.sample(frac=1, random_state=2)
-    ddf = dd.from_pandas(mixed.set_index("unit", drop=False) if together else mixed, npartitions=4, sort=together)
+    ddf = frame(mixed.set_index("unit", drop=False) if together else mixed, npartitions=4, sort=together)
     trial = fold_dask.fold(ddf.reset_index(drop=True), plan, units_together=together)
     whole = fa.Trial(plan)
     whole.fold(rows)
@@ -97,7 +101,7 @@ def test_what_is_no_data_frame_is_refused() -> None:
 def test_an_error_in_the_data_frame_itself_does_not_quote_a_record() -> None:
     plan, rows = make_trial(5, n=100)
     secret = "Kilimanjaro-4711"
-    ddf = dd.from_pandas(rows.assign(y0=secret), npartitions=2)
+    ddf = frame(rows.assign(y0=secret), npartitions=2)
     with pytest.raises(fa.SourceError, match="ValueError") as caught:
         fold_dask.fold(ddf.assign(y0=ddf["y0"].astype(float)), plan)
     assert secret not in str(caught.value)
@@ -106,4 +110,4 @@ def test_an_error_in_the_data_frame_itself_does_not_quote_a_record() -> None:
 
 def test_an_empty_data_frame_gives_an_empty_trial() -> None:
     plan, rows = make_trial(5)
-    assert fold_dask.fold(dd.from_pandas(rows[:0], npartitions=1), plan).n == 0
+    assert fold_dask.fold(frame(rows[:0], npartitions=1), plan).n == 0

@@ -47,7 +47,7 @@ def test_an_unforeseen_error_is_told_by_its_kind_alone(monkeypatch: pytest.Monke
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError(secret)
 
-    monkeypatch.setattr(partial.Trial, "fold", broken)
+    monkeypatch.setattr(fa.Trial, "fold", broken)
     part = fold_partition([rows], plan, None)
     assert secret not in repr(part)
     with pytest.raises(fa.RecordError, match="ZeroDivisionError") as caught:
@@ -58,7 +58,7 @@ def test_an_unforeseen_error_is_told_by_its_kind_alone(monkeypatch: pytest.Monke
 def test_a_worker_folds_on_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
     plan, rows = make_trial(1)
     seen = []
-    monkeypatch.setattr(partial.Trial, "fold", lambda *_: seen.append(cores()))
+    monkeypatch.setattr(fa.Trial, "fold", lambda *_: seen.append(cores()))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(8))
     fold_partition([rows], plan, None)
     assert (seen, cores()) == ([1], 8)
