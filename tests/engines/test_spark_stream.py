@@ -76,32 +76,32 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[Stored]:
 def test_what_is_short_of_a_cohort_waits_in_memory_and_is_read_again(
     session: Any, tmp_path: Path, written: list[Stored]
 ) -> None:
-    plan, rows = planned()
+    plan, rows = planned(cohort=300)
     source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
-    source.add(60, 60, 70)
+    source.add(200, 200, 230)
     query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
     query.awaitTermination()
-    assert query.pending == 70
-    assert spark.load(store, plan).n == 120
+    assert query.pending == 230
+    assert spark.load(store, plan).n == 400
     assert query.isActive is False  # all that Spark's query has is there
 
     # Another program goes on, which knows nothing but the store. The last batch is read again, with all that has come.
-    source.add(60)
+    source.add(200)
     again = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
     again.awaitTermination()
-    assert spark.load(store, plan).n == 250
+    assert spark.load(store, plan).n == 830
     assert again.pending == 0
 
-    source.add(20)
+    source.add(70)
     last = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
     last.awaitTermination()
-    assert spark.load(store, plan).n == 250
+    assert spark.load(store, plan).n == 830
     trial = last.close()  # the plan says to include the remainder
-    assert trial.n == spark.load(store, plan).n == len(source.added) == 270
+    assert trial.n == spark.load(store, plan).n == len(source.added) == 900
     assert_same_replicates(trial, folded(plan, source.added))
     sizes = [0, *(stored.trial.n for stored in written)]
     assert all(later - earlier >= plan.cohort for earlier, later in pairwise(sizes[:-1]))
-    assert sizes == [0, 120, 250, 270]
+    assert sizes == [0, 400, 830, 900]
 
 
 def test_a_batch_that_is_stored_but_that_spark_took_no_note_of_counts_once(
@@ -109,7 +109,7 @@ def test_a_batch_that_is_stored_but_that_spark_took_no_note_of_counts_once(
 ) -> None:
     plan, rows = planned()
     source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
-    source.add(150, 150, 150)
+    source.add(300, 300, 300)
     write = StreamStore.write
 
     def broken_off(self: StreamStore, stored: Stored) -> None:
@@ -122,7 +122,7 @@ def test_a_batch_that_is_stored_but_that_spark_took_no_note_of_counts_once(
         query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
         with pytest.raises(Exception, match="broken off"):
             query.awaitTermination()
-    assert spark.load(store).n == 300
+    assert spark.load(store).n == 600
     query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
     query.awaitTermination()
     assert_same_replicates(spark.load(store, plan, key=KEY), folded(plan, source.added))
