@@ -12,6 +12,7 @@ ALL = (
     "digits",
     "crashes",
     "consumers",
+    "same_everywhere",
 )
 
 

@@ -22,6 +22,9 @@ from foldaway.least_squares import LeastSquares
 from foldaway.plan import Bootstrap, Plan
 from foldaway.trial import Trial
 
+if TYPE_CHECKING:
+    from foldaway.sources.query import fold_query
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -41,16 +44,20 @@ __all__ = [
     "Trial",
     "WorkerError",
     "fold_files",
+    "fold_query",
 ]
 
 if TYPE_CHECKING:
     from foldaway.sources.folding import fold_files
+    from foldaway.sources.query import fold_query
+
+# What reads from elsewhere is loaded on first use, to keep `import foldaway` light.
+_LATER = {"fold_files": "foldaway.sources.folding", "fold_query": "foldaway.sources.query"}
 
 
 def __getattr__(name: str) -> Any:
-    """Names whose rooms take long to enter are fetched when they are first asked for."""
-    if name == "fold_files":
-        from foldaway.sources.folding import fold_files
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
 
-        return fold_files
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LATER[name]), name)

@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
 CORES = "FOLDAWAY_CORES"
 """The environment's name for how many cores a process may take, where several share the machine."""
 
+_alone: ContextVar[bool] = ContextVar("one core", default=False)
+
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """The cores that this process may use; one where an engine has given every core its own task."""
+    if _alone.get():
+        return 1
     if (share := os.environ.get(CORES, "")).isdecimal():
         return max(1, int(share))
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """While it lasts, this thread folds on one core: the others have tasks of their own.
+
+    Example:
+        >>> with one_core():
+        ...     cores()
+        1
+    """
+    before = _alone.set(True)
+    try:
+        yield
+    finally:
+        _alone.reset(before)
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:

@@ -1,0 +1,174 @@
+"""The answer of a database folded into a trial, a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from foldaway.errors import RecordError, SourceError
+from foldaway.plan import Plan
+from foldaway.sources.batch import ROWS
+from foldaway.sources.folding import wanted_by
+from foldaway.trial import Trial
+
+# How an answer is had as Arrow batches: DuckDB's names, new and old, and ADBC's.
+_READERS = ("to_arrow_reader", "fetch_record_batch", "fetch_arrow_reader")
+
+# What databases raise before they have read a record, so that their words can only quote the query.
+_ABOUT_THE_QUERY = ("ParserException", "BinderException", "CatalogException")
+
+_NOTHING = "the query selects nothing; give one that does."
+
+Columns = dict[str, Any]
+T = TypeVar("T")
+
+
+def fold_query(
+    connection: Any,
+    query: str,
+    plan: Plan,
+    *,
+    parameters: Any = None,
+    key: bytes | None = None,
+    into: Trial | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Trial:
+    """Fold what a query selects, in bounded memory.
+
+    The query is run as it is; let it select the plan's columns and no others. Where the plan promises complete units,
+    the whole answer is one batch, and in memory.
+
+    Args:
+        connection: A DuckDB or ADBC connection, or any other by Python's DB-API (psycopg, sqlite3, …). From those that
+            can, the answer comes as Arrow; from PostgreSQL through a cursor on the server.
+        query: The query.
+        plan: The plan.
+        parameters: Values for the query's placeholders, as the connection takes them.
+        key: The bootstrap's key, for plans with a bootstrap; a new one if left out.
+        into: A trial to go on with; a new one if left out. It is left as it was if anything is refused.
+        progress: Called after each batch with the number of records so far.
+
+    Returns:
+        The trial with all records of the answer in it.
+
+    Raises:
+        SourceError: The database refuses the query, or breaks off.
+        RecordError: A column is missing, or a batch was refused.
+
+    Example:
+        >>> import sqlite3
+        >>> plan = Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
+        >>> with sqlite3.connect(":memory:") as connection:
+        ...     _ = connection.execute("create table visits as select 'a' as g, 1.0 as y union all select 'b', 3.0")
+        ...     fold_query(connection, "select g, y from visits", plan)
+        Trial: demo | n=2 | a=1, b=1
+    """
+    if into is not None and key is not None:
+        raise SourceError("a trial to go on with brings its own key; give `into` or `key`, not both.")
+    trial = Trial(plan, key=key) if into is None else into.copy()
+    records = 0
+    with closing(_batches(connection, query, parameters, wanted_by(plan).names, whole=plan.complete_units)) as batches:
+        for batch, size in batches:
+            trial.fold(batch)
+            records += size
+            if progress is not None:
+                progress(records)
+    return trial
+
+
+def _batches(
+    connection: Any, query: str, parameters: Any, wanted: tuple[str, ...], *, whole: bool
+) -> Generator[tuple[pa.Table | Columns, int], None, None]:
+    """The wanted columns, batch by batch, each with its number of records."""
+    if _is_duckdb(connection):
+        # Not through a cursor: that would be a connection of its own, and would hold the whole answer.
+        answer = _attempt(lambda: connection.sql(query, params=parameters))
+        yield from _read(_attempt(lambda: _reader(answer, ROWS)), wanted, whole)
+        return
+    with _cursor(connection) as cursor:
+        _attempt(lambda: cursor.execute(query) if parameters is None else cursor.execute(query, parameters))
+        reader = _attempt(lambda: _reader(cursor))
+        yield from _fetched(cursor, wanted, whole) if reader is None else _read(reader, wanted, whole)
+
+
+@contextmanager
+def _cursor(connection: Any) -> Iterator[Any]:
+    """A cursor, closed at the end."""
+    named = type(connection).__module__.partition(".")[0] == "psycopg"
+    # Without a name, psycopg's cursor would fetch the whole answer at once.
+    cursor = _attempt(lambda: connection.cursor(name="foldaway") if named else connection.cursor())
+    with closing(cursor):
+        yield cursor
+
+
+def _reader(answer: Any, *rows: int) -> Any:
+    """The answer as Arrow batches, of so many rows where that can be told; None if there is no way to have it so."""
+    read = next((getattr(answer, name) for name in _READERS if hasattr(answer, name)), None)
+    return None if read is None else read(*rows)
+
+
+def _is_duckdb(connection: Any) -> bool:
+    return type(connection).__module__.partition(".")[0] in ("duckdb", "_duckdb")
+
+
+def _read(reader: Any, wanted: tuple[str, ...], whole: bool) -> Iterator[tuple[pa.Table, int]]:
+    if reader is None:
+        raise SourceError(_NOTHING)
+    batches = pa.RecordBatchReader.from_stream(reader)
+    _require(wanted, batches.schema.names)
+    while True:
+        held: list[pa.RecordBatch] = []
+        rows = 0
+        while whole or rows < ROWS:
+            batch = _attempt(lambda: next(batches, None))
+            if batch is None:
+                break
+            held.append(batch.select(list(wanted)))
+            rows += batch.num_rows
+        if not rows:
+            return
+        yield pa.Table.from_batches(held), rows
+
+
+def _fetched(cursor: Any, wanted: tuple[str, ...], whole: bool) -> Iterator[tuple[Columns, int]]:
+    if cursor.description is None:
+        raise SourceError(_NOTHING)
+    names = [column[0] for column in cursor.description]
+    _require(wanted, names)
+    places = {name: names.index(name) for name in wanted}
+    while True:
+        rows = _attempt(lambda: cursor.fetchall() if whole else cursor.fetchmany(ROWS))
+        if not rows:
+            return
+        yield {name: [row[place] for row in rows] for name, place in places.items()}, len(rows)
+
+
+def _require(wanted: tuple[str, ...], found: list[str]) -> None:
+    for rule, wrong in (
+        ("no column", [name for name in wanted if name not in found]),
+        ("more than one column", [name for name in wanted if found.count(name) > 1]),
+    ):
+        if wrong:
+            raise RecordError(f"the query gives {rule} {', '.join(map(repr, wrong))}; nothing was folded.")
+
+
+def _attempt(step: Callable[[], T]) -> T:
+    """Take a step in the database; whatever goes wrong in it becomes a `SourceError`.
+
+    Databases quote the values they stumble over, so ours is raised after the handler is left, without the other one as
+    its context, and only repeats words that cannot be about a record.
+    """
+    try:
+        return step()
+    except Exception as error:
+        kind = type(error).__name__
+        # SQL's standard: class 42 is for faults in the query itself.
+        about_the_query = kind in _ABOUT_THE_QUERY or str(getattr(error, "sqlstate", "")).startswith("42")
+        words = f"{kind}: {error}" if about_the_query else kind
+    raise SourceError(
+        f"the database could not run the query ({words}); nothing was folded."
+        + ("" if about_the_query else " Its own words may quote records: to see them, run the query by itself.")
+    )

@@ -1,0 +1,224 @@
+"""Streams on Spark: every record once and a cohort between two states, whatever is stopped, broken off or killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pandas as pd
+import pytest
+
+import foldaway as fa
+import spark_stream_driver
+import sparks
+from foldaway.engines import spark
+from foldaway.engines.stream_store import Stored, StreamStore
+from memory_scan import Marks, scan_files
+from resampling import KEY, assert_same_replicates, folded, of_units
+from trials import make_trial
+
+AVAILABLE = {"availableNow": True}
+ROOT = Path(__file__).parents[2]
+
+
+def planned(cohort: int = 100, **changes: Any) -> tuple[fa.Plan, pd.DataFrame]:
+    plan, rows = of_units()
+    return msgspec.structs.replace(plan, cohort=cohort, remainder="include", **changes), rows
+
+
+class Source:
+    """A folder to which files are added, and a stream of them, one file to a micro-batch."""
+
+    def __init__(self, session: Any, folder: Path, rows: pd.DataFrame) -> None:
+        self.session = session
+        self.folder = folder
+        self.rows = rows
+        self.begin = 0
+        folder.mkdir()
+
+    def add(self, *sizes: int) -> None:
+        for size in sizes:
+            draft = self.folder / f"_{self.begin}"  # which Spark does not look at
+            self.rows[self.begin : self.begin + size].to_parquet(draft)
+            draft.rename(self.folder / f"{self.begin:05d}.parquet")
+            self.begin += size
+
+    @property
+    def added(self) -> pd.DataFrame:
+        return self.rows[: self.begin]
+
+    def stream(self) -> Any:
+        schema = self.session.read.parquet(str(self.folder)).schema
+        return self.session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(self.folder))
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[Stored]:
+    """Every state that is written."""
+    states: list[Stored] = []
+    write = StreamStore.write
+
+    def noted(self: StreamStore, stored: Stored) -> None:
+        write(self, stored)
+        states.append(stored)
+
+    monkeypatch.setattr(StreamStore, "write", noted)
+    return states
+
+
+def test_what_is_short_of_a_cohort_waits_in_memory_and_is_read_again(
+    session: Any, tmp_path: Path, written: list[Stored]
+) -> None:
+    plan, rows = planned(cohort=300)
+    source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
+    source.add(200, 200, 230)
+    query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
+    query.awaitTermination()
+    assert query.pending == 230
+    assert spark.load(store, plan).n == 400
+    assert query.isActive is False  # all that Spark's query has is there
+
+    # Another program goes on, which knows nothing but the store. The last batch is read again, with all that has come.
+    source.add(200)
+    again = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
+    again.awaitTermination()
+    assert spark.load(store, plan).n == 830
+    assert again.pending == 0
+
+    source.add(70)
+    last = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
+    last.awaitTermination()
+    assert spark.load(store, plan).n == 830
+    trial = last.close()  # the plan says to include the remainder
+    assert trial.n == spark.load(store, plan).n == len(source.added) == 900
+    assert_same_replicates(trial, folded(plan, source.added))
+    sizes = [0, *(stored.trial.n for stored in written)]
+    assert all(later - earlier >= plan.cohort for earlier, later in pairwise(sizes[:-1]))
+    assert sizes == [0, 400, 830, 900]
+
+
+def test_a_batch_that_is_stored_but_that_spark_took_no_note_of_counts_once(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, rows = planned()
+    source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
+    source.add(300, 300, 300)
+    write = StreamStore.write
+
+    def broken_off(self: StreamStore, stored: Stored) -> None:
+        write(self, stored)
+        if stored.batch == 1:
+            raise RuntimeError("broken off")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StreamStore, "write", broken_off)
+        query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
+        with pytest.raises(Exception, match="broken off"):
+            query.awaitTermination()
+    assert spark.load(store).n == 600
+    query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
+    query.awaitTermination()
+    assert_same_replicates(spark.load(store, plan, key=KEY), folded(plan, source.added))
+
+
+def test_a_killed_driver_goes_on_from_its_checkpoint_and_counts_once(tmp_path: Path) -> None:
+    sparks.require_java()
+    plan, rows = planned(cohort=70)
+    source = Source(None, tmp_path / "in", rows)
+    source.add(*[50] * 18)
+    plan.save(tmp_path / "plan.toml")
+    store = tmp_path / "store"
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
+    environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path)}
+
+    def driver(mode: str) -> subprocess.Popen[bytes]:
+        words = [str(source.folder), str(store), str(tmp_path / "plan.toml"), KEY.hex(), mode]
+        program = [sys.executable, str(Path(spark_stream_driver.__file__)), *words]
+        return subprocess.Popen(program, env=environment, start_new_session=True, stderr=subprocess.PIPE)
+
+    first = driver("forever")
+    deadline = time.monotonic() + 240
+    while not (store / "state").exists() or spark.load(store).n < 200:
+        assert first.poll() is None, first.communicate()[1].decode()[-2000:]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.killpg(first.pid, signal.SIGKILL)  # Python and Java, as when the machine is lost
+    first.communicate()
+    half = spark.load(store).n
+    assert 200 <= half < len(rows)
+
+    second = driver("to-the-end")
+    _, said = second.communicate(timeout=300)
+    assert second.returncode == 0, said.decode()[-2000:]
+    trial = fa.Trial.load(store / "final", plan)
+    assert trial.n == len(rows)
+    assert_same_replicates(trial, folded(plan, rows))
+
+
+def test_neither_store_nor_checkpoint_holds_a_record(session: Any, tmp_path: Path) -> None:
+    marks = Marks(200)
+    plan, rows = planned(max_wait=1.0)
+    rows = rows[:200].assign(unit=[marks.identifier(i) for i in range(200)], y0=[marks.outcome(i) for i in range(200)])
+    source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
+    source.add(200)
+    spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE).awaitTermination()
+    assert spark.load(store).n == 200
+    assert (store / "checkpoint" / "commits" / "0").exists()
+    assert not scan_files([store, sparks.folder()], marks)
+    assert scan_files([source.folder], marks)
+    for path in store.rglob("*"):
+        assert not path.is_file() or (KEY not in path.read_bytes() and KEY.hex().encode() not in path.read_bytes())
+
+
+def test_a_fault_is_raised_as_what_it_is_and_nothing_is_stored(session: Any, tmp_path: Path) -> None:
+    plan, rows = planned()
+    source, store = (
+        Source(session, tmp_path / "in", rows.assign(y0=rows["y0"].mask(rows.index == 5))),
+        tmp_path / "store",
+    )
+    source.add(150)
+    query = spark.fold_stream(source.stream(), plan, store=store, key=KEY)
+    with pytest.raises(fa.RecordError, match="1 of 150 records are faulty"):
+        query.awaitTermination()
+    with pytest.raises(fa.RecordError, match="1 of 150 records are faulty"):
+        query.processAllAvailable()
+    with pytest.raises(fa.StateError, match="holds no state yet"):
+        spark.load(store)
+
+
+def test_what_cannot_work_is_refused_before_anything_runs(session: Any, tmp_path: Path) -> None:
+    plan, rows = planned()
+    source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
+    source.add(100)
+    stream = source.stream()
+    with pytest.raises(fa.SourceError, match=r"use spark\.fold"):
+        spark.fold_stream(session.read.parquet(str(source.folder)), plan, store=store, key=KEY)
+    with pytest.raises(fa.PlanError, match="complete_units"):
+        spark.fold_stream(stream, make_trial(3, units=True)[0], store=store)
+    with pytest.raises(fa.PlanError, match="needs its key at every start"):
+        spark.fold_stream(stream, plan, store=store)
+    with pytest.raises(fa.RecordError, match="no column 'y0'"):
+        spark.fold_stream(stream.drop("y0"), plan, store=store, key=KEY)
+
+    StreamStore(store).write(Stored("a-query", 7, folded(plan, rows)))
+    with pytest.raises(fa.StateError, match="is empty, and"):
+        spark.fold_stream(stream, plan, store=store, key=KEY)
+    (store / "checkpoint").mkdir()
+    (store / "checkpoint" / "metadata").write_text('{"id":"another"}')
+    with pytest.raises(fa.StateError, match="is of another query"):
+        spark.fold_stream(stream, plan, store=store, key=KEY)
+    (store / "checkpoint" / "metadata").write_text('{"id":"a-query"}')
+    with pytest.raises(fa.StateError, match="no longer holds batch 7"):
+        spark.fold_stream(stream, plan, store=store, key=KEY)
+    with pytest.raises(fa.StateError, match="another key"):
+        spark.fold_stream(stream, plan, store=store, key=KEY[::-1])
+    with pytest.raises(fa.StateError, match="another plan"):
+        spark.fold_stream(stream, msgspec.structs.replace(plan, cohort=3), store=store, key=KEY)
+    assert not session.streams.active

@@ -1,0 +1,79 @@
+"""Spark for tests: one session at a time, in one Java process for all tests of this one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+JAVA = "Spark needs Java 17: on Debian, apt-get install openjdk-17-jre-headless"
+
+# Nothing compressed, so that a search of Spark's files can find what is in them; two tasks at a time, and four attempts
+# at each. A closure of any size goes through a file, as a large one would.
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "3",
+    "spark.sql.ansi.enabled": "true",
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+    "spark.broadcast.compress": "false",
+    "spark.broadcast.UDFCompressionThreshold": "1",
+    "spark.log.level": "OFF",
+}
+
+
+def require_java() -> None:
+    """Skip without Java, but not where everything must run."""
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and not (home and Path(home, "bin", "java").exists()):
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(JAVA)
+
+
+@cache
+def folder() -> Path:
+    """Where this process's Spark writes everything."""
+    return Path(tempfile.mkdtemp(prefix="foldaway-spark-"))
+
+
+def session(*, encrypted: bool = False) -> Any:
+    """A running session, with Spark's own encryption of its files or without."""
+    from pyspark.sql import SparkSession
+
+    require_java()
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        if (active.conf.get("spark.io.encryption.enabled", "false") == "true") == encrypted:
+            return active
+        active.stop()
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    places = {"spark.local.dir": "local", "spark.eventLog.dir": "events", "spark.sql.warehouse.dir": "warehouse"}
+    builder = SparkSession.builder.master("local[2,4]").appName("foldaway tests")
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    for name, place in places.items():
+        path = folder() / place
+        path.mkdir(exist_ok=True)
+        builder = builder.config(name, str(path))
+    return builder.config("spark.io.encryption.enabled", str(encrypted).lower()).getOrCreate()
+
+
+def remove() -> None:
+    """Stop the session, and take away what Spark has written."""
+    if folder.cache_info().currsize:
+        from pyspark.sql import SparkSession
+
+        if (active := SparkSession.getActiveSession()) is not None:
+            active.stop()
+        shutil.rmtree(folder(), ignore_errors=True)
+        folder.cache_clear()
