@@ -68,11 +68,12 @@ def check_problem(answer: httpx.Response, status: int) -> dict[str, Any]:
 
 NOBODY = ["none", "no token", "wrong secret", "unknown id", "revoked"]
 ROUTES = {
-    ("GET", "/v1/trials"): ["admin"],
+    ("GET", "/v1/trials"): ["admin", "read", "other read"],
     ("POST", "/v1/trials"): ["admin"],
     ("GET", "/v1/trials/known"): ["admin", "ingest", "read"],
     ("GET", "/v1/trials/known/plan"): ["admin", "ingest", "read"],
     ("GET", "/v1/trials/known/effects"): ["admin", "read"],
+    ("GET", "/v1/trials/known/history"): ["admin", "read"],
     ("POST", "/v1/trials/known/close"): ["admin"],
     ("POST", "/v1/trials/known/records"): ["admin", "ingest"],
     ("GET", "/v1/trials/known/producers/me"): ["admin", "ingest"],

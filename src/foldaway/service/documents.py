@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from litestar.datastructures import ResponseHeader
 from litestar.openapi.datastructures import ResponseSpec
@@ -16,7 +17,9 @@ from litestar.openapi.spec import (
     Schema,
     SecurityScheme,
 )
+from litestar.params import PathParameter
 
+from foldaway.service.access import NAME
 from foldaway.service.problems import MEDIA_TYPE, Problem
 
 STAMPED = [
@@ -24,6 +27,8 @@ STAMPED = [
         name="Foldaway-Fingerprint", description="The plan's fingerprint.", required=True, documentation_only=True
     )
 ]
+
+Name = Annotated[str, PathParameter(pattern=NAME, description="The trial's name.")]
 
 TOKEN: list[dict[str, list[str]]] = [{"token": []}]
 
@@ -120,4 +125,4 @@ _WHEN = {
     503: "Try again later.",
 }
 
-__all__ = ["COMPONENTS", "STAMPED", "TOKEN", "PlanOperation", "RecordsOperation", "TokenOperation", "refusals"]
+__all__ = ["COMPONENTS", "STAMPED", "TOKEN", "Name", "PlanOperation", "RecordsOperation", "TokenOperation", "refusals"]
