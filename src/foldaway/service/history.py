@@ -14,8 +14,9 @@ import msgspec
 
 from foldaway.effects import Effects
 from foldaway.effects.printed import headline
+from foldaway.errors import TooEarly
 from foldaway.plan import Plan
-from foldaway.service.collector import merged, quiet_effects
+from foldaway.service.answers import Answers
 from foldaway.service.store import Store
 
 # Points kept of a trial. Enough for a chart of any width; at most this many, however long the trial.
@@ -23,7 +24,7 @@ MOST = 500
 
 # Seconds between two points of a trial, at least, and the share of this server's time that points may take.
 _EVERY = 1.0
-_SHARE = 0.02
+_SHARE = 0.05
 
 
 class Moment(msgspec.Struct, frozen=True, array_like=True):
@@ -88,8 +89,9 @@ class Series(msgspec.Struct, frozen=True):
 class Historian:
     """Takes the points, not too often; and reads them back."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, answers: Answers) -> None:
         self._store = store
+        self._answers = answers
         self._not_before: dict[str, float] = {}
         self._seen: dict[str, int] = {}
 
@@ -116,11 +118,12 @@ class Historian:
         apart = _apart(plan, last)
         if sum(shard.n for shard in shards) < last + apart:
             return
-        trial = merged(plan, shards)
-        if min(trial.counts.values()) < plan.min_per_arm:
+        try:
+            records, effects = self._answers.of(plan, shards)
+        except TooEarly:
             return
-        estimates = msgspec.msgpack.encode(list(_moments(quiet_effects(trial))))
-        self._store.history.append(name, trial.n, estimates, apart=apart, most=MOST)
+        estimates = msgspec.msgpack.encode(list(_moments(effects)))
+        self._store.history.append(name, records, estimates, apart=apart, most=MOST)
 
     def read(self, name: str, after: int, series: Series) -> list[Point]:
         """The points after so many records, oldest first."""

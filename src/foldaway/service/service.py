@@ -6,13 +6,15 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
 from foldaway.effects import Effects
 from foldaway.errors import Conflict, FoldawayError, TooEarly, TrialClosed
 from foldaway.plan import Plan
-from foldaway.service.collector import Collector, Receipt, merged, quiet_effects, require_enough
+from foldaway.service.answers import Answers
+from foldaway.service.collector import Collector, Receipt
 from foldaway.service.decoy import Decoys
 from foldaway.service.history import Historian, History, Series
 from foldaway.service.ingest import Limits, decode, wipe
@@ -107,7 +109,8 @@ class Service:
         self.limits = limits
         self._collectors: dict[str, Collector] = {}
         self._decoys = Decoys()
-        self._historian = Historian(store)
+        self._answers = Answers()
+        self._historian = Historian(store, self._answers)
         self._forgotten: dict[str, float] = {}
         self.in_passing: Counter[str] = Counter()
 
@@ -201,9 +204,8 @@ class Service:
         if row.final is not None:
             return msgspec.json.decode(row.final, type=Answer)
         shards = self.store.shards(name)
-        trial = merged(Plan.loads(row.plan), shards)
-        require_enough(trial.plan, list(trial.counts.values()))
-        return _answer(row, quiet_effects(trial), trial.n, _left_out(shards), final=False)
+        records, effects = self._answers.of(Plan.loads(row.plan), shards)
+        return _answer(row, effects, records, _left_out(shards), final=False)
 
     def history(self, name: str, after: int, series: Series) -> History:
         """How the estimates have moved, at points a cohort or more apart."""
@@ -230,18 +232,17 @@ class Service:
         collector = self._collector(row.name)
         pending = collector.finish()
         shards = self.store.shards(row.name)
-        trial = merged(collector.plan, shards)
-        try:
-            require_enough(trial.plan, list(trial.counts.values()))
-            effects: Effects | None = quiet_effects(trial)
-        except TooEarly:
-            effects = None
-        answer = _answer(row, effects, trial.n, _left_out(shards) + pending, final=True)
+        effects: Effects | None = None
+        with suppress(TooEarly):
+            _, effects = self._answers.of(collector.plan, shards)
+        records = sum(shard.n for shard in shards)
+        answer = _answer(row, effects, records, _left_out(shards) + pending, final=True)
         # A commit of another server after this look at its shard would be missing from the final answer.
         versions = {shard.shard: shard.version for shard in shards if shard.version}
         closed = self.store.close_trial(row.name, msgspec.json.encode(answer).decode(), versions)
         collector.leave_out_pending()
         self._collectors.pop(row.name, None)
+        self._answers.drop(row.name)
         return closed
 
     def tick(self) -> None:
@@ -258,6 +259,7 @@ class Service:
                 if self.store.trial(name).status != "open":
                     collector.leave_out_pending()
                     del self._collectors[name]
+                    self._answers.drop(name)
                 else:
                     collector.commit_if_due()
                     self._historian.look(name, collector.plan, collector.durable)

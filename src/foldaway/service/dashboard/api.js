@@ -54,9 +54,9 @@ export const history = async (name, query) => (await ask(at(name, "/history"), q
 export async function effects(name) {
   try {
     const { body } = await ask(at(name, "/effects"));
-    return { found: body.effects, wanting: null };
+    return { found: body.effects };
   } catch (refused) {
-    if (refused.status === 425 || refused.status === 422) return { found: null, wanting: refused.message };
+    if (refused.status === 425 || refused.status === 422) return { found: null };
     throw refused;
   }
 }

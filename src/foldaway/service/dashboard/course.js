@@ -1,13 +1,14 @@
 // The course of an effect: a line with its anytime-valid band, over the records folded.
 
 import { h, s, table } from "./dom.js";
-import { compact, count, interval, number, places, signed } from "./format.js";
+import { between, compact, count, interval, number, places, signed } from "./format.js";
 import { decimalsOf, rangeOf, scale, ticks } from "./scale.js";
 
 const HEIGHT = 320;
 const MARGIN = { top: 14, right: 16, bottom: 44 };
-// The first points have intervals so wide that all later ones would be a thin line: they may leave the picture.
-const SETTLED = 0.15;
+// The first intervals are so wide that next to them all later ones would be a thin line: they may leave the picture,
+// which reaches to so many times the present interval.
+const REACH = 5;
 
 export class Course {
   constructor() {
@@ -43,8 +44,9 @@ export class Course {
     this.resizing.disconnect();
   }
 
-  /** Show points ({records, estimate, lower, upper}, in order); the last is now. */
-  show(points) {
+  /** Show points ({records, estimate, lower, upper}, in order); the last is now, or the end. */
+  show(points, final) {
+    this.final = final;
     const at = this.chosen === null ? null : this.points[this.chosen]?.records;
     this.points = points.filter((point) => point.estimate !== null);
     const index = this.points.findIndex((point) => point.records === at);
@@ -60,8 +62,7 @@ export class Course {
       return;
     }
     const now = this.points.at(-1);
-    const settled = this.points.filter((point) => point.records >= SETTLED * now.records);
-    const range = rangeOf([...settled, ...this.points.slice(-8)].flatMap((p) => [p.lower, p.upper, p.estimate]));
+    const range = rangeOf(within(this.points.flatMap((p) => [p.lower, p.upper, p.estimate]), now));
     const yTicks = ticks(range, 5);
     const yText = yTicks.map((value) => number(value, decimalsOf(yTicks)));
     const left = 14 + 7.4 * Math.max(...yText.map((text) => text.length));
@@ -69,7 +70,7 @@ export class Course {
     const first = this.points.length > 1 ? this.points[0].records : 0;
     this.x = scale([first, now.records], [left, right - 6]);
     this.y = scale(range, [bottom, MARGIN.top]);
-    const xTicks = ticks([first, now.records], Math.max(2, Math.floor((right - left) / 110)));
+    const xTicks = ticks([first, now.records], Math.max(2, Math.min(7, Math.floor((right - left) / 75))));
 
     const drawing = s("svg", { width: this.width, height: HEIGHT, "aria-hidden": "true", focusable: "false" });
     drawing.append(
@@ -140,8 +141,9 @@ export class Course {
     const point = this.points[index];
     if (!point) return;
     const decimals = places((point.upper - point.lower) / 2);
-    const text = `${signed(point.estimate, decimals)}, between ${interval(point.lower, point.upper, decimals)}`;
-    const when = this.chosen === null ? "Now" : "Then";
+    const sure = point.lower === null ? "" : `, ${between(point.lower, point.upper, decimals)}`;
+    const text = `${signed(point.estimate, decimals)}${sure}`;
+    const when = this.chosen === null ? (this.final ? "At the end" : "Now") : "Then";
     this.readout.textContent = `${when}, after ${count(point.records)} records: ${text}`;
     this.box.setAttribute("aria-valuemax", String(this.points.length - 1));
     this.box.setAttribute("aria-valuenow", String(index));
@@ -169,6 +171,13 @@ export class Course {
     made.scrollTop = top;
     if (focused) made.focus();
   }
+}
+
+/** Numbers, none farther from where the effect is now than the picture reaches. */
+function within(values, now) {
+  if (now.lower === null) return values;
+  const far = (REACH * (now.upper - now.lower)) / 2;
+  return values.filter((value) => value !== null).map((value) => Math.max(now.estimate - far, Math.min(now.estimate + far, value)));
 }
 
 const path = (places) => places.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");

@@ -34,7 +34,7 @@ function drawn(row, x) {
   const at = (value) => `${x(value).toFixed(2)}%`;
   const line = (kind, lower, upper) =>
     lower === null || upper === null ? null : s("line", { class: kind, x1: at(lower), x2: at(upper), y1: "50%", y2: "50%" });
-  return s("svg", { width: "100%", height: 30, "aria-hidden": "true", focusable: "false" },
+  return s("svg", { width: "100%", "aria-hidden": "true", focusable: "false" },
     s("line", { class: "zero", x1: at(0), x2: at(0), y1: 0, y2: "100%" }),
     line("reach", row.anytime_ci_lower, row.anytime_ci_upper),
     line("look", row.ci_lower, row.ci_upper),

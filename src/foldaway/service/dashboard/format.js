@@ -39,6 +39,8 @@ export function interval(lower, upper, decimals) {
   return lower === null || upper === null ? NONE : `${number(lower, decimals)} to ${number(upper, decimals)}`;
 }
 
+export const between = (lower, upper, decimals) => `between ${number(lower, decimals)} and ${number(upper, decimals)}`;
+
 export function percent(share, digits = 2) {
   if (share === null || share === undefined || !Number.isFinite(share)) return NONE;
   return `${signed(100 * share, Math.abs(share) < 0.0995 ? digits : Math.max(0, digits - 1))} %`;

@@ -54,8 +54,8 @@ export class Poll {
     } finally {
       this.asking = false;
     }
-    // An answer that took long is a server with much to do: leave it four times as long in peace.
-    this.soon(Math.max(wait, 4 * (performance.now() - begun)));
+    // An answer that took long is a server with much to do: leave it ten times as long in peace.
+    this.soon(Math.max(wait, 10 * (performance.now() - begun)));
   }
 
   stop() {

@@ -9,11 +9,13 @@ import { chance, count, interval, moment, percent, places, several, signed } fro
 import { forest } from "./forest.js";
 import { statusPill } from "./list.js";
 import { Poll } from "./poll.js";
-import { explained, fits, heard, reachPlaces, verdict } from "./words.js";
+import { explained, figures, fits, heard, verdict } from "./words.js";
 
 const EVERY = 1_500;
 const CLOSED = 30_000;
 const HEARD_EVERY = 30_000;
+const LEAST = 10; // records of every arm, where the plan does not say
+const NONE_YET = { found: null };
 
 class TrialPage {
   constructor(view, name) {
@@ -27,16 +29,15 @@ class TrialPage {
     this.alarms = h("div", { class: "alarms" });
     this.headline = h("h2", { class: "headline", id: "verdict" }, "Asking for the trial …");
     this.explained = h("p", { class: "explained" });
-    this.estimate = h("p", { class: "big", id: "estimate" });
-    this.estimateOf = h("p", { class: "soft small" });
+    this.figures = h("dl", { class: "figures" });
+    this.how = h("p", { class: "soft small how" });
     this.picture = h("div", { class: "picture" },
       h("h3", { id: "course-title" }, "The effect as records arrive"), this.course.element,
       h("p", { class: "soft small legend" },
         "The line is the estimate; the band its interval, which stays valid however often you look. ",
         "It moves a cohort of records at a time."));
     this.now = h("section", { class: "card wide", "aria-labelledby": "verdict" },
-      this.choice.element, this.headline, this.explained,
-      h("div", { class: "beside" }, this.estimate, this.estimateOf), this.picture);
+      this.choice.element, this.headline, this.explained, this.figures, this.how, this.picture);
     this.arms = h("section", { class: "card", "aria-label": "Arms and sample ratio" });
     this.federated = h("section", { class: "card", "aria-label": "Federated progress", hidden: true });
     this.forest = h("section", { class: "card", "aria-label": "Every arm and estimator" });
@@ -48,7 +49,8 @@ class TrialPage {
       h("div", { class: "columns" },
         h("div", { class: "main" }, this.now, this.forest, this.rest),
         h("div", { class: "side" }, this.kept.element, this.arms, this.federated, this.about)));
-    for (const part of [this.choice.element, this.picture, this.forest, this.rest, this.estimate]) part.hidden = true;
+    this.whenThere = [this.choice.element, this.figures, this.how, this.picture, this.forest, this.rest];
+    for (const part of this.whenThere) part.hidden = true;
   }
 
   stop() {
@@ -61,7 +63,7 @@ class TrialPage {
     this.plan ??= await api.plan(this.name);
     const { body: status, now } = await api.status(this.name);
     if (!this.answer || status.records !== this.status?.records || status.status !== this.status?.status) {
-      this.answer = await api.effects(this.name);
+      this.answer = this.tooEarly(status) ? NONE_YET : await api.effects(this.name);
       this.changed = true;
     }
     this.status = status;
@@ -71,6 +73,11 @@ class TrialPage {
     this.changed = false;
     this.drawFederated();
     return status.status === "open" ? EVERY : CLOSED;
+  }
+
+  /** Whether there are fewer records than all arms together need: no need to ask. */
+  tooEarly(status) {
+    return status.records < Object.keys(this.plan.arms).length * (this.plan.min_per_arm ?? LEAST);
   }
 
   /** Points of the chosen effect since the last that is here: the first time, all. */
@@ -108,21 +115,21 @@ class TrialPage {
     this.drawAbout();
     this.arms.replaceChildren(...arms(found, this.plan));
     const row = found && this.choice.among(this.rows);
-    for (const part of [this.choice.element, this.picture, this.forest, this.rest, this.estimate]) part.hidden = !row;
+    for (const part of this.whenThere) part.hidden = !row;
     if (!row) {
       this.drawNothingYet();
       return;
     }
-    this.headline.replaceChildren(...verdict(row), ".");
+    const sound = fits(found.sample_ratio);
+    this.now.classList.toggle("doubtful", !sound);
+    this.headline.replaceChildren(sound ? "" : "Not to be trusted yet: ", ...verdict(row), ".");
     this.explained.replaceChildren(...explained(row, found.confidence));
-    const decimals = reachPlaces(row);
-    say(this.estimate, signed(row.estimate, decimals));
-    this.estimateOf.replaceChildren("effect of ", named(row.arm), " against ", named(row.control), " on ",
-      named(row.outcome), `, ${row.estimator} with ${row.se_kind} errors`);
+    this.figures.replaceChildren(...figures(row));
+    this.how.replaceChildren(named(row.arm), " against ", named(row.control), " on ", named(row.outcome),
+      `: ${row.estimator} estimate with ${row.se_kind} errors.`);
     this.drawCourse(row);
-    const same = this.rows.filter((other) => other.outcome === row.outcome);
     this.forest.replaceChildren(
-      h("h2", {}, "Effects on ", named(row.outcome)), forest(same, row, row.outcome),
+      h("h2", {}, "Effects on ", named(row.outcome)), forest(this.alike(row), row, row.outcome),
       h("p", { class: "soft small legend" },
         "Thin: the interval that stays valid however often you look. Thick: the narrower one for a single look at the end."));
     this.drawRest(found);
@@ -134,17 +141,27 @@ class TrialPage {
     const now = {
       records: row.n, estimate: row.estimate, lower: row.anytime_ci_lower, upper: row.anytime_ci_upper,
     };
-    this.course.show([...course.filter((point) => point.records < row.n), now]);
+    this.course.show([...course.filter((point) => point.records < row.n), now], this.status.status === "closed");
+  }
+
+  /** What the chosen effect is to be seen beside: the other arms; or, if there is none, the other estimators. */
+  alike(row) {
+    const same = this.rows.filter((other) => other.outcome === row.outcome);
+    return same.some((other) => other.arm !== row.arm) ? same.filter((other) => other.estimator === row.estimator) : same;
   }
 
   drawNothingYet() {
     const closed = this.status.status === "closed";
-    const least = this.plan.min_per_arm ?? 10;
+    const least = this.plan.min_per_arm ?? LEAST;
     say(this.headline, closed ? "Closed before there was an effect to tell" : "No effects yet");
     const pace = ` Records become durable ${count(this.status.cohort)} at a time, so that no answer gives one away.`;
-    say(this.explained, closed
+    const first = `foldaway send ${this.name} data.parquet --server ${location.origin}`;
+    this.explained.replaceChildren(closed
       ? `An arm had fewer than ${several(least, "durable record")}.`
       : `No effects until every arm has ${several(least, "durable record")}.${pace}`);
+    if (!closed && !this.status.records) {
+      this.explained.append(" To send the first, with the trial’s ingest token:", h("code", { class: "command" }, first));
+    }
   }
 
   drawAlarms(found) {
@@ -172,15 +189,14 @@ class TrialPage {
     const focused = this.rest.contains(document.activeElement);
     const decimals = (row) => places((row.ci_upper - row.ci_lower) / 2);
     const rows = this.rows.map((row) => [
-      named(row.outcome), named(row.arm), row.estimator, row.se_kind,
-      signed(row.estimate, decimals(row)), interval(row.ci_lower, row.ci_upper, decimals(row)), chance(row.p_value),
-      percent(row.relative), interval(row.anytime_ci_lower, row.anytime_ci_upper, decimals(row)),
+      named(row.outcome), named(row.arm), `${row.estimator}, ${row.se_kind}`,
+      signed(row.estimate, decimals(row)), interval(row.anytime_ci_lower, row.anytime_ci_upper, decimals(row)),
+      percent(row.relative), interval(row.ci_lower, row.ci_upper, decimals(row)), chance(row.p_value),
     ]);
-    const header = ["Outcome", "Arm", "Estimator", "Error", "Effect",
-      `${100 * found.confidence} % interval, one look`, "p", "Relative", "Interval, any time"];
+    const header = ["Outcome", "Arm", "Estimator", "Effect", "Interval, any time", "Relative", "Interval, one look", "p"];
     const summary = h("summary", {}, `All numbers: ${several(rows.length, "effect")}`);
     this.rest.replaceChildren(
-      h("details", { open: open === true }, summary, table("All effects", header, rows)),
+      h("details", { open: open === true }, summary, table("All effects", header, rows, { class: "texts" })),
       notes.length ? h("ul", { class: "notes soft small" }, notes.map((note) => h("li", {}, note))) : "");
     if (focused) summary.focus();
   }
@@ -193,7 +209,7 @@ class TrialPage {
         fact("Registered", moment(this.status.created)),
         this.status.closed === null ? null : fact("Closed", moment(this.status.closed)),
         fact("Cohort", several(this.status.cohort, "record")),
-        fact("Plan’s fingerprint", h("code", {}, this.status.fingerprint))));
+        h("div", { class: "tall" }, h("dt", {}, "Plan’s fingerprint"), h("dd", {}, h("code", {}, this.status.fingerprint)))));
   }
 
   drawFederated() {

@@ -1,7 +1,7 @@
 // What the numbers mean, in sentences.
 
 import { h, named } from "./dom.js";
-import { chance, count, interval, number, places, percent } from "./format.js";
+import { between, chance, count, interval, number, percent, places, signed } from "./format.js";
 
 /** The effect in a sentence that needs no statistics. */
 export function verdict(row) {
@@ -16,16 +16,23 @@ export function verdict(row) {
 /** How sure, and compared with what. */
 export function explained(row, confidence) {
   const decimals = reachPlaces(row);
-  const sure = `${number(100 * confidence)} % confidence`;
-  const range = interval(row.anytime_ci_lower, row.anytime_ci_upper, decimals);
+  const range = between(row.anytime_ci_lower, row.anytime_ci_upper, decimals);
   const told = row.anytime_ci_lower === null
     ? []
-    : [`With ${sure} the effect lies between `, h("strong", {}, range), ", however often you look."];
-  const relative = row.relative === null
-    ? []
-    : [" The estimate is ", h("strong", {}, percent(row.relative)), " of ", named(row.control), "’s level of ",
-      `${number(row.control_level, decimals)}.`];
-  return [...told, ...relative];
+    : [`With ${number(100 * confidence)} % confidence the effect lies ${range}, however often you look. `];
+  const level = ["The level of ", named(row.control), ` is ${number(row.control_level, decimals)}.`];
+  return [...told, ...(row.control_level === null ? [] : level)];
+}
+
+/** The three numbers that matter, each with its name. */
+export function figures(row) {
+  const decimals = reachPlaces(row);
+  const figure = (term, id, text) => h("div", {}, h("dt", {}, term), h("dd", { id }, text));
+  return [
+    figure("Effect", "estimate", signed(row.estimate, decimals)),
+    figure("Interval, valid at any time", "interval", interval(row.anytime_ci_lower, row.anytime_ci_upper, decimals)),
+    figure("Relative to control", "relative", percent(row.relative)),
+  ];
 }
 
 export function reachPlaces(row) {
@@ -35,8 +42,8 @@ export function reachPlaces(row) {
 /** The same for who hears the page instead of seeing it. */
 export function heard(row, records) {
   const decimals = reachPlaces(row);
-  const range = interval(row.anytime_ci_lower, row.anytime_ci_upper, decimals);
-  return `${row.outcome}, ${row.arm}: ${number(row.estimate, decimals)}, between ${range}, after ${count(records)} records.`;
+  const range = between(row.anytime_ci_lower, row.anytime_ci_upper, decimals);
+  return `${row.outcome}, ${row.arm}: ${number(row.estimate, decimals)}, ${range}, after ${count(records)} records.`;
 }
 
 // Customary for this check; foldaway's own results have the same bound.
@@ -45,7 +52,7 @@ const SUSPICIOUS = 0.001;
 export const fits = (ratio) => !(ratio.p_value < SUSPICIOUS);
 
 export function ratioVerdict(ratio) {
-  const p = `p ${ratio.p_value < 0.001 ? "" : "= "}${chance(ratio.p_value)}`;
+  const p = `p\u00a0${ratio.p_value < SUSPICIOUS ? "" : "=\u00a0"}${chance(ratio.p_value)}`;
   return fits(ratio)
     ? `The ${ratio.counted} per arm fit the plan (${p}).`
     : `The ${ratio.counted} per arm do not fit the plan (${p}).`;
