@@ -85,11 +85,11 @@ def check_law(points: list[Point], cohort: int) -> None:
     assert all(b.time >= a.time for a, b in pairwise(points))
 
 
-@pytest.mark.parametrize("size", [1, 7, 30, 100, 250])
+@pytest.mark.parametrize("size", [1, 7, 30, 100])
 def test_two_points_are_a_cohort_or_more_apart(folder: Place, size: int) -> None:
-    points = run(serving(folder, plan_of(cohort=30)), [size] * (600 // size))
+    points = run(serving(folder, plan_of(cohort=30)), [size] * (200 // size))
     check_law(points, 30)
-    assert len(points) == 600 // (-(-30 // size) * size)  # one for each commit
+    assert len(points) == 200 // (-(-30 // size) * size)  # one for each commit
 
 
 def test_max_wait_brings_states_closer_to_each_other_but_not_points(
@@ -153,7 +153,7 @@ def test_the_number_of_points_is_bounded_and_the_ends_stay(place: Place, monkeyp
     monkeypatch.setattr(history, "MOST", 12)
     service = serving(place, plan_of(cohort=10, min_per_arm=2, outcomes=["hours"], estimators=["difference"]))
     seen = set()
-    for _ in send(service, [10] * 150):
+    for _ in send(service, [10] * 90):
         points = service.history("target", 0, ALL).points
         check_law(points, 10)
         seen.add(len(points))
@@ -161,7 +161,7 @@ def test_the_number_of_points_is_bounded_and_the_ends_stay(place: Place, monkeyp
     assert min(seen - set(range(7))) >= 7
     records = [point.records for point in points]
     assert records[0] == 10
-    assert records[-1] > 1500 - 2 * 1500 // 12
+    assert records[-1] > 900 - 2 * 900 // 12
     gaps = [b - a for a, b in pairwise(records)]
     assert max(gaps) <= 8 * min(gaps)  # thinned evenly, not at one end
 
@@ -236,8 +236,13 @@ def test_what_takes_long_is_done_seldom(folder: Place, monkeypatch: pytest.Monke
     monkeypatch.setattr(history.time, "monotonic", slowly)
     monkeypatch.setattr(history, "_EVERY", 1.0)
     monkeypatch.setattr(history, "_SHARE", 0.05)
-    points = run(serving(folder, plan_of(cohort=10, min_per_arm=2)), [10] * 60)
-    assert 3 <= len(points) <= 4  # every ten seconds, in some thirty
+    service = serving(folder, plan_of(cohort=10, min_per_arm=2))
+    taken = []
+    for _ in send(service, [10] * 60):
+        while len(taken) < len(service.history("target", 0, ALL).points):
+            taken.append(clock[0])
+    assert len(taken) >= 3
+    assert min(b - a for a, b in pairwise(taken)) >= 10  # half a second is a twentieth of it
 
 
 def test_points_are_sealed_and_follow_the_key(place: Place) -> None:
