@@ -214,7 +214,7 @@ def test_a_closed_trial_keeps_its_course_and_gets_no_further_point(folder: Place
 
 def test_points_are_not_taken_too_often(folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr(history.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("foldaway.service.history.time.monotonic", lambda: clock[0])
     monkeypatch.setattr(history, "_EVERY", 1.0)
     service = serving(folder, plan_of(cohort=10, min_per_arm=2))
     seen = []
@@ -233,11 +233,11 @@ def test_what_takes_long_is_done_seldom(folder: Place, monkeypatch: pytest.Monke
         clock[0] += 0.5  # between any two looks at the clock
         return clock[0]
 
-    monkeypatch.setattr(history.time, "monotonic", slowly)
+    monkeypatch.setattr("foldaway.service.history.time.monotonic", slowly)
     monkeypatch.setattr(history, "_EVERY", 1.0)
     monkeypatch.setattr(history, "_SHARE", 0.05)
     service = serving(folder, plan_of(cohort=10, min_per_arm=2))
-    taken = []
+    taken: list[float] = []
     for _ in send(service, [10] * 60):
         while len(taken) < len(service.history("target", 0, ALL).points):
             taken.append(clock[0])
