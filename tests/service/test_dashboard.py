@@ -217,8 +217,8 @@ def test_outcome_arm_and_estimator_are_chosen(browser: Browser, server: Served) 
 def test_federated_progress_is_shown_where_the_status_has_it(browser: Browser, server: Served) -> None:
     trial = Arriving(server, "sites")
     progress = {
-        "mode": "one_message",
-        "stage": "collecting",
+        "mode": "one-message",
+        "stage": "replying",
         "enrolled": {"control": 40, HOSTILE_ARM: 38},
         "reported": {"control": 10, HOSTILE_ARM: 38},
         "deadline": 1_900_000_000,
@@ -238,7 +238,7 @@ def test_federated_progress_is_shown_where_the_status_has_it(browser: Browser, s
         assert "10 of 40" in card.inner_text()
         assert "38 of 38" in card.inner_text()
         assert HOSTILE_ARM in card.inner_text()
-        assert "collecting" in card.inner_text()
+        assert "replying" in card.inner_text()
         assert "2030" in card.inner_text()
         assert serious_findings(page) == []
 

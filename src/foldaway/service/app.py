@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -13,15 +13,15 @@ from litestar.exceptions import HTTPException, NotFoundException
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.params import HeaderParameter, PathParameter
-from litestar.types import ASGIApp, Guard
+from litestar.types import ASGIApp
 
 import foldaway
 from foldaway.errors import FoldawayError, IngestError
 from foldaway.service import problems
-from foldaway.service.access import Access
+from foldaway.service.access import Access, Name, Needs
 from foldaway.service.bodies import read_body, read_text
 from foldaway.service.collector import Receipt
-from foldaway.service.documents import COMPONENTS, STAMPED, TOKEN, Name, PlanOperation, RecordsOperation, TokenOperation
+from foldaway.service.documents import COMPONENTS, STAMPED, TOKEN, PlanOperation, RecordsOperation, TokenOperation
 from foldaway.service.documents import refusals as refused
 from foldaway.service.history_route import history_routes
 from foldaway.service.logs import log_requests
@@ -42,7 +42,6 @@ SequenceHeader = Annotated[
 TokenId = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{16}$", description="The token's id.")]
 
 Asked = Request[Any, Any, Any]
-Needs = Callable[..., Guard]
 
 _PLAN_BYTES = 2**20
 _TOKEN_BYTES = 2**12

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from litestar.datastructures import ResponseHeader
 from litestar.openapi.datastructures import ResponseSpec
@@ -17,9 +16,7 @@ from litestar.openapi.spec import (
     Schema,
     SecurityScheme,
 )
-from litestar.params import PathParameter
 
-from foldaway.service.access import NAME
 from foldaway.service.problems import MEDIA_TYPE, Problem
 
 STAMPED = [
@@ -27,8 +24,6 @@ STAMPED = [
         name="Foldaway-Fingerprint", description="The plan's fingerprint.", required=True, documentation_only=True
     )
 ]
-
-Name = Annotated[str, PathParameter(pattern=NAME, description="The trial's name.")]
 
 TOKEN: list[dict[str, list[str]]] = [{"token": []}]
 
@@ -125,4 +120,4 @@ _WHEN = {
     503: "Try again later.",
 }
 
-__all__ = ["COMPONENTS", "STAMPED", "TOKEN", "Name", "PlanOperation", "RecordsOperation", "TokenOperation", "refusals"]
+__all__ = ["COMPONENTS", "STAMPED", "TOKEN", "PlanOperation", "RecordsOperation", "TokenOperation", "refusals"]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any
 
 from litestar import Request, get
 from litestar.params import QueryParameter
-from litestar.types import Guard
 
 from foldaway.errors import IngestError
-from foldaway.service.documents import STAMPED, TOKEN, Name, refusals
+from foldaway.service.access import Name, Needs
+from foldaway.service.documents import STAMPED, TOKEN, refusals
 from foldaway.service.history import History, Series
 from foldaway.service.work import Work
 
@@ -20,7 +19,7 @@ Arm = Annotated[str | None, QueryParameter(description="Only estimates for this 
 EstimatorName = Annotated[str | None, QueryParameter(description="Only estimates by this estimator.")]
 
 
-def history_routes(work: Work, needs: Callable[..., Guard]) -> list[Any]:
+def history_routes(work: Work, needs: Needs) -> list[Any]:
     """The handler."""
 
     @get(

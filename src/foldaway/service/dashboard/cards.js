@@ -66,7 +66,9 @@ export class Kept {
     const passing = status.in_passing
       ? ` ${several(status.in_passing, "batch")} ${status.in_passing === 1 ? "is" : "are"} passing through at this moment.`
       : "";
-    say(this.heldNote, `A record is wiped from memory as soon as it is folded; none is stored.${passing}`);
+    say(this.heldNote, status.federated
+      ? "Records stay on their devices, and none comes here."
+      : `A record is wiped from memory as soon as it is folded; none is stored.${passing}`);
     this.pending.hidden = !open;
     this.bar.max = status.cohort;
     this.bar.value = Math.min(status.pending, status.cohort);
@@ -84,7 +86,11 @@ export class Kept {
   }
 }
 
-const MODES = { one_message: "each site sends one message and keeps nothing", two_round: "sites keep their records until the last round" };
+const MODES = {
+  "one-message": "Each device sends its tallies once.",
+  scores: "Devices send tallies during the trial, and their scores at the close.",
+  delta: "Each device sends sums of outcomes alone.",
+};
 
 /** How far a trial is whose records never leave their site. */
 export function federated(progress) {
@@ -101,8 +107,8 @@ export function federated(progress) {
   return [
     h("h2", {}, "Federated progress"),
     h("p", {}, "Stage: ", h("strong", {}, String(progress.stage ?? "–"))),
-    h("p", { class: "soft small" }, MODES[progress.mode] ?? String(progress.mode ?? "")),
-    h("p", { class: "label" }, "Clients that have reported, of those enrolled"),
+    h("p", { class: "soft small" }, MODES[progress.mode] ?? `Mode: ${progress.mode ?? "–"}`),
+    h("p", { class: "label" }, "Devices that have reported, of those enrolled"),
     h("ul", { class: "arms" }, rows),
     deadline ? h("p", { class: "soft small" }, `Open until ${deadline}.`) : null,
   ];

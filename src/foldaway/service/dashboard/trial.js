@@ -75,9 +75,10 @@ class TrialPage {
     return status.status === "open" ? EVERY : CLOSED;
   }
 
-  /** Whether there are fewer records than all arms together need: no need to ask. */
+  /** Whether there cannot be effects yet: no need to ask. */
   tooEarly(status) {
-    return status.records < Object.keys(this.plan.arms).length * (this.plan.min_per_arm ?? LEAST);
+    if (status.status === "closed") return false;
+    return this.plan.federated === "scores" || status.records < Object.keys(this.plan.arms).length * (this.plan.min_per_arm ?? LEAST);
   }
 
   /** Points of the chosen effect since the last that is here: the first time, all. */
@@ -158,8 +159,10 @@ class TrialPage {
     const first = `foldaway send ${this.name} data.parquet --server ${location.origin}`;
     this.explained.replaceChildren(closed
       ? `An arm had fewer than ${several(least, "durable record")}.`
+      : this.plan.federated === "scores"
+      ? "Devices send their scores when the trial is closed; there are no effects before."
       : `No effects until every arm has ${several(least, "durable record")}.${pace}`);
-    if (!closed && !this.status.records) {
+    if (!closed && !this.status.records && !this.plan.federated) {
       this.explained.append(" To send the first, with the trial’s ingest token:", h("code", { class: "command" }, first));
     }
   }
