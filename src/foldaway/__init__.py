@@ -23,6 +23,7 @@ from foldaway.plan import Bootstrap, Plan
 from foldaway.trial import Trial
 
 if TYPE_CHECKING:
+    from foldaway.sources.folding import fold_files
     from foldaway.sources.query import fold_query
 
 __version__ = "0.1.0"
@@ -46,10 +47,6 @@ __all__ = [
     "fold_files",
     "fold_query",
 ]
-
-if TYPE_CHECKING:
-    from foldaway.sources.folding import fold_files
-    from foldaway.sources.query import fold_query
 
 # What reads from elsewhere is loaded on first use, to keep `import foldaway` light.
 _LATER = {"fold_files": "foldaway.sources.folding", "fold_query": "foldaway.sources.query"}

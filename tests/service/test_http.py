@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -68,11 +69,12 @@ def check_problem(answer: httpx.Response, status: int) -> dict[str, Any]:
 
 NOBODY = ["none", "no token", "wrong secret", "unknown id", "revoked"]
 ROUTES = {
-    ("GET", "/v1/trials"): ["admin"],
+    ("GET", "/v1/trials"): ["admin", "read", "other read"],
     ("POST", "/v1/trials"): ["admin"],
     ("GET", "/v1/trials/known"): ["admin", "ingest", "read"],
     ("GET", "/v1/trials/known/plan"): ["admin", "ingest", "read"],
     ("GET", "/v1/trials/known/effects"): ["admin", "read"],
+    ("GET", "/v1/trials/known/history"): ["admin", "read"],
     ("POST", "/v1/trials/known/close"): ["admin"],
     ("POST", "/v1/trials/known/records"): ["admin", "ingest"],
     ("GET", "/v1/trials/known/producers/me"): ["admin", "ingest"],
@@ -180,6 +182,65 @@ def test_a_life_and_its_fingerprint(server: Served) -> None:
     assert listed["life"]["status"] == "closed"
     assert listed["life"]["fingerprint"] == fingerprint
     assert plan.json()["outcomes"] == ["y"]
+
+
+def test_the_list_is_of_the_trials_that_a_token_reads(server: Served, tokens: dict[str, str]) -> None:
+    def listed(who: str) -> list[str]:
+        return [row["name"] for row in server.ask("GET", "/v1/trials", tokens[who]).json()]
+
+    assert {"known", "other"} <= set(listed("admin"))
+    assert (listed("read"), listed("other read")) == (["known"], ["other"])
+    (alone,) = server.ask("GET", "/v1/trials", tokens["read"]).json()
+    assert alone == server.ask("GET", "/v1/trials/known", tokens["read"]).json()
+
+
+def test_the_status_says_when_a_record_was_last_forgotten_and_that_none_is_in_passing(server: Served) -> None:
+    made = server.create("forgetful")
+    before = server.ask("GET", "/v1/trials/forgetful").json()
+    assert (before["forgotten"], before["in_passing"]) == (None, 0)
+    begun = time.time()
+    assert server.ask("POST", "/v1/trials/forgetful/records", made["ingest_token"], json=rows(4)).status_code == 200
+    after = server.ask("GET", "/v1/trials/forgetful").json()
+    assert begun <= after["forgotten"] <= time.time()
+    assert (after["pending"], after["in_passing"]) == (4, 0)
+
+    def slowly() -> Iterator[bytes]:
+        yield b"["
+        passing = server.ask("GET", "/v1/trials/forgetful").json()["in_passing"]
+        yield b"" if passing == 1 else b"!"
+        yield json.dumps(rows(4))[1:].encode()
+
+    headers = {"Content-Type": "application/json"}
+    with server.http(made["ingest_token"]) as http:
+        answer = http.post("/v1/trials/forgetful/records", content=slowly(), headers=headers)
+    assert answer.status_code == 200, answer.text
+    assert server.ask("GET", "/v1/trials/forgetful").json()["in_passing"] == 0
+
+
+def test_the_course_of_a_trial_and_what_is_asked_of_it(server: Served) -> None:
+    made = server.create("course")
+    read = made["read_token"]
+    path = "/v1/trials/course/history"
+    assert server.ask("GET", path, read).json()["points"] == []
+
+    def at(records: int) -> bool:
+        points = server.ask("GET", path, read).json()["points"]
+        return bool(points) and points[-1]["records"] == records
+
+    for size, whole_size in ((20, 20), (40, 60)):
+        server.ask("POST", "/v1/trials/course/records", made["ingest_token"], json=rows(size))
+        eventually(partial(at, whole_size))
+    whole = server.ask("GET", path, read).json()
+    assert (whole["name"], whole["fingerprint"]) == ("course", made["fingerprint"])
+    assert [point["records"] for point in whole["points"]] == [20, 60]
+    now = server.ask("GET", "/v1/trials/course/effects", read).json()["effects"]["effects"]
+    (shown,) = [row for row in now if (row["estimator"], row["se_kind"]) == ("difference", "HC2")]
+    asked = {"outcome": "y", "arm": "b", "estimator": "difference", "after": 20}
+    (point,) = server.ask("GET", path, read, params=asked).json()["points"]
+    assert point["effects"] == [{name: shown[name] for name in point["effects"][0]}]
+    for after in ("-1", "1e3", SECRET, str(2**53 + 1), "1.5"):
+        check_problem(server.ask("GET", path, read, params={"after": after}), 400)
+    assert SECRET not in server.ask("GET", path, read, params={"arm": SECRET}).text
 
 
 def test_a_plan_never_changes(server: Served) -> None:

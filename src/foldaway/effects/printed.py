@@ -69,14 +69,18 @@ def _legend(effects: Effects) -> str:
     return f"{_LOOKS} {_ADJUSTED}" if adjusted else _LOOKS
 
 
-def _tables(effects: Effects, all_kinds: bool) -> Iterator[Table]:
+def headline(effects: Effects) -> list[Effect]:
+    """One row for each outcome, arm and estimator: the one with the kind of error that is shown first."""
     kinds: dict[tuple[str, str, str], list[str]] = {}
     for row in effects:
         kinds.setdefault((row.outcome, row.arm, row.estimator), []).append(row.se_kind)
+    return [row for row in effects if row.se_kind == best_kind(kinds[row.outcome, row.arm, row.estimator])]
+
+
+def _tables(effects: Effects, all_kinds: bool) -> Iterator[Table]:
     comparisons: dict[str, list[Effect]] = {}
-    for row in effects:
-        if all_kinds or row.se_kind == best_kind(kinds[row.outcome, row.arm, row.estimator]):
-            comparisons.setdefault(f"{row.outcome}: {row.arm} against {row.control}", []).append(row)
+    for row in effects if all_kinds else headline(effects):
+        comparisons.setdefault(f"{row.outcome}: {row.arm} against {row.control}", []).append(row)
     for title, rows in comparisons.items():
         columns = _columns(rows, effects.confidence, all_kinds)
         yield Table(title, list(columns), list(zip(*columns.values(), strict=True)))

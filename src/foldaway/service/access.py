@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from litestar.connection import ASGIConnection
 from litestar.exceptions import NotAuthorizedException, NotFoundException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
+from litestar.params import PathParameter
 from litestar.types import Guard
 
-from foldaway.service.tokens import Scope, allows, id_of, verify
+from foldaway.service.tokens import Scope, TokenRow, allows, id_of, verify
 from foldaway.service.work import Work
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+Name = Annotated[str, PathParameter(pattern=NAME, description="The trial's name.")]
+Needs = Callable[..., Guard]
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 
@@ -36,15 +40,27 @@ class Access:
 
         return guard
 
+    async def listed(self, connection: Connection, _: BaseRouteHandler) -> None:
+        """A guard for the list of trials: a token to read one lists that one, admin lists all."""
+        row = await self._holder(connection)
+        if row.scope == "ingest":
+            raise PermissionDeniedException
+        connection.scope["state"]["trial"] = row.trial
+
     async def _check(self, connection: Connection, scopes: tuple[Scope, ...], trial: str | None) -> None:
+        row = await self._holder(connection)
+        if not any(allows(row, scope, trial) for scope in scopes):
+            raise PermissionDeniedException
+
+    async def _holder(self, connection: Connection) -> TokenRow:
+        """The token that a request comes with, if it is one."""
         scheme, _, text = connection.headers.get("Authorization", "").partition(" ")
         token = text.strip() if scheme.lower() == "bearer" else ""
         id = id_of(token)
         row = None if id is None else await self._work.run(self._work.service.store.token, id)
         if not verify(token, row) or row is None:
             raise NotAuthorizedException
-        if not any(allows(row, scope, trial) for scope in scopes):
-            raise PermissionDeniedException
+        return row
 
     async def _fingerprint(self, name: str) -> str:
         if not re.fullmatch(NAME, name):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -13,22 +13,23 @@ from litestar.exceptions import HTTPException, NotFoundException
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.params import HeaderParameter, PathParameter
-from litestar.types import ASGIApp, Guard
+from litestar.types import ASGIApp
 
 import foldaway
 from foldaway.errors import FoldawayError, IngestError
 from foldaway.service import problems
-from foldaway.service.access import NAME, Access
+from foldaway.service.access import Access, Name, Needs
 from foldaway.service.bodies import read_body, read_text
 from foldaway.service.collector import Receipt
 from foldaway.service.documents import COMPONENTS, STAMPED, TOKEN, PlanOperation, RecordsOperation, TokenOperation
 from foldaway.service.documents import refusals as refused
+from foldaway.service.history_route import history_routes
 from foldaway.service.logs import log_requests
 from foldaway.service.metrics import Metrics
+from foldaway.service.pages import page_routes
 from foldaway.service.service import Answer, Created, Issued, Service, Status, TokenAbout, TokenWanted
 from foldaway.service.work import Work
 
-Name = Annotated[str, PathParameter(pattern=NAME, description="The trial's name.")]
 # A name that can stand in an address as it is.
 _PRODUCER = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,199}$"
 Producer = Annotated[str, PathParameter(pattern=_PRODUCER, description="Who numbers the batches.")]
@@ -41,7 +42,6 @@ SequenceHeader = Annotated[
 TokenId = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{16}$", description="The token's id.")]
 
 Asked = Request[Any, Any, Any]
-Needs = Callable[..., Guard]
 
 _PLAN_BYTES = 2**20
 _TOKEN_BYTES = 2**12
@@ -65,7 +65,8 @@ def make_app(service: Service, *, quiet: bool = False, most_queued: int = 64, pa
     """
     metrics = Metrics()
     work = Work(service, metrics, most_queued)
-    needs = Access(work).needs
+    access = Access(work)
+    needs = access.needs
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncIterator[None]:
@@ -80,8 +81,10 @@ def make_app(service: Service, *, quiet: bool = False, most_queued: int = 64, pa
     app = Litestar(
         [
             _options,
+            *page_routes(),
             *_operation(work),
-            *_trials(work, needs, patience),
+            *_trials(work, access, patience),
+            *history_routes(work, needs),
             *_records(work, needs, patience),
             *_tokens(work, needs, patience),
         ],
@@ -132,8 +135,8 @@ def _operation(work: Work) -> list[Any]:
     return [health, ready, prometheus]
 
 
-def _trials(work: Work, needs: Needs, patience: float) -> list[Any]:
-    service = work.service
+def _trials(work: Work, access: Access, patience: float) -> list[Any]:
+    service, needs = work.service, access.needs
     about: dict[str, Any] = {"security": TOKEN, "tags": ["trials"]}
     one: dict[str, Any] = {"response_headers": STAMPED, **about}
 
@@ -151,9 +154,15 @@ def _trials(work: Work, needs: Needs, patience: float) -> list[Any]:
         request.scope["state"]["fingerprint"] = made.fingerprint
         return made
 
-    @get("/v1/trials", guards=[needs("admin")], summary="All trials", responses=refused(401, 403, 503), **about)
-    async def trials() -> list[Status]:
-        return await work.run(service.statuses)
+    @get(
+        "/v1/trials",
+        guards=[access.listed],
+        summary="All trials; with a token to read one, that one",
+        responses=refused(401, 403, 503),
+        **about,
+    )
+    async def trials(request: Asked) -> list[Status]:
+        return await work.run(service.statuses, request.scope["state"]["trial"])
 
     @get(
         "/v1/trials/{name:str}",
@@ -225,7 +234,7 @@ def _records(work: Work, needs: Needs, patience: float) -> list[Any]:
         if sequence is not None and not request.headers["Foldaway-Sequence"].isdigit():
             raise IngestError(400, "Foldaway-Sequence is a whole number in digits.")  # not 1e3, which is read as one
         kind, encoding = request.headers.get("Content-Type", ""), request.headers.get("Content-Encoding")
-        async with work.place():
+        async with work.place(name):
             body = await read_body(request, service.limits.max_body, patience)
             try:
                 # Whatever becomes of the request, the thread finishes the batch and wipes its body.

@@ -8,11 +8,13 @@ a producer that resends what was not durable is counted exactly once.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
 
 import msgspec
 
-from foldaway.errors import Conflict, SequenceGap, TooEarly, TrialClosed
+from foldaway.effects import Effects
+from foldaway.errors import Conflict, SampleRatioWarning, SequenceGap, TooEarly, TrialClosed
 from foldaway.plan import Plan
 from foldaway.service.ingest import Decoded
 from foldaway.service.store import ShardRow, Store
@@ -63,6 +65,11 @@ class Collector:
     def pending(self) -> int:
         """Records folded since the last commit."""
         return self._live.n - self._durable_n
+
+    @property
+    def durable(self) -> int:
+        """Records of this shard that are durable."""
+        return self._durable_n
 
     def receive(self, batch: Decoded, producer: str | None, sequence: int | None) -> Receipt:
         """Fold a batch, unless it has come before; commit if a cohort has come together.
@@ -180,3 +187,10 @@ def require_enough(plan: Plan, counts: Sequence[int]) -> None:
     """No answer before every arm has the plan's minimum of records."""
     if min(counts) < plan.min_per_arm:
         raise TooEarly(f"no effects yet: every arm needs {plan.min_per_arm} durable records first.")
+
+
+def quiet_effects(trial: Trial) -> Effects:
+    """The effects, without a warning: what it would say is in them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SampleRatioWarning)
+        return trial.effects()

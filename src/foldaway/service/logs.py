@@ -74,9 +74,12 @@ def log_requests(app: ASGIApp, metrics: Metrics, *, quiet: bool) -> ASGIApp:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                headers = [*message["headers"], (b"x-content-type-options", b"nosniff")]
+                if not any(name.lower() == b"cache-control" for name, _ in headers):
+                    headers.append((b"cache-control", b"no-store"))  # tokens and effects are for who asked
                 if "fingerprint" in state:
-                    stamp = (b"foldaway-fingerprint", state["fingerprint"].encode())
-                    message["headers"] = [*message["headers"], stamp]
+                    headers.append((b"foldaway-fingerprint", state["fingerprint"].encode()))
+                message["headers"] = headers
             await send(message)
 
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from foldaway.service.tables import KEYS, META, SHARDS, Part
+from foldaway.service.tables import HISTORY, KEYS, META, SHARDS, Part
 from foldaway.service.vault import Vault, sealed_under
 
 
@@ -54,6 +54,9 @@ def seal_anew(connection: sa.Connection, part: Part, vault: Vault) -> None:
         ).all():
             where = sa.and_(SHARDS.c.trial == trial, SHARDS.c.shard == shard)
             _seal_anew(connection, SHARDS.c.state, where, state_context(trial, shard, version), vault)
+        for trial, records in connection.execute(sa.select(HISTORY.c.trial, HISTORY.c.records)).all():
+            where = sa.and_(HISTORY.c.trial == trial, HISTORY.c.records == records)
+            _seal_anew(connection, HISTORY.c.estimates, where, history_context(trial, records), vault)
     else:
         for fingerprint in connection.execute(sa.select(KEYS.c.fingerprint)).scalars().all():
             _seal_anew(connection, KEYS.c.key, KEYS.c.fingerprint == fingerprint, key_context(fingerprint), vault)
@@ -76,6 +79,11 @@ def _seal_anew(
 def state_context(trial: str, shard: str, version: int) -> str:
     """The place of a state: it opens in its own row alone, and only while it is the row's latest."""
     return f"state:{trial}:{shard}:{version}"
+
+
+def history_context(trial: str, records: int) -> str:
+    """The place of a point of a trial's course."""
+    return f"history:{trial}:{records}"
 
 
 def key_context(fingerprint: str) -> str:

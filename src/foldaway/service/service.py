@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import secrets
-import warnings
+import time
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from contextlib import suppress
 
 import msgspec
 
 from foldaway.effects import Effects
-from foldaway.errors import Conflict, FoldawayError, SampleRatioWarning, TooEarly, TrialClosed
+from foldaway.errors import Conflict, FoldawayError, TooEarly, TrialClosed
 from foldaway.plan import Plan
-from foldaway.service.collector import Collector, Receipt, merged, require_enough
+from foldaway.service.answers import Answers
+from foldaway.service.collector import Collector, Receipt
 from foldaway.service.decoy import Decoys
+from foldaway.service.history import Historian, History, Series
 from foldaway.service.ingest import Limits, decode, wipe
 from foldaway.service.store import ShardRow, Store, TrialRow
 from foldaway.service.tokens import Scope, issue
@@ -37,6 +40,9 @@ class Status(msgspec.Struct, frozen=True):
         records: Durable records, of all servers.
         pending: Records that this server has folded but not yet made durable: fewer than a cohort.
         left_out: Records given up at the close because no cohort came together for them.
+        in_passing: Batches in this server's memory at this moment, on their way into the tallies.
+        forgotten: When this server last wiped a batch that it had folded, in seconds since 1970; null if none has come
+            since it started.
     """
 
     name: str
@@ -48,6 +54,8 @@ class Status(msgspec.Struct, frozen=True):
     left_out: int
     created: float
     closed: float | None
+    in_passing: int
+    forgotten: float | None
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -101,6 +109,10 @@ class Service:
         self.limits = limits
         self._collectors: dict[str, Collector] = {}
         self._decoys = Decoys()
+        self._answers = Answers()
+        self._historian = Historian(store, self._answers)
+        self._forgotten: dict[str, float] = {}
+        self.in_passing: Counter[str] = Counter()
 
     def create(self, text: str) -> Created:
         """Register a plan. The same plan again gives new tokens; another plan of that name is refused."""
@@ -137,12 +149,14 @@ class Service:
             collector = self._collector(name)
             batch = decode(body, media_type, encoding, collector.plan, self.limits)
             try:
-                return collector.receive(batch, producer, sequence)
+                receipt = collector.receive(batch, producer, sequence)
             finally:
                 self._decoys.add(collector.plan, batch.records.num_rows)
                 batch.wipe()
         finally:
             wipe(body)
+        self._forgotten[name] = time.time()
+        return receipt
 
     def fold_decoys(self) -> None:
         """Overwrite what the last batches have left in the linear algebra's working memory."""
@@ -157,9 +171,10 @@ class Service:
         """The plan of a trial, in canonical form."""
         return self.store.trial(name).plan
 
-    def statuses(self) -> list[Status]:
-        """All trials."""
-        return [self._status(row) for row in self.store.trials()]
+    def statuses(self, of: str | None = None) -> list[Status]:
+        """All trials, or the one of this name."""
+        rows = self.store.trials() if of is None else [self.store.trial(of)]
+        return [self._status(row) for row in rows]
 
     def status(self, name: str) -> Status:
         """One trial."""
@@ -179,6 +194,8 @@ class Service:
             _left_out(shards),
             row.created,
             row.closed,
+            self.in_passing[row.name],
+            self._forgotten.get(row.name),
         )
 
     def effects(self, name: str) -> Answer:
@@ -187,9 +204,13 @@ class Service:
         if row.final is not None:
             return msgspec.json.decode(row.final, type=Answer)
         shards = self.store.shards(name)
-        trial = merged(Plan.loads(row.plan), shards)
-        require_enough(trial.plan, list(trial.counts.values()))
-        return _answer(row, _quiet_effects(trial), trial.n, _left_out(shards), final=False)
+        records, effects = self._answers.of(Plan.loads(row.plan), shards)
+        return _answer(row, effects, records, _left_out(shards), final=False)
+
+    def history(self, name: str, after: int, series: Series) -> History:
+        """How the estimates have moved, at points a cohort or more apart."""
+        row = self.store.trial(name)
+        return History(row.name, row.fingerprint, self._historian.read(name, after, series))
 
     def close(self, name: str) -> Answer:
         """End a trial: no more records, its key destroyed, its effects final."""
@@ -211,22 +232,23 @@ class Service:
         collector = self._collector(row.name)
         pending = collector.finish()
         shards = self.store.shards(row.name)
-        trial = merged(collector.plan, shards)
-        try:
-            require_enough(trial.plan, list(trial.counts.values()))
-            effects: Effects | None = _quiet_effects(trial)
-        except TooEarly:
-            effects = None
-        answer = _answer(row, effects, trial.n, _left_out(shards) + pending, final=True)
+        effects: Effects | None = None
+        with suppress(TooEarly):
+            _, effects = self._answers.of(collector.plan, shards)
+        records = sum(shard.n for shard in shards)
+        answer = _answer(row, effects, records, _left_out(shards) + pending, final=True)
         # A commit of another server after this look at its shard would be missing from the final answer.
         versions = {shard.shard: shard.version for shard in shards if shard.version}
         closed = self.store.close_trial(row.name, msgspec.json.encode(answer).decode(), versions)
         collector.leave_out_pending()
         self._collectors.pop(row.name, None)
+        self._answers.drop(row.name)
         return closed
 
     def tick(self) -> None:
         """Now and then: commit what has waited for as long as its plan allows; notice trials closed elsewhere.
+
+        Trials whose durable records have grown get a point in their history.
 
         Raises:
             FoldawayError: The first that went wrong; the other trials had their turn all the same.
@@ -237,8 +259,10 @@ class Service:
                 if self.store.trial(name).status != "open":
                     collector.leave_out_pending()
                     del self._collectors[name]
+                    self._answers.drop(name)
                 else:
                     collector.commit_if_due()
+                    self._historian.look(name, collector.plan, collector.durable)
             except FoldawayError as error:
                 faults.append(error)
         if faults:
@@ -269,10 +293,3 @@ def _answer(row: TrialRow, effects: Effects | None, records: int, left_out: int,
 
 def _left_out(shards: Sequence[ShardRow]) -> int:
     return sum(shard.left_out for shard in shards)
-
-
-def _quiet_effects(trial: Any) -> Effects:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SampleRatioWarning)  # it is in the answer
-        effects: Effects = trial.effects()
-    return effects

@@ -69,6 +69,16 @@ TOKENS = sa.Table(
     sa.Column("revoked", sa.Boolean, nullable=False),
 )
 
+# Points of a trial's course, a cohort or more apart; the estimates are sealed as states are.
+HISTORY = sa.Table(
+    "foldaway_history",
+    _about["trials"],
+    sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
+    sa.Column("records", sa.BigInteger, primary_key=True),
+    sa.Column("time", sa.Double, nullable=False),
+    sa.Column("estimates", sa.LargeBinary, nullable=False),
+)
+
 # By fingerprint, not by name: a key left behind by a registration that broke off never meets another plan.
 KEYS = sa.Table(
     "foldaway_keys",

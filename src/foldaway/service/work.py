@@ -31,16 +31,18 @@ class Work:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fold", initializer=wipe_arrays)
 
     @asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
+    async def place(self, trial: str) -> AsyncIterator[None]:
         """A place in the queue for one batch, from its first byte; a full queue is told to come back later."""
         if self._queued >= self._most_queued:
             raise IngestError(503, "the server has as many batches in hand as it can hold; try again in a second.")
         self._queued += 1
+        self.service.in_passing[trial] += 1
         self.metrics.queued.set(self._queued)
         try:
             yield
         finally:
             self._queued -= 1
+            self.service.in_passing[trial] -= 1
             self.metrics.queued.set(self._queued)
 
     async def run(self, task: Callable[..., T], *arguments: Any) -> T:

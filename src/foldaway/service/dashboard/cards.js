@@ -1,0 +1,115 @@
+// What stands beside the effect: the arms, what is kept, how far a federated trial is.
+
+import { h, named, say } from "./dom.js";
+import { ago, count, moment, several, share } from "./format.js";
+import { fits, ratioVerdict } from "./words.js";
+
+/** The arms' shares beside those of the plan. */
+export function arms(effects, plan) {
+  const ratio = effects?.sample_ratio;
+  const total = ratio ? Object.values(ratio.observed).reduce((a, b) => a + b, 0) : 0;
+  const rows = Object.entries(plan.arms).map(([arm, planned]) => {
+    const seen = ratio ? ratio.observed[arm] : null;
+    return h("li", {},
+      h("div", { class: "between" },
+        named(arm),
+        h("span", { class: "figure" }, seen === null ? "–" : count(seen))),
+      shareBar(seen === null ? 0 : seen / total, planned),
+      h("div", { class: "between soft small" },
+        h("span", {}, seen === null ? "not told yet" : share(seen, total)),
+        h("span", {}, `planned ${share(planned, 1)}`)));
+  });
+  const verdict = ratio
+    ? h("p", { class: fits(ratio) ? "verdict good" : "verdict bad" }, ratioVerdict(ratio))
+    : h("p", { class: "soft small" },
+      `Counts by arm are told once every arm has ${several(plan.min_per_arm ?? 10, "durable record")}.`);
+  return [h("h2", {}, "Arms and sample ratio"), h("ul", { class: "arms" }, rows), verdict];
+}
+
+function shareBar(part, planned) {
+  const bar = h("div", { class: "share", "aria-hidden": "true" }, h("i", {}), h("b", {}));
+  bar.children[0].style.width = `${(100 * part).toFixed(2)}%`;
+  bar.children[1].style.left = `${(100 * planned).toFixed(2)}%`;
+  return bar;
+}
+
+/** What exists of the records: how many were folded, that none is held, what waits for its cohort. */
+export class Kept {
+  constructor() {
+    this.folded = h("dd", { class: "figure", id: "folded" });
+    this.held = h("dd", { class: "figure", id: "held" });
+    this.heldNote = h("p", { class: "soft small" });
+    this.last = h("dd", { class: "figure", id: "forgotten" });
+    this.bar = h("progress", { id: "cohort", "aria-labelledby": "cohort-label" });
+    this.waiting = h("p", { class: "soft small", id: "pending" });
+    this.pending = h("div", {}, h("p", { id: "cohort-label", class: "label" }, "Pending cohort"), this.bar, this.waiting);
+    this.leftOut = h("p", { class: "soft small" });
+    this.element = h("section", { class: "card", "aria-labelledby": "kept-title" },
+      h("h2", { id: "kept-title" }, "What is kept"),
+      h("dl", { class: "facts" },
+        h("div", {}, h("dt", {}, "Records folded"), this.folded),
+        h("div", {}, h("dt", {}, "Records held"), this.held),
+        h("div", {}, h("dt", {}, "Last one forgotten"), this.last)),
+      this.heldNote, this.pending, this.leftOut);
+    this.forgotten = null;
+    this.ticking = setInterval(() => this.tick(), 1000);
+  }
+
+  stop() {
+    clearInterval(this.ticking);
+  }
+
+  show(status, now) {
+    const open = status.status === "open";
+    say(this.folded, count(status.records));
+    say(this.held, "0");
+    const passing = status.in_passing
+      ? ` ${several(status.in_passing, "batch")} ${status.in_passing === 1 ? "is" : "are"} passing through at this moment.`
+      : "";
+    say(this.heldNote, status.federated
+      ? "Records stay on their devices, and none comes here."
+      : `A record is wiped from memory as soon as it is folded; none is stored.${passing}`);
+    this.pending.hidden = !open;
+    this.bar.max = status.cohort;
+    this.bar.value = Math.min(status.pending, status.cohort);
+    say(this.waiting, status.pending
+      ? `0 records held; ${count(status.pending)} pending in tallies until the cohort of ${count(status.cohort)} is full.`
+      : `Nothing pending. The next step is shown when ${several(status.cohort, "record")} have come together.`);
+    say(this.leftOut, status.left_out ? `${several(status.left_out, "record")} left out at the close: no cohort came together.` : "");
+    // On this machine's own clock from here on, which needs not agree with the server's.
+    this.forgotten = status.forgotten === null ? null : performance.now() / 1000 - Math.max(0, now - status.forgotten);
+    this.tick();
+  }
+
+  tick() {
+    say(this.last, this.forgotten === null ? "–" : ago(performance.now() / 1000 - this.forgotten));
+  }
+}
+
+const MODES = {
+  "one-message": "Each device sends its tallies once.",
+  scores: "Devices send tallies during the trial, and their scores at the close.",
+  delta: "Each device sends sums of outcomes alone.",
+};
+
+/** How far a trial is whose records never leave their site. */
+export function federated(progress) {
+  const names = Object.keys(progress.enrolled ?? {});
+  const rows = names.map((arm, i) => {
+    const [reported, enrolled] = [progress.reported?.[arm] ?? 0, progress.enrolled[arm]];
+    return h("li", {},
+      h("div", { class: "between" },
+        h("span", { id: `site-${i}` }, named(arm)),
+        h("span", { class: "figure" }, `${count(reported)} of ${count(enrolled)}`)),
+      h("progress", { max: Math.max(1, enrolled), value: Math.min(reported, enrolled), "aria-labelledby": `site-${i}` }));
+  });
+  const deadline = typeof progress.deadline === "number" ? moment(progress.deadline) : progress.deadline;
+  return [
+    h("h2", {}, "Federated progress"),
+    h("p", {}, "Stage: ", h("strong", {}, String(progress.stage ?? "–"))),
+    h("p", { class: "soft small" }, MODES[progress.mode] ?? `Mode: ${progress.mode ?? "–"}`),
+    h("p", { class: "label" }, "Devices that have reported, of those enrolled"),
+    h("ul", { class: "arms" }, rows),
+    deadline ? h("p", { class: "soft small" }, `Open until ${deadline}.`) : null,
+  ];
+}

@@ -1,0 +1,42 @@
+// The intervals as they are now, one row for each arm and estimator, on one scale.
+
+import { h, named, s } from "./dom.js";
+import { interval, number, places, signed } from "./format.js";
+import { decimalsOf, rangeOf, scale, ticks } from "./scale.js";
+
+/** A table whose middle column is a drawing; what it draws also stands beside it in numbers. */
+export function forest(rows, chosen, outcome) {
+  const range = rangeOf(rows.flatMap((row) => [row.estimate, row.anytime_ci_lower, row.anytime_ci_upper]));
+  const x = scale(range, [3, 97]);
+  const decimals = places(Math.min(...rows.map((row) => (row.ci_upper - row.ci_lower) / 2).filter((reach) => reach > 0)));
+  const body = rows.map((row) => h("tr", { class: row === chosen ? "chosen" : null },
+    h("th", { scope: "row" },
+      named(row.arm), h("span", { class: "soft small" }, `${row.estimator}, ${row.se_kind}`)),
+    h("td", { class: "drawn" }, drawn(row, x)),
+    h("td", { class: "numbers" },
+      h("strong", {}, signed(row.estimate, decimals)),
+      h("span", { class: "soft small" }, interval(row.anytime_ci_lower, row.anytime_ci_upper, decimals)))));
+  const marks = ticks(range, 3);
+  const foot = s("svg", { class: "scale", "aria-hidden": "true", focusable: "false", width: "100%", height: 20 },
+    ...marks.map((mark) => s("text", { class: "tick", x: `${x(mark)}%`, y: 14, "text-anchor": "middle" },
+      number(mark, decimalsOf(marks)))));
+  return h("table", { class: "forest" },
+    h("caption", { class: "unseen" }, `Effects on ${outcome}`),
+    h("thead", {}, h("tr", {},
+      h("th", { scope: "col" }, "Arm"),
+      h("th", { scope: "col", class: "drawn" }, "Interval"),
+      h("th", { scope: "col", class: "numbers" }, "Effect"))),
+    h("tbody", {}, body),
+    h("tfoot", {}, h("tr", {}, h("td", {}), h("td", { class: "drawn" }, foot), h("td", {}))));
+}
+
+function drawn(row, x) {
+  const at = (value) => `${x(value).toFixed(2)}%`;
+  const line = (kind, lower, upper) =>
+    lower === null || upper === null ? null : s("line", { class: kind, x1: at(lower), x2: at(upper), y1: "50%", y2: "50%" });
+  return s("svg", { width: "100%", "aria-hidden": "true", focusable: "false" },
+    s("line", { class: "zero", x1: at(0), x2: at(0), y1: 0, y2: "100%" }),
+    line("reach", row.anytime_ci_lower, row.anytime_ci_upper),
+    line("look", row.ci_lower, row.ci_upper),
+    row.estimate === null ? null : s("circle", { class: "now", cx: at(row.estimate), cy: "50%", r: 5 }));
+}

@@ -1,0 +1,68 @@
+// Numbers, shares and times for people.
+
+const MINUS = "\u2212";
+const NONE = "–";
+
+/** How many decimals a number deserves whose interval reaches this far to each side: two digits of the reach. */
+export function places(reach) {
+  if (!(reach > 0) || !Number.isFinite(reach)) return null;
+  return Math.min(12, Math.max(0, Math.ceil(-Math.log10(reach)) + 1));
+}
+
+export function number(value, decimals = null) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
+  const size = Math.abs(value);
+  if (size >= 1e9 || (size > 0 && size < 1e-6)) return value.toExponential(2).replaceAll("-", MINUS);
+  const options = decimals === null
+    ? { maximumSignificantDigits: 4 }
+    : { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
+  const text = size.toLocaleString("en-US", options);
+  return value < 0 && /[1-9]/.test(text) ? MINUS + text : text;
+}
+
+export function signed(value, decimals = null) {
+  const text = number(value, decimals);
+  return value > 0 && /[1-9]/.test(text) ? `+${text}` : text;
+}
+
+export const count = (value) => value.toLocaleString("en-US");
+
+/** A number of things: `several(1, "record")` is "1 record". */
+export const several = (value, thing) => `${count(value)} ${thing}${value === 1 ? "" : thing.endsWith("ch") ? "es" : "s"}`;
+
+export function compact(value) {
+  if (value < 10_000) return count(value);
+  return value.toLocaleString("en-US", { notation: "compact", maximumSignificantDigits: 3 });
+}
+
+export function interval(lower, upper, decimals) {
+  return lower === null || upper === null ? NONE : `${number(lower, decimals)} to ${number(upper, decimals)}`;
+}
+
+export const between = (lower, upper, decimals) => `between ${number(lower, decimals)} and ${number(upper, decimals)}`;
+
+export function percent(share, digits = 2) {
+  if (share === null || share === undefined || !Number.isFinite(share)) return NONE;
+  return `${signed(100 * share, Math.abs(share) < 0.0995 ? digits : Math.max(0, digits - 1))} %`;
+}
+
+export function share(part, whole) {
+  return whole > 0 ? `${((100 * part) / whole).toFixed(1)} %` : NONE;
+}
+
+export function chance(p) {
+  if (p === null || !Number.isFinite(p)) return NONE;
+  return p < 0.001 ? "< 0.001" : p.toFixed(3);
+}
+
+/** How long ago, in the unit that says it best. */
+export function ago(seconds) {
+  const steps = [[90, 1, "second"], [5400, 60, "minute"], [129_600, 3600, "hour"], [Infinity, 86_400, "day"]];
+  const [, size, unit] = steps.find(([most]) => seconds < most);
+  const whole = Math.max(0, Math.floor(seconds / size));
+  return seconds < 1 ? "just now" : `${several(whole, unit)} ago`;
+}
+
+export function moment(seconds) {
+  return new Date(1000 * seconds).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
+}

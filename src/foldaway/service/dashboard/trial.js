@@ -1,0 +1,243 @@
+// One trial, live.
+
+import * as api from "./api.js";
+import { arms, federated, Kept } from "./cards.js";
+import { Choice, headline } from "./choice.js";
+import { Course } from "./course.js";
+import { h, named, say, table } from "./dom.js";
+import { chance, count, interval, moment, percent, places, several, signed } from "./format.js";
+import { forest } from "./forest.js";
+import { statusPill } from "./list.js";
+import { Poll } from "./poll.js";
+import { explained, figures, fits, heard, verdict } from "./words.js";
+
+const EVERY = 1_500;
+const CLOSED = 30_000;
+const HEARD_EVERY = 30_000;
+const LEAST = 10; // records of every arm, where the plan does not say
+const NONE_YET = { found: null };
+
+class TrialPage {
+  constructor(view, name) {
+    this.name = name;
+    this.courses = new Map();
+    this.choice = new Choice(() => this.choose());
+    this.course = new Course();
+    this.kept = new Kept();
+    this.pill = h("span", {});
+    this.title = h("div", { class: "heading" }, h("h1", {}, named(name)), this.pill);
+    this.alarms = h("div", { class: "alarms" });
+    this.headline = h("h2", { class: "headline", id: "verdict" }, "Asking for the trial …");
+    this.explained = h("p", { class: "explained" });
+    this.figures = h("dl", { class: "figures" });
+    this.how = h("p", { class: "soft small how" });
+    this.picture = h("div", { class: "picture" },
+      h("h3", { id: "course-title" }, "The effect as records arrive"), this.course.element,
+      h("p", { class: "soft small legend" },
+        "The line is the estimate; the band its interval, which stays valid however often you look. ",
+        "It moves a cohort of records at a time."));
+    this.now = h("section", { class: "card wide", "aria-labelledby": "verdict" },
+      this.choice.element, this.headline, this.explained, this.figures, this.how, this.picture);
+    this.arms = h("section", { class: "card", "aria-label": "Arms and sample ratio" });
+    this.federated = h("section", { class: "card", "aria-label": "Federated progress", hidden: true });
+    this.forest = h("section", { class: "card", "aria-label": "Every arm and estimator" });
+    this.rest = h("section", { class: "card", "aria-label": "All numbers" });
+    this.about = h("section", { class: "card", "aria-label": "About this trial" });
+    view.append(
+      h("nav", { "aria-label": "Back" }, h("a", { href: "#/", class: "back" }, "← All trials")),
+      this.title, this.alarms,
+      h("div", { class: "columns" },
+        h("div", { class: "main" }, this.now, this.forest, this.rest),
+        h("div", { class: "side" }, this.kept.element, this.arms, this.federated, this.about)));
+    this.whenThere = [this.choice.element, this.figures, this.how, this.picture, this.forest, this.rest];
+    for (const part of this.whenThere) part.hidden = true;
+  }
+
+  stop() {
+    this.course.stop();
+    this.kept.stop();
+  }
+
+  /** Ask for what may have changed, and show it; the milliseconds until the next time. */
+  async look() {
+    this.plan ??= await api.plan(this.name);
+    const { body: status, now } = await api.status(this.name);
+    if (!this.answer || status.records !== this.status?.records || status.status !== this.status?.status) {
+      this.answer = this.tooEarly(status) ? NONE_YET : await api.effects(this.name);
+      this.changed = true;
+    }
+    this.status = status;
+    this.kept.show(status, now);
+    if (this.answer.found) await this.followCourse();
+    if (this.changed) this.draw();
+    this.changed = false;
+    this.drawFederated();
+    return status.status === "open" ? EVERY : CLOSED;
+  }
+
+  /** Whether there cannot be effects yet: no need to ask. */
+  tooEarly(status) {
+    if (status.status === "closed") return false;
+    return this.plan.federated === "scores" || status.records < Object.keys(this.plan.arms).length * (this.plan.min_per_arm ?? LEAST);
+  }
+
+  /** Points of the chosen effect since the last that is here: the first time, all. */
+  async followCourse() {
+    this.rows = headline(this.answer.found.effects);
+    this.choice.offer(this.rows);
+    if (!this.rows.length) return;
+    const key = JSON.stringify(this.choice.wanted);
+    const course = this.courses.get(key) ?? [];
+    const last = course.at(-1)?.records ?? 0;
+    if (last < this.status.records && !(this.asked === key && this.status.status === "closed")) {
+      const points = await api.history(this.name, { ...this.choice.wanted, after: last });
+      const more = points.filter((point) => point.effects.length).map((point) => ({
+        records: point.records,
+        estimate: point.effects[0].estimate,
+        lower: point.effects[0].anytime_ci_lower,
+        upper: point.effects[0].anytime_ci_upper,
+      }));
+      this.courses.set(key, [...course, ...more]);
+      this.changed ||= more.length > 0;
+      this.asked = key;
+    }
+  }
+
+  async choose() {
+    this.changed = true;
+    this.draw();
+    this.poll.soon(0);
+  }
+
+  draw() {
+    const { found } = this.answer;
+    this.pill.replaceChildren(statusPill(this.status.status));
+    this.drawAlarms(found);
+    this.drawAbout();
+    this.arms.replaceChildren(...arms(found, this.plan));
+    const row = found && this.choice.among(this.rows);
+    for (const part of this.whenThere) part.hidden = !row;
+    if (!row) {
+      this.drawNothingYet();
+      return;
+    }
+    const sound = fits(found.sample_ratio);
+    this.now.classList.toggle("doubtful", !sound);
+    this.headline.replaceChildren(sound ? "" : "Not to be trusted yet: ", ...verdict(row), ".");
+    this.explained.replaceChildren(...explained(row, found.confidence));
+    this.figures.replaceChildren(...figures(row));
+    this.how.replaceChildren(named(row.arm), " against ", named(row.control), " on ", named(row.outcome),
+      `: ${row.estimator} estimate with ${row.se_kind} errors.`);
+    this.drawCourse(row);
+    this.forest.replaceChildren(
+      h("h2", {}, "Effects on ", named(row.outcome)), forest(this.alike(row), row, row.outcome),
+      h("p", { class: "soft small legend" },
+        "Thin: the interval that stays valid however often you look. Thick: the narrower one for a single look at the end."));
+    this.drawRest(found);
+    this.tell(row);
+  }
+
+  drawCourse(row) {
+    const course = this.courses.get(JSON.stringify(this.choice.wanted)) ?? [];
+    const now = {
+      records: row.n, estimate: row.estimate, lower: row.anytime_ci_lower, upper: row.anytime_ci_upper,
+    };
+    this.course.show([...course.filter((point) => point.records < row.n), now], this.status.status === "closed");
+  }
+
+  /** What the chosen effect is to be seen beside: the other arms; or, if there is none, the other estimators. */
+  alike(row) {
+    const same = this.rows.filter((other) => other.outcome === row.outcome);
+    return same.some((other) => other.arm !== row.arm) ? same.filter((other) => other.estimator === row.estimator) : same;
+  }
+
+  drawNothingYet() {
+    const closed = this.status.status === "closed";
+    const least = this.plan.min_per_arm ?? LEAST;
+    say(this.headline, closed ? "Closed before there was an effect to tell" : "No effects yet");
+    const pace = ` Records become durable ${count(this.status.cohort)} at a time, so that no answer gives one away.`;
+    const first = `foldaway send ${this.name} data.parquet --server ${location.origin}`;
+    this.explained.replaceChildren(closed
+      ? `An arm had fewer than ${several(least, "durable record")}.`
+      : this.plan.federated === "scores"
+      ? "Devices send their scores when the trial is closed; there are no effects before."
+      : `No effects until every arm has ${several(least, "durable record")}.${pace}`);
+    if (!closed && !this.status.records && !this.plan.federated) {
+      this.explained.append(" To send the first, with the trial’s ingest token:", h("code", { class: "command" }, first));
+    }
+  }
+
+  drawAlarms(found) {
+    const alarms = [];
+    if (found && !fits(found.sample_ratio)) {
+      alarms.push(h("div", { class: "alarm", role: "alert" },
+        h("strong", {}, "The arms are not in the plan’s proportions."),
+        h("p", {}, found.notes[0])));
+    }
+    if (this.status.status === "closed") {
+      alarms.push(h("div", { class: "ended", role: "status" },
+        h("strong", {}, "This trial is closed."),
+        h("p", {}, `It took its last record before ${moment(this.status.closed)}. These effects are final, under the plan `,
+          h("code", {}, this.status.fingerprint), ".")));
+    }
+    const text = alarms.map((alarm) => alarm.textContent).join();
+    if (text === this.alarmed) return;
+    this.alarmed = text;
+    this.alarms.replaceChildren(...alarms);
+  }
+
+  drawRest(found) {
+    const notes = found.notes.slice(fits(found.sample_ratio) ? 0 : 1);
+    const open = this.rest.querySelector("details")?.open;
+    const focused = this.rest.contains(document.activeElement);
+    const decimals = (row) => places((row.ci_upper - row.ci_lower) / 2);
+    const rows = this.rows.map((row) => [
+      named(row.outcome), named(row.arm), `${row.estimator}, ${row.se_kind}`,
+      signed(row.estimate, decimals(row)), interval(row.anytime_ci_lower, row.anytime_ci_upper, decimals(row)),
+      percent(row.relative), interval(row.ci_lower, row.ci_upper, decimals(row)), chance(row.p_value),
+    ]);
+    const header = ["Outcome", "Arm", "Estimator", "Effect", "Interval, any time", "Relative", "Interval, one look", "p"];
+    const summary = h("summary", {}, `All numbers: ${several(rows.length, "effect")}`);
+    this.rest.replaceChildren(
+      h("details", { open: open === true }, summary, table("All effects", header, rows, { class: "texts" })),
+      notes.length ? h("ul", { class: "notes soft small" }, notes.map((note) => h("li", {}, note))) : "");
+    if (focused) summary.focus();
+  }
+
+  drawAbout() {
+    const fact = (term, ...text) => h("div", {}, h("dt", {}, term), h("dd", {}, ...text));
+    this.about.replaceChildren(
+      h("h2", {}, "About this trial"),
+      h("dl", { class: "facts plain" },
+        fact("Registered", moment(this.status.created)),
+        this.status.closed === null ? null : fact("Closed", moment(this.status.closed)),
+        fact("Cohort", several(this.status.cohort, "record")),
+        h("div", { class: "tall" }, h("dt", {}, "Plan’s fingerprint"), h("dd", {}, h("code", {}, this.status.fingerprint)))));
+  }
+
+  drawFederated() {
+    const progress = this.status.federated;
+    this.federated.hidden = !progress;
+    const state = JSON.stringify(progress);
+    if (progress && state !== this.federatedShown) this.federated.replaceChildren(...federated(progress).filter(Boolean));
+    this.federatedShown = state;
+  }
+
+  /** For who hears the page: the effect, but not at every step of it. */
+  tell(row) {
+    const now = performance.now();
+    if (this.told && now - this.told < HEARD_EVERY) return;
+    this.told = now;
+    say(document.getElementById("said"), heard(row, row.n));
+  }
+}
+
+export function showTrial(view, name, refused) {
+  const page = new TrialPage(view, name);
+  const poll = new Poll(() => page.look(), refused);
+  page.poll = poll.start();
+  return () => {
+    poll.stop();
+    page.stop();
+  };
+}

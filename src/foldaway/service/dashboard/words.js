@@ -1,0 +1,59 @@
+// What the numbers mean, in sentences.
+
+import { h, named } from "./dom.js";
+import { between, chance, count, interval, number, percent, places, signed } from "./format.js";
+
+/** The effect in a sentence that needs no statistics. */
+export function verdict(row) {
+  const decimals = reachPlaces(row);
+  const by = number(Math.abs(row.estimate), decimals);
+  if (row.anytime_ci_lower > 0) return [named(row.arm), " raises ", named(row.outcome), ` by ${by}`];
+  if (row.anytime_ci_upper < 0) return [named(row.arm), " lowers ", named(row.outcome), ` by ${by}`];
+  if (row.anytime_ci_lower === null) return ["No error can be given for ", named(row.arm), " on ", named(row.outcome)];
+  return ["No effect of ", named(row.arm), " on ", named(row.outcome), " is established so far"];
+}
+
+/** How sure, and compared with what. */
+export function explained(row, confidence) {
+  const decimals = reachPlaces(row);
+  const range = between(row.anytime_ci_lower, row.anytime_ci_upper, decimals);
+  const told = row.anytime_ci_lower === null
+    ? []
+    : [`With ${number(100 * confidence)} % confidence the effect lies ${range}, however often you look. `];
+  const level = ["The level of ", named(row.control), ` is ${number(row.control_level, decimals)}.`];
+  return [...told, ...(row.control_level === null ? [] : level)];
+}
+
+/** The three numbers that matter, each with its name. */
+export function figures(row) {
+  const decimals = reachPlaces(row);
+  const figure = (term, id, text) => h("div", {}, h("dt", {}, term), h("dd", { id }, text));
+  return [
+    figure("Effect", "estimate", signed(row.estimate, decimals)),
+    figure("Interval, valid at any time", "interval", interval(row.anytime_ci_lower, row.anytime_ci_upper, decimals)),
+    figure("Relative to control", "relative", percent(row.relative)),
+  ];
+}
+
+export function reachPlaces(row) {
+  return places((row.anytime_ci_upper - row.anytime_ci_lower) / 2);
+}
+
+/** The same for who hears the page instead of seeing it. */
+export function heard(row, records) {
+  const decimals = reachPlaces(row);
+  const range = between(row.anytime_ci_lower, row.anytime_ci_upper, decimals);
+  return `${row.outcome}, ${row.arm}: ${number(row.estimate, decimals)}, ${range}, after ${count(records)} records.`;
+}
+
+// Customary for this check; foldaway's own results have the same bound.
+const SUSPICIOUS = 0.001;
+
+export const fits = (ratio) => !(ratio.p_value < SUSPICIOUS);
+
+export function ratioVerdict(ratio) {
+  const p = `p\u00a0${ratio.p_value < SUSPICIOUS ? "" : "=\u00a0"}${chance(ratio.p_value)}`;
+  return fits(ratio)
+    ? `The ${ratio.counted} per arm fit the plan (${p}).`
+    : `The ${ratio.counted} per arm do not fit the plan (${p}).`;
+}
