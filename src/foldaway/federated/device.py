@@ -87,7 +87,8 @@ class Device:
             raise TypeError("a device with a store of its own is made from a plan.")
         _require_federated(self.plan)
         # A device has nowhere to count the faulty records that it leaves out, so it refuses them.
-        self._checking = msgspec.structs.replace(self.plan, on_fault="refuse")
+        strict = self.plan.on_fault == "refuse"
+        self._checking = self.plan if strict else msgspec.structs.replace(self.plan, on_fault="refuse")
         self._arm: str | None = None
 
     def _open(self, plan: Plan | str | Path, folder: Path) -> tuple[Plan, Store]:

@@ -129,7 +129,7 @@ class LocalStore:
 
     def covered(self) -> list[bytes]:
         """The rows that durable messages cover."""
-        command = "SELECT row FROM rows WHERE message NOT IN (SELECT number FROM messages) ORDER BY id"
+        command = "SELECT row FROM rows WHERE message IS NOT NULL AND message NOT IN (SELECT number FROM messages)"
         return [row for (row,) in self._run(command)]
 
     def drop_records(self) -> None:
