@@ -18,7 +18,7 @@ from foldaway.federated import running
 from foldaway.federated.kept import Forgotten, Kept, Store
 from foldaway.federated.link import HttpLink, Link, trial_address
 from foldaway.federated.local_store import LocalStore
-from foldaway.federated.messages import Enrolment, Received, Scores, encoded, new_number
+from foldaway.federated.messages import Enrolment, Received, encoded, new_number, packed
 from foldaway.federated.status import State, Status
 from foldaway.plan import Plan
 from foldaway.records import check
@@ -140,14 +140,14 @@ class Device:
             RecordError: The record is faulty; it was not taken, and the message does not repeat it.
             StateError: The device has reported, or has forgotten the trial.
         """
-        row = self._row(record)
+        numbers = self._checked(record)
         with self._changing() as kept:
             if kept.stage != "collecting":
                 raise StateError(f"the record was not taken: {self._status(kept)}")
             if self.plan.federated == "scores":
-                self._store.add_row(row.tobytes())
+                self._store.add_row(packed(numbers))
             else:
-                kept.sums = running.taken_in(self.plan, kept, row)
+                kept.sums = running.taken_in(self.plan, kept, numbers)
             kept.records += 1
             kept.since = time.time() if kept.since is None else kept.since
             first = kept.records == 1
@@ -219,17 +219,12 @@ class Device:
         published = self._coordinator().coefficients()
         if published is None:
             return self._stand("waiting for coefficients")
-        from foldaway.federated.replies import reply
-
         with self._changing() as kept:
             kept.stage = "reporting"
-            rows = self._store.covered()
-            number = kept.number
-        if not rows:
-            return self._end("missed")  # nothing of its records is in the coefficients
-        code = list(self.plan.arms).index(self.arm)
-        scores = reply(self.plan, published, code, running.stacked(rows))
-        message = encoded(Scores.of(number, self.arm, scores))
+            number, records = kept.number, self._store.covered()
+        if not records:
+            return self._end("missed")  # nothing of it is in the coefficients
+        message = encoded(running.scores(self.plan, published, number, self.arm, records))
         return self._end("counted") if self._send_report(message).durable else self._stand("pending")
 
     def _send_moments(self) -> bool:
@@ -313,8 +308,8 @@ class Device:
         self._store.drop_records()
         kept.sums, kept.since = b"", None
 
-    def _row(self, record: Mapping[str, Any]) -> Floats:
-        """The record's row z = [1, x, y], times the root of its weight."""
+    def _checked(self, record: Mapping[str, Any]) -> Floats:
+        """The record's row z = [1, x, y], and its weight."""
         plan = self._checking
         if not isinstance(record, Mapping):
             raise RecordError("a device takes one record at a time, as a mapping from columns to values.")
@@ -325,8 +320,7 @@ class Device:
         if plan.unit is not None:
             filled[plan.unit] = "this device"
         batch, _ = check([filled], plan)
-        row: Floats = batch.assemble(slice(0, 1))[:, 0]
-        return row if batch.weight is None else row * np.sqrt(batch.weight[0])
+        return np.append(batch.assemble(slice(0, 1))[:, 0], 1.0 if batch.weight is None else batch.weight[0])
 
     def _coordinator(self) -> Link:
         if self._link is None:
