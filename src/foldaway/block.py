@@ -36,12 +36,20 @@ class Block:
         unit: For each record the number of its unit within this block, in rising order, if units are
             complete within the block.
         key: For each record the hash of its unit (or of its own number) under the trial's key, for the bootstrap.
+        stands_for: How many records the rows stand for, where they are not one row each: the triangular factor of
+            many records has their second moments in K rows.
     """
 
     rows: Floats
     weight: Floats | None = None
     unit: NDArray[np.int64] | None = None
     key: NDArray[np.uint64] | None = None
+    stands_for: int | None = None
+
+    @property
+    def n(self) -> int:
+        """The number of records."""
+        return len(self) if self.stands_for is None else self.stands_for
 
     def __len__(self) -> int:
         return int(self.rows.shape[1])

@@ -48,7 +48,7 @@ class Frame:
         rows = frame_rows(self.F, block.rows.T).T
         if block.weight is not None:
             rows *= np.sqrt(block.weight)
-        return Block(rows, None, block.unit, block.key)
+        return Block(rows, None, block.unit, block.key, block.stands_for)
 
     def change_to(self, other: Frame) -> Floats:
         """B with (row in other) = (row in this frame) B."""
