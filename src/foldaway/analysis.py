@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -12,6 +12,7 @@ import numpy as np
 from foldaway.effects import Effect, Effects
 from foldaway.errors import EstimateError
 from foldaway.inference.estimators import ESTIMATORS, Comparison, Estimate, Estimator, estimator
+from foldaway.inference.fit import ClusterScores
 from foldaway.inference.intervals import anytime_width, critical, p_value
 from foldaway.inference.replicates import distribution
 from foldaway.inference.resampled import resampled
@@ -21,7 +22,6 @@ from foldaway.plan import Plan
 from foldaway.records.faults import Faults
 from foldaway.tallies import UNITS
 from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.scores import Scores
 
 BOOTSTRAP = "bootstrap"
 
@@ -29,18 +29,38 @@ BOOTSTRAP = "bootstrap"
 _ROUNDING = 1e-14
 
 
-def effects_of(plan: Plan, arms: Sequence[ArmTally], faults: Faults, *, population: bool = False) -> Effects:
-    """Every effect that the tallies hold, the checks, and notes on what is withheld and why."""
+def effects_of(
+    plan: Plan,
+    arms: Sequence[ArmTally],
+    faults: Faults,
+    *,
+    population: bool = False,
+    scored: Mapping[str, Sequence[ArmTally]] | None = None,
+    notes: Sequence[str] = (),
+) -> Effects:
+    """Every effect that the tallies hold, the checks, and notes on what is withheld and why.
+
+    Args:
+        plan: The plan.
+        arms: The arms' tallies.
+        faults: Faulty records left out.
+        population: See ``Trial.effects``.
+        scored: By estimator, the same arms with the scores that their clusters gave for its own coefficients, where
+            scores were collected instead of kept.
+        notes: What else there is to say about the records.
+    """
     rows: list[Effect] = []
     withheld: list[str] = []
     for outcome, outcome_name in enumerate(plan.outcomes):
         for arm, arm_name in list(enumerate(plan.arms))[1:]:
-            comparison = Comparison(arms, list(plan.arms.values()), arm, outcome, population)
             for name in estimators_of(plan):
+                seen = arms if scored is None else scored[name]
+                comparison = Comparison(seen, list(plan.arms.values()), arm, outcome, population)
                 found, reasons = _rows(plan, comparison, name)
                 rows += found
                 withheld += [f"{what} for {outcome_name}, {arm_name}: {reason}" for what, reason in reasons]
-    ratio = _sample_ratio(plan, arms)
+    # Any of the estimators' arms will do: all know the same clusters.
+    ratio = _sample_ratio(plan, arms if not scored else next(iter(scored.values())))
     return Effects(
         rows,
         trial=plan.name,
@@ -49,7 +69,7 @@ def effects_of(plan: Plan, arms: Sequence[ArmTally], faults: Faults, *, populati
         sample_ratio=ratio,
         dropped=dict(sorted(faults.records.items())),
         faults=list(faults),
-        notes=[*_notes(plan, arms, ratio, faults), *withheld],
+        notes=[*_notes(plan, arms, ratio, faults), *notes, *withheld],
     )
 
 
@@ -62,6 +82,8 @@ def estimators_of(plan: Plan) -> list[str]:
 
 def error_kinds(plan: Plan, name: str) -> list[str]:
     """The kinds of standard error for an estimator."""
+    if plan.federated is not None:
+        return ["CR0", "CR1", *([] if plan.leverage is None else [plan.leverage])]
     kinds = ["classical", "HC0", "HC1"]
     if name == "difference" and plan.weight is None:  # leverage is 1/n of the arm only without weights
         kinds.append("HC2")
@@ -153,12 +175,12 @@ def _counts(plan: Plan, arms: Sequence[ArmTally]) -> dict[str, int]:
 
 
 def _units(arms: Sequence[ArmTally]) -> int:
-    return sum(cast(Scores, arm.tallies[UNITS]).clusters for arm in arms)
+    return sum(cast(ClusterScores, arm.tallies[UNITS]).clusters for arm in arms)
 
 
 def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:
     """Of units where they can be counted, since they were randomised; otherwise of records."""
-    if not plan.complete_units:
+    if not all(UNITS in arm.tallies for arm in arms):
         return sample_ratio(_counts(plan, arms), plan.arms, "records")
     units = {name: _units([arm]) for name, arm in zip(plan.arms, arms, strict=True)}
     return sample_ratio(units, plan.arms, "units")

@@ -1,0 +1,72 @@
+"""What a message may say: numbers that records of this plan can have, next to those that are here already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from foldaway.block import Floats
+from foldaway.errors import MessageError
+from foldaway.federated.models import readings
+from foldaway.federated.replies import Replies
+from foldaway.plan import Plan
+from foldaway.tallies.arm import ArmTally
+
+_ROUNDING = 1e-6
+
+# A column whose root mean square is so many times that of all other devices is a slip of units at the least.
+_ABSURD = 1e6
+# How many records must be here before others are measured by them.
+_MEASURE = 1_000
+
+# The leverage correction makes a score longer by at most this, since directions beyond are left out.
+_CORRECTION = 1e8
+
+
+def check_triangle(plan: Plan, n: int, R: Floats) -> None:
+    """Refuse a factor that no n records of the plan have.
+
+    Raises:
+        MessageError: The intercept's length is not the root of n, or there are more directions than records.
+    """
+    if plan.weight is None and abs(R[0, 0] ** 2 - n) > _ROUNDING * n:
+        raise MessageError("the message's factor is not one of so many records: its first number is not their root.")
+    if not R[0, 0]:
+        raise MessageError("the message's factor has no intercept.")
+    lengths = np.linalg.norm(R, axis=0)
+    if n < len(R) and np.any(np.linalg.norm(R[n:], axis=0) > _ROUNDING * lengths):
+        raise MessageError("the message's factor has more directions than records.")
+
+
+def check_size(arms: Sequence[ArmTally], R: Floats) -> None:
+    """Refuse a factor of numbers that are absurdly large next to those that are here.
+
+    Raises:
+        MessageError: They are.
+    """
+    if sum(arm.n for arm in arms) < _MEASURE:
+        return
+    here = sum(np.sum(arm.raw_factor() ** 2, axis=0) for arm in arms)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = (np.sum(R**2, axis=0) / R[0, 0] ** 2) / (here / here[0])
+    if np.any(ratio[here > 0] > _ABSURD**2):
+        raise MessageError("the message's numbers are absurdly large next to those of all other devices.")
+
+
+def check_scores(arm: ArmTally, place: int, empty: Replies, scores: Floats) -> None:
+    """Refuse scores that no part of the arm's records can have.
+
+    A device's records are among those whose moments are here, so |Σ x e| over them is at most |x| |e| over all
+    (Cauchy and Schwarz).
+
+    Raises:
+        MessageError: They are longer than that.
+    """
+    k = arm.shape.regressors
+    for segment in empty.segments:
+        X, E = readings(segment, place, arm.frame.F, arm.factor.R, k)
+        most = np.outer(np.linalg.norm(X, axis=0), np.linalg.norm(E, axis=0)).ravel()
+        slack = _ROUNDING * float(np.linalg.norm(X)) * float(np.linalg.norm(arm.factor.R[:, k + segment.model.outcome]))
+        if np.any(np.abs(scores[segment.place]) > (most + slack) * (_CORRECTION if segment.corrected else 1.0)):
+            raise MessageError("the message's scores are larger than the arm's own records allow.")
