@@ -5,7 +5,14 @@ from __future__ import annotations
 import importlib
 import sys
 
-ALL = ("bootstrap_start", "bootstrap_coverage", "crashes")
+ALL = (
+    "bootstrap_start",
+    "bootstrap_coverage",
+    "crashes",
+    "federated_dropout",
+    "federated_schedules",
+    "federated_scale",
+)
 
 
 def main(arguments: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The command line: ``local`` has the commands that work on files, ``remote`` those around a server."""
+"""The command line: ``local`` works on files, ``remote`` is around a server, ``federated`` for sites and devices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from foldaway.cli import local, remote
+from foldaway.cli import federated, local, remote
 from foldaway.errors import FoldawayError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 app.add_typer(local.app)
 app.add_typer(remote.app)
+app.add_typer(federated.app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -51,7 +51,7 @@ def serve(
     quiet: Annotated[bool, typer.Option("--quiet", help="Log only what fails, not every request.")] = False,
 ) -> None:
     """Collect records over HTTP and keep none of them."""
-    with _extra():
+    with extra():
         from foldaway.service.server import Settings, serve
 
     serve(
@@ -79,7 +79,7 @@ def rotate(
     key_file: Annotated[Path | None, typer.Option(help="The key file, if it is not DATA/master.key.")] = None,
 ) -> None:
     """Encrypt everything that is stored under a new key."""
-    with _extra():
+    with extra():
         from foldaway.service.rotation import rotate_key
         from foldaway.service.server import Settings, open_store
 
@@ -174,7 +174,7 @@ def send(
 
 
 def _client(server: str, token: str, ca: Path | None) -> Client:
-    with _extra():
+    with extra():
         from foldaway.client import Client
 
     if not server.startswith(("http://", "https://")):
@@ -189,7 +189,7 @@ def _client(server: str, token: str, ca: Path | None) -> Client:
 
 
 @contextmanager
-def _extra() -> Iterator[None]:
+def extra() -> Iterator[None]:
     """Imports of packages that come with the extra."""
     try:
         yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -54,6 +54,10 @@ class HttpLink:
     def close(self) -> None:
         """Close the connection."""
         self._asking.close()
+
+    def ask(self, method: str, path: str, **request: Any) -> bytes:
+        """Ask for something else below the address."""
+        return self._asking.ask(method, path, **request)
 
     def plan(self) -> Plan:
         """The plan of the trial."""
