@@ -152,7 +152,7 @@ class Coefficients(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     models: list[Model]
 
 
-Message = TypeVar("Message", Enrolment, Moments, Sums, Scores, Coefficients)
+Message = TypeVar("Message", bound=msgspec.Struct)
 
 
 def new_number() -> bytes:

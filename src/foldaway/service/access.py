@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from litestar.connection import ASGIConnection
 from litestar.exceptions import NotAuthorizedException, NotFoundException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
+from litestar.params import PathParameter
 from litestar.types import Guard
 
 from foldaway.service.tokens import Scope, allows, id_of, verify
 from foldaway.service.work import Work
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+Name = Annotated[str, PathParameter(pattern=NAME, description="The trial's name.")]
+Needs = Callable[..., Guard]
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -13,22 +13,30 @@ from litestar.exceptions import HTTPException, NotFoundException
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.params import HeaderParameter, PathParameter
-from litestar.types import ASGIApp, Guard
+from litestar.types import ASGIApp
 
 import foldaway
 from foldaway.errors import FoldawayError, IngestError
 from foldaway.service import problems
-from foldaway.service.access import NAME, Access
+from foldaway.service.access import Access, Name, Needs
 from foldaway.service.bodies import read_body, read_text
 from foldaway.service.collector import Receipt
-from foldaway.service.documents import COMPONENTS, STAMPED, TOKEN, PlanOperation, RecordsOperation, TokenOperation
+from foldaway.service.device_routes import device_routes, read_wanted
+from foldaway.service.documents import (
+    COMPONENTS,
+    STAMPED,
+    TOKEN,
+    CloseOperation,
+    PlanOperation,
+    RecordsOperation,
+    TokenOperation,
+)
 from foldaway.service.documents import refusals as refused
 from foldaway.service.logs import log_requests
 from foldaway.service.metrics import Metrics
 from foldaway.service.service import Answer, Created, Issued, Service, Status, TokenAbout, TokenWanted
 from foldaway.service.work import Work
 
-Name = Annotated[str, PathParameter(pattern=NAME, description="The trial's name.")]
 # A name that can stand in an address as it is.
 _PRODUCER = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,199}$"
 Producer = Annotated[str, PathParameter(pattern=_PRODUCER, description="Who numbers the batches.")]
@@ -41,7 +49,6 @@ SequenceHeader = Annotated[
 TokenId = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{16}$", description="The token's id.")]
 
 Asked = Request[Any, Any, Any]
-Needs = Callable[..., Guard]
 
 _PLAN_BYTES = 2**20
 _TOKEN_BYTES = 2**12
@@ -83,6 +90,7 @@ def make_app(service: Service, *, quiet: bool = False, most_queued: int = 64, pa
             *_operation(work),
             *_trials(work, needs, patience),
             *_records(work, needs, patience),
+            *device_routes(work, needs, patience),
             *_tokens(work, needs, patience),
         ],
         lifespan=[lifespan],
@@ -190,12 +198,13 @@ def _trials(work: Work, needs: Needs, patience: float) -> list[Any]:
         "/v1/trials/{name:str}/close",
         status_code=200,
         guards=[needs("admin")],
-        summary="End a trial and give its final effects",
-        responses=refused(401, 403, 404, 409, 422, 503),
+        operation_class=CloseOperation,
+        summary="End a trial and give its final effects, or who is waited for",
+        responses=refused(400, 401, 403, 404, 408, 409, 413, 415, 422, 503),
         **one,
     )
-    async def close(name: Name) -> Answer:
-        return await work.run(service.close, name)
+    async def close(request: Asked, name: Name) -> Answer:
+        return await work.run(service.close, name, await read_wanted(request, patience))
 
     return [create, trials, status, plan, effects, close]
 

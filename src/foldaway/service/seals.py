@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from foldaway.service.tables import KEYS, META, SHARDS, Part
+from foldaway.service.tables import CLOSINGS, KEYS, META, SHARDS, Part
 from foldaway.service.vault import Vault, sealed_under
 
 
@@ -54,6 +54,8 @@ def seal_anew(connection: sa.Connection, part: Part, vault: Vault) -> None:
         ).all():
             where = sa.and_(SHARDS.c.trial == trial, SHARDS.c.shard == shard)
             _seal_anew(connection, SHARDS.c.state, where, state_context(trial, shard, version), vault)
+        for trial in connection.execute(sa.select(CLOSINGS.c.trial)).scalars().all():
+            _seal_anew(connection, CLOSINGS.c.published, CLOSINGS.c.trial == trial, published_context(trial), vault)
     else:
         for fingerprint in connection.execute(sa.select(KEYS.c.fingerprint)).scalars().all():
             _seal_anew(connection, KEYS.c.key, KEYS.c.fingerprint == fingerprint, key_context(fingerprint), vault)
@@ -76,6 +78,11 @@ def _seal_anew(
 def state_context(trial: str, shard: str, version: int) -> str:
     """The place of a state: it opens in its own row alone, and only while it is the row's latest."""
     return f"state:{trial}:{shard}:{version}"
+
+
+def published_context(trial: str) -> str:
+    """The place of what a federated trial has published."""
+    return f"published:{trial}"
 
 
 def key_context(fingerprint: str) -> str:
