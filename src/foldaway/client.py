@@ -166,9 +166,17 @@ class Client:
         """The effects so far."""
         return self._ask("GET", f"/v1/trials/{trial}/effects")
 
-    def finish(self, trial: str) -> dict[str, Any]:
-        """Close a trial; answers with its final effects."""
-        return self._ask("POST", f"/v1/trials/{trial}/close")
+    def finish(self, trial: str, *, deadline: float | None = None, share: float | None = None) -> dict[str, Any]:
+        """Close a trial; answers with its final effects.
+
+        Args:
+            trial: The trial's name.
+            deadline: Where records stay on devices, seconds in which their reports still count: until then the answer
+                is not ``final``, and the same call again, without a deadline, says how far it is.
+            share: The share of the enrolled devices whose reports are enough.
+        """
+        wanted = {name: value for name, value in (("deadline", deadline), ("share", share)) if value is not None}
+        return self._ask("POST", f"/v1/trials/{trial}/close", **({"json": wanted} if wanted else {}))
 
     def _ask(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         content = self._asking.ask(method, path, **request)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 WIDTH = 80
 
 # Which kind of error is shown when there are several, best first.
-_SHOWN = ("CR1", "bootstrap", "HC2", "HC1")
+_SHOWN = ("CR3", "CR2", "CR1", "bootstrap", "HC2", "HC1")
 
 _LOOKS = (
     "The interval and p are for a single look at the data; “any time” is how far the interval must reach to each side "

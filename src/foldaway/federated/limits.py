@@ -35,7 +35,8 @@ def check_triangle(plan: Plan, n: int, R: Floats) -> None:
     if not R[0, 0]:
         raise MessageError("the message's factor has no intercept.")
     lengths = np.linalg.norm(R, axis=0)
-    if n < len(R) and np.any(np.linalg.norm(R[n:], axis=0) > _ROUNDING * lengths):
+    # Where columns depend on one another, a factor may have more rows than rank.
+    if n < len(R) and np.linalg.matrix_rank(R / np.where(lengths > 0, lengths, 1), tol=_ROUNDING) > n:
         raise MessageError("the message's factor has more directions than records.")
 
 

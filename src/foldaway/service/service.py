@@ -219,7 +219,7 @@ class Service:
                 return _federated_answer(row, self.devices.waiting(plan))
             return msgspec.json.decode(row.final, type=Answer)
         if wanted is not None:
-            raise IngestError(400, "a deadline or a share is for trials whose records stay on devices.")
+            raise IngestError(409, "a deadline or a share is for trials whose records stay on devices.")
         for attempt in range(_CLOSING_ATTEMPTS):
             if row.final is not None:
                 row = self.store.close_trial(name, row.final)  # once more: the key may have outlived a crash
