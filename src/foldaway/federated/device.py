@@ -199,7 +199,8 @@ class Device:
             with self._changing() as kept:
                 if not kept.records or kept.stage not in ("collecting", "reporting"):
                     return self._status(kept)
-            self.enrol()
+            with _but(CLOSED):  # a kill may have come between the enrolment and the note of it here
+                self.enrol()
             return self._report_scores() if self.plan.federated == "scores" else self._report_sums()
         except ServerError as refused:
             if refused.status != CLOSED:
@@ -247,19 +248,13 @@ class Device:
 
     def _send_moment(self, message: bytes) -> bool | None:
         """Whether it is durable: True, or False if it never will be; None while nobody knows."""
-        try:
+        with _but(CLOSED):
             return self._coordinator().post("moments", message).durable or None
-        except ServerError as refused:
-            if refused.status != CLOSED:
-                raise
         return False
 
     def _send_report(self, message: bytes) -> Received:
-        try:
+        with _but(UNKNOWN):
             return self._coordinator().post("reports", message)
-        except ServerError as refused:
-            if refused.status != UNKNOWN:
-                raise
         # A coordinator that crashed may have lost an enrolment that it had not made durable.
         with self._changing() as kept:
             kept.enrolled = False
@@ -336,6 +331,16 @@ class Device:
 
     def __repr__(self) -> str:
         return f"Device: {self.status}"
+
+
+@contextmanager
+def _but(status: int) -> Iterator[None]:
+    """Go on after a refusal with this status."""
+    try:
+        yield
+    except ServerError as refused:
+        if refused.status != status:
+            raise
 
 
 def _require_federated(plan: Plan) -> None:

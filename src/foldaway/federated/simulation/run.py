@@ -50,11 +50,11 @@ def _simulate(world: World, coordinator: Coordinator, processes: int, told: Told
 
         workers.do("collect", halfway)
         if world.mode == "scores":
-            coordinator.ask("POST", "/close", params={"deadline": _DEADLINE, "share": 1.0})
+            coordinator.ask("POST", "/close", json={"deadline": _DEADLINE})
             workers.do("reply", told)
-            closed = coordinator.ask("POST", "/close", params={"deadline": 0})
+            closed = coordinator.ask("POST", "/close", json={"deadline": 0})
         else:
-            closed = coordinator.ask("POST", "/close", params={"deadline": 0})
+            closed = coordinator.ask("POST", "/close", json={"deadline": 0})
         seconds = time.monotonic() - began
         memory.append(coordinator.resident())
         workers.do("end", lambda what, done: None)
