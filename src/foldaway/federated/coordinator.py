@@ -7,6 +7,7 @@ scores is closing, the arms are frozen and published, and replies fold into sums
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Self
 
 import msgspec
@@ -14,10 +15,10 @@ import numpy as np
 
 from foldaway.block import Floats, Shape
 from foldaway.errors import MessageError, StateError
-from foldaway.federated.limits import check_scores, check_size, check_triangle
+from foldaway.federated.limits import check_size, check_triangle, most_scores, most_squares
 from foldaway.federated.messages import Coefficients, Model, Moments, Scores, Stage, Sums
-from foldaway.federated.models import coefficients, in_own_frames, models_of
-from foldaway.federated.replies import Replies, length
+from foldaway.federated.models import coefficients, in_own_frames, models_of, segments
+from foldaway.federated.replies import Replies
 from foldaway.plan import Plan
 from foldaway.state import pack, unpack
 from foldaway.tallies import kinds_of
@@ -54,6 +55,12 @@ class Published:
         """The sums of no replies, by arm."""
         return [Replies.empty(self.models, len(self.plan.regressors)) for _ in self.arms]
 
+    @cached_property
+    def most_scores(self) -> list[Floats]:
+        """By arm, the largest scores that its records allow."""
+        parts = segments(self.models, len(self.plan.regressors))
+        return [most_scores(arm, place, parts) for place, arm in enumerate(self.arms)]
+
     def dumps(self) -> bytes:
         """As bytes."""
         return pack(PublishedState([arm.state() for arm in self.arms], self.models))
@@ -85,6 +92,7 @@ class Share:
         self.plan = plan
         self.trial = Trial(plan) if trial is None else trial
         self.replies = replies
+        self._most: Floats | None = None  # what is not absurd next to the records here; worked out when it is needed
 
     def copy(self) -> Self:
         """A share of its own with the same tallies."""
@@ -106,7 +114,10 @@ class Share:
         self.code(message.arm)
         R = message.triangle(len(self.plan.columns))
         check_triangle(self.plan, message.n, R)
-        check_size(self.trial.arms, R)
+        if self._most is None:
+            self._most = most_squares(self.trial.arms)
+        if self._most is not None:
+            check_size(R, self._most)
         return R
 
     def check_reply(self, message: Scores, published: Published) -> Floats:
@@ -116,9 +127,10 @@ class Share:
             MessageError: They cannot.
         """
         place = self.code(message.arm)
-        empty = Replies.empty(published.models, len(self.plan.regressors))
-        values = message.values(length(empty.segments))
-        check_scores(published.arms[place], place, empty, values)
+        most = published.most_scores[place]
+        values = message.values(len(most))
+        if np.any(np.abs(values) > most):
+            raise MessageError("the message's scores are larger than the arm's own records allow.")
         return values
 
     def fold(self, messages: Sequence[Moments | Sums], triangles: Sequence[Floats]) -> None:
@@ -127,6 +139,7 @@ class Share:
             codes = np.array([self.code(message.arm) for message in messages], dtype=np.intp)
             counts = np.array([message.n for message in messages], dtype=np.int64)
             self.trial.fold_clusters(codes, counts, np.stack(triangles))
+            self._most = None
 
     def fold_replies(self, messages: Sequence[Scores], scores: Sequence[Floats], published: Published) -> None:
         """Take checked replies in, one per device."""

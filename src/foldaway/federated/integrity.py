@@ -20,8 +20,8 @@ from foldaway.tallies.arm import ArmTally
 
 Verdict = Literal["all here", "some missing", "altered"]
 
-# Roundings of single devices add up like a random walk; this much allows for a hundred million of them.
-_ROUNDING = 1e4 * float(np.finfo(np.float64).eps)
+# Roundings of single devices add up like a random walk: this much allows for a million of them.
+_ROUNDING = 1e3 * float(np.finfo(np.float64).eps)
 
 # How many times its expected size the sum of the missing replies may have.
 _EXPLAINED = 10.0

@@ -8,8 +8,7 @@ import numpy as np
 
 from foldaway.block import Floats
 from foldaway.errors import MessageError
-from foldaway.federated.models import readings
-from foldaway.federated.replies import Replies
+from foldaway.federated.models import Segment, readings
 from foldaway.plan import Plan
 from foldaway.tallies.arm import ArmTally
 
@@ -40,34 +39,36 @@ def check_triangle(plan: Plan, n: int, R: Floats) -> None:
         raise MessageError("the message's factor has more directions than records.")
 
 
-def check_size(arms: Sequence[ArmTally], R: Floats) -> None:
-    """Refuse a factor of numbers that are absurdly large next to those that are here.
+def most_squares(arms: Sequence[ArmTally]) -> Floats | None:
+    """The largest mean squares, by column, that are not absurd next to those here; none while there are too few."""
+    if sum(arm.n for arm in arms) < _MEASURE:
+        return None
+    here = np.sum([np.sum(arm.raw_factor() ** 2, axis=0) for arm in arms], axis=0)
+    # A column that has been zero until now says nothing about its size.
+    return np.where(here > 0, _ABSURD**2 * here / here[0], np.inf)
+
+
+def check_size(R: Floats, most: Floats) -> None:
+    """Refuse a factor of numbers that are absurdly large.
 
     Raises:
         MessageError: They are.
     """
-    if sum(arm.n for arm in arms) < _MEASURE:
-        return
-    here = sum(np.sum(arm.raw_factor() ** 2, axis=0) for arm in arms)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = (np.sum(R**2, axis=0) / R[0, 0] ** 2) / (here / here[0])
-    if np.any(ratio[here > 0] > _ABSURD**2):
+    if np.any(np.sum(R**2, axis=0) > most * R[0, 0] ** 2):
         raise MessageError("the message's numbers are absurdly large next to those of all other devices.")
 
 
-def check_scores(arm: ArmTally, place: int, empty: Replies, scores: Floats) -> None:
-    """Refuse scores that no part of the arm's records can have.
+def most_scores(arm: ArmTally, place: int, segments: Sequence[Segment]) -> Floats:
+    """The largest scores that any part of the arm's records can have.
 
     A device's records are among those whose moments are here, so |Σ x e| over them is at most |x| |e| over all
     (Cauchy and Schwarz).
-
-    Raises:
-        MessageError: They are longer than that.
     """
     k = arm.shape.regressors
-    for segment in empty.segments:
+    parts = [np.empty(0)]
+    for segment in segments:
         X, E = readings(segment, place, arm.frame.F, arm.factor.R, k)
         most = np.outer(np.linalg.norm(X, axis=0), np.linalg.norm(E, axis=0)).ravel()
         slack = _ROUNDING * float(np.linalg.norm(X)) * float(np.linalg.norm(arm.factor.R[:, k + segment.model.outcome]))
-        if np.any(np.abs(scores[segment.place]) > (most + slack) * (_CORRECTION if segment.corrected else 1.0)):
-            raise MessageError("the message's scores are larger than the arm's own records allow.")
+        parts.append((most + slack) * (_CORRECTION if segment.corrected else 1.0))
+    return np.concatenate(parts)

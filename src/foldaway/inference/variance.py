@@ -6,7 +6,8 @@ HC2: for a comparison of means, arm a's part times n_a/(n_a − 1): the Neyman o
 CR0, CR1: Liang and Zeger (1986); CR1 is CR0 · J/(J − 1) · (n − 1)/(n − k), as Stata has it.
 CR2: Bell and McCaffrey (2002), from scores X_j'(I − H_jj)^(−1/2) e_j, without a further factor.
 CR3: the cluster jackknife (J − 1)/J · Σ_j (β_(j) − β)(β_(j) − β)', MacKinnon, Nielsen and Webb (2023), from scores
-    X_j'(I − H_jj)⁻¹ e_j. It has their factor (J − 1)/J, which Bell and McCaffrey's has not.
+    X_j'(I − H_jj)⁻¹ e_j. The factor (J − 1)/J is theirs; Bell and McCaffrey (2002), clubSandwich and pyfixest leave it
+    out.
 """
 
 from __future__ import annotations
