@@ -12,13 +12,17 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 import foldaway as fa
 from foldaway.block import Floats
 from foldaway.federated.coordinator import Published, Share
-from foldaway.federated.messages import Moments, Scores
-from foldaway.federated.replies import reply
-from foldaway.federated.results import Devices, results
+from foldaway.federated.messages import Coefficients
+from foldaway.federated.models import frame_of, readings, segments
+from foldaway.federated.replies import length
+from foldaway.federated.results import Devices as Who
+from foldaway.federated.results import results
+from foldaway.linalg import frame_rows
 from studies.findings import Findings, counted, options_of, publish
 
 NAME = "federated_dropout"
@@ -27,7 +31,6 @@ DROP_OUT = (0.0, 0.1, 0.3)
 MODES = ("scores", "one-message")
 ESTIMATORS = ("difference", "regression")
 ARMS = ("control", "treatment")
-_NUMBER = bytes(16)
 
 
 class Interval(NamedTuple):
@@ -41,23 +44,35 @@ class Interval(NamedTuple):
     covers: bool
 
 
-class Device(NamedTuple):
-    """A device and its rows z = [1, x, y]."""
+class Devices(NamedTuple):
+    """All devices of a trial.
 
-    arm: str
+    Attributes:
+        arm: Each device's arm.
+        first: Where each device's rows begin.
+        rows: The rows z = [1, x, y] of all devices, one after the other.
+    """
+
+    arm: NDArray[np.intp]
+    first: NDArray[np.intp]
     rows: Floats
 
+    @property
+    def sizes(self) -> NDArray[np.intp]:
+        """How many rows each device has."""
+        return np.diff(self.first, append=len(self.rows))
 
-def simulate(rng: np.random.Generator, devices: int) -> list[Device]:
+
+def simulate(rng: np.random.Generator, devices: int) -> Devices:
     """Devices with one to some 30 records, five on average, that share the device's disposition."""
     sizes = 1 + rng.poisson(4 * rng.gamma(2, 0.5, devices))
-    treated = rng.integers(0, 2, devices)
-    found = []
-    for size, d, u in zip(sizes, treated, rng.normal(size=devices), strict=True):
-        x = 0.5 * u + rng.normal(size=size)
-        y = 10 + EFFECT * d + u + 0.5 * x + rng.normal(0, 1 + 0.3 * d, size)
-        found.append(Device(ARMS[d], np.column_stack([np.ones(size), x, y])))
-    return found
+    arm = rng.integers(0, 2, devices)
+    of = np.repeat(np.arange(devices), sizes)
+    u, d = rng.normal(size=devices)[of], arm[of]
+    x = 0.5 * u + rng.normal(size=len(of))
+    y = 10 + EFFECT * d + u + 0.5 * x + rng.normal(size=len(of)) * (1 + 0.3 * d)
+    rows = np.column_stack([np.ones(len(of)), x, y])
+    return Devices(arm, np.cumsum(sizes) - sizes, rows)
 
 
 def plan_of(mode: str) -> fa.Plan:
@@ -74,40 +89,60 @@ def plan_of(mode: str) -> fa.Plan:
     )
 
 
-def moments(device: Device) -> Moments:
-    """What a device sends of its records."""
-    padded = np.vstack([device.rows, np.zeros((3, 3))])
-    R: Floats = np.asarray(np.linalg.qr(padded, mode="r"), dtype=np.float64)
-    return Moments.of(_NUMBER, device.arm, len(device.rows), R)
+def triangles(devices: Devices) -> Floats:
+    """The factor of each device's rows, which is what it sends of them."""
+    sizes = devices.sizes
+    padded = np.zeros((len(sizes), max(int(sizes.max()), 3), 3))
+    place = np.arange(len(devices.rows)) - np.repeat(devices.first, sizes)
+    padded[np.repeat(np.arange(len(sizes)), sizes), place] = devices.rows
+    return np.asarray(np.linalg.qr(padded, mode="r"), dtype=np.float64)
 
 
-def intervals(devices: Sequence[Device], stays: Floats) -> Iterator[Interval]:
+def replies(plan: fa.Plan, published: Coefficients, devices: Devices) -> Floats:
+    """What each device replies, one per row: ``federated.replies.reply`` for all devices of an arm at once."""
+    k, parts = len(plan.regressors), segments(published.models, len(plan.regressors))
+    found = np.empty((len(devices.arm), length(parts)))
+    row_arm = np.repeat(devices.arm, devices.sizes)
+    for arm in range(len(ARMS)):
+        F = frame_of(published, arm, len(plan.columns))
+        mine = devices.arm == arm
+        sizes = devices.sizes[mine]
+        framed = frame_rows(F, np.asfortranarray(devices.rows[row_arm == arm]))
+        for segment in parts:
+            X, E = readings(segment, arm, F, framed, k)
+            products = (X[:, :, None] * E[:, None, :]).reshape(len(X), -1)
+            found[mine, segment.place] = np.add.reduceat(products, np.cumsum(sizes) - sizes)
+    return found
+
+
+def intervals(devices: Devices, stays: Floats) -> Iterator[Interval]:
     """Every interval for one trial's effect; a device replies if its number is above the share that drops out."""
-    factors = [moments(device) for device in devices]
+    factors = triangles(devices)
     scores_plan, one_plan = (plan_of(mode) for mode in MODES)
-    whole = _share(scores_plan, factors)
+    everyone = np.ones(len(devices.arm), dtype=bool)
+    whole = _share(scores_plan, devices, factors, everyone)
     published = Published.of(whole.trial)
-    message = published.message("replying", 0.0)
-    replies = [reply(scores_plan, message, device.arm, device.rows) for device in devices]
+    sent = replies(scores_plan, published.message("replying", 0.0), devices)
     for drop_out in DROP_OUT:
-        here = np.flatnonzero(stays >= drop_out).tolist()
-        who = Devices(_by_arm(devices), _by_arm([devices[i] for i in here]))
+        here = stays >= drop_out
+        who = Who(_by_arm(devices, everyone), _by_arm(devices, here))
         share = whole.copy()
-        sent = [Scores.of(_NUMBER, devices[i].arm, replies[i]) for i in here]
-        share.fold_replies(sent, [replies[i] for i in here], published)
+        share.replies = [
+            none.fold(sent[here & (devices.arm == arm)]) for arm, none in enumerate(published.no_replies())
+        ]
         yield from _read("scores", drop_out, results(scores_plan, share, who, published)[0])
-        only = _share(one_plan, [factors[i] for i in here])
+        only = _share(one_plan, devices, factors, here)
         yield from _read("one-message", drop_out, results(one_plan, only, who)[0])
 
 
-def _share(plan: fa.Plan, factors: Sequence[Moments]) -> Share:
+def _share(plan: fa.Plan, devices: Devices, factors: Floats, here: NDArray[np.bool_]) -> Share:
     share = Share(plan)
-    share.fold(factors, [share.check(factor) for factor in factors])
+    share.trial.fold_clusters(devices.arm[here], devices.sizes[here].astype(np.int64), factors[here])
     return share
 
 
-def _by_arm(devices: Sequence[Device]) -> dict[str, int]:
-    return {arm: sum(device.arm == arm for device in devices) for arm in ARMS}
+def _by_arm(devices: Devices, here: NDArray[np.bool_]) -> dict[str, int]:
+    return {name: int(np.sum(devices.arm[here] == arm)) for arm, name in enumerate(ARMS)}
 
 
 def _read(mode: str, drop_out: float, effects: fa.Effects) -> Iterator[Interval]:
@@ -178,6 +213,6 @@ def findings(found: Sequence[Interval], trials: int, devices: int) -> Findings:
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Run the study."""
-    options = options_of(NAME, arguments, trials=2_000, devices=300, seed=1)
+    options = options_of(NAME, arguments, trials=8_000, devices=300, seed=1)
     found = study(options.trials, options.devices, options.seed)
     publish(findings(found, options.trials, options.devices), NAME, options)

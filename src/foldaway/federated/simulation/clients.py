@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
@@ -12,8 +14,11 @@ from foldaway.federated.device import Device
 from foldaway.federated.kept import Kept, MemoryStore
 from foldaway.federated.link import HttpLink, Kind, Link
 from foldaway.federated.messages import Coefficients, Received, new_number
-from foldaway.federated.simulation.population import CHUNK, Client, World, clients
+from foldaway.federated.simulation.population import CHUNK, Client, Role, World, clients
 from foldaway.plan import Plan
+
+# Devices of one process that talk at once: as many connections as are kept open.
+THREADS = 16
 
 
 class Tally(NamedTuple):
@@ -42,6 +47,7 @@ class CountingLink:
 
     def __init__(self, link: Link) -> None:
         self._link = link
+        self._lock = threading.Lock()
         self.messages: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
         self.numbers = 0
@@ -52,15 +58,17 @@ class CountingLink:
 
     def post(self, kind: Kind, message: bytes, *, patience: float | None = None) -> Received:
         """Send a message, and count it."""
-        self.messages[kind] += 1
-        self.bytes[kind] += len(message)
-        if kind == "reports" and not self.numbers:
-            self.numbers = len(msgspec.msgpack.decode(message)[-1]) // 8
+        with self._lock:
+            self.messages[kind] += 1
+            self.bytes[kind] += len(message)
+            if kind == "reports" and not self.numbers:
+                self.numbers = len(msgspec.msgpack.decode(message)[-1]) // 8
         return self._link.post(kind, message, patience=patience)
 
     def coefficients(self) -> Coefficients | None:
         """What the coordinator has published."""
-        self.messages["coefficients"] += 1
+        with self._lock:
+            self.messages["coefficients"] += 1
         return self._link.coefficients()
 
 
@@ -81,50 +89,46 @@ class Crowd:
         self.states: Counter[str] = Counter()
         self._waiting: list[Device] = []
         self._late: list[Device] = []
-        self.replying = False
+        self._threads = ThreadPoolExecutor(THREADS)
 
     def collect(self, chunks: Iterable[int]) -> None:
         """Every client joins, records and reports, as far as it does."""
         for start in chunks:
-            for client in clients(self._world, self._plan, start):
-                self._join(client)
+            joined = list(self._threads.map(self._joined, clients(self._world, self._plan, start)))
+            roles = {role: [device for of, device in joined if of == role] for role in get_args(Role)}
+            self.states["dropped out"] += len(roles["drops out"])
+            self._late += roles["is late"]
+            self._waiting += roles["reports"]
             if self._world.mode != "scores":
                 self.again()
                 self.again()  # those whose cohort has come together since are done, and make room
-            self._told(min(start + CHUNK, self._world.clients) - start)
+            self._told(len(joined))
 
-    def _join(self, client: Client) -> None:
+    def _joined(self, client: Client) -> tuple[Role, Device]:
         kept = Kept(self._plan.canonical().decode(), client.identity, new_number())
         device = Device(self._plan, store=MemoryStore(kept), link=self.link)
         for record in client.records:
             device.record(record)
         if self._world.mode == "scores":
             device.report()  # everyone streams moments; who drops out, or is late, does so with the reply
-        if client.role == "drops out":
-            self.states["dropped out"] += 1
-        elif client.role == "is late":
-            self._late.append(device)
-        else:
-            self._waiting.append(device)
+        return client.role, device
 
-    def again(self) -> None:
+    def again(self, told: Callable[[int], None] = lambda done: None) -> None:
         """All who wait report once more."""
         waiting, self._waiting = self._waiting, []
-        for place, device in enumerate(waiting, start=1):
-            status = device.report()
-            if status.settled:
-                self.states[status.state] += 1
-            else:
-                self._waiting.append(device)
-            if self.replying and place % CHUNK == 0:
-                self._told(CHUNK)
+        for start in range(0, len(waiting), CHUNK):
+            some = waiting[start : start + CHUNK]
+            for device, status in zip(some, self._threads.map(Device.report, some), strict=True):
+                if status.settled:
+                    self.states[status.state] += 1
+                else:
+                    self._waiting.append(device)
+            told(len(some))
 
     def reply(self) -> None:
         """The trial is being closed: all who wait report; twice, for the cohort of most has come together by then."""
-        self.replying = True
-        self._told(len(self._late) + self.states["dropped out"])
-        self.again()
-        self.replying = False
+        self._told(len(self._late) + self.states["dropped out"])  # who will not
+        self.again(self._told)
         self.again()
 
     def end(self) -> None:
