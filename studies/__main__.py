@@ -13,6 +13,9 @@ ALL = (
     "crashes",
     "consumers",
     "same_everywhere",
+    "federated_dropout",
+    "federated_schedules",
+    "federated_scale",
 )
 
 

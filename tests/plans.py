@@ -32,6 +32,18 @@ FULL: dict[str, Any] = {
     "remainder": "include",
 }
 
+# Those that FULL cannot have, for it has a bootstrap: records that stay on devices.
+FEDERATED: dict[str, Any] = {
+    **SMALL,
+    "name": "federated",
+    "covariates": ["x"],
+    "federated": "scores",
+    "reply_deadline": 60.5,
+    "reply_share": 0.9,
+    "retention": 3600.5,
+    "leverage": "CR2",
+}
+
 # Names that people give to columns, arms and levels: anything printable, quotes and emoji too.
 names = st.text(
     st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp")),
@@ -52,6 +64,14 @@ def plans(draw: st.DrawFn) -> fa.Plan:
     }
     unit = draw(st.sampled_from([None, columns[2]]))
     estimators = ["ipw", "difference"] + (["regression", "interacted"] if covariates else [])
+    settings: dict[str, Any] = {
+        "unit": unit,
+        "weight": draw(st.sampled_from([None, columns[3]])),
+        "complete_units": unit is not None and draw(st.booleans()),
+        "bootstrap": draw(st.none() | st.integers(2, 1000)),
+    }
+    if draw(st.booleans()):
+        settings = draw(_federated(columns[2], columns[3]))
     return fa.Plan(
         name=draw(st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,20}\Z")),
         arm=columns[0],
@@ -59,17 +79,32 @@ def plans(draw: st.DrawFn) -> fa.Plan:
         outcomes=[columns[1]],
         covariates=covariates,
         levels=levels,
-        unit=unit,
-        weight=draw(st.sampled_from([None, columns[3]])),
         confidence=draw(st.floats(0.5, 0.999)),
-        complete_units=unit is not None and draw(st.booleans()),
         on_fault=draw(st.sampled_from(["refuse", "drop"])),
         estimators=draw(st.lists(st.sampled_from(estimators), unique=True)),
         errors=draw(st.lists(st.sampled_from(["classical", "HC0", "HC1"]), unique=True)),
         anytime_n=draw(st.integers(1, 10**15)),
-        bootstrap=draw(st.none() | st.integers(2, 1000)),
         cohort=draw(st.integers(1, 10**9)),
         max_wait=draw(st.none() | st.floats(1, 1e7)),
         min_per_arm=draw(st.integers(1, 10**9)),
         remainder=draw(st.sampled_from(["leave_out", "include"])),
+        **settings,
     )
+
+
+@st.composite
+def _federated(draw: st.DrawFn, unit: str, weight: str) -> dict[str, Any]:
+    """The settings of records that stay on devices or, with a unit, at sites."""
+    mode = draw(st.sampled_from(["one-message", "scores"]))
+    sites = mode == "one-message" and draw(st.booleans())
+    leverage = draw(st.sampled_from([None, "CR2", "CR3"])) if mode == "scores" else None
+    return {
+        "federated": mode,
+        "unit": unit if sites else None,
+        "complete_units": sites,
+        "weight": draw(st.sampled_from([None, weight])) if leverage is None else None,
+        "leverage": leverage,
+        "reply_deadline": draw(st.floats(1, 1e7)),
+        "reply_share": draw(st.floats(0.01, 1)),
+        "retention": draw(st.floats(60, 1e9)),
+    }

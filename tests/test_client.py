@@ -189,8 +189,8 @@ def test_back_off_spares_a_server_that_is_busy(monkeypatch: pytest.MonkeyPatch) 
         now += seconds
         pauses.append(seconds)
 
-    monkeypatch.setattr("foldaway.client.time.sleep", sleep)
-    monkeypatch.setattr("foldaway.client.time.monotonic", lambda: now)
+    monkeypatch.setattr("foldaway.asking.time.sleep", sleep)
+    monkeypatch.setattr("foldaway.asking.time.monotonic", lambda: now)
     with pytest.raises(ServerError, match="cannot be reached"):
         Client("http://127.0.0.1:9", "fa_x", patience=40).status("x")
     assert 5 < len(pauses) < 40

@@ -80,7 +80,7 @@ def client(stand: Stand) -> Iterator[Client]:
 
 def made(stand: Stand, producer: str = "p", patience: float = 5.0) -> Client:
     found = Client("http://stand", "token", producer=producer, patience=patience)
-    found._http = httpx.Client(transport=httpx.MockTransport(stand), base_url="http://stand")
+    found._asking._http = httpx.Client(transport=httpx.MockTransport(stand), base_url="http://stand")
     return found
 
 
@@ -205,7 +205,7 @@ ignored: Callable[..., None] = lambda *_: None  # noqa: E731
 @pytest.mark.parametrize("content", [b"", b"<html>", b"[1]", b'{"detail": null}'])
 def test_an_answer_that_is_no_problem_of_ours_is_an_error_with_its_status(content: bytes) -> None:
     client = Client("http://stand", "token", patience=0.0)
-    client._http = httpx.Client(
+    client._asking._http = httpx.Client(
         transport=httpx.MockTransport(lambda _: httpx.Response(502, content=content)), base_url="http://stand"
     )
     with pytest.raises(ServerError, match="the server answered 502") as refused:

@@ -23,6 +23,7 @@ ROOMS = (
     "service",
     "client",
     "federated",
+    "asking",
     "engines",
     "sources",
     "datasets",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -12,6 +12,7 @@ import numpy as np
 from foldaway.effects import Effect, Effects
 from foldaway.errors import EstimateError
 from foldaway.inference.estimators import Comparison, Estimate, Estimator, estimator
+from foldaway.inference.fit import ClusterScores
 from foldaway.inference.intervals import anytime_width, critical, p_value
 from foldaway.inference.offered import BOOTSTRAP, error_kinds, estimators_of
 from foldaway.inference.replicates import distribution
@@ -22,24 +23,43 @@ from foldaway.plan import Plan
 from foldaway.records.faults import Faults
 from foldaway.tallies import UNITS
 from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.scores import Scores
 
 # What is left of a constant column, next to its length, when its mean is taken out.
 _ROUNDING = 1e-14
 
 
-def effects_of(plan: Plan, arms: Sequence[ArmTally], faults: Faults, *, population: bool = False) -> Effects:
-    """Every effect that the tallies hold, the checks, and notes on what is withheld and why."""
+def effects_of(
+    plan: Plan,
+    arms: Sequence[ArmTally],
+    faults: Faults,
+    *,
+    population: bool = False,
+    scored: Mapping[str, Sequence[ArmTally]] | None = None,
+    notes: Sequence[str] = (),
+) -> Effects:
+    """Every effect that the tallies hold, the checks, and notes on what is withheld and why.
+
+    Args:
+        plan: The plan.
+        arms: The arms' tallies.
+        faults: Faulty records left out.
+        population: See ``Trial.effects``.
+        scored: By estimator, the same arms with the scores that their clusters gave for its own coefficients, where
+            scores were collected instead of kept.
+        notes: What else there is to say about the records.
+    """
     rows: list[Effect] = []
     withheld: list[str] = []
     for outcome, outcome_name in enumerate(plan.outcomes):
         for arm, arm_name in list(enumerate(plan.arms))[1:]:
-            comparison = Comparison(arms, list(plan.arms.values()), arm, outcome, population)
             for name in estimators_of(plan):
+                seen = arms if scored is None else scored[name]
+                comparison = Comparison(seen, list(plan.arms.values()), arm, outcome, population)
                 found, reasons = _rows(plan, comparison, name)
                 rows += found
                 withheld += [f"{what} for {outcome_name}, {arm_name}: {reason}" for what, reason in reasons]
-    ratio = _sample_ratio(plan, arms)
+    # Any of the estimators' arms will do: all know the same clusters.
+    ratio = _sample_ratio(plan, arms if not scored else next(iter(scored.values())))
     return Effects(
         rows,
         trial=plan.name,
@@ -48,7 +68,7 @@ def effects_of(plan: Plan, arms: Sequence[ArmTally], faults: Faults, *, populati
         sample_ratio=ratio,
         dropped=dict(sorted(faults.records.items())),
         faults=list(faults),
-        notes=[*_notes(plan, arms, ratio, faults), *withheld],
+        notes=[*_notes(plan, arms, ratio, faults), *notes, *withheld],
         plan=plan,
     )
 
@@ -138,7 +158,7 @@ def _counts(plan: Plan, arms: Sequence[ArmTally]) -> dict[str, int]:
 
 
 def _units(arms: Sequence[ArmTally]) -> int:
-    return sum(cast(Scores, arm.tallies[UNITS]).clusters for arm in arms)
+    return sum(cast(ClusterScores, arm.tallies[UNITS]).clusters for arm in arms)
 
 
 def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:

@@ -74,7 +74,7 @@ class Batch:
             None if self.weight is None else self.weight[index],
             None if self.unit is None else renumbered(self.unit[index]),
             None if self.key is None else self.key[index],
-            self.compiled,
+            compiled=self.compiled,
         )
 
 

@@ -37,6 +37,8 @@ class Block:
             complete within the block.
         key: For each record the hash of its unit (or of its own number) under the trial's key, for the bootstrap.
         compiled: Whether compiled loops are to serve it: loading them pays once many records have come.
+        stands_for: How many records the rows stand for, where they are not one row each: the triangular factor of
+            many records has their second moments in K rows.
     """
 
     rows: Floats
@@ -44,6 +46,12 @@ class Block:
     unit: NDArray[np.int64] | None = None
     key: NDArray[np.uint64] | None = None
     compiled: bool = False
+    stands_for: int | None = None
+
+    @property
+    def n(self) -> int:
+        """The number of records."""
+        return len(self) if self.stands_for is None else self.stands_for
 
     def __len__(self) -> int:
         return int(self.rows.shape[1])

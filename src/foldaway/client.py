@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import random
-import time
 import uuid
 from collections import deque
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, cast
 from urllib.parse import quote
 
-import httpx
 import msgspec
 import pyarrow as pa
 
+from foldaway.asking import PASSING, Asking
 from foldaway.errors import ServerError
 
 ARROW = "application/vnd.apache.arrow.stream"
-
-# Refusals that pass: the server is busy, restarting, or has lost a race with another one.
-_PASSING = (None, 408, 429, 500, 502, 503, 504)
 
 _MOST_AGAIN = 1_000
 
@@ -44,10 +38,8 @@ class Client:
     def __init__(
         self, url: str, token: str, *, producer: str | None = None, patience: float = 60.0, verify: str | bool = True
     ) -> None:
-        headers = {"Authorization": f"Bearer {token}"}
-        self._http = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=60.0, verify=verify)
+        self._asking = Asking(url, token, patience=patience, verify=verify)
         self.producer = producer or f"client-{uuid.uuid4().hex}"
-        self._patience = patience
         self._streams: dict[tuple[str, str], _Stream] = {}
 
     def __enter__(self) -> Self:
@@ -57,7 +49,7 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, ServerError):
-            self._http.close()  # it has been tried for long enough
+            self._asking.close()  # it has been tried for long enough
         else:
             self.close()
 
@@ -70,7 +62,7 @@ class Client:
             for stream in self._streams.values():
                 self._deliver(stream)
         finally:
-            self._http.close()
+            self._asking.close()
 
     def send(self, trial: str, batch: Any) -> dict[str, Any]:
         """Send a batch of records.
@@ -94,7 +86,7 @@ class Client:
         try:
             return self._deliver(stream, only_last=True)
         except ServerError as refused:
-            if refused.status not in _PASSING:
+            if refused.status not in PASSING:
                 # For good: the number is free again.
                 stream.kept.pop()
                 stream.last -= 1
@@ -174,37 +166,21 @@ class Client:
         """The effects so far."""
         return self._ask("GET", f"/v1/trials/{trial}/effects")
 
-    def finish(self, trial: str) -> dict[str, Any]:
-        """Close a trial; answers with its final effects."""
-        return self._ask("POST", f"/v1/trials/{trial}/close")
+    def finish(self, trial: str, *, deadline: float | None = None, share: float | None = None) -> dict[str, Any]:
+        """Close a trial; answers with its final effects.
+
+        Args:
+            trial: The trial's name.
+            deadline: Where records stay on devices, seconds in which their reports still count: until then the answer
+                is not ``final``, and the same call again, without a deadline, says how far it is.
+            share: The share of the enrolled devices whose reports are enough.
+        """
+        wanted = {name: value for name, value in (("deadline", deadline), ("share", share)) if value is not None}
+        return self._ask("POST", f"/v1/trials/{trial}/close", **({"json": wanted} if wanted else {}))
 
     def _ask(self, method: str, path: str, **request: Any) -> dict[str, Any]:
-        """Ask, and go on asking while the refusal is one that passes."""
-        until = time.monotonic() + self._patience
-        pause = 0.05
-        while True:
-            problem = self._try(lambda: self._http.request(method, path, **request))
-            if not isinstance(problem, ServerError):
-                return cast(dict[str, Any], problem)
-            if problem.status not in _PASSING or time.monotonic() + pause > until:
-                raise problem
-            time.sleep(pause * random.uniform(0.5, 1.5))
-            pause = min(2 * pause, 2.0)
-
-    def _try(self, ask: Callable[[], httpx.Response]) -> Any:
-        try:
-            response = ask()
-        except httpx.TransportError as error:
-            return ServerError(f"the server cannot be reached ({type(error).__name__}).")
-        if response.is_success:
-            return msgspec.json.decode(response.content) if response.content else None
-        try:
-            problem = msgspec.json.decode(response.content)
-        except msgspec.DecodeError:
-            problem = {}
-        problem = problem if isinstance(problem, dict) else {}
-        detail = problem.get("detail") or f"the server answered {response.status_code}."
-        return ServerError(detail, response.status_code, problem.get("expected"))
+        content = self._asking.ask(method, path, **request)
+        return cast(dict[str, Any], msgspec.json.decode(content) if content else None)
 
 
 class _Stream:

@@ -81,6 +81,14 @@ class IngestError(FoldawayError):
         return type(self), (self.status, str(self))
 
 
+class MessageError(FoldawayError, ValueError):
+    """A message of a device or a site that was refused; nothing of it was counted, and none of its numbers is told."""
+
+
+class UnknownNumber(FoldawayError):
+    """A report whose number was never enrolled."""
+
+
 class VaultError(FoldawayError):
     """A key that cannot be had, or sealed bytes that do not open under the keys given."""
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import secrets
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from foldaway.analysis import effects_of
-from foldaway.block import Shape
+from foldaway.block import Floats, Shape
 from foldaway.effects import Effects
 from foldaway.errors import PlanError, SampleRatioWarning, SealedError, StateError
 from foldaway.plan import Plan
@@ -22,6 +25,7 @@ from foldaway.secret import Secret
 from foldaway.state import pack, unpack
 from foldaway.tallies import kinds_of
 from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.clusters import fold_clusters
 from foldaway.tallies.parallel import fold_batch
 
 if TYPE_CHECKING:
@@ -84,12 +88,25 @@ class Trial:
             RecordError: The batch is refused whole and the trial is as it was.
             SealedError: The trial is sealed, or was loaded without its key.
         """
+        if self.plan.federated is not None and not self.plan.complete_units:
+            raise PlanError("the records of this plan stay on its devices: use foldaway.federated.Device.")
         batch, faults = check(data, self.plan, text=text, ragged=unreadable, keys=self._keys())
         # The bootstrap splits its replicates over the cores; splitting the records as well would crowd them.
         workers = None if self.plan.resampling is None else 1
         folded = fold_batch(self._arms, batch, workers) if len(batch) else self._arms
         # All of it or nothing, even if the thread is interrupted: the tallies are values.
         self._arms, self._faults = folded, self._faults + faults
+
+    def fold_clusters(self, codes: NDArray[np.intp], counts: NDArray[np.int64], triangles: Floats) -> None:
+        """Take whole clusters in, of which only the second moments have come.
+
+        Args:
+            codes: Each cluster's arm, by its place in the plan.
+            counts: Each cluster's number of records.
+            triangles: Each cluster's triangular factor of its rows z = [1, x, y], times the roots of their weights:
+                J by K by K.
+        """
+        self._arms = fold_clusters(self._arms, codes, counts, triangles)
 
     def _keys(self) -> Keys | None:
         if self._sealed:
@@ -171,6 +188,11 @@ class Trial:
     def dropped(self) -> Faults:
         """Faulty records left out, where the plan says to drop them."""
         return self._faults
+
+    @property
+    def arms(self) -> Sequence[ArmTally]:
+        """The tallies, by arm."""
+        return tuple(self._arms)
 
     def effects(self, *, adjust: str | None = None, population: bool = False) -> Effects:
         """What the trial has found so far.

@@ -19,7 +19,7 @@ from scipy import stats
 
 import foldaway as fa
 from fuzzing import fuzz
-from plans import FULL, SMALL, plans
+from plans import FEDERATED, FULL, SMALL, plans
 
 SUFFIXES = (".toml", ".json")
 
@@ -137,9 +137,27 @@ OTHER: dict[str, Any] = {
     "remainder": "leave_out",
 }
 
+OTHER_FEDERATED: dict[str, Any] = {
+    "federated": "one-message",
+    "reply_deadline": 60.6,
+    "reply_share": 0.91,
+    "retention": 3600.6,
+    "leverage": "CR3",
+}
+
 
 def test_every_setting_is_tried_below() -> None:
-    assert set(OTHER) == set(FULL) == set(fa.Plan.__struct_fields__)
+    assert set(OTHER) == set(FULL)
+    assert set(OTHER) | set(OTHER_FEDERATED) == set(FULL) | set(FEDERATED) == set(fa.Plan.__struct_fields__)
+
+
+@pytest.mark.parametrize("setting", OTHER_FEDERATED)
+def test_a_changed_setting_of_a_federated_plan_changes_the_fingerprint(setting: str) -> None:
+    without = ("leverage",) if setting == "federated" else ()
+    settings = {name: value for name, value in FEDERATED.items() if name not in without}
+    other = fa.Plan(**{**settings, setting: OTHER_FEDERATED[setting]})
+    assert fa.Plan(**settings).fingerprint != other.fingerprint
+    assert fa.Plan.loads(other.to_toml()) == other
 
 
 @pytest.mark.parametrize("setting", OTHER)
@@ -203,6 +221,11 @@ def test_settings_at_their_default_do_not_count(plan: fa.Plan, data: st.DataObje
         "max_wait": None,
         "min_per_arm": 10,
         "remainder": "leave_out",
+        "federated": None,
+        "reply_deadline": 3600,
+        "reply_share": 1,
+        "retention": 30 * 86_400,
+        "leverage": None,
     }
     added = {name: value for name, value in defaults.items() if name not in written and data.draw(st.booleans())}
     again = fa.Plan.loads(json.dumps(written | added))

@@ -13,7 +13,7 @@ import pytest
 import foldaway as fa
 from foldaway.plan.rules import MOST_ARMS, MOST_COLUMNS, MOST_REPLICATES
 from foldaway.plan.settings import MUST_BE
-from plans import FULL, SMALL
+from plans import FEDERATED, FULL, SMALL
 
 
 def faults(**settings: Any) -> list[str]:
@@ -92,7 +92,47 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "NaN wait": ({"max_wait": math.nan}, "`max_wait` must be between 1 and"),
     "none per arm": ({"min_per_arm": 0}, "`min_per_arm` must be between 1 and"),
     "too many per arm": ({"min_per_arm": 10**10}, "`min_per_arm` must be between 1 and"),
+    "federated bootstrap": ({"federated": "one-message"}, "`bootstrap` cannot go with `federated`"),
 }
+
+FEDERATED_CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "no deadline": ({"reply_deadline": 0}, "`reply_deadline` must be between 1 and"),
+    "endless deadline": ({"reply_deadline": math.inf}, "`reply_deadline` must be between 1 and"),
+    "NaN deadline": ({"reply_deadline": math.nan}, "`reply_deadline` must be between 1 and"),
+    "no share": ({"reply_share": 0}, "`reply_share` must be above 0"),
+    "percent": ({"reply_share": 90}, "`reply_share` must be above 0"),
+    "NaN share": ({"reply_share": math.nan}, "`reply_share` must be above 0"),
+    "no retention": ({"retention": 59}, "`retention` must be between 60 and"),
+    "endless retention": ({"retention": math.inf}, "`retention` must be between 60 and"),
+    "deltas with covariates": ({"federated": "delta", "leverage": None}, "sums of outcomes alone"),
+    "deltas with weights": (
+        {"federated": "delta", "leverage": None, "covariates": [], "weight": "w"},
+        "counts records: leave out `weight`",
+    ),
+    "sites that reply": ({"unit": "u", "complete_units": True}, "`unit` in a federated plan is for sites"),
+    "units that are spread": (
+        {"unit": "u", "federated": "one-message", "leverage": None},
+        "`unit` in a federated plan is for sites",
+    ),
+    "no records left": ({"federated": "one-message"}, '`leverage` needs `federated` = "scores"'),
+    "weighted leverage": ({"weight": "w"}, "`leverage` is defined for plans without `weight`"),
+}
+
+
+@pytest.mark.parametrize("case", FEDERATED_CASES)
+def test_each_fault_of_a_federated_plan_has_its_sentence(case: str) -> None:
+    settings, sentence = FEDERATED_CASES[case]
+    with pytest.raises(fa.PlanError) as told:
+        fa.Plan(**{**FEDERATED, **settings})
+    (fault,) = str(told.value).splitlines()
+    assert re.search(sentence, fault)
+    assert fault.endswith(".")
+
+
+@pytest.mark.parametrize("setting", ["reply_deadline", "reply_share", "retention", "leverage"])
+def test_settings_for_devices_need_devices(setting: str) -> None:
+    with pytest.raises(fa.PlanError, match=f"^`{setting}` needs `federated`.$"):
+        fa.Plan(**{**SMALL, setting: FEDERATED[setting]})
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -128,6 +168,11 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "max_wait": NOT_NUMBERS[1:],
     "min_per_arm": NOT_WHOLE,
     "remainder": [None, "", "leave out", True],
+    "federated": ["", "Scores", "one message", True, 1],
+    "reply_deadline": NOT_NUMBERS,
+    "reply_share": NOT_NUMBERS,
+    "retention": NOT_NUMBERS,
+    "leverage": ["", "cr2", "CR1", True, 2],
 }
 
 

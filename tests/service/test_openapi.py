@@ -18,6 +18,7 @@ from servers import Nursery
 # turn; all else that is valid must be taken.
 CONFIG = """
 headers = {{ Authorization = "Bearer {token}" }}
+hooks = "{hooks}"
 continue-on-failure = true
 seed = 1
 
@@ -37,10 +38,17 @@ include-method = "POST"
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 404, 409, 422]
 """
 
-# Every address once more with a trial that is there.
+# Messages of devices are bytes of a kind that schemathesis does not know.
+HOOKS = """
+import schemathesis
+
+schemathesis.serializer.alias("application/vnd.foldaway+msgpack", "application/octet-stream")
+"""
+
+# Every address once more with a trial that is there; and with one whose records stay on devices.
 KNOWN = """
 [parameters]
-"path.name" = "known"
+"path.name" = "{name}"
 """
 
 
@@ -49,15 +57,20 @@ def server(served_from: Nursery, tmp_path_factory: pytest.TempPathFactory) -> It
     with Served(tmp_path_factory.mktemp("openapi"), served_from, "--patience", 5) as server:
         token = server.create("known")["ingest_token"]
         assert server.ask("POST", "/v1/trials/known/records", token, json=rows(40)).status_code == 200
+        server.create("federated", federated="scores")
         yield server
 
 
-@pytest.mark.parametrize(("known", "least"), [(False, 400), (True, 300)])
+@pytest.mark.parametrize(("known", "least"), [(None, 400), ("known", 300), ("federated", 300)])
 def test_what_is_drawn_from_the_document_is_answered_as_it_says(
-    server: Served, tmp_path: Path, known: bool, least: int
+    server: Served, tmp_path: Path, known: str | None, least: int
 ) -> None:
     config = tmp_path / "schemathesis.toml"
-    config.write_text(CONFIG.format(token=server.admin, examples=15) + (KNOWN if known else ""))
+    hooks = tmp_path / "hooks.py"
+    hooks.write_text(HOOKS)
+    config.write_text(
+        CONFIG.format(token=server.admin, hooks=hooks, examples=15) + (KNOWN.format(name=known) if known else "")
+    )
     words = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run"]
     words += [f"{server.url}/schema/openapi.json", "--checks", "all", "--workers", "1", "--no-color"]
     # A trial stays known if it is not closed; and the name that is given here would mend names that are faulty on

@@ -1,7 +1,7 @@
 """The command line.
 
 ``local`` has the commands that work on files, ``reporting`` and ``plan_new`` what begins and ends such work,
-``consume`` the commands on streams, ``remote`` those around a server.
+``consume`` the commands on streams, ``remote`` those around a server, ``federated`` those for sites and devices.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from foldaway.cli import consume, local, plan_new, remote, reporting
+from foldaway.cli import consume, federated, local, plan_new, remote, reporting
 from foldaway.errors import FoldawayError
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ app.add_typer(reporting.app)
 local.plan_app.command("new")(plan_new.new)
 app.add_typer(consume.app)
 app.add_typer(remote.app)
+app.add_typer(federated.app)
 
 
 def _print_version(wanted: bool) -> None:

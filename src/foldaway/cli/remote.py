@@ -51,7 +51,7 @@ def serve(
     quiet: Annotated[bool, typer.Option("--quiet", help="Log only what fails, not every request.")] = False,
 ) -> None:
     """Collect records over HTTP and keep none of them."""
-    with _extra():
+    with extra():
         from foldaway.service.server import Settings, serve
 
     serve(
@@ -79,7 +79,7 @@ def rotate(
     key_file: Annotated[Path | None, typer.Option(help="The key file, if it is not DATA/master.key.")] = None,
 ) -> None:
     """Encrypt everything that is stored under a new key."""
-    with _extra():
+    with extra():
         from foldaway.service.rotation import rotate_key
         from foldaway.service.server import Settings, open_store
 
@@ -118,10 +118,32 @@ def effects(name: TrialName, server: Server, token: Token, ca: Authority = None,
 
 
 @trial_app.command("close")
-def close(name: TrialName, server: Server, token: Token, ca: Authority = None, json: AsJson = False) -> None:
-    """End a trial: no more records, its key destroyed, its effects final."""
-    with _client(server, token, ca) as client:
-        answer = client.finish(name)
+def close(
+    name: TrialName,
+    server: Server,
+    token: Token,
+    ca: Authority = None,
+    deadline: Annotated[
+        float | None, typer.Option(min=0, help="Federated: seconds in which reports still count.")
+    ] = None,
+    share: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Federated: the share of devices that is enough.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """End a trial: no more records, its key destroyed, its effects final.
+
+    Where records stay on devices, waits for their last reports and shows how many have come. Interrupted, the server
+    goes on waiting; the same command again shows it.
+    """
+    from foldaway.cli.reports import close_and_wait
+
+    try:
+        with _client(server, token, ca) as client:
+            answer = close_and_wait(client, name, deadline, share)
+    except KeyboardInterrupt:
+        print("stopped looking; the server goes on waiting for reports.", file=sys.stderr)
+        raise typer.Exit(130) from None
     _print_answer(answer, json)
 
 
@@ -134,6 +156,10 @@ def status(name: TrialName, server: Server, token: Token, ca: Authority = None, 
         _print_json(answer)
     else:
         _print_statuses([answer])
+        if answer.get("federated") is not None:
+            from foldaway.cli.reports import who
+
+            print(f"\n{who(answer['federated'])}")
 
 
 @trial_app.command("list")
@@ -174,7 +200,7 @@ def send(
 
 
 def _client(server: str, token: str, ca: Path | None) -> Client:
-    with _extra():
+    with extra():
         from foldaway.client import Client
 
     if not server.startswith(("http://", "https://")):
@@ -189,7 +215,7 @@ def _client(server: str, token: str, ca: Path | None) -> Client:
 
 
 @contextmanager
-def _extra() -> Iterator[None]:
+def extra() -> Iterator[None]:
     """Imports of packages that come with the extra."""
     try:
         yield
@@ -210,17 +236,23 @@ def _print_json(answer: Any) -> None:
 def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
     import msgspec
 
+    from foldaway.cli.reports import alarm
     from foldaway.effects import Effects
 
     if as_json:
         _print_json(answer)
         return
+    federated = answer.get("federated")
+    if federated is not None and (told := alarm(federated)) is not None:
+        print(f"{told}\n")
     if answer["effects"] is None:
-        print(f"{answer['name']} is closed without effects: an arm had too few records.")
+        few = "records" if federated is None else "reports"
+        print(f"{answer['name']} is closed without effects: an arm had too few {few}.")
     else:
         print(Effects.from_json(msgspec.json.encode(answer["effects"])))
     if answer["left_out"]:
-        print(f"\n{answer['left_out']:,} records were left out at the close: they were fewer than a cohort.")
+        what = "records" if federated is None else "messages of devices"
+        print(f"\n{answer['left_out']:,} {what} were left out at the close: they were fewer than a cohort.")
 
 
 def _print_statuses(rows: list[dict[str, Any]]) -> None:

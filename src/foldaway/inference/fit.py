@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -20,12 +20,30 @@ from foldaway.errors import EstimateError
 from foldaway.linalg import solve_upper
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.frame import Frame
-from foldaway.tallies.scores import Scores
 
 # A column of which less than this share is left, once the columns before it are taken out, adds no direction.
 COLLINEAR = 1e-10
 
 _NOT_IDENTIFIED = 1e-7
+
+
+class ClusterScores(Protocol):
+    """What an arm must know of its clusters for a robust variance: a score tally, or scores that were collected."""
+
+    n: int
+    clusters: int
+
+    def meat(self, outcome: int, delta: Floats, scale: float = 1.0) -> Floats:
+        """Σ_j u_j u_j' with u_j = Σ_i x (scale·y − x'δ), in the arm's frame."""
+        ...
+
+
+class Reading(NamedTuple):
+    """How a model reads an arm's framed rows s: model row = rows · s_x, residual = scale·s_y − s_x'δ."""
+
+    rows: Floats
+    delta: Floats
+    scale: float
 
 
 @dataclass(frozen=True)
@@ -108,29 +126,34 @@ class Fit:
         # HC1 is HC0 scaled, and each is asked for by effect and relative effect: the sandwich is made once.
         if (tally, factors) not in self._sandwiches:
             total = np.zeros((self.rank, self.rank))
-            for a, (model, B) in enumerate(zip(self.models, self._changes, strict=True)):
-                rows = (model.L @ B[: self._k, : self._k].T)[self.kept]
-                half = self._inverse @ (self._inverse.T @ rows)
-                total += half @ self._meat(model, B, tally) @ half.T * (1.0 if factors is None else factors[a])
+            for a, model in enumerate(self.models):
+                reading = self.reading(a)
+                half = self._inverse @ (self._inverse.T @ reading.rows)
+                meat = _clusters_of(model.arm, tally).meat(self.outcome, reading.delta, reading.scale)
+                total += half @ meat @ half.T * (1.0 if factors is None else factors[a])
             self._sandwiches[tally, factors] = self._spread(total)
         return self._sandwiches[tally, factors]
 
-    def _meat(self, model: ArmModel, B: Floats, tally: str) -> Floats:
-        """Σ_j u_j u_j' of an arm, in its own frame."""
-        k = self._k
-        # There the residual is scale·y − x'δ with a small δ: nothing large cancels.
+    def reading(self, arm: int) -> Reading:
+        """The model in an arm's own frame; there δ is small, and nothing large cancels in the residual."""
+        model, B, k = self.models[arm], self._changes[arm], self._k
         delta = B[:k, :k] @ (model.L.T @ self.coef) - model.scale * B[:k, self._column]
-        scale = model.scale * B[self._column, self._column]
-        return cast(Scores, model.arm.tallies[tally]).meat(self.outcome, delta, scale)
+        scale = float(model.scale * B[self._column, self._column])
+        return Reading((model.L @ B[:k, :k].T)[self.kept], delta, scale)
+
+    def leverage(self, arm: int) -> Floats:
+        """V (k by k) with X V X' the part of the hat matrix that belongs to rows X of an arm, in the arm's frame."""
+        half = self._inverse.T @ self.reading(arm).rows
+        return half.T @ half
 
     def clusters(self, tally: str) -> int:
         """How many clusters that tally has, over all arms."""
-        return sum(cast(Scores, model.arm.tallies[tally]).clusters for model in self.models)
+        return sum(_clusters_of(model.arm, tally).clusters for model in self.models)
 
     def covers(self, tally: str) -> bool:
         """Whether that tally exists and has seen every record."""
         arms = [model.arm for model in self.models]
-        return all(tally in arm.tallies and cast(Scores, arm.tallies[tally]).n == arm.n for arm in arms)
+        return all(tally in arm.tallies and arm.tallies[tally].n == arm.n for arm in arms)
 
     def require_identified(self, contrast: Floats) -> None:
         """Refuse a contrast that depends on how a column without direction is counted."""
@@ -139,6 +162,10 @@ class Fit:
         gap = contrast[self.left_out] - (self._inverse @ self._rest).T @ contrast[self.kept]
         if np.any(np.abs(gap) > _NOT_IDENTIFIED):
             raise EstimateError("the covariates are collinear within an arm, so the effect is not identified.")
+
+
+def _clusters_of(arm: ArmTally, tally: str) -> ClusterScores:
+    return cast(ClusterScores, arm.tallies[tally])
 
 
 def _triangle(rows: Floats) -> Floats:

@@ -4,6 +4,10 @@ classical: σ²(X'X)⁻¹ with σ² = rss/(n − k).
 HC0, HC1: White (1980); HC1 is HC0 · n/(n − k), MacKinnon and White (1985).
 HC2: for a comparison of means, arm a's part times n_a/(n_a − 1): the Neyman or Welch variance.
 CR0, CR1: Liang and Zeger (1986); CR1 is CR0 · J/(J − 1) · (n − 1)/(n − k), as Stata has it.
+CR2: Bell and McCaffrey (2002), from scores X_j'(I − H_jj)^(−1/2) e_j, without a further factor.
+CR3: the cluster jackknife (J − 1)/J · Σ_j (β_(j) − β)(β_(j) − β)', MacKinnon, Nielsen and Webb (2023), from scores
+    X_j'(I − H_jj)⁻¹ e_j. The factor (J − 1)/J is theirs; Bell and McCaffrey (2002), clubSandwich and pyfixest leave it
+    out.
 """
 
 from __future__ import annotations
@@ -15,7 +19,9 @@ import numpy as np
 from foldaway.block import Floats
 from foldaway.errors import EstimateError
 from foldaway.inference.fit import Fit
-from foldaway.tallies import RECORDS, UNITS
+from foldaway.tallies import LEVERAGE, RECORDS, UNITS
+
+LEVERAGED = ("CR2", "CR3")
 
 
 def covariance(fit: Fit, kind: str) -> Floats:
@@ -24,7 +30,7 @@ def covariance(fit: Fit, kind: str) -> Floats:
         raise EstimateError(f"there is no standard error {kind!r}; the kinds are {', '.join(KINDS)}.")
     if fit.df < 1:
         raise EstimateError("there are not more records than coefficients, so no standard error exists yet.")
-    if is_clustered(kind) and not fit.covers(UNITS):
+    if is_clustered(kind) and not fit.covers(LEVERAGE if kind in LEVERAGED else UNITS):
         raise EstimateError("clustered errors need every record to have come with its unit, in one batch.")
     return KINDS[kind](fit)
 
@@ -75,6 +81,15 @@ def _cr1(fit: Fit) -> Floats:
     return _cr0(fit) * (clusters / (clusters - 1)) * ((fit.n - 1) / fit.df)
 
 
+def _cr2(fit: Fit) -> Floats:
+    return fit.robust(LEVERAGE)
+
+
+def _cr3(fit: Fit) -> Floats:
+    clusters = fit.clusters(LEVERAGE)
+    return fit.robust(LEVERAGE) * ((clusters - 1) / clusters)
+
+
 KINDS: dict[str, Callable[[Fit], Floats]] = {
     "classical": _classical,
     "HC0": _hc0,
@@ -82,4 +97,6 @@ KINDS: dict[str, Callable[[Fit], Floats]] = {
     "HC2": _hc2,
     "CR0": _cr0,
     "CR1": _cr1,
+    "CR2": _cr2,
+    "CR3": _cr3,
 }

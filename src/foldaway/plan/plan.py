@@ -47,6 +47,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_f
         min_per_arm: On a server, the fewest records of every arm for an answer.
         remainder: Whether records short of a cohort are left out and counted, or included: on a server at the close, in
             a run over files at its end, where those left out wait for the next run.
+        federated: For records that stay on devices, what a device sends: ``"one-message"`` (its triangular factor,
+            once), ``"scores"`` (factors during the trial, its score at the close, which gives CR2 and CR3 too) or
+            ``"delta"`` (counts and sums only). The device is the unit, and ``cohort`` counts devices.
+        reply_deadline: Federated: seconds after the close in which reports still count.
+        reply_share: Federated: the share of the enrolled devices whose reports end the wait early.
+        retention: Federated: seconds that a device may keep its records.
+        leverage: In mode scores, a leverage correction to report as well: ``"CR2"`` or ``"CR3"``.
 
     Example:
         >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
@@ -77,6 +84,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_f
     max_wait: float | None = None
     min_per_arm: int = 10
     remainder: Literal["leave_out", "include"] = "leave_out"
+    federated: Literal["one-message", "scores", "delta"] | None = None
+    reply_deadline: float = 3_600.0
+    reply_share: float = 1.0
+    retention: float = 2_592_000.0
+    leverage: Literal["CR2", "CR3"] | None = None
 
     def __post_init__(self) -> None:
         faults = list(self._coerce())

@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import msgspec
+
 if TYPE_CHECKING:
     from foldaway.plan.plan import Plan
 
@@ -49,6 +51,7 @@ def faults_of(plan: Plan) -> Iterator[str]:
     yield from _server_faults(plan)
     if plan.resampling is not None and not 2 <= plan.resampling.replicates <= MOST_REPLICATES:
         yield f"`bootstrap` must have 2 to {MOST_REPLICATES:,} replicates."
+    yield from _federated_faults(plan)
 
 
 def _server_faults(plan: Plan) -> Iterator[str]:
@@ -58,6 +61,38 @@ def _server_faults(plan: Plan) -> Iterator[str]:
         yield "`max_wait` must be between 1 and 10^7 seconds."
     if not 1 <= plan.min_per_arm <= 10**9:
         yield "`min_per_arm` must be between 1 and 10^9."
+
+
+# Settings that mean something only where records stay on devices.
+_FEDERATED_ONLY = ("reply_deadline", "reply_share", "retention", "leverage")
+
+
+def _federated_faults(plan: Plan) -> Iterator[str]:
+    if not 1 <= plan.reply_deadline <= 10**7:
+        yield "`reply_deadline` must be between 1 and 10^7 seconds."
+    if not 0 < plan.reply_share <= 1:
+        yield "`reply_share` must be above 0 and at most 1, for example 0.9."
+    if not 60 <= plan.retention <= 10**9:
+        yield "`retention` must be between 60 and 10^9 seconds."
+    if plan.federated is None:
+        changed = msgspec.to_builtins(plan)  # without the settings at their default
+        yield from (f"`{setting}` needs `federated`." for setting in _FEDERATED_ONLY if setting in changed)
+        return
+    if plan.resampling is not None:
+        yield "`bootstrap` cannot go with `federated`: its weights would have to be drawn where the records are."
+    if plan.federated == "delta" and plan.covariates:
+        yield '`federated` = "delta" sends sums of outcomes alone: leave out `covariates`, or choose "one-message".'
+    if plan.federated == "delta" and plan.weight is not None:
+        yield '`federated` = "delta" counts records: leave out `weight`, or choose "one-message".'
+    if plan.unit is not None and not (plan.federated == "one-message" and plan.complete_units):
+        yield (
+            "`unit` in a federated plan is for sites, which need `complete_units` and `federated` = "
+            '"one-message"; a device is a unit by itself.'
+        )
+    if plan.leverage is not None and plan.federated != "scores":
+        yield '`leverage` needs `federated` = "scores": only who still holds its records can correct for leverage.'
+    if plan.leverage is not None and plan.weight is not None:
+        yield "`leverage` is defined for plans without `weight` only."
 
 
 def _arm_faults(plan: Plan) -> Iterator[str]:

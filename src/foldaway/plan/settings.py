@@ -31,6 +31,11 @@ MUST_BE = {
     "max_wait": "a number of seconds",
     "min_per_arm": "a whole number",
     "remainder": '"leave_out" or "include"',
+    "federated": '"one-message", "scores" or "delta"',
+    "reply_deadline": "a number of seconds",
+    "reply_share": "a number",
+    "retention": "a number of seconds",
+    "leverage": '"CR2" or "CR3"',
     "bootstrap": "a number of replicates, or a table with `replicates` and `weights` (poisson or double-or-nothing)",
 }
 """Every setting, and what it must be."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from foldaway.effects import Effect, Effects
 
 # Which kind of error leads when there are several, best first.
-_KINDS = ("CR1", BOOTSTRAP, "HC2", "HC1")
+_KINDS = ("CR3", "CR2", "CR1", BOOTSTRAP, "HC2", "HC1")
 
 # Which estimator leads where the plan names none, best first.
 _ESTIMATORS = ("interacted", "regression", "difference", "ipw")

@@ -21,7 +21,16 @@ from foldaway.service import problems
 from foldaway.service.access import Access, Name, Needs
 from foldaway.service.bodies import read_body, read_text
 from foldaway.service.collector import Receipt
-from foldaway.service.documents import COMPONENTS, STAMPED, TOKEN, PlanOperation, RecordsOperation, TokenOperation
+from foldaway.service.device_routes import device_routes, read_wanted
+from foldaway.service.documents import (
+    COMPONENTS,
+    STAMPED,
+    TOKEN,
+    CloseOperation,
+    PlanOperation,
+    RecordsOperation,
+    TokenOperation,
+)
 from foldaway.service.documents import refusals as refused
 from foldaway.service.history_route import history_routes
 from foldaway.service.logs import log_requests
@@ -86,6 +95,7 @@ def make_app(service: Service, *, quiet: bool = False, most_queued: int = 64, pa
             *_trials(work, access, patience),
             *history_routes(work, needs),
             *_records(work, needs, patience),
+            *device_routes(work, needs, patience),
             *_tokens(work, needs, patience),
         ],
         lifespan=[lifespan],
@@ -199,12 +209,13 @@ def _trials(work: Work, access: Access, patience: float) -> list[Any]:
         "/v1/trials/{name:str}/close",
         status_code=200,
         guards=[needs("admin")],
-        summary="End a trial and give its final effects",
-        responses=refused(401, 403, 404, 409, 422, 503),
+        operation_class=CloseOperation,
+        summary="End a trial and give its final effects, or who is waited for",
+        responses=refused(400, 401, 403, 404, 408, 409, 413, 415, 422, 503),
         **one,
     )
-    async def close(name: Name) -> Answer:
-        return await work.run(service.close, name)
+    async def close(request: Asked, name: Name) -> Answer:
+        return await work.run(service.close, name, await read_wanted(request, patience))
 
     return [create, trials, status, plan, effects, close]
 

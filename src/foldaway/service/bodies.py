@@ -38,12 +38,17 @@ async def read_body(request: Request[Any, Any, Any], limit: int, patience: float
     raise refusal
 
 
-async def read_text(request: Request[Any, Any, Any], kinds: tuple[str, ...], limit: int, patience: float) -> str:
-    """A body of UTF-8 text of one of these media types."""
+def require_kind(request: Request[Any, Any, Any], *kinds: str) -> None:
+    """Refuse a body that does not say to be of one of these media types."""
     header = Message()
     header["Content-Type"] = request.headers.get("Content-Type", "")
     if header.get_content_type() not in kinds:
         raise IngestError(415, f"the Content-Type is not known; use {' or '.join(kinds)}.")
+
+
+async def read_text(request: Request[Any, Any, Any], kinds: tuple[str, ...], limit: int, patience: float) -> str:
+    """A body of UTF-8 text of one of these media types."""
+    require_kind(request, *kinds)
     body = await read_body(request, limit, patience)
     try:
         return body.decode("utf-8")

@@ -51,7 +51,7 @@ def read_sequences(
     if producers is None:
         return {row.producer: row.sequence for row in connection.execute(query)}
     found: dict[str, int] = {}
-    for some in _parts(producers):
+    for some in parts(producers):
         part = query.where(SEQUENCES.c.producer.in_(some)).order_by(SEQUENCES.c.producer)
         rows = connection.execute(part.with_for_update() if lock else part)
         found |= {row.producer: row.sequence for row in rows}
@@ -82,7 +82,8 @@ def add_shard(connection: sa.Connection, trial: str, shard: str) -> None:
     insert_new(connection, SHARDS, [{"trial": trial, "shard": shard, "version": 0, "n": 0, "left_out": 0}])
 
 
-def _parts(items: Iterable[T]) -> Iterator[Sequence[T]]:
+def parts(items: Iterable[T]) -> Iterator[Sequence[T]]:
+    """The items, as many at a time as one statement takes."""
     rest = iter(items)
     while part := list(islice(rest, _AT_ONCE)):
         yield part

@@ -17,6 +17,7 @@ from litestar.openapi.spec import (
     SecurityScheme,
 )
 
+from foldaway.federated.messages import MEDIA_TYPE as MESSAGE
 from foldaway.service.problems import MEDIA_TYPE, Problem
 
 STAMPED = [
@@ -66,6 +67,53 @@ class PlanOperation(Operation):
 
 
 @dataclass
+class MessageOperation(Operation):
+    """A message of a device."""
+
+    def __post_init__(self) -> None:
+        self.request_body = RequestBody(
+            description="A message of a device, in MessagePack: it says nothing about its sender.",
+            required=True,
+            content={MESSAGE: OpenAPIMediaType(schema=_BYTES)},
+        )
+
+
+@dataclass
+class TalliesOperation(Operation):
+    """A site's tallies."""
+
+    def __post_init__(self) -> None:
+        self.request_body = RequestBody(
+            description="The state of a trial that a site has folded, of a cohort of units at least.",
+            required=True,
+            content={"application/octet-stream": OpenAPIMediaType(schema=_BYTES)},
+        )
+
+
+@dataclass
+class CloseOperation(Operation):
+    """How long to wait for reports, where records stay on devices."""
+
+    def __post_init__(self) -> None:
+        self.request_body = RequestBody(
+            description="For trials whose records stay on devices: how many seconds reports still count, and the "
+            "share of the enrolled devices that is enough.",
+            required=False,
+            content={"application/json": OpenAPIMediaType(schema=_WANTED)},
+        )
+
+
+_WANTED = Schema(
+    type=OpenAPIType.OBJECT,
+    properties={
+        "deadline": Schema(type=OpenAPIType.NUMBER, minimum=0, maximum=10**7),
+        "share": Schema(type=OpenAPIType.NUMBER, exclusive_minimum=0, maximum=1),
+    },
+    additional_properties=False,
+)
+
+
+@dataclass
 class TokenOperation(Operation):
     """What token is wanted."""
 
@@ -110,14 +158,25 @@ _WHEN = {
     400: "The request is malformed.",
     401: "No valid token.",
     403: "The token does not allow this.",
-    404: "There is no such trial.",
+    404: "There is no such trial, or no such number is enrolled.",
     408: "The body did not arrive in time.",
-    409: "The trial is closed, another plan has its name, or batches are missing.",
+    409: "The trial is closed or of another kind, another plan has its name, or batches are missing.",
     413: "The body is too large.",
     415: "The media type or encoding is not one of those listed.",
-    422: "The batch or the plan is faulty, or the tallies cannot answer; nothing was changed.",
-    425: "An arm has too few durable records yet.",
+    422: "The batch, the message or the plan is faulty, or the tallies cannot answer; nothing was changed.",
+    425: "An arm has too few durable records yet, or the trial is not being closed yet.",
     503: "Try again later.",
 }
 
-__all__ = ["COMPONENTS", "STAMPED", "TOKEN", "PlanOperation", "RecordsOperation", "TokenOperation", "refusals"]
+__all__ = [
+    "COMPONENTS",
+    "STAMPED",
+    "TOKEN",
+    "CloseOperation",
+    "MessageOperation",
+    "PlanOperation",
+    "RecordsOperation",
+    "TalliesOperation",
+    "TokenOperation",
+    "refusals",
+]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from foldaway.service.tables import HISTORY, KEYS, META, SHARDS, Part
+from foldaway.service.tables import CLOSINGS, HISTORY, KEYS, META, SHARDS, Part
 from foldaway.service.vault import Vault, sealed_under
 
 
@@ -57,6 +57,8 @@ def seal_anew(connection: sa.Connection, part: Part, vault: Vault) -> None:
         for trial, records in connection.execute(sa.select(HISTORY.c.trial, HISTORY.c.records)).all():
             where = sa.and_(HISTORY.c.trial == trial, HISTORY.c.records == records)
             _seal_anew(connection, HISTORY.c.estimates, where, history_context(trial, records), vault)
+        for trial in connection.execute(sa.select(CLOSINGS.c.trial)).scalars().all():
+            _seal_anew(connection, CLOSINGS.c.published, CLOSINGS.c.trial == trial, published_context(trial), vault)
     else:
         for fingerprint in connection.execute(sa.select(KEYS.c.fingerprint)).scalars().all():
             _seal_anew(connection, KEYS.c.key, KEYS.c.fingerprint == fingerprint, key_context(fingerprint), vault)
@@ -84,6 +86,11 @@ def state_context(trial: str, shard: str, version: int) -> str:
 def history_context(trial: str, records: int) -> str:
     """The place of a point of a trial's course."""
     return f"history:{trial}:{records}"
+
+
+def published_context(trial: str) -> str:
+    """The place of what a federated trial has published."""
+    return f"published:{trial}"
 
 
 def key_context(fingerprint: str) -> str:

@@ -7,15 +7,17 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
 from foldaway.effects import Effects
-from foldaway.errors import Conflict, FoldawayError, TooEarly, TrialClosed
+from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed
 from foldaway.plan import Plan
 from foldaway.service.answers import Answers
 from foldaway.service.collector import Collector, Receipt
 from foldaway.service.decoy import Decoys
+from foldaway.service.device_trials import DeviceTrials, Federated, Found, Wanted
 from foldaway.service.history import Historian, History, Series
 from foldaway.service.ingest import Limits, decode, wipe
 from foldaway.service.store import ShardRow, Store, TrialRow
@@ -39,10 +41,12 @@ class Status(msgspec.Struct, frozen=True):
     Attributes:
         records: Durable records, of all servers.
         pending: Records that this server has folded but not yet made durable: fewer than a cohort.
-        left_out: Records given up at the close because no cohort came together for them.
+        left_out: Records given up at the close because no cohort came together for them; messages, where records stay
+            on devices.
         in_passing: Batches in this server's memory at this moment, on their way into the tallies.
         forgotten: When this server last wiped a batch that it had folded, in seconds since 1970; null if none has come
             since it started.
+        federated: Of a trial whose records stay on devices, who takes part in it.
     """
 
     name: str
@@ -56,6 +60,7 @@ class Status(msgspec.Struct, frozen=True):
     closed: float | None
     in_passing: int
     forgotten: float | None
+    federated: Federated | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -63,6 +68,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     Attributes:
         final: Whether the trial is closed and this is its last word.
+        federated: Of a trial whose records stay on devices, who is in the effects.
     """
 
     name: str
@@ -71,6 +77,7 @@ class Answer(msgspec.Struct, frozen=True):
     records: int
     left_out: int
     effects: msgspec.Raw
+    federated: Federated | None = None
 
 
 class TokenWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,6 +120,7 @@ class Service:
         self._historian = Historian(store, self._answers)
         self._forgotten: dict[str, float] = {}
         self.in_passing: Counter[str] = Counter()
+        self.devices = DeviceTrials(store, shard)
 
     def create(self, text: str) -> Created:
         """Register a plan. The same plan again gives new tokens; another plan of that name is refused."""
@@ -184,18 +192,21 @@ class Service:
         plan = Plan.loads(row.plan)
         shards = self.store.shards(row.name)
         collector = self._collectors.get(row.name)
+        federated = plan.federated is not None
+        pending = 0 if collector is None or row.status != "open" else collector.pending
         return Status(
             row.name,
             row.fingerprint,
             row.status,
             sum(shard.n for shard in shards),
-            0 if collector is None or row.status != "open" else collector.pending,
+            self.devices.pending_of(row.name) if federated else pending,
             plan.cohort,
             _left_out(shards),
             row.created,
             row.closed,
             self.in_passing[row.name],
             self._forgotten.get(row.name),
+            self.devices.who(plan) if federated else None,
         )
 
     def effects(self, name: str) -> Answer:
@@ -203,8 +214,11 @@ class Service:
         row = self.store.trial(name)
         if row.final is not None:
             return msgspec.json.decode(row.final, type=Answer)
+        plan = Plan.loads(row.plan)
+        if plan.federated is not None:
+            return _federated_answer(row, self.devices.found(plan))
         shards = self.store.shards(name)
-        records, effects = self._answers.of(Plan.loads(row.plan), shards)
+        records, effects = self._answers.of(plan, shards)
         return _answer(row, effects, records, _left_out(shards), final=False)
 
     def history(self, name: str, after: int, series: Series) -> History:
@@ -212,9 +226,21 @@ class Service:
         row = self.store.trial(name)
         return History(row.name, row.fingerprint, self._historian.read(name, after, series))
 
-    def close(self, name: str) -> Answer:
-        """End a trial: no more records, its key destroyed, its effects final."""
+    def close(self, name: str, wanted: Wanted | None = None) -> Answer:
+        """End a trial: no more records, its key destroyed, its effects final.
+
+        A trial whose records stay on devices may wait for reports first: until then the answer has no effects.
+        """
         row = self.store.trial(name)
+        plan = Plan.loads(row.plan)
+        if plan.federated is not None:
+            self.devices.close(plan, wanted or Wanted(), partial(self._final, row))
+            row = self.store.trial(name)
+            if row.final is None:
+                return _federated_answer(row, self.devices.waiting(plan))
+            return msgspec.json.decode(row.final, type=Answer)
+        if wanted is not None:
+            raise IngestError(409, "a deadline or a share is for trials whose records stay on devices.")
         for attempt in range(_CLOSING_ATTEMPTS):
             if row.final is not None:
                 row = self.store.close_trial(name, row.final)  # once more: the key may have outlived a crash
@@ -227,6 +253,9 @@ class Service:
                     raise
                 row = self.store.trial(name)
         return msgspec.json.decode(row.final or "", type=Answer)
+
+    def _final(self, row: TrialRow, found: Found) -> str:
+        return msgspec.json.encode(_federated_answer(row, found, final=True)).decode()
 
     def _close(self, row: TrialRow) -> TrialRow:
         collector = self._collector(row.name)
@@ -265,11 +294,19 @@ class Service:
                     self._historian.look(name, collector.plan, collector.durable)
             except FoldawayError as error:
                 faults.append(error)
+        for name in self.devices.closing():
+            try:
+                row = self.store.trial(name)
+                self.devices.move_on(Plan.loads(row.plan), partial(self._final, row))
+            except FoldawayError as error:
+                faults.append(error)
+        faults += self.devices.tick()
         if faults:
             raise faults[0]
 
     def stop(self) -> None:
         """Commit what the cohort allows; the rest is still with its producers."""
+        self.devices.tick()
         for collector in self._collectors.values():
             try:
                 collector.commit_if_due()
@@ -278,10 +315,12 @@ class Service:
 
     def pending(self) -> int:
         """Records of all trials that wait for their cohort."""
-        return sum(collector.pending for collector in self._collectors.values())
+        return sum(collector.pending for collector in self._collectors.values()) + self.devices.pending()
 
     def _collector(self, name: str) -> Collector:
         if name not in self._collectors:
+            if Plan.loads(self.store.trial(name).plan).federated is not None:
+                raise IngestError(409, "the records of this trial stay on its devices, which send reports instead.")
             self._collectors[name] = Collector(self.store, name, self.shard)
         return self._collectors[name]
 
@@ -289,6 +328,11 @@ class Service:
 def _answer(row: TrialRow, effects: Effects | None, records: int, left_out: int, *, final: bool) -> Answer:
     body = b"null" if effects is None else effects.to_json().encode()
     return Answer(row.name, row.fingerprint, final, records, left_out, msgspec.Raw(body))
+
+
+def _federated_answer(row: TrialRow, found: Found, *, final: bool = False) -> Answer:
+    plain = _answer(row, found.effects, found.records, found.left_out, final=final)
+    return msgspec.structs.replace(plain, federated=found.federated)
 
 
 def _left_out(shards: Sequence[ShardRow]) -> int:

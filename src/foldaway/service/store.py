@@ -18,6 +18,7 @@ from foldaway.errors import Conflict, TrialClosed
 from foldaway.plan import Plan
 from foldaway.service.commits import add_shard, read_sequences, write_sequences, write_shard
 from foldaway.service.databases import postgres_engine, sqlite_engine, writing
+from foldaway.service.device_table import DeviceTable
 from foldaway.service.history_table import HistoryTable
 from foldaway.service.key_table import KeyTable
 from foldaway.service.outages import guarded
@@ -57,6 +58,7 @@ class Store(TokenTable):
         self._seals = Seals(vault)
         self._keys = KeyTable(keys, self._seals)
         self.history = HistoryTable(trials, self._seals)
+        self.devices = DeviceTable(trials, self._seals)
 
     @classmethod
     def open(cls, where: str | Path, vault: Vault) -> Self:

@@ -58,6 +58,36 @@ SEQUENCES = sa.Table(
     sa.Column("sequence", sa.BigInteger, nullable=False),
 )
 
+# A federated trial's single-use numbers, hashed, and whether what came under them is counted. They stand in the order
+# of their hashes, so that the table says nothing about who came when, or with what.
+NUMBERS = sa.Table(
+    "foldaway_numbers",
+    _about["trials"],
+    sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
+    sa.Column("number", sa.LargeBinary, primary_key=True),
+    sa.Column("used", sa.Boolean, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+DEVICES = sa.Table(
+    "foldaway_devices",
+    _about["trials"],
+    sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
+    sa.Column("arm", sa.Text, primary_key=True),
+    sa.Column("enrolled", sa.BigInteger, nullable=False),
+    sa.Column("reported", sa.BigInteger, nullable=False),
+)
+
+# A federated trial that is being closed: until when reports count, and what was published.
+CLOSINGS = sa.Table(
+    "foldaway_closings",
+    _about["trials"],
+    sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
+    sa.Column("deadline", sa.Double, nullable=False),
+    sa.Column("share", sa.Double, nullable=False),
+    sa.Column("published", sa.LargeBinary),
+)
+
 TOKENS = sa.Table(
     "foldaway_tokens",
     _about["trials"],
@@ -116,9 +146,10 @@ def prepare(connection: sa.Connection, part: Part, key: str) -> str:
     return str(found.key)
 
 
-def insert_new(connection: sa.Connection, table: sa.Table, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Insert rows, but for those whose primary key is there already."""
+def insert_new(connection: sa.Connection, table: sa.Table, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Insert rows, but for those whose primary key is there already; how many were new."""
     rows = list(rows)
-    if rows:
-        insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-        connection.execute(insert(table).on_conflict_do_nothing(), rows)
+    if not rows:
+        return 0
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    return connection.execute(insert(table).on_conflict_do_nothing(), rows).rowcount

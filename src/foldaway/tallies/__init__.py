@@ -8,9 +8,15 @@ from foldaway.tallies.scores import Scores, UnitScores
 # The names under which the tallies stand in an arm and its state.
 RECORDS, UNITS, REPLICATES = "records", "units", "replicates"
 
+# Scores corrected for leverage where the records are; never kept here, only collected.
+LEVERAGE = "leverage"
+
 
 def kinds_of(plan: Plan) -> Kinds:
     """The tallies that each arm of a plan keeps, beside its factor."""
+    if plan.federated is not None:
+        # No record is seen here, only units; in mode scores these give their scores at the close.
+        return {} if plan.federated == "scores" else {UNITS: UnitScores}
     kinds: Kinds = {}
     if _asks_for(plan, "HC"):
         kinds[RECORDS] = Scores

@@ -115,7 +115,7 @@ class ArmTally:
     def _first_frame(self, block: Block) -> Frame:
         rows = block.rows if block.weight is None else block.rows * np.sqrt(block.weight)
         R = append_rows(np.zeros((len(rows), len(rows)), order="F"), rows.T)
-        return Frame.of(R, self.shape, len(block))
+        return Frame.of(R, self.shape, block.n)
 
     def in_own_frame_if_doubled(self) -> Self:
         """In a frame made from its own records, once these are twice those that the frame was made from."""

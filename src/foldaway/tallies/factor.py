@@ -48,12 +48,11 @@ class Factor:
     def fold(self, block: Block) -> Self:
         """Take the block's rows in."""
         rows = block.rows
-        n = rows.shape[1]
-        if n >= _TALL * len(rows):
+        if len(block) >= _TALL * len(rows):
             triangle = _factor_of_gram(_gram(block))
             if triangle is not None:
-                return type(self)(self.n + n, append_rows(self.R, triangle))
-        return type(self)(self.n + n, append_rows(self.R, rows.T))
+                return type(self)(self.n + block.n, append_rows(self.R, triangle))
+        return type(self)(self.n + block.n, append_rows(self.R, rows.T))
 
     def __add__(self, other: Self) -> Self:
         """The factor of both sets of rows."""

@@ -115,7 +115,7 @@ class UnitScores(Scores):
     """
 
     def fold(self, block: Block) -> Self:
-        """Take the block's units in."""
+        """Take the block's units in. A unit's rows may be any with its second moments, as those of its factor."""
         if block.unit is None:
             return Scores.fold(self, block) if self.n else self
         if not len(block):
@@ -123,7 +123,7 @@ class UnitScores(Scores):
         k = self.shape.regressors
         v, s = _unit_sums(block.rows[:k], block.rows[k:], block.unit)
         st = s.transpose(0, 2, 1)
-        n, clusters = self.n + len(block), self.clusters + v.shape[1]
+        n, clusters = self.n + block.n, self.clusters + v.shape[1]
         return type(self)(self.shape, n, clusters, self.sums + _flat((v @ v.T, v @ st, s @ st)))
 
 

@@ -1,0 +1,79 @@
+"""Requests to a foldaway server that are repeated while the refusal is one that passes."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import httpx
+import msgspec
+
+from foldaway.errors import ServerError
+
+# Refusals that pass: the server is busy, restarting, or has lost a race with another one.
+PASSING = (None, 408, 429, 500, 502, 503, 504)
+
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 2.0
+
+
+class Asking:
+    """A connection to a server.
+
+    Args:
+        url: The server's address.
+        token: A token for what is asked.
+        patience: Seconds to go on trying while the server does not answer.
+        verify: A file with the certificate authority for https, or True for the system's.
+    """
+
+    def __init__(self, url: str, token: str, *, patience: float = 60.0, verify: str | bool = True) -> None:
+        headers = {"Authorization": f"Bearer {token}"}
+        self._http = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=60.0, verify=verify)
+        self._patience = patience
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def ask(self, method: str, path: str, *, patience: float | None = None, **request: Any) -> bytes:
+        """Ask, and go on asking while the refusal is one that passes.
+
+        Args:
+            method: The HTTP method.
+            path: What is asked for, below the server's address.
+            patience: Seconds for this request, if not the connection's.
+            request: Its content, headers and the like, as httpx names them.
+
+        Returns:
+            The body of the answer.
+
+        Raises:
+            ServerError: The server refuses, or has not answered for as long as that.
+        """
+        until = time.monotonic() + (self._patience if patience is None else patience)
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                response = self._http.request(method, path, **request)
+            except httpx.TransportError as error:
+                problem = ServerError(f"the server cannot be reached ({type(error).__name__}).")
+            else:
+                if response.is_success:
+                    return response.content
+                problem = _problem(response)
+            if problem.status not in PASSING or time.monotonic() + pause > until:
+                raise problem
+            time.sleep(pause * random.uniform(0.5, 1.5))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _problem(response: httpx.Response) -> ServerError:
+    try:
+        told: Any = msgspec.json.decode(response.content)
+    except msgspec.DecodeError:
+        told = {}
+    told = told if isinstance(told, dict) else {}
+    detail = told.get("detail") or f"the server answered {response.status_code}."
+    return ServerError(detail, response.status_code, told.get("expected"))

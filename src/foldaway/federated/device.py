@@ -1,0 +1,348 @@
+"""A device: its arm, its records, its one report. What it keeps survives restarts, and kills at any moment."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from foldaway.block import Floats
+from foldaway.errors import PlanError, RecordError, ServerError, StateError
+from foldaway.federated import running
+from foldaway.federated.kept import Forgotten, Kept, Store
+from foldaway.federated.link import HttpLink, Link, trial_address
+from foldaway.federated.local_store import LocalStore
+from foldaway.federated.messages import Enrolment, Received, encoded, new_number, packed
+from foldaway.federated.status import State, Status
+from foldaway.plan import Plan
+from foldaway.records import check
+
+UNKNOWN, CLOSED = 404, 409
+"""How a coordinator refuses a number that it does not know, and one that comes after the end."""
+
+# Seconds that a record may be held up by the enrolment that goes with the first one.
+_NOT_LONG = 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
+
+
+class Device:
+    """A device that takes part in a trial and keeps its records to itself, or keeps none.
+
+    Args:
+        plan: The plan, the path of its file, or the trial's address at its coordinator.
+        folder: Where the device keeps its state, for its owner alone. It must not be shared between devices.
+        server: The address of the coordinator, or of the trial there; may be given later, as ``device.server``.
+        token: The trial's ingest token; ``FOLDAWAY_TOKEN`` by default.
+        patience: Seconds to go on trying while the coordinator does not answer.
+        verify: A file with the certificate authority for https, or True for the system's.
+        store: Where to keep the state in place of the folder, for simulations.
+        link: How to talk to the coordinator in place of HTTP.
+
+    Example:
+        >>> import tempfile
+        >>> plan = Plan(
+        ...     name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], federated="one-message"
+        ... )
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> device = Device(plan, folder.name)
+        >>> device.arm in plan.arms
+        True
+        >>> device.record({"y": 12.5})
+        >>> print(Device(plan, folder.name).status)
+        demo: new (1 record taken): the coordinator does not know of it yet.
+        >>> device.forget()
+        >>> print(device.status)
+        demo: forgotten (0 records taken): everything was deleted; it cannot take part in this trial again.
+        >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        plan: Plan | str | Path,
+        folder: str | Path = "~/.foldaway",
+        *,
+        server: str | None = None,
+        token: str | None = None,
+        patience: float = 60.0,
+        verify: str | bool = True,
+        store: Store | None = None,
+        link: Link | None = None,
+    ) -> None:
+        self.server = server
+        self._token = token
+        self._patience = patience
+        self._verify = verify
+        self._link = link
+        if store is None:
+            self.plan, self._store = self._open(plan, Path(folder).expanduser())
+        elif isinstance(plan, Plan):
+            self.plan, self._store = plan, store
+        else:
+            raise TypeError("a device with a store of its own is made from a plan.")
+        _require_federated(self.plan)
+        # A device has nowhere to count the faulty records that it leaves out, so it refuses them.
+        strict = self.plan.on_fault == "refuse"
+        self._checking = self.plan if strict else msgspec.structs.replace(self.plan, on_fault="refuse")
+        self._arm: str | None = None
+
+    def _open(self, plan: Plan | str | Path, folder: Path) -> tuple[Plan, Store]:
+        name = None
+        if isinstance(plan, str) and plan.startswith(("http://", "https://")):
+            self.server, name = trial_address(plan)
+        elif not isinstance(plan, Plan):
+            plan = Plan.load(plan)
+        store = LocalStore(folder, plan.name if isinstance(plan, Plan) else str(name))
+        known = store.plan()
+        if not isinstance(plan, Plan):
+            plan = known or self._coordinator().plan()
+        fingerprint = known.fingerprint if known is not None else store.forgotten
+        if fingerprint is not None and fingerprint != plan.fingerprint:
+            raise PlanError(f"this device knows the trial {plan.name} under another plan; a plan never changes.")
+        if fingerprint is None:
+            _require_federated(plan)
+            store.begin(Kept.new(plan))
+        return plan, store
+
+    @property
+    def arm(self) -> str:
+        """The device's arm, which it has worked out by itself from a random number that never leaves it."""
+        if self._arm is None:
+            with self._changing() as kept:
+                self._arm = self.plan.assign(kept.identity)
+        return self._arm
+
+    @property
+    def status(self) -> Status:
+        """Where the device stands, as far as it knows without asking."""
+        try:
+            with self._store.changing() as kept:
+                self._expire(kept)
+                return self._status(kept)
+        except Forgotten:
+            return Status(self.plan.name, "forgotten", 0)
+
+    def record(self, record: Mapping[str, Any]) -> None:
+        """Take a record in. In modes other than ``scores`` it is folded at once and not kept.
+
+        With the first record, a device that knows its coordinator enrols there; if that cannot be reached, it
+        does so when it reports.
+
+        Args:
+            record: The plan's columns; the arm's may be left out, and so may the unit's, which is the device.
+
+        Raises:
+            RecordError: The record is faulty; it was not taken, and the message does not repeat it.
+            StateError: The device has reported, or has forgotten the trial.
+        """
+        numbers = self._checked(record)
+        with self._changing() as kept:
+            if kept.stage != "collecting":
+                raise StateError(f"the record was not taken: {self._status(kept)}")
+            if self.plan.federated == "scores":
+                self._store.add_row(packed(numbers))
+            else:
+                kept.sums = running.taken_in(self.plan, kept, numbers)
+            kept.records += 1
+            kept.since = time.time() if kept.since is None else kept.since
+            first = kept.records == 1
+        if first and (self.server is not None or self._link is not None):
+            with suppress(ServerError):
+                self.enrol(patience=_NOT_LONG)
+
+    def enrol(self, *, patience: float | None = None) -> None:
+        """Tell the coordinator the number of the report to come, once; reporting does it if it was not done before."""
+        with self._changing() as kept:
+            enrolled, number = kept.enrolled, kept.number
+        if enrolled:
+            return
+        self._coordinator().post("enrolments", encoded(Enrolment(number, self.arm)), patience=patience)
+        with self._changing() as kept:
+            kept.enrolled = True
+
+    def report(self, *, wait: float = 0.0) -> Status:
+        """Send what the plan's mode asks for at this point, once, and say where the device stands.
+
+        In mode ``scores``, while the trial is open: the moments of new records. After its close: the scores, for which
+        records are then no longer kept. In the other modes: what the records came to; it ends the device's part. Call
+        it again, in this process or a later one, until the status is settled: nothing is ever counted twice.
+
+        Args:
+            wait: Seconds to go on asking until the status is settled.
+
+        Raises:
+            ServerError: The coordinator cannot be reached, or refuses. The device keeps what it has.
+        """
+        until, pause = time.monotonic() + wait, _FIRST_PAUSE
+        while True:
+            status = self._report()
+            if status.settled or not status.records or time.monotonic() + pause > until:
+                return status
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def forget(self) -> None:
+        """Delete everything local, for good: what remains is a mark that the trial was forgotten.
+
+        A report that is not durable yet may then never be counted.
+        """
+        self._store.erase()
+        self._arm = None
+
+    def _report(self) -> Status:
+        try:
+            with self._changing() as kept:
+                if not kept.records or kept.stage not in ("collecting", "reporting"):
+                    return self._status(kept)
+            with _but(CLOSED):  # a kill may have come between the enrolment and the note of it here
+                self.enrol()
+            return self._report_scores() if self.plan.federated == "scores" else self._report_sums()
+        except ServerError as refused:
+            if refused.status != CLOSED:
+                raise
+        return self._end("missed")
+
+    def _report_sums(self) -> Status:
+        arm = self.arm
+        with self._changing() as kept:
+            kept.stage = "reporting"  # from here on the report is what it is
+            message = encoded(running.report(self.plan, kept, arm))
+        return self._end("counted") if self._send_report(message).durable else self._stand("pending")
+
+    def _report_scores(self) -> Status:
+        if not self._send_moments():
+            return self._stand("pending")
+        published = self._coordinator().coefficients()
+        if published is None:
+            return self._stand("waiting for coefficients")
+        with self._changing() as kept:
+            kept.stage = "reporting"
+            number, records = kept.number, self._store.covered()
+        if not records:
+            return self._end("missed")  # nothing of it is in the coefficients
+        message = encoded(running.scores(self.plan, published, number, self.arm, records))
+        return self._end("counted") if self._send_report(message).durable else self._stand("pending")
+
+    def _send_moments(self) -> bool:
+        """Send the moments of new records, and again those that are not durable; whether all are now.
+
+        Those that come too late are not in the coefficients, so their rows must not be in the scores either.
+        """
+        arm, number = self.arm, new_number()
+        with self._changing() as kept:
+            if kept.stage == "collecting" and (rows := self._store.unsent()):
+                self._store.send_later(number, encoded(running.moments(number, arm, rows)))
+            waiting = self._store.waiting()
+        for number, message in waiting:
+            durable = self._send_moment(message)
+            if durable is not None:
+                with self._changing():
+                    self._store.settle(number, durable=durable)
+        with self._changing():
+            return not self._store.waiting()
+
+    def _send_moment(self, message: bytes) -> bool | None:
+        """Whether it is durable: True, or False if it never will be; None while nobody knows."""
+        with _but(CLOSED):
+            return self._coordinator().post("moments", message).durable or None
+        return False
+
+    def _send_report(self, message: bytes) -> Received:
+        with _but(UNKNOWN):
+            return self._coordinator().post("reports", message)
+        # A coordinator that crashed may have lost an enrolment that it had not made durable.
+        with self._changing() as kept:
+            kept.enrolled = False
+        self.enrol()
+        return self._coordinator().post("reports", message)
+
+    def _end(self, stage: Any) -> Status:
+        """The device's part is over: what it kept of its records goes."""
+        with self._changing() as kept:
+            self._drop(kept)
+            kept.stage = stage
+            return self._status(kept)
+
+    def _stand(self, state: State) -> Status:
+        with self._changing() as kept:
+            return Status(self.plan.name, state, kept.records)
+
+    def _status(self, kept: Kept) -> Status:
+        state: State
+        if kept.stage in ("counted", "missed", "expired"):
+            state = kept.stage
+        elif kept.stage == "reporting":
+            state = "pending"
+        else:
+            state = "enrolled" if kept.enrolled else "new"
+        return Status(self.plan.name, state, kept.records)
+
+    @contextmanager
+    def _changing(self) -> Iterator[Kept]:
+        """The state, to be changed in one step; without records that have been kept for too long."""
+        try:
+            with self._store.changing() as kept:
+                self._expire(kept)
+                yield kept
+            return
+        except Forgotten:
+            pass
+        raise StateError(f"this device has forgotten the trial {self.plan.name}, and cannot take part in it again.")
+
+    def _expire(self, kept: Kept) -> None:
+        if kept.expired(self.plan.retention, time.time()):
+            self._drop(kept)
+            kept.stage = "expired"
+
+    def _drop(self, kept: Kept) -> None:
+        self._store.drop_records()
+        kept.sums, kept.since = b"", None
+
+    def _checked(self, record: Mapping[str, Any]) -> Floats:
+        """The record's row z = [1, x, y], and its weight."""
+        plan = self._checking
+        if not isinstance(record, Mapping):
+            raise RecordError("a device takes one record at a time, as a mapping from columns to values.")
+        given = record.get(plan.arm)
+        if given is not None and given != self.arm:
+            raise RecordError(f"the record was not taken: its column {plan.arm!r} is not the arm of this device.")
+        filled = {**record, plan.arm: self.arm}
+        if plan.unit is not None:
+            filled[plan.unit] = "this device"
+        batch, _ = check([filled], plan)
+        return np.append(batch.assemble(slice(0, 1))[:, 0], 1.0 if batch.weight is None else batch.weight[0])
+
+    def _coordinator(self) -> Link:
+        if self._link is None:
+            if self.server is None:
+                raise ServerError("this device does not know its coordinator: give it as server=.")
+            plan: Plan | None = getattr(self, "plan", None)
+            address, _ = trial_address(self.server, None if plan is None else plan.name)
+            token = self._token or os.environ.get("FOLDAWAY_TOKEN")
+            if not token:
+                raise ServerError("the coordinator wants a token: give it as token=, or in FOLDAWAY_TOKEN.")
+            self._link = HttpLink(address, token, patience=self._patience, verify=self._verify)
+        return self._link
+
+    def __repr__(self) -> str:
+        return f"Device: {self.status}"
+
+
+@contextmanager
+def _but(status: int) -> Iterator[None]:
+    """Go on after a refusal with this status."""
+    try:
+        yield
+    except ServerError as refused:
+        if refused.status != status:
+            raise
+
+
+def _require_federated(plan: Plan) -> None:
+    if plan.federated is None:
+        raise PlanError(f"the plan {plan.name} does not say what devices send: it needs `federated`.")

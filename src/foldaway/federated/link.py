@@ -1,0 +1,105 @@
+"""A device's connection to the coordinator of its trial."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from foldaway.errors import ServerError
+from foldaway.federated.messages import MEDIA_TYPE, Coefficients, Received, decoded
+from foldaway.plan import Plan
+
+Kind = Literal["enrolments", "moments", "reports"]
+
+TOO_EARLY = 425
+
+_TRIAL = re.compile(r"(https?://.+?)/v1/trials/([^/?#]+)/?")
+
+
+class Link(Protocol):
+    """What a device asks of its coordinator. Refusals are a `ServerError` with their HTTP status."""
+
+    def plan(self) -> Plan:
+        """The plan of the trial."""
+        ...
+
+    def post(self, kind: Kind, message: bytes, *, patience: float | None = None) -> Received:
+        """Send a message; what became of it."""
+        ...
+
+    def coefficients(self) -> Coefficients | None:
+        """What the coordinator has published; nothing while the trial is open."""
+        ...
+
+
+class HttpLink:
+    """The connection over HTTP; it is made when it is first needed, and kept.
+
+    Args:
+        address: The trial's address.
+        token: The trial's ingest token, the same for all devices.
+        patience: Seconds to go on trying while the coordinator does not answer.
+        verify: A file with the certificate authority for https, or True for the system's.
+    """
+
+    def __init__(self, address: str, token: str, *, patience: float = 60.0, verify: str | bool = True) -> None:
+        try:
+            from foldaway.asking import Asking
+        except ModuleNotFoundError:
+            raise ServerError("httpx is not installed: pip install 'foldaway[client]'.") from None
+        self._asking = Asking(address, token, patience=patience, verify=verify)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._asking.close()
+
+    def ask(self, method: str, path: str, **request: Any) -> bytes:
+        """Ask for something else below the address."""
+        return self._asking.ask(method, path, **request)
+
+    def plan(self) -> Plan:
+        """The plan of the trial."""
+        return Plan.loads(self._asking.ask("GET", "/plan").decode())
+
+    def post(self, kind: Kind, message: bytes, *, patience: float | None = None) -> Received:
+        """Send a message; what became of it."""
+        # One that may not take long is not waited for either.
+        timeout = {} if patience is None else {"timeout": max(patience, 1.0)}
+        headers = {"Content-Type": MEDIA_TYPE}
+        answer = self._asking.ask("POST", f"/{kind}", patience=patience, content=message, headers=headers, **timeout)
+        try:
+            return msgspec.json.decode(answer, type=Received)
+        except msgspec.MsgspecError:
+            pass
+        raise ServerError("the coordinator's answer is not one that a device expects; is the address right?")
+
+    def coefficients(self) -> Coefficients | None:
+        """What the coordinator has published; nothing while the trial is open."""
+        try:
+            answer = self._asking.ask("GET", "/coefficients")
+        except ServerError as refused:
+            if refused.status != TOO_EARLY:
+                raise
+            return None
+        return decoded(answer, Coefficients)
+
+
+def trial_address(address: str, name: str | None = None) -> tuple[str, str]:
+    """A trial's full address and its name, from a trial's address, or from a server's and the trial's name.
+
+    Example:
+        >>> trial_address("http://localhost:8321/v1/trials/checkout")
+        ('http://localhost:8321/v1/trials/checkout', 'checkout')
+        >>> trial_address("http://localhost:8321/", "checkout")
+        ('http://localhost:8321/v1/trials/checkout', 'checkout')
+    """
+    found = _TRIAL.fullmatch(address)
+    if found:
+        if name is not None and found[2] != name:
+            raise ServerError(f"the address is that of the trial {found[2]}, and the plan is that of {name}.")
+        return f"{found[1]}/v1/trials/{found[2]}", found[2]
+    if name is None or not address.startswith(("http://", "https://")):
+        raise ServerError("a trial's address has the form https://host/v1/trials/NAME.")
+    return f"{address.rstrip('/')}/v1/trials/{name}", name

@@ -1,0 +1,258 @@
+"""A device's state on its disk: one SQLite file for each trial, for its owner alone, and without what was deleted.
+
+``NAME.sqlite`` holds the state. ``NAME.forgotten`` is what is left when the device has forgotten the trial: the plan's
+fingerprint and nothing else, so that the same person is not enrolled a second time, perhaps in another arm. It is
+written before anything is deleted, so a deletion that was cut short is ended by whoever opens the folder next.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from foldaway.errors import PlanError, StateError
+from foldaway.federated.kept import Forgotten, Kept
+from foldaway.plan import Plan
+
+# Seconds to wait for another process of the same device.
+_PATIENCE = 10.0
+
+_PRAGMAS = (
+    "journal_mode = TRUNCATE",  # the old pages in the journal go when the transaction ends
+    "synchronous = FULL",
+    "secure_delete = ON",  # what is deleted or replaced is overwritten
+    "temp_store = MEMORY",
+    "trusted_schema = OFF",
+)
+
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS device (one INTEGER PRIMARY KEY CHECK (one = 1), kept BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS rows (id INTEGER PRIMARY KEY, row BLOB NOT NULL, message BLOB)",
+    "CREATE TABLE IF NOT EXISTS messages (number BLOB PRIMARY KEY, message BLOB NOT NULL)",
+)
+
+
+class LocalStore:
+    """The state of a device in one trial.
+
+    Args:
+        folder: The device's folder; made, for its owner alone, if it is not there.
+        name: The trial's name.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        _require_private(folder)
+        self._file = folder / f"{name}.sqlite"
+        self._tombstone = folder / f"{name}.forgotten"
+        self._connection: sqlite3.Connection | None = None
+        sweep(folder)
+
+    @property
+    def forgotten(self) -> str | None:
+        """The fingerprint of the plan that was forgotten, if one was."""
+        try:
+            return self._tombstone.read_text(encoding="ascii")
+        except FileNotFoundError:
+            return None
+
+    def plan(self) -> Plan | None:
+        """The plan that is kept here, if there is one."""
+        if not self._file.exists():
+            return None
+        try:
+            with self.changing() as kept:
+                return Plan.loads(kept.plan)
+        except Forgotten:
+            return None
+
+    def begin(self, kept: Kept) -> None:
+        """Keep this state, unless one is kept already."""
+        with _told(self._file), closing(_connect(self._file, new=True)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for table in _SCHEMA:
+                connection.execute(table)
+            connection.execute("INSERT OR IGNORE INTO device VALUES (1, ?)", (msgspec.msgpack.encode(kept),))
+            connection.execute("COMMIT")
+
+    @contextmanager
+    def changing(self) -> Iterator[Kept]:
+        """The state, to be changed in one transaction, which other processes of the device wait for."""
+        if self._connection is not None:
+            raise RuntimeError("a change within a change")
+        if not self._file.exists():
+            raise Forgotten
+        with _told(self._file), closing(_connect(self._file)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            found = _kept_in(connection)
+            if found is None:
+                raise Forgotten
+            kept = msgspec.msgpack.decode(found, type=Kept)
+            self._connection = connection
+            try:
+                yield kept
+                if (changed := msgspec.msgpack.encode(kept)) != found:
+                    connection.execute("UPDATE device SET kept = ?", (changed,))
+                connection.execute("COMMIT")
+            finally:
+                self._connection = None  # closed without a COMMIT, the transaction has never been
+
+    def add_row(self, row: bytes) -> None:
+        """Keep a record's row."""
+        self._run("INSERT INTO rows (row) VALUES (?)", row)
+
+    def unsent(self) -> list[bytes]:
+        """The rows that no message covers."""
+        return [row for (row,) in self._run("SELECT row FROM rows WHERE message IS NULL ORDER BY id")]
+
+    def send_later(self, number: bytes, message: bytes) -> None:
+        """Keep a message that covers all the rows that none covered before."""
+        self._run("UPDATE rows SET message = ? WHERE message IS NULL", number)
+        self._run("INSERT INTO messages VALUES (?, ?)", number, message)
+
+    def waiting(self) -> list[tuple[bytes, bytes]]:
+        """The messages of which it is not known that they are durable."""
+        return [(number, message) for number, message in self._run("SELECT * FROM messages ORDER BY rowid")]
+
+    def settle(self, number: bytes, *, durable: bool) -> None:
+        """The message is durable, or it will never be: then its rows are dropped."""
+        self._run("DELETE FROM messages WHERE number = ?", number)
+        if not durable:
+            self._run("DELETE FROM rows WHERE message = ?", number)
+
+    def covered(self) -> list[bytes]:
+        """The rows that durable messages cover."""
+        command = "SELECT row FROM rows WHERE message IS NOT NULL AND message NOT IN (SELECT number FROM messages)"
+        return [row for (row,) in self._run(command)]
+
+    def drop_records(self) -> None:
+        """Delete all rows and messages."""
+        self._run("DELETE FROM rows")
+        self._run("DELETE FROM messages")
+
+    def _run(self, command: str, *values: Any) -> list[tuple[Any, ...]]:
+        assert self._connection is not None, "only within changing()"
+        return self._connection.execute(command, values).fetchall()
+
+    def erase(self) -> None:
+        """Delete everything but the mark that the trial was forgotten."""
+        with suppress(Forgotten), self.changing() as kept:
+            fingerprint = Plan.loads(kept.plan).fingerprint
+            # From here on it will be done, whatever happens.
+            _write_tombstone(self._tombstone, fingerprint)
+            # For another process that has the file open: it finds nothing, and stops before it writes.
+            for table in ("rows", "messages", "device"):
+                self._run(f"DELETE FROM {table}")
+        _remove(self._file)
+
+
+def sweep(folder: Path, now: float | None = None) -> None:
+    """End deletions that were cut short, and delete the records of all trials that have been kept for too long."""
+    for tombstone in folder.glob("*.forgotten"):
+        _remove(tombstone.with_suffix(".sqlite"))
+    for file in folder.glob("*.sqlite"):
+        with suppress(StateError, PlanError):  # whoever opens that trial will be told
+            _drop_expired(file, time.time() if now is None else now)
+
+
+def _drop_expired(file: Path, now: float) -> None:
+    with _told(file), closing(_connect(file)) as connection:
+        connection.execute("BEGIN IMMEDIATE")  # which first undoes what a crash has left half done
+        found = _kept_in(connection)
+        if found is None:
+            return
+        kept = msgspec.msgpack.decode(found, type=Kept)
+        if not kept.expired(Plan.loads(kept.plan).retention, now):
+            return
+        kept.stage, kept.sums, kept.since = "expired", b"", None
+        connection.execute("UPDATE device SET kept = ?", (msgspec.msgpack.encode(kept),))
+        connection.execute("DELETE FROM rows")
+        connection.execute("DELETE FROM messages")
+        connection.execute("COMMIT")
+
+
+def _kept_in(connection: sqlite3.Connection) -> bytes | None:
+    """The state in the file; none if it was deleted, or the file was made and not yet written to."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'device'").fetchone():
+        return None
+    found = connection.execute("SELECT kept FROM device").fetchone()
+    return None if found is None else bytes(found[0])
+
+
+def _connect(file: Path, *, new: bool = False) -> sqlite3.Connection:
+    if new:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+    # mode=rw: a file that has gone is an error, not a new database.
+    uri = f"file:{quote(str(file.absolute()))}?mode=rw"
+    connection = sqlite3.connect(uri, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+    try:
+        for pragma in _PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def _told(file: Path) -> Iterator[None]:
+    """Errors of the disk and of SQLite in words of ours; a file that has gone was forgotten."""
+    try:
+        yield
+        return
+    except (sqlite3.Error, msgspec.MsgspecError, OSError) as error:
+        kind = getattr(error, "sqlite_errorname", type(error).__name__)
+    if not file.exists():
+        raise Forgotten
+    raise StateError(f"the device's file {file} cannot be used ({kind}): it is locked, damaged, or the disk is full.")
+
+
+def _require_private(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shared = folder.stat().st_mode & 0o077
+    except OSError as error:
+        reason = error.strerror
+    else:
+        if not shared:
+            return
+        raise StateError(f"others may look into {folder}: say chmod 700 {folder}, or choose another folder.")
+    raise StateError(f"the device's folder {folder} cannot be used: {reason}.")
+
+
+def _write_tombstone(file: Path, fingerprint: str) -> None:
+    draft = file.with_suffix(".draft")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="ascii") as opened:
+        opened.write(fingerprint)
+        opened.flush()
+        os.fsync(opened.fileno())
+    draft.replace(file)
+    _sync_folder(file.parent)
+
+
+def _remove(file: Path) -> None:
+    """Overwrite a database and what a crash may have left of its journal, and remove both."""
+    for path in (file.with_name(file.name + "-journal"), file):
+        with suppress(FileNotFoundError):
+            with path.open("r+b") as opened:
+                opened.write(bytes(path.stat().st_size))
+                opened.flush()
+                os.fsync(opened.fileno())
+            path.unlink()
+    _sync_folder(file.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

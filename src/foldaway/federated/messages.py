@@ -1,0 +1,194 @@
+"""What travels between devices and coordinator: MessagePack arrays, checked to the byte before anything is done.
+
+A message says nothing about its sender. ``number`` is 16 random bytes that the device has made for this one message,
+so that the message can be repeated and is counted once.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated, Literal, Self, TypeVar
+
+import msgspec
+import numpy as np
+
+from foldaway.block import LARGEST, Floats
+from foldaway.errors import MessageError
+
+MEDIA_TYPE = "application/vnd.foldaway+msgpack"
+
+# The largest message is the factor of a plan with as many columns as there may be, or all its models' scores.
+MOST_BYTES = 2**18
+MOST_RECORDS = 10**12
+
+Number = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+Arm = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=MOST_RECORDS)]
+Numbers = Annotated[bytes, msgspec.Meta(max_length=MOST_BYTES)]
+"""Float64, little-endian, one after the other."""
+
+Stage = Literal["open", "replying", "closed"]
+
+
+class Enrolment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A device joins: the number under which it will report, and its arm. Sent with the device's first record."""
+
+    number: Number
+    arm: Arm
+
+
+class Moments(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The triangular factor of rows z = [1, x, y], times the roots of their weights.
+
+    Mode one-message: of all records of the device, as its report. Mode scores: of the records since the last such
+    message, under a fresh number that is not enrolled.
+    """
+
+    number: Number
+    arm: Arm
+    n: Count
+    factor: Numbers
+
+    @classmethod
+    def of(cls, number: bytes, arm: str, n: int, R: Floats) -> Self:
+        """The message for a factor R (K by K, upper triangular)."""
+        return cls(number, arm, n, packed(R[np.triu_indices(len(R))]))
+
+    def triangle(self, columns: int) -> Floats:
+        """R again, K by K."""
+        R = np.zeros((columns, columns))
+        R[np.triu_indices(columns)] = unpacked(self.factor, columns * (columns + 1) // 2)
+        return R
+
+
+class Sums(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Mode delta: how many records the device has, and the sum of each outcome."""
+
+    number: Number
+    arm: Arm
+    n: Count
+    sums: Numbers
+
+    @classmethod
+    def of(cls, number: bytes, arm: str, n: int, sums: Floats) -> Self:
+        """The message for the sums, in the plan's order of outcomes."""
+        return cls(number, arm, n, packed(sums))
+
+    def triangle(self, columns: int) -> Floats:
+        """The factor of n records that all have the mean outcomes: it has the same count and the same sums."""
+        R = np.zeros((columns, columns))
+        root = np.sqrt(float(self.n))
+        R[0, 0] = root
+        R[0, 1:] = unpacked(self.sums, columns - 1) / root
+        return R
+
+
+class Scores(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Mode scores: the device's reply to the published coefficients, as ``replies.reply`` makes it."""
+
+    number: Number
+    arm: Arm
+    scores: Numbers
+
+    @classmethod
+    def of(cls, number: bytes, arm: str, scores: Floats) -> Self:
+        """The message for the scores."""
+        return cls(number, arm, packed(scores))
+
+    def values(self, length: int) -> Floats:
+        """The scores again."""
+        return unpacked(self.scores, length)
+
+
+Report = Moments | Sums | Scores
+
+REPORTS: dict[str, type[Report]] = {"one-message": Moments, "delta": Sums, "scores": Scores}
+"""What a device reports, by the plan's mode."""
+
+
+class Received(msgspec.Struct, frozen=True):
+    """The answer to an enrolment, to moments and to a report.
+
+    Attributes:
+        repeated: Whether this number had been counted, or waits in this server's memory, already.
+        durable: Whether it is safe whatever crashes. Until then the device keeps what it sent, and asks again with the
+            same message.
+    """
+
+    repeated: bool
+    durable: bool
+
+
+class Model(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One regression of the plan, as a device needs it; every array is per arm, in the plan's order.
+
+    Attributes:
+        estimator: Its name.
+        outcome: The outcome's place in the plan.
+        deltas: k numbers for each arm: the residual of a framed row (s_x, s_y) is F_yy·s_y − s_x'δ.
+        breads: q² numbers for each arm (q = 1 for difference and ipw, k otherwise): the leverage of framed rows X is
+            X·bread·X'. None unless the plan asks for a leverage correction.
+    """
+
+    estimator: str
+    outcome: int
+    deltas: list[Numbers]
+    breads: list[Numbers] | None
+
+
+class Coefficients(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What the coordinator publishes when it closes a trial in mode scores.
+
+    Attributes:
+        stage: ``"replying"`` while replies count, then ``"closed"``.
+        deadline: Until when, in seconds since 1970.
+        frames: For each arm the upper triangle of the frame F: rows go through it, z F⁻¹, before anything else.
+        models: The regressions to reply to, in this order.
+    """
+
+    stage: Stage
+    deadline: float
+    frames: list[Numbers]
+    models: list[Model]
+
+
+Message = TypeVar("Message", bound=msgspec.Struct)
+
+
+def new_number() -> bytes:
+    """A number for one message."""
+    return secrets.token_bytes(16)
+
+
+def encoded(message: Enrolment | Report | Coefficients) -> bytes:
+    """The message as bytes."""
+    return msgspec.msgpack.encode(message)
+
+
+def decoded(data: bytes | bytearray | memoryview, kind: type[Message]) -> Message:
+    """The message in the bytes.
+
+    Raises:
+        MessageError: It is not such a message, or is longer than any.
+    """
+    if len(data) <= MOST_BYTES:
+        try:
+            return msgspec.msgpack.decode(data, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            pass
+    raise MessageError(f"the body is not a message of the kind {kind.__name__.lower()} that is expected here.")
+
+
+def packed(values: Floats) -> bytes:
+    """Numbers as bytes."""
+    return np.ascontiguousarray(values, dtype="<f8").tobytes()
+
+
+def unpacked(data: bytes, length: int) -> Floats:
+    """Numbers from bytes, if there are so many and all are finite and of a size to work with."""
+    if len(data) != 8 * length:
+        raise MessageError(f"the message holds {len(data) / 8:g} numbers where the plan makes {length}.")
+    values = np.frombuffer(data, dtype="<f8").astype(np.float64)
+    if not np.all(np.abs(values) <= LARGEST):  # false for those that are not numbers, too
+        raise MessageError("the message holds numbers that are not finite or too large to work with.")
+    return values

@@ -1,0 +1,72 @@
+"""The effects of a federated trial, and who is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from foldaway.analysis import effects_of
+from foldaway.effects import Effects
+from foldaway.federated.collected import scored_arms
+from foldaway.federated.coordinator import Published, Share
+from foldaway.federated.integrity import Integrity, integrity
+from foldaway.plan import Plan
+
+
+class Devices(msgspec.Struct, frozen=True):
+    """Who is in a federated trial, by arm; units of sites count as devices.
+
+    Attributes:
+        enrolled: Devices that have joined.
+        reported: Those whose report is durable.
+    """
+
+    enrolled: dict[str, int]
+    reported: dict[str, int]
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """Devices that have joined and whose report is not here."""
+        return {arm: max(n - self.reported[arm], 0) for arm, n in self.enrolled.items()}
+
+
+def results(
+    plan: Plan, share: Share, devices: Devices, published: Published | None = None
+) -> tuple[Effects, Integrity | None]:
+    """The effects, and in mode scores what the replies' sum says about them.
+
+    Args:
+        plan: The plan.
+        share: All servers' shares together.
+        devices: Who has joined and who has reported.
+        published: In mode scores, what was published.
+    """
+    if published is None:
+        notes = list(_missing_notes(plan, devices))
+        return effects_of(plan, share.trial.arms, share.trial.dropped, notes=notes), None
+    replies = published.no_replies() if share.replies is None else share.replies
+    judged = integrity(published.arms, replies, devices.missing)
+    told = f"Integrity: {judged.verdict} (residual {judged.residual:.2g} roundings). {judged.meaning}"
+    notes = [*_missing_notes(plan, devices), told]
+    scored = scored_arms(plan, published.arms, replies, list(devices.enrolled.values()))
+    return effects_of(plan, published.arms, share.trial.dropped, scored=scored, notes=notes), judged
+
+
+def _missing_notes(plan: Plan, devices: Devices) -> Iterator[str]:
+    enrolled, missing = sum(devices.enrolled.values()), sum(devices.missing.values())
+    by_arm = ", ".join(f"{arm} {devices.reported[arm]:,} of {n:,}" for arm, n in devices.enrolled.items())
+    yield f"Devices that have reported: {enrolled - missing:,} of {enrolled:,} enrolled ({by_arm})."
+    if not missing:
+        return
+    if plan.federated == "scores":
+        yield (
+            f"{missing:,} missing replies: the effects hold these devices' records, but the errors are scaled up from "
+            "those that have replied, as if the others were missing at random. If who replies depends on their "
+            "outcomes, the errors are wrong."
+        )
+    else:
+        yield (
+            f"{missing:,} missing reports: their records are in no effect. If who reports depends on the arm or on "
+            "the outcomes, the effects are biased."
+        )

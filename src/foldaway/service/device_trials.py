@@ -1,0 +1,284 @@
+"""The federated trials of one server: messages to their collectors, and each trial through its stages.
+
+open → replying → closed. Closing begins in one transaction, after which no device joins any more; in mode scores it
+publishes what devices reply to. Reports count until the deadline, or until enough devices have reported. Then the
+effects are computed and stored, as for any trial, if no server has committed in between.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from foldaway.effects import Effects
+from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed
+from foldaway.federated.coordinator import Published, Share
+from foldaway.federated.integrity import Integrity
+from foldaway.federated.messages import Coefficients, Received, Stage
+from foldaway.federated.results import results
+from foldaway.plan import Plan
+from foldaway.service.device_collector import DeviceCollector, Kind, Outcome
+from foldaway.service.device_table import Closing, Standing
+from foldaway.service.rows import ShardRow
+from foldaway.service.store import Store
+
+_ATTEMPTS = 5
+
+
+class Federated(msgspec.Struct, frozen=True):
+    """Who takes part in a trial whose records stay on devices, by arm.
+
+    Attributes:
+        mode: What devices send: ``"one-message"``, ``"scores"`` or ``"delta"``.
+        stage: ``"open"``, ``"replying"`` while the last reports are waited for, or ``"closed"``.
+        enrolled: Devices that have joined.
+        reported: Those whose report is durable.
+        missing: Those whose report is not.
+        deadline: Until when reports count, in seconds since 1970, once the trial is being closed.
+        integrity: In mode scores, once it is closed: whether the replies add up to the moments.
+    """
+
+    mode: str
+    stage: Stage
+    enrolled: dict[str, int]
+    reported: dict[str, int]
+    missing: dict[str, int]
+    deadline: float | None = None
+    integrity: Integrity | None = None
+
+
+class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How to close a federated trial.
+
+    Attributes:
+        deadline: Seconds from now in which reports still count.
+        share: The share of the enrolled devices whose reports are enough.
+    """
+
+    deadline: Annotated[float, msgspec.Meta(ge=0, le=10**7)] | None = None
+    share: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+
+
+class Found(NamedTuple):
+    """What there is to say about a federated trial."""
+
+    effects: Effects | None
+    records: int
+    left_out: int
+    federated: Federated
+
+
+class DeviceTrials:
+    """The federated trials, as one server collects them. Not for several threads at once."""
+
+    def __init__(self, store: Store, shard: str) -> None:
+        self._store = store
+        self._shard = shard
+        self._collectors: dict[str, DeviceCollector] = {}
+
+    def receive(self, name: str, kind: Kind, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
+        """Take messages in; see ``DeviceCollector.receive``."""
+        return self._collector(self._plan(name)).receive(kind, bodies)
+
+    def receive_site(self, name: str, number: bytes, data: bytes | bytearray) -> Received:
+        """Take a site's tallies in."""
+        return self._collector(self._plan(name)).receive_site(number, data)
+
+    def coefficients(self, name: str) -> Coefficients:
+        """What mode scores has published.
+
+        Raises:
+            TooEarly: The trial is open.
+        """
+        plan = self._plan(name)
+        if plan.federated != "scores":
+            raise IngestError(409, "this trial publishes no coefficients: its plan is not of the mode scores.")
+        standing = self._store.devices.standing(plan)
+        published = None if standing.closing is None else self._collector(plan).published()
+        if published is None or standing.closing is None:
+            raise TooEarly("the coefficients are published when the trial is closed.")
+        return published.message(standing.stage, standing.closing.deadline)
+
+    def who(self, plan: Plan, integrity: Integrity | None = None, stage: Stage | None = None) -> Federated:
+        """Who takes part."""
+        return _federated(plan, self._store.devices.standing(plan), integrity, stage)
+
+    def found(self, plan: Plan) -> Found:
+        """The effects so far, from durable shares only.
+
+        Raises:
+            TooEarly: Too few devices have reported, or the mode has no effects before its end.
+        """
+        if plan.federated == "scores":
+            raise TooEarly("devices send their scores when the trial is closed; there are no effects before.")
+        standing = self._store.devices.standing(plan)
+        require_devices(plan, standing.devices.reported)
+        whole, shards = self._whole(plan)
+        effects, _ = results(plan, whole, standing.devices)
+        return Found(effects, whole.trial.n, _left_out(shards), _federated(plan, standing))
+
+    def waiting(self, plan: Plan) -> Found:
+        """A trial that waits for reports."""
+        shards = self._store.shards(plan.name)
+        return Found(None, sum(shard.n for shard in shards), _left_out(shards), self.who(plan))
+
+    def close(self, plan: Plan, wanted: Wanted, final: Callable[[Found], str]) -> None:
+        """Begin to close, or change how long to wait; then move on if there is nothing to wait for."""
+        standing = self._store.devices.standing(plan)
+        if standing.stage == "open":
+            self._begin(plan, _closing(plan, wanted))
+        elif standing.closing is not None and wanted != Wanted():
+            before = standing.closing
+            moved = before.deadline if wanted.deadline is None else time.time() + wanted.deadline
+            self._store.devices.move_deadline(
+                plan.name, Closing(moved, before.share if wanted.share is None else wanted.share)
+            )
+        self.move_on(plan, final)
+
+    def _begin(self, plan: Plan, closing: Closing) -> None:
+        for attempt in range(_ATTEMPTS):
+            collector = self._collector(plan)
+            # In mode scores the moments that are no cohort are left out; otherwise reports may still join those here.
+            if plan.federated == "scores":
+                collector.finish()
+            whole, shards = self._whole(plan)
+            published = Published.of(whole.trial).dumps() if plan.federated == "scores" else None
+            try:
+                self._store.devices.begin_closing(plan, closing, published, _versions(shards))
+            except Conflict:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                continue
+            if plan.federated == "scores":
+                collector.leave_out_pending()
+            return
+
+    def closing(self) -> list[str]:
+        """The trials that wait for reports, whichever server they were closed on."""
+        return self._store.devices.closings()
+
+    def move_on(self, plan: Plan, final: Callable[[Found], str]) -> None:
+        """End a trial that is being closed, if its deadline is over or enough devices have reported."""
+        for attempt in range(_ATTEMPTS):
+            standing = self._store.devices.standing(plan)
+            if standing.stage != "replying" or not self._enough(plan, standing):
+                return
+            try:
+                self._end(plan, final)
+                return
+            except (Conflict, TrialClosed):  # another server has committed, or closed it, in between
+                if attempt == _ATTEMPTS - 1:
+                    raise
+
+    def _enough(self, plan: Plan, standing: Standing) -> bool:
+        closing, devices = standing.closing, standing.devices
+        if closing is None:
+            return False
+        here = self._collectors.get(plan.name)
+        reported = sum(devices.reported.values()) + (0 if here is None else here.pending_reports)
+        enrolled = sum(devices.enrolled.values())
+        return time.time() >= closing.deadline or (enrolled > 0 and reported >= closing.share * enrolled)
+
+    def _end(self, plan: Plan, final: Callable[[Found], str]) -> None:
+        collector = self._collector(plan)
+        pending = collector.finish()
+        standing = self._store.devices.standing(plan)
+        whole, shards = self._whole(plan)
+        effects, integrity = None, None
+        try:
+            require_devices(plan, standing.devices.reported)
+            effects, integrity = results(plan, whole, standing.devices, collector.published())
+        except TooEarly:
+            pass
+        federated = _federated(plan, standing, integrity, "closed")
+        found = Found(effects, whole.trial.n, _left_out(shards) + pending, federated)
+        self._store.close_trial(plan.name, final(found), _versions(shards))
+        collector.leave_out_pending()
+        self._collectors.pop(plan.name, None)
+
+    def tick(self) -> list[FoldawayError]:
+        """Commit what has waited for as long as its plan allows; let go of trials that were closed elsewhere."""
+        faults = []
+        for name, collector in list(self._collectors.items()):
+            try:
+                standing = self._store.devices.standing(collector.plan)
+                if standing.stage == "closed":
+                    collector.leave_out_pending()
+                    del self._collectors[name]
+                elif standing.stage == "replying" and collector.plan.remainder == "include":
+                    collector.finish()  # the close may be on another server, which does not know what is pending here
+                else:
+                    collector.commit_if_due()
+            except FoldawayError as error:
+                faults.append(error)
+        return faults
+
+    def pending(self) -> int:
+        """Messages of all trials that wait for their cohort."""
+        return sum(collector.pending for collector in self._collectors.values())
+
+    def pending_of(self, name: str) -> int:
+        """Messages of one trial that wait for their cohort."""
+        return self._collectors[name].pending if name in self._collectors else 0
+
+    def _whole(self, plan: Plan) -> tuple[Share, list[ShardRow]]:
+        """All servers' shares together, as far as they are durable, and what they were read from."""
+        published = self._collector(plan).published()
+        shards = self._store.shards(plan.name)
+        whole = Share(plan)
+        for row in shards:
+            if row.state is not None:
+                whole = whole.merge(Share.loads(row.state, plan, published))
+        return whole, shards
+
+    def _plan(self, name: str) -> Plan:
+        if name in self._collectors:
+            return self._collectors[name].plan
+        plan = Plan.loads(self._store.trial(name).plan)
+        if plan.federated is None:
+            raise IngestError(409, "this trial takes records, not reports of devices: its plan has no `federated`.")
+        return plan
+
+    def _collector(self, plan: Plan) -> DeviceCollector:
+        if plan.name not in self._collectors:
+            self._collectors[plan.name] = DeviceCollector(self._store, plan, self._shard)
+        return self._collectors[plan.name]
+
+
+def require_devices(plan: Plan, reported: Mapping[str, int]) -> None:
+    """No answer before every arm has the plan's minimum of devices."""
+    if min(reported.values()) < plan.min_per_arm:
+        raise TooEarly(f"no effects yet: every arm needs durable reports of {plan.min_per_arm} devices first.")
+
+
+def _closing(plan: Plan, wanted: Wanted) -> Closing:
+    """Mode scores always waits for replies; the others only if they are asked to."""
+    waits = plan.federated == "scores" or wanted != Wanted()
+    seconds = (plan.reply_deadline if waits else 0.0) if wanted.deadline is None else wanted.deadline
+    return Closing(time.time() + seconds, plan.reply_share if wanted.share is None else wanted.share)
+
+
+def _federated(
+    plan: Plan, standing: Standing, integrity: Integrity | None = None, stage: Stage | None = None
+) -> Federated:
+    devices, closing = standing.devices, standing.closing
+    return Federated(
+        plan.federated or "",
+        stage or standing.stage,
+        devices.enrolled,
+        devices.reported,
+        devices.missing,
+        None if closing is None else closing.deadline,
+        integrity,
+    )
+
+
+def _versions(shards: Sequence[ShardRow]) -> dict[str, int]:
+    return {shard.shard: shard.version for shard in shards if shard.version}
+
+
+def _left_out(shards: Sequence[ShardRow]) -> int:
+    return sum(shard.left_out for shard in shards)

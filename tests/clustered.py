@@ -1,0 +1,100 @@
+"""Records split by unit into the messages of devices, without foldaway's own device: rows kept, QR by NumPy."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+import foldaway as fa
+from foldaway.federated.coordinator import Published, Share
+from foldaway.federated.messages import Moments, Report, Scores, Sums
+from foldaway.federated.replies import reply
+from foldaway.federated.results import Devices
+from kept_rows import covariate_columns
+
+
+class Kept(NamedTuple):
+    """A device's own records."""
+
+    arm: str
+    rows: Any  # n by K
+    weights: Any
+
+
+def federated(plan: fa.Plan, mode: str, **others: Any) -> fa.Plan:
+    """The same plan for records that stay on devices."""
+    settings = msgspec.structs.asdict(plan) | {"unit": None, "complete_units": False, "federated": mode} | others
+    return fa.Plan(**settings)
+
+
+def devices_of(plan: fa.Plan, frame: pd.DataFrame, unit: str = "unit") -> list[Kept]:
+    """The records of each unit."""
+    y = frame[list(plan.outcomes)].to_numpy(float)
+    z = np.column_stack([np.ones(len(frame)), covariate_columns(plan, frame), y])
+    weights = frame[plan.weight].to_numpy(float) if plan.weight else None
+    arms = frame[plan.arm].to_numpy()
+    return [
+        Kept(arms[index[0]], z[index], None if weights is None else weights[index])
+        for index in frame.groupby(unit, sort=False).indices.values()
+    ]
+
+
+def triangle(rows: Any, weights: Any = None) -> Any:
+    """The triangular factor, K by K."""
+    K = rows.shape[1]
+    weighted = rows if weights is None else rows * np.sqrt(weights)[:, None]
+    return np.linalg.qr(np.vstack([weighted, np.zeros((K, K))]), mode="r")
+
+
+def moments(kept: Kept) -> Moments:
+    """A device's factor."""
+    return Moments.of(secrets.token_bytes(16), kept.arm, len(kept.rows), triangle(kept.rows, kept.weights))
+
+
+def report(plan: fa.Plan, kept: Kept) -> Moments | Sums:
+    """A device's report in the modes of one round."""
+    if plan.federated == "delta":
+        return Sums.of(secrets.token_bytes(16), kept.arm, len(kept.rows), kept.rows[:, 1:].sum(axis=0))
+    return moments(kept)
+
+
+def answer(plan: fa.Plan, published: Published, kept: Kept) -> Scores:
+    """A device's reply in mode scores."""
+    values = reply(plan, published.message("replying", 0.0), kept.arm, kept.rows, kept.weights)
+    return Scores.of(secrets.token_bytes(16), kept.arm, values)
+
+
+def batches(items: list[Any], size: int) -> Iterator[list[Any]]:
+    """So many at a time."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def share_of(plan: fa.Plan, messages: list[Any], size: int = 64) -> Share:
+    """The share of a server that has got these factors, so many at a time."""
+    share = Share(plan)
+    for some in batches(messages, size):
+        share.fold(some, [share.check(message) for message in some])
+    return share
+
+
+def with_replies(share: Share, published: Published, messages: list[Scores], size: int = 64) -> Share:
+    """The share with these replies."""
+    for some in batches(messages, size):
+        share.fold_replies(some, [share.check_reply(message, published) for message in some], published)
+    return share
+
+
+def everyone(plan: fa.Plan, devices: list[Kept], reported: list[Any] | None = None) -> Devices:
+    """All of them enrolled, and those reported that are given, or all."""
+    present: list[Kept] | list[Report] = devices if reported is None else reported
+
+    def count(of: Any) -> dict[str, int]:
+        return {arm: sum(each.arm == arm for each in of) for arm in plan.arms}
+
+    return Devices(count(devices), count(present))

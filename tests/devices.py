@@ -1,0 +1,105 @@
+"""Real devices for rows of a data frame: one for each unit, in the unit's arm, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pandas as pd
+import pytest
+
+import foldaway as fa
+from foldaway.federated import Device
+from foldaway.federated.kept import Kept, MemoryStore
+from foldaway.federated.link import HttpLink
+from foldaway.federated.messages import new_number
+from kept_rows import fitted
+from served import Served
+
+
+def identity_in(plan: fa.Plan, arm: str) -> bytes:
+    """An identity that the plan assigns to this arm."""
+    while True:
+        identity = new_number()
+        if plan.assign(identity) == arm:
+            return identity
+
+
+def store_in(plan: fa.Plan, arm: str) -> MemoryStore:
+    """The store of a device in this arm."""
+    return MemoryStore(Kept(plan.canonical().decode(), identity_in(plan, arm), new_number()))
+
+
+def records_of(plan: fa.Plan, rows: pd.DataFrame, unit: str = "unit") -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Each unit's arm and records."""
+    columns = [name for name in (*plan.outcomes, *plan.covariates, plan.weight) if name]
+    for _, mine in rows.groupby(unit, sort=False):
+        yield str(mine[plan.arm].iloc[0]), mine[columns].to_dict("records")
+
+
+def devices_for(plan: fa.Plan, rows: pd.DataFrame, link: HttpLink) -> list[Device]:
+    """A device for each unit, with its records taken."""
+    devices = []
+    for arm, records in records_of(plan, rows):
+        device = Device(plan, store=store_in(plan, arm), link=link)
+        for record in records:
+            device.record(record)
+        devices.append(device)
+    return devices
+
+
+class Hosted:
+    """A federated trial on a real server."""
+
+    def __init__(self, server: Served, plan: fa.Plan) -> None:
+        made = server.ask("POST", "/v1/trials", content=plan.to_json(), headers={"Content-Type": "application/json"})
+        assert made.status_code == 201, made.text
+        self.server = server
+        self.plan = plan
+        self.path = f"/v1/trials/{plan.name}"
+        self.address = server.url + self.path
+        self.token: str = made.json()["ingest_token"]
+        self.link = HttpLink(self.address, self.token)
+
+    def close(self, **parameters: Any) -> dict[str, Any]:
+        """Close the trial, or begin to; the answer."""
+        answer = self.server.ask("POST", f"{self.path}/close", **({"json": parameters} if parameters else {}))
+        assert answer.is_success, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def status(self) -> dict[str, Any]:
+        """How it stands, as far as devices are concerned."""
+        found: dict[str, Any] = self.server.ask("GET", self.path).json()["federated"]
+        return found
+
+    def effects(self) -> fa.Effects:
+        """The final effects."""
+        answer = self.server.ask("GET", f"{self.path}/effects")
+        assert answer.is_success, answer.text
+        return fa.Effects.from_json(msgspec.json.encode(answer.json()["effects"]))
+
+
+def report_all(devices: Sequence[Device], rounds: int = 3) -> list[str]:
+    """All report, until they are durable or a few rounds are over; where each stands."""
+    states = {}
+    for _ in range(rounds):
+        for i, device in enumerate(devices):
+            if i not in states or states[i] == "pending":
+                states[i] = device.report().state
+    return [states[i] for i in range(len(devices))]
+
+
+def assert_as_kept_rows(effects: fa.Effects, plan: fa.Plan, rows: pd.DataFrame, rtol: float = 1e-9) -> None:
+    """CR0 and CR1 of every effect are those of statsmodels on the pooled rows; `plan` names the unit."""
+    compared = 0
+    for row in effects:
+        if row.se_kind not in ("CR0", "CR1"):
+            continue
+        estimate, error, _ = fitted(plan, rows, row.estimator, row.arm, row.outcome, row.se_kind)
+        assert row.estimate == pytest.approx(estimate, rel=rtol, abs=rtol * error)
+        assert row.std_error == pytest.approx(error, rel=rtol)
+        assert row.df == rows[plan.unit].nunique() - 1
+        compared += 1
+    assert compared == 2 * (4 if plan.covariates else 2) * (len(plan.arms) - 1) * len(plan.outcomes)

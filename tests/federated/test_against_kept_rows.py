@@ -1,0 +1,139 @@
+"""Every mode equals the cluster-robust errors of statsmodels on the pooled rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import foldaway as fa
+from clustered import answer, devices_of, everyone, federated, moments, report, share_of, with_replies
+from foldaway.federated.coordinator import Published, Share
+from foldaway.federated.results import results
+from kept_rows import fitted
+from trials import make_trial
+
+
+def assert_equal_to_kept_rows(effects: fa.Effects, plan: fa.Plan, rows: object, rtol: float = 1e-9) -> None:
+    clusters = rows["unit"].nunique()  # type: ignore[index]
+    compared = 0
+    for row in effects:
+        if row.se_kind not in ("CR0", "CR1"):
+            continue
+        estimate, error, _ = fitted(plan, rows, row.estimator, row.arm, row.outcome, row.se_kind)  # type: ignore[arg-type]
+        assert row.estimate == pytest.approx(estimate, rel=rtol, abs=rtol * error)
+        assert row.std_error == pytest.approx(error, rel=rtol)
+        assert row.df == clusters - 1
+        compared += 1
+    estimators = 4 if plan.covariates else 2
+    assert compared == 2 * estimators * (len(plan.arms) - 1) * len(plan.outcomes)
+
+
+CASES = {
+    "plain": {},
+    "no covariates": {"covariates": 0},
+    "three arms, two outcomes": {"arms": 3, "outcomes": 2, "covariates": 2},
+    "levels": {"levels": 3, "covariates": 1},
+    "weighted": {"weighted": True, "covariates": 2},
+    "far from zero": {"shift": 1e6, "covariates": 2},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_one_message(case: str, seed: int) -> None:
+    plan, rows = make_trial(seed, units=True, n=600, **CASES[case])  # type: ignore[arg-type]
+    modal = federated(plan, "one-message")
+    devices = devices_of(modal, rows)
+    share = share_of(modal, [report(modal, kept) for kept in devices], size=[1, 37][seed - 1])
+    effects, _ = results(modal, share, everyone(modal, devices))
+    assert_equal_to_kept_rows(effects, plan, rows)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_scores(case: str, seed: int) -> None:
+    plan, rows = make_trial(seed, units=True, n=600, **CASES[case])  # type: ignore[arg-type]
+    modal = federated(plan, "scores")
+    devices = devices_of(modal, rows)
+    share = share_of(modal, [moments(kept) for kept in devices], size=[1, 37][seed - 1])
+    published = Published.of(share.trial)
+    with_replies(share, published, [answer(modal, published, kept) for kept in devices], size=[37, 1][seed - 1])
+    effects, integrity = results(modal, share, everyone(modal, devices), published)
+    assert_equal_to_kept_rows(effects, plan, rows)
+    assert integrity is not None
+    assert integrity.verdict == "all here"
+    assert integrity.residual < 0.2
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+@pytest.mark.parametrize("arms", [2, 3])
+def test_delta(arms: int, shift: float) -> None:
+    plan, rows = make_trial(arms, units=True, n=600, arms=arms, outcomes=2, covariates=0, shift=shift)
+    modal = federated(plan, "delta")
+    devices = devices_of(modal, rows)
+    share = share_of(modal, [report(modal, kept) for kept in devices])
+    effects, _ = results(modal, share, everyone(modal, devices))
+    assert_equal_to_kept_rows(effects, plan, rows)
+
+
+def test_large_covariate_means_cost_no_digits() -> None:
+    """statsmodels gets the covariates centred, which changes neither estimate nor error; the devices do not."""
+    plan, rows = make_trial(5, units=True, n=800, covariates=2)
+    far = rows.assign(x0=rows["x0"] + 1e4 * rows["x0"].std(), x1=rows["x1"] - 1e5 * rows["x1"].std())
+    # The same numbers as the devices will see, with exact differences.
+    near = far.assign(x0=far["x0"] - far["x0"].iloc[0], x1=far["x1"] - far["x1"].iloc[0])
+    for mode in ("one-message", "scores"):
+        modal = federated(plan, mode)
+        devices = devices_of(modal, far)
+        share = share_of(modal, [moments(kept) for kept in devices])
+        published = Published.of(share.trial) if mode == "scores" else None
+        if published is not None:
+            with_replies(share, published, [answer(modal, published, kept) for kept in devices])
+        effects, integrity = results(modal, share, everyone(modal, devices), published)
+        assert_equal_to_kept_rows(effects, plan, near)
+        assert integrity is None or integrity.verdict == "all here"
+
+
+@pytest.mark.parametrize("mode", ["one-message", "scores"])
+def test_shares_of_servers_and_states(mode: str) -> None:
+    """Three servers, each stored and read back, merged in either order."""
+    plan, rows = make_trial(9, units=True, n=600, covariates=2, outcomes=2)
+    modal = federated(plan, mode)
+    devices = devices_of(modal, rows)
+    thirds = [devices[i::3] for i in range(3)]
+    shares = [share_of(modal, [moments(kept) for kept in third]) for third in thirds]
+    whole = Share(modal)
+    for share in shares:
+        whole = whole.merge(share)
+    published = None
+    if mode == "scores":
+        published = Published.loads(Published.of(whole.trial).dumps(), modal)
+        for share, third in zip(shares, [devices[1::2], [], devices[::2]], strict=True):
+            with_replies(share, published, [answer(modal, published, kept) for kept in third])
+    read = [Share.loads(share.dumps(), modal, published) for share in shares]
+    assert [share.dumps() for share in read] == [share.dumps() for share in shares]
+    for order in (read, read[::-1]):
+        whole = Share(modal)
+        for share in order:
+            whole = whole.merge(share)
+        effects, _ = results(modal, whole, everyone(modal, devices), published)
+        assert_equal_to_kept_rows(effects, plan, rows)
+
+
+def test_moments_of_one_device_may_come_in_parts() -> None:
+    plan, rows = make_trial(4, units=True, n=500, covariates=1)
+    modal = federated(plan, "scores")
+    devices = devices_of(modal, rows)
+    parts = [
+        moments(kept._replace(rows=kept.rows[half]))
+        for kept in devices
+        for half in (slice(0, 2), slice(2, None))
+        if len(kept.rows[half])
+    ]
+    share = share_of(modal, list(np.random.default_rng(1).permutation(np.array(parts, dtype=object))))
+    published = Published.of(share.trial)
+    with_replies(share, published, [answer(modal, published, kept) for kept in devices])
+    effects, integrity = results(modal, share, everyone(modal, devices), published)
+    assert_equal_to_kept_rows(effects, plan, rows)
+    assert integrity is not None
+    assert integrity.verdict == "all here"

@@ -1,0 +1,152 @@
+"""Devices and their coordinator are killed at random moments, in real processes: everyone is counted once."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import foldaway as fa
+from device_process import SETTLED, DeviceNursery, kill
+from devices import Hosted, assert_as_kept_rows
+from foldaway.federated import Device
+from served import Served
+from servers import Nursery
+
+DEVICES = 12
+KILLS = 30
+COHORT = 4
+
+
+@pytest.fixture(scope="module")
+def device_nursery() -> Iterator[DeviceNursery]:
+    with DeviceNursery() as nursery:
+        yield nursery
+
+
+def plan_of(mode: str) -> fa.Plan:
+    return fa.Plan(
+        name=f"crashes-{mode}",
+        arm="group",
+        arms={"a": 0.5, "b": 0.5},
+        outcomes=["y"],
+        covariates=[] if mode == "delta" else ["x"],
+        federated=mode,  # type: ignore[arg-type]
+        cohort=COHORT,
+        min_per_arm=1,
+        remainder="include",
+    )
+
+
+class Crowd:
+    """Devices that live in short-lived processes, and what is done to them."""
+
+    def __init__(self, folder: Path, plan: fa.Plan, nursery: DeviceNursery, seed: int) -> None:
+        self.plan = plan
+        self.nursery = nursery
+        self.chance = random.Random(seed)
+        self.file = folder / "plan.toml"
+        plan.save(self.file)
+        rng = np.random.default_rng(seed)
+        self.folders = [folder / f"device-{i}" for i in range(DEVICES)]
+        columns = [*plan.outcomes, *plan.covariates]
+        self.records = [
+            [dict(zip(columns, rng.normal(i % 3, 1, len(columns)).tolist(), strict=True)) for _ in range(1 + i % 4)]
+            for i in range(DEVICES)
+        ]
+        self.ended: Counter[int] = Counter()
+
+    def rows(self) -> pd.DataFrame:
+        """All that was recorded, with the arms that the devices have."""
+        found = []
+        for unit, (folder, records) in enumerate(zip(self.folders, self.records, strict=True)):
+            arm = Device(self.plan, folder).arm
+            found += [{**record, "group": arm, "unit": unit} for record in records]
+        return pd.DataFrame(found)
+
+    def start(self, device: int, trial: Hosted, seconds: float) -> int:
+        return self.nursery.start(
+            self.folders[device], self.file, trial.server.url, trial.token, self.records[device], seconds
+        )
+
+    def live(self, device: int, trial: Hosted, *, killed: bool) -> bool:
+        """One life of a device, cut short or not; whether it has settled."""
+        pid = self.start(device, trial, seconds=0.0 if not killed else 5.0)
+        if killed:
+            time.sleep(self.chance.uniform(0, 0.15))
+            kill(pid)
+        code = self.nursery.wait(pid)
+        assert code in (0, 3, -9), f"a device has failed with {code}"
+        self.ended[code] += 1
+        return code == SETTLED
+
+
+def both_arms(crowd: Crowd) -> bool:
+    return crowd.rows().groupby("group")["unit"].nunique().reindex(crowd.plan.arms, fill_value=0).min() >= 3
+
+
+@pytest.mark.parametrize("mode", ["one-message", "scores", "delta"])
+def test_whoever_is_killed_is_counted_once(
+    mode: str, tmp_path: Path, device_nursery: DeviceNursery, served_from: Nursery
+) -> None:
+    plan = plan_of(mode)
+    crowd = next(
+        found
+        for seed in range(100)
+        if both_arms(found := Crowd(made(tmp_path / f"{seed}"), plan, device_nursery, seed))
+    )
+    server = Served(tmp_path / "server", served_from)
+    with server:
+        trial = Hosted(server, plan)
+        _rough(crowd, trial, server)
+        if mode == "scores":
+            _until_sent(crowd, trial)
+            trial.close(deadline=600)
+            _rough(crowd, trial, server)
+        _until_sent(crowd, trial)
+        about = trial.close(deadline=0)["federated"]
+        for device in range(DEVICES):
+            assert crowd.live(device, trial, killed=False)
+        assert {Device(plan, folder).status.state for folder in crowd.folders} == {"counted"}
+        assert sum(about["enrolled"].values()) == sum(about["reported"].values()) == DEVICES
+        assert crowd.ended[-9] >= KILLS // 2  # some had ended by themselves before
+        kept = with_unit(plan)
+        assert_as_kept_rows(trial.effects(), kept, crowd.rows())
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def with_unit(plan: fa.Plan) -> fa.Plan:
+    import msgspec
+
+    settings: dict[str, Any] = msgspec.structs.asdict(plan)
+    return fa.Plan(**{**settings, "federated": None, "unit": "unit", "complete_units": True})
+
+
+def _rough(crowd: Crowd, trial: Hosted, server: Served) -> None:
+    """Lives that are cut short, and now and then the coordinator's."""
+    for turn in range(KILLS):
+        crowd.live(crowd.chance.randrange(DEVICES), trial, killed=True)
+        if turn % 10 == 9:
+            pid = crowd.start(crowd.chance.randrange(DEVICES), trial, 5.0)
+            time.sleep(crowd.chance.uniform(0, 0.1))
+            server.kill()
+            server.start()
+            kill(pid)
+            crowd.nursery.wait(pid)
+
+
+def _until_sent(crowd: Crowd, trial: Hosted) -> None:
+    """Everyone lives once in peace; what is pending then is with the coordinator."""
+    for device in range(DEVICES):
+        crowd.live(device, trial, killed=False)

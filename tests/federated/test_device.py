@@ -1,0 +1,261 @@
+"""A device by itself: its arm, what it takes and refuses, what it keeps, and what it forgets."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import foldaway as fa
+from foldaway.errors import PlanError, RecordError, ServerError, StateError
+from foldaway.federated import Device
+from foldaway.federated.kept import Kept, MemoryStore
+from foldaway.federated.messages import Moments
+from memory_scan import Marks, scan_files
+
+SETTINGS: dict[str, Any] = {
+    "name": "device-trial",
+    "arm": "group",
+    "arms": {"a": 0.3, "b": 0.7},
+    "outcomes": ["y"],
+    "covariates": ["x", "kind"],
+    "levels": {"kind": ["old", "new"]},
+    "federated": "one-message",
+    "retention": 1000.0,
+}
+PLAN = fa.Plan(**SETTINGS)
+RECORD = {"y": 12.5, "x": 3.0, "kind": "new"}
+
+
+def kept_by(device: Device) -> Kept:
+    with device._store.changing() as kept:
+        return msgspec.structs.replace(kept)
+
+
+# Its arm.
+
+
+def test_the_arm_is_the_plans_for_an_identity_that_stays_on_the_device(tmp_path: Path) -> None:
+    device = Device(PLAN, tmp_path)
+    assert device.arm == PLAN.assign(kept_by(device).identity)
+    assert Device(PLAN, tmp_path).arm == device.arm
+
+
+def test_arms_come_in_the_plans_proportions() -> None:
+    arms = Counter(Device(PLAN, store=MemoryStore(Kept.new(PLAN))).arm for _ in range(2000))
+    assert arms["a"] == pytest.approx(600, abs=5 * (2000 * 0.3 * 0.7) ** 0.5)
+
+
+def test_two_devices_share_nothing(tmp_path: Path) -> None:
+    one, other = (kept_by(Device(PLAN, tmp_path / name)) for name in "ab")
+    assert len({one.identity, one.number, other.identity, other.number}) == 4
+
+
+# What it is made from.
+
+
+def test_a_plan_may_be_a_file(tmp_path: Path) -> None:
+    PLAN.save(tmp_path / "plan.toml")
+    assert Device(tmp_path / "plan.toml", tmp_path / "device").plan == PLAN
+    assert Device(str(tmp_path / "plan.toml"), tmp_path / "device").plan == PLAN
+
+
+def test_another_plan_of_the_same_name_is_refused(tmp_path: Path) -> None:
+    Device(PLAN, tmp_path)
+    other = fa.Plan(**{**SETTINGS, "outcomes": ["z"]})
+    with pytest.raises(PlanError, match="under another plan"):
+        Device(other, tmp_path)
+    Device(PLAN, tmp_path).forget()
+    with pytest.raises(PlanError, match="under another plan"):
+        Device(other, tmp_path)
+
+
+def test_a_plan_whose_records_do_not_stay_on_devices_is_refused(tmp_path: Path) -> None:
+    plan = fa.Plan(name="other", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
+    with pytest.raises(PlanError, match="federated"):
+        Device(plan, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "server="),
+        ({"server": "http://127.0.0.1:1"}, "FOLDAWAY_TOKEN"),
+        ({"server": "127.0.0.1:1", "token": "fa_x"}, "https://host/v1/trials/NAME"),
+        ({"server": "http://127.0.0.1:1/v1/trials/another", "token": "fa_x"}, "another"),
+    ],
+)
+def test_without_its_coordinator_a_device_says_what_is_missing(
+    arguments: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FOLDAWAY_TOKEN", raising=False)
+    device = Device(PLAN, tmp_path, patience=0, **arguments)
+    device.record(RECORD)
+    with pytest.raises(ServerError, match=words):
+        device.report()
+    assert device.status.state == "new"
+
+
+def test_a_coordinator_that_is_away_costs_no_record(tmp_path: Path) -> None:
+    device = Device(PLAN, tmp_path, server="http://127.0.0.1:1", token="fa_x", patience=0.1)
+    device.record(RECORD)
+    with pytest.raises(ServerError, match="cannot be reached"):
+        device.report()
+    device.record(RECORD)
+    assert (device.status.state, device.status.records) == ("new", 2)
+
+
+# Records.
+
+
+def test_the_factor_is_that_of_all_records_however_often_the_device_starts(tmp_path: Path) -> None:
+    plan = fa.Plan(**{**SETTINGS, "weight": "w"})
+    rng = np.random.default_rng(1)
+    x, y, w = rng.normal(5, 2, 9), rng.normal(-3, 1, 9), rng.uniform(0.5, 2, 9)
+    kinds = rng.choice(["old", "new"], 9)
+    for i in range(9):
+        record = {"x": float(x[i]), "y": float(y[i]), "w": float(w[i]), "kind": str(kinds[i])}
+        Device(plan, tmp_path).record(record)
+    kept = kept_by(Device(plan, tmp_path))
+    R = Moments(b"", "", 9, kept.sums).triangle(4)
+    Z = np.column_stack([np.ones(9), x, kinds == "new", y]) * np.sqrt(w)[:, None]
+    assert kept.records == 9
+    np.testing.assert_allclose(R.T @ R, Z.T @ Z, rtol=1e-12)
+
+
+def test_mode_delta_keeps_sums(tmp_path: Path) -> None:
+    plan = fa.Plan(**{**SETTINGS, "covariates": [], "levels": {}, "outcomes": ["y", "z"], "federated": "delta"})
+    device = Device(plan, tmp_path)
+    for y in (1.5, 2.0, -7.0):
+        device.record({"y": y, "z": 10 * y})
+    kept = kept_by(device)
+    assert kept.records == 3
+    np.testing.assert_array_equal(np.frombuffer(kept.sums), [-3.5, -35.0])
+
+
+@pytest.mark.parametrize("mode", ["one-message", "delta", "scores"])
+def test_only_mode_scores_keeps_records(mode: str, tmp_path: Path) -> None:
+    marks = Marks(200)
+    settings = {**SETTINGS, "federated": mode, "covariates": [], "levels": {}}
+    device = Device(fa.Plan(**settings), tmp_path)
+    for i in range(200):
+        device.record({"y": marks.outcome(i)})
+    found = scan_files([tmp_path], marks)
+    assert len(found.outcomes) == (200 if mode == "scores" else 0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"y": None}, "'y'|y"),
+        ({"y": "secret-text"}, "y"),
+        ({"y": float("nan")}, "y"),
+        ({"kind": "secret-level"}, "kind"),
+        ({"group": "secret-arm"}, "group"),
+    ],
+)
+@pytest.mark.parametrize("on_fault", ["refuse", "drop"])
+def test_a_faulty_record_is_refused_and_not_repeated(
+    fault: dict[str, Any], words: str, on_fault: str, tmp_path: Path
+) -> None:
+    device = Device(fa.Plan(**{**SETTINGS, "on_fault": on_fault}), tmp_path)
+    with pytest.raises(RecordError, match=words) as refused:
+        device.record({**RECORD, **fault})
+    assert "secret" not in str(refused.value)
+    assert device.status.records == 0
+
+
+def test_the_arm_may_be_named_but_not_another(tmp_path: Path) -> None:
+    device = Device(PLAN, tmp_path)
+    device.record({**RECORD, "group": device.arm})
+    with pytest.raises(RecordError, match="not the arm of this device"):
+        device.record({**RECORD, "group": "b" if device.arm == "a" else "a"})
+    assert device.status.records == 1
+
+
+@pytest.mark.parametrize("record", [[RECORD], "y", 12.5, None])
+def test_anything_but_a_mapping_is_refused(record: Any, tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="one record at a time"):
+        Device(PLAN, tmp_path).record(record)
+
+
+def test_a_plan_for_sites_runs_on_devices_too(tmp_path: Path) -> None:
+    plan = fa.Plan(**{**SETTINGS, "unit": "person", "complete_units": True})
+    device = Device(plan, tmp_path)
+    device.record(RECORD)
+    device.record({**RECORD, "person": "somebody"})
+    assert device.status.records == 2
+
+
+# Forgetting.
+
+
+def test_a_device_that_has_forgotten_is_out_of_the_trial_for_good(tmp_path: Path) -> None:
+    device = Device(PLAN, tmp_path)
+    device.record(RECORD)
+    device.forget()
+    device.forget()
+    for again in (device, Device(PLAN, tmp_path)):
+        assert again.status.state == "forgotten"
+        for step in (lambda again=again: again.arm, again.report, lambda again=again: again.record(RECORD)):
+            with pytest.raises(StateError, match="has forgotten"):
+                step()
+    assert [path.name for path in tmp_path.iterdir()] == ["device-trial.forgotten"]
+
+
+def test_one_trial_is_forgotten_and_another_goes_on(tmp_path: Path) -> None:
+    other = Device(fa.Plan(**{**SETTINGS, "name": "another"}), tmp_path)
+    other.record(RECORD)
+    Device(PLAN, tmp_path).forget()
+    assert Device(other.plan, tmp_path).status.records == 1
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["running", "started later"])
+@pytest.mark.parametrize("mode", ["one-message", "scores"])
+def test_what_was_kept_too_long_is_deleted(
+    mode: str, running: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks = Marks(1)
+    plan = fa.Plan(**{**SETTINGS, "federated": mode, "covariates": [], "levels": {}})
+    device = Device(plan, tmp_path)
+    device.record({"y": marks.outcome(0)})
+    if mode == "scores":
+        assert scan_files([tmp_path], marks)
+    later = time.time() + PLAN.retention + 1
+    monkeypatch.setattr(time, "time", lambda: later)
+    device = device if running else Device(plan, tmp_path)
+    assert device.status.state == "expired"
+    assert kept_by(device).sums == b""
+    assert not scan_files([tmp_path], marks)
+    with pytest.raises(StateError, match="as long as the plan allows"):
+        device.record({"y": 1.0})
+    assert device.report().settled
+
+
+# Weight.
+
+
+def test_a_device_is_light_until_it_talks() -> None:
+    light = (
+        "import sys\n"
+        "import foldaway.federated\n"
+        "assert 'sqlite3' not in sys.modules\n"
+        "from foldaway.federated import Device\n"
+        "assert not {'httpx', 'scipy.linalg', 'sqlalchemy', 'litestar', 'numba'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", light], check=True)
+
+
+def test_there_is_nothing_else_in_the_room() -> None:
+    import foldaway.federated
+
+    with pytest.raises(AttributeError, match="no attribute 'Gadget'"):
+        _ = foldaway.federated.Gadget

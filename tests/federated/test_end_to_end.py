@@ -1,0 +1,364 @@
+"""Devices through real HTTP to a real coordinator: the effects are those of an analysis that kept every row."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+
+import foldaway as fa
+from clustered import federated
+from devices import Hosted, assert_as_kept_rows, devices_for, records_of, report_all, store_in
+from foldaway.errors import ServerError
+from foldaway.federated import Device
+from foldaway.federated.messages import Enrolment, encoded, new_number
+from kept_rows import design
+from served import Served
+from servers import Nursery
+from trials import make_trial
+
+PETERSEN = Path(__file__).parents[1] / "data" / "petersen_test_data.txt"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, served_from: Nursery) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("coordinator"), served_from) as found:
+        yield found
+
+
+def trial_of(mode: str, seed: int, name: str, **others: Any) -> tuple[fa.Plan, fa.Plan, pd.DataFrame]:
+    """A plan for kept rows, the same for devices, and the rows."""
+    made = {"n": 100, "units": True, "arms": 2, "covariates": 0 if mode == "delta" else 2} | others.pop("made", {})
+    plan, rows = make_trial(seed, **made)
+    settings = {"cohort": 7, "min_per_arm": 2, "remainder": "include", "name": name} | others
+    return plan, federated(plan, mode, **settings), rows
+
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "one-message": ("one-message", {}),
+    "one-message, weighted": ("one-message", {"weighted": True, "arms": 3}),
+    "one-message, levels": ("one-message", {"levels": 3, "outcomes": 2, "covariates": 1}),
+    "scores": ("scores", {}),
+    "scores, weighted": ("scores", {"weighted": True, "arms": 3}),
+    "scores, levels": ("scores", {"levels": 3, "outcomes": 2, "covariates": 1}),
+    "delta": ("delta", {}),
+    "delta, two outcomes": ("delta", {"outcomes": 2, "arms": 3}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_mode_equals_kept_rows(case: str, server: Served) -> None:
+    mode, made = CASES[case]
+    kept, plan, rows = trial_of(mode, 11, f"equal-{list(CASES).index(case)}", made=made)
+    trial = Hosted(server, plan)
+    devices = devices_for(plan, rows, trial.link)
+    states = report_all(devices)
+    assert set(states) <= {"waiting for coefficients" if mode == "scores" else "counted", "pending"}
+    trial.close(deadline=600 if mode == "scores" else 0)
+    states = report_all(devices)
+    if mode == "scores":
+        trial.close(deadline=0)
+        states = report_all(devices)
+    assert set(states) == {"counted"}
+    answer = trial.close()
+    assert_as_kept_rows(trial.effects(), kept, rows)
+    about = answer["federated"]
+    assert about["enrolled"] == about["reported"]
+    assert sum(about["enrolled"].values()) == rows["unit"].nunique()
+    assert set(about["missing"].values()) == {0}
+    if mode == "scores":
+        assert about["integrity"]["verdict"] == "all here"
+
+
+# Petersen's panel has no arms, but a regression on a constant and x. Devices of a second arm mirror the firms with -x
+# and outcomes of zero: they fit exactly, and put the mean of x, at which the interacted estimator compares the arms,
+# at zero. The effect is then the constant of Petersen's regression, and its error the constant's.
+# Divided by x, with weights x², the same rows have the slope as their constant.
+
+
+def petersen(what: str) -> tuple[pd.DataFrame, float, float]:
+    """Rows, and the published coefficient and standard error, clustered by firm."""
+    table = pd.read_csv(PETERSEN, sep=r"\s+", names=["firm", "year", "x", "y"])
+    x, y = table["x"].to_numpy(), table["y"].to_numpy()
+    rows = pd.DataFrame({"unit": table["firm"], "x": x, "y": y, "w": np.ones(len(x))})
+    if what == "slope":
+        rows = rows.assign(x=1 / x, y=y / x, w=x**2)
+    mirrored = rows.assign(unit=-rows["unit"], x=-rows["x"], y=0.0)
+    both = pd.concat([mirrored.assign(arm="mirror"), rows.assign(arm="firm")])
+    return both, *((0.0297, 0.0670) if what == "constant" else (1.0348, 0.0506))
+
+
+@pytest.mark.parametrize("mode", ["one-message", "scores"])
+@pytest.mark.parametrize("what", ["constant", "slope"])
+def test_petersens_errors_with_firms_as_devices(what: str, mode: str, server: Served) -> None:
+    rows, coefficient, error = petersen(what)
+    plan = fa.Plan(
+        name=f"petersen-{mode}-{what}",
+        arm="arm",
+        arms={"mirror": 0.5, "firm": 0.5},
+        outcomes=["y"],
+        covariates=["x"],
+        weight="w",
+        federated=mode,  # type: ignore[arg-type]
+        estimators=["interacted"],
+        remainder="include",
+    )
+    trial = Hosted(server, plan)
+    devices = devices_for(plan, rows, trial.link)
+    report_all(devices, rounds=1)
+    if mode == "scores":
+        trial.close(deadline=600)
+        report_all(devices, rounds=1)
+    trial.close(deadline=0)
+    assert report_all(devices, rounds=1) == ["counted"] * 1000
+    row = trial.effects().filter(estimator="interacted", se_kind="CR1")[0]
+    assert row.estimate == pytest.approx(coefficient, abs=5e-5)
+    assert row.std_error == pytest.approx(error, abs=5e-5)
+
+
+# Leverage: from the definition, with the n by n hat matrix that nobody has who does not hold all rows.
+
+
+def by_definition(plan: fa.Plan, rows: pd.DataFrame, estimator: str, kind: str) -> float:
+    y, X, position = design(plan, rows, estimator, list(plan.arms)[1], plan.outcomes[0])
+    bread = np.linalg.inv(X.T @ X)
+    e = y - X @ (bread @ X.T @ y)
+    H = X @ bread @ X.T
+    meat = np.zeros_like(bread)
+    groups = rows[plan.unit].to_numpy()
+    for group in np.unique(groups):
+        mine = groups == group
+        values, vectors = np.linalg.eigh(np.eye(mine.sum()) - H[np.ix_(mine, mine)])
+        power = -0.5 if kind == "CR2" else -1.0
+        u = X[mine].T @ (vectors * values**power) @ vectors.T @ e[mine]
+        meat += np.outer(u, u)
+    J = len(np.unique(groups))
+    factor = (J - 1) / J if kind == "CR3" else 1.0
+    return float(np.sqrt(factor * (bread @ meat @ bread)[position, position]))
+
+
+@pytest.mark.parametrize("kind", ["CR2", "CR3"])
+def test_leverage_is_corrected_for_where_the_records_are(kind: str, server: Served) -> None:
+    kept, plan, rows = trial_of("scores", 12, f"leverage-{kind}", made={"n": 80, "covariates": 1}, leverage=kind)
+    trial = Hosted(server, plan)
+    devices = devices_for(plan, rows, trial.link)
+    report_all(devices)
+    trial.close(deadline=600)
+    report_all(devices)
+    trial.close(deadline=0)
+    effects = trial.effects()
+    for estimator in ("difference", "regression", "interacted"):
+        found = effects.filter(estimator=estimator, se_kind=kind)[0].std_error
+        assert found == pytest.approx(by_definition(kept, rows, estimator, kind), rel=1e-9)
+        assert found > effects.filter(estimator=estimator, se_kind="CR0")[0].std_error
+
+
+# Missing, late, repeated, out of order.
+
+
+@pytest.mark.parametrize("mode", ["one-message", "delta"])
+def test_who_drops_out_or_is_late_is_missing_and_the_rest_is_exact(mode: str, server: Served) -> None:
+    kept, plan, rows = trial_of(mode, 13, f"dropout-{mode}")
+    trial = Hosted(server, plan)
+    devices = devices_for(plan, rows, trial.link)
+    gone, late, rest = devices[:4], devices[4:7], devices[7:]
+    report_all(rest)
+    about = trial.close(deadline=0)["federated"]
+    assert report_all(rest) == ["counted"] * len(rest)
+    assert report_all(late) == ["missed"] * 3
+    assert sum(about["missing"].values()) == 7
+    assert {device.status.state for device in gone} == {"enrolled"}
+    units = rows["unit"].unique()
+    assert_as_kept_rows(trial.effects(), kept, rows[~rows["unit"].isin(units[:7])])
+
+
+def test_in_mode_scores_missing_replies_change_the_errors_alone(server: Served) -> None:
+    kept, plan, rows = trial_of("scores", 14, "dropout-scores")
+    trial = Hosted(server, plan)
+    devices = devices_for(plan, rows, trial.link)
+    report_all(devices)
+    trial.close(deadline=600)
+    gone, late, rest = devices[:4], devices[4:6], devices[6:]
+    report_all(rest)
+    about = trial.close(deadline=0)["federated"]
+    assert report_all(late) == ["missed"] * 2
+    assert {device.report().state for device in gone} == {"missed"}
+    assert sum(about["missing"].values()) == 6
+    assert about["integrity"]["verdict"] == "some missing"
+    from kept_rows import fitted
+
+    for row in trial.effects().filter(se_kind="CR0"):
+        estimate, error, _ = fitted(kept, rows, row.estimator, row.arm, row.outcome, "CR0")
+        assert row.estimate == pytest.approx(estimate, rel=1e-9, abs=1e-9 * error)
+        assert row.std_error == pytest.approx(error, rel=0.3)
+        assert abs(row.std_error / error - 1) > 1e-6
+
+
+@pytest.mark.parametrize("mode", ["one-message", "scores", "delta"])
+def test_repeats_duplicates_and_any_order_change_nothing(mode: str, server: Served) -> None:
+    """Every message goes out again and again, in any order, also long after it was durable."""
+    kept, plan, rows = trial_of(mode, 15, f"repeats-{mode}", made={"n": 60})
+    trial = Hosted(server, plan)
+    chance = random.Random(15)
+    sent: list[tuple[Any, bytes]] = []
+    post = trial.link.post
+
+    def repeating(kind: Any, message: bytes, **others: Any) -> Any:
+        answer = post(kind, message, **others)
+        sent.append((kind, message))
+        for kind_again, again in chance.sample(sent, min(2, len(sent))):
+            if kind_again != "enrolments" or open_still:  # later it takes no more devices, and says so
+                assert post(kind_again, again).repeated
+        return answer
+
+    open_still = True
+    trial.link.post = repeating  # type: ignore[method-assign]
+    devices = devices_for(plan, rows, trial.link)
+    chance.shuffle(devices)
+    report_all(devices)
+    open_still = False
+    trial.close(deadline=600)
+    chance.shuffle(devices)
+    report_all(devices)
+    about = trial.close(deadline=0)["federated"]
+    assert report_all(devices) == ["counted"] * len(devices)
+    assert sum(about["reported"].values()) == sum(about["enrolled"].values()) == len(devices)
+    assert_as_kept_rows(trial.effects(), kept, rows)
+
+
+def test_a_lost_answer_is_as_good_as_a_late_one(server: Served) -> None:
+    """The coordinator takes the message, but the device never hears of it; it tries again and is counted once."""
+    kept, plan, rows = trial_of("one-message", 16, "lost", made={"n": 60})
+    trial = Hosted(server, plan)
+    post, chance = trial.link.post, random.Random(16)
+
+    def losing(kind: Any, message: bytes, **others: Any) -> Any:
+        answer = post(kind, message, **others)
+        if chance.random() < 0.5:
+            raise ServerError("the server cannot be reached (ReadTimeout).")
+        return answer
+
+    trial.link.post = losing  # type: ignore[method-assign]
+    devices = devices_for(plan, rows, trial.link)
+    left = list(devices)
+    for _ in range(60):
+        for device in list(left):
+            try:
+                if device.report().settled:
+                    left.remove(device)
+            except ServerError:
+                continue
+        if len(left) < plan.cohort:
+            break
+    trial.close(deadline=0)
+    trial.link.post = post  # type: ignore[method-assign]
+    assert report_all(devices) == ["counted"] * len(devices)
+    assert_as_kept_rows(trial.effects(), kept, rows)
+
+
+# The front door.
+
+
+def test_the_snippet_of_the_documentation(server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = fa.Plan(
+        name="snippet",
+        arm="variant",
+        arms={"control": 0.5, "treatment": 0.5},
+        outcomes=["revenue"],
+        covariates=["revenue_before"],
+        federated="one-message",
+        cohort=1,
+    )
+    trial = Hosted(server, plan)
+    monkeypatch.setenv("FOLDAWAY_TOKEN", trial.token)
+    device = Device(trial.address, folder=tmp_path / "home")
+    assert device.arm in plan.arms
+    device.record({"revenue": 12.5, "revenue_before": 3.0})
+    assert trial.status()["enrolled"][device.arm] == 1
+    assert Device(trial.address, folder=tmp_path / "home").report().state == "counted"
+    assert str(device.report()) == (
+        "snippet: counted (1 record taken): its part is done, and nothing of its records is kept."
+    )
+    device.forget()
+    assert device.status.state == "forgotten"
+    assert Device(trial.address, folder=tmp_path / "home").status.state == "forgotten"
+
+
+def test_a_device_without_records_has_nothing_to_report(server: Served) -> None:
+    _, plan, _ = trial_of("one-message", 17, "nothing")
+    trial = Hosted(server, plan)
+    device = Device(plan, store=store_in(plan, plan.control), link=trial.link)
+    assert device.report(wait=5).state == "new"
+    assert sum(trial.status()["enrolled"].values()) == 0
+
+
+def test_a_number_that_the_coordinator_does_not_know_is_enrolled_again(server: Served) -> None:
+    """As after a coordinator's restore from an older copy."""
+    _, plan, _ = trial_of("delta", 18, "unknown", cohort=1)
+    trial = Hosted(server, plan)
+    device = Device(plan, store=store_in(plan, plan.control), link=trial.link)
+    device.record(dict.fromkeys(plan.outcomes, 1.0))
+    with device._store.changing() as kept:
+        kept.number = new_number()  # enrolled, as the device thinks
+    assert device.report().state == "counted"
+
+
+def test_a_kill_between_enrolment_and_its_note_costs_nothing(server: Served) -> None:
+    _, plan, rows = trial_of("one-message", 19, "noted", cohort=1)
+    trial = Hosted(server, plan)
+    devices = devices_for(plan, rows, trial.link)
+    report_all(devices[1:])
+    with devices[0]._store.changing() as kept:
+        kept.enrolled = False
+    trial.close(deadline=600)  # takes no more devices, but reports of those it has
+    assert devices[0].report().state == "counted"
+
+
+def test_nobody_who_was_never_enrolled_gets_in_at_the_end(server: Served) -> None:
+    _, plan, rows = trial_of("one-message", 20, "stranger", cohort=1)
+    trial = Hosted(server, plan)
+    report_all(devices_for(plan, rows, trial.link))
+    stranger = Device(plan, store=store_in(plan, plan.control))
+    for arm, records in records_of(plan, rows):
+        if arm == stranger.arm:
+            stranger.record(records[0])
+            break
+    trial.close(deadline=600)
+    stranger._link = trial.link
+    assert stranger.report().state == "missed"
+    with pytest.raises(ServerError) as refused:
+        trial.link.post("enrolments", encoded(Enrolment(new_number(), plan.control)))
+    assert refused.value.status == 409
+
+
+def test_what_travels_says_nothing_about_who(server: Served) -> None:
+    """Of all a device keeps, its report number and its arm leave it, and what its records came to."""
+    _, plan, rows = trial_of("scores", 21, "anonymous", cohort=1)
+    trial = Hosted(server, plan)
+    sent: list[bytes] = []
+    post = trial.link.post
+
+    def listening(kind: Any, message: bytes, **others: Any) -> Any:
+        sent.append(message)
+        return post(kind, message, **others)
+
+    trial.link.post = listening  # type: ignore[method-assign]
+    devices = devices_for(plan, rows, trial.link)
+    report_all(devices)
+    trial.close(deadline=600)
+    report_all(devices)
+    identities = []
+    for device in devices:
+        with device._store.changing() as kept:
+            identities.append(kept.identity)
+    assert len(set(identities)) == len(devices)
+    assert not any(identity in b"".join(sent) for identity in identities)
+    # A report cannot be tied to the moments that came before it: their numbers differ.
+    numbers = [msgspec.msgpack.decode(message)[0] for message in sent]
+    assert len(set(numbers)) == 2 * len(devices)

@@ -1,0 +1,50 @@
+"""Random schedules of crashes, kills, repeats, losses and delays: each device is counted once, or is missing."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from postgres import quick_folder
+from schedules import Schedule, Tale
+
+
+def run(seeds: range, *, files: bool = False) -> Tale:
+    tale = Tale()
+    for seed in seeds:
+        with tempfile.TemporaryDirectory(dir=quick_folder()) as folder:
+            tale += Schedule(Path(folder), seed, files=files).run()
+    return tale
+
+
+def test_each_device_is_counted_once_or_missing() -> None:
+    tale = run(range(15))
+    assert not tale.wrong, tale.wrong
+    assert tale.counted > 15
+    assert tale.missing > 3
+    assert len(tale.events) > 8
+
+
+def test_with_the_devices_state_in_files() -> None:
+    tale = run(range(100, 103), files=True)
+    assert not tale.wrong, tale.wrong
+    assert tale.counted > 2
+
+
+def test_a_report_that_is_counted_twice_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Teeth: a coordinator that does not look for numbers it has seen."""
+    monkeypatch.setattr("foldaway.service.device_collector.DeviceCollector._seen", lambda *_: None)
+    monkeypatch.setattr("foldaway.service.device_table._use", lambda *_: None)
+    assert any("counted 2" in wrong or "as [2" in wrong or "know that" in wrong for wrong in run(range(12)).wrong)
+
+
+def test_a_device_that_forgets_its_number_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Teeth: a device that makes a new number whenever it reports."""
+    from foldaway.federated import running
+    from foldaway.federated.messages import new_number
+
+    honest = running.moments
+    monkeypatch.setattr(running, "moments", lambda number, arm, records: honest(new_number(), arm, records))
+    assert run(range(1, 30, 3)).wrong  # mode scores

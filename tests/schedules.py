@@ -1,0 +1,324 @@
+"""Random schedules of everything that can go wrong between devices and their coordinator, in one process.
+
+The coordinator is the real one on a real store, without HTTP: a crash throws away what it has in memory and opens the
+store again. Devices are the real ones; a kill throws the device away, before or after any change of its state or any
+message, and makes it again from what it had stored. The network loses, delays, repeats and reorders messages, and loses
+answers.
+
+Every record carries a digit of its own: 4^i in the outcome `mark`. The sum of the marks, to the base 4, says how often
+each record is in the tallies.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import foldaway as fa
+from foldaway.errors import FoldawayError, IngestError, ServerError, TooEarly
+from foldaway.federated import Device
+from foldaway.federated.kept import Kept, MemoryStore, Store
+from foldaway.federated.local_store import LocalStore
+from foldaway.federated.messages import Coefficients, Received
+from foldaway.service.device_trials import DeviceTrials, Found, Wanted
+from foldaway.service.problems import of_error
+from foldaway.service.store import Store as Database
+from foldaway.service.vault import Vault
+
+MODES = ("one-message", "scores", "delta")
+DEVICES = 5
+MOST_RECORDS = 3
+
+_VAULT = Vault([bytes(range(32))])
+
+
+class Killed(BaseException):
+    """The device's process has been killed."""
+
+
+@dataclass
+class Tale:
+    """What became of the devices of some schedules.
+
+    Attributes:
+        schedules: How many there were.
+        devices: Devices that have recorded something.
+        counted: Those that are in the final answer once.
+        missing: Those that are reported missing.
+        never: Those that the coordinator never heard of.
+        wrong: What must not be, a sentence each.
+        events: What has happened, by kind.
+    """
+
+    schedules: int = 0
+    devices: int = 0
+    counted: int = 0
+    missing: int = 0
+    never: int = 0
+    wrong: list[str] = field(default_factory=list)
+    events: Counter[str] = field(default_factory=Counter)
+
+    def __iadd__(self, other: Tale) -> Tale:
+        self.schedules += other.schedules
+        self.devices += other.devices
+        self.counted += other.counted
+        self.missing += other.missing
+        self.never += other.never
+        self.wrong += other.wrong
+        self.events += other.events
+        return self
+
+
+class FragileStore:
+    """A device's store that a kill may come before or after any change of."""
+
+    def __init__(self, store: Store, strike: Callable[[str], None]) -> None:
+        self._store = store
+        self._strike = strike
+
+    def changing(self) -> AbstractContextManager[Kept]:
+        return self._changing()
+
+    @contextmanager
+    def _changing(self) -> Iterator[Kept]:
+        with self._store.changing() as kept:
+            yield kept
+            self._strike("killed before a change")
+        self._strike("killed after a change")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+class Coordinator:
+    """The real coordinator, which forgets what is not durable when it crashes."""
+
+    def __init__(self, folder: Path, plan: fa.Plan) -> None:
+        self._folder = folder
+        self.plan = plan
+        self._open()
+        self._database.create_trial(plan, None)
+
+    def _open(self) -> None:
+        self._database = Database.open(str(self._folder), _VAULT)
+        self.trials = DeviceTrials(self._database, "main")
+
+    def crash(self) -> None:
+        self._database.close() if hasattr(self._database, "close") else None
+        self._open()
+
+    def receive(self, kind: Any, message: bytes) -> Received:
+        try:
+            (outcome,) = self.trials.receive(self.plan.name, kind, [bytearray(message)])
+        except FoldawayError as error:
+            outcome = error
+        if isinstance(outcome, Received):
+            return outcome
+        raise ServerError(str(outcome), of_error(outcome).status)
+
+    def coefficients(self) -> Coefficients | None:
+        try:
+            return self.trials.coefficients(self.plan.name)
+        except TooEarly:
+            return None
+        except IngestError as error:
+            raise ServerError(str(error), error.status) from None
+
+    def close(self, deadline: float) -> None:
+        self.trials.close(self.plan, Wanted(deadline=deadline), self._keep)
+
+    def _keep(self, found: Found) -> str:
+        self.found = found
+        return "{}"
+
+
+class Schedule:
+    """One trial in which things go wrong.
+
+    Args:
+        folder: An empty folder.
+        seed: Chooses the plan, the records and all that happens.
+        files: Whether devices keep their state in files, or in memory that outlives their kills.
+    """
+
+    def __init__(self, folder: Path, seed: int, *, files: bool = False) -> None:
+        self._chance = random.Random(seed)
+        self._files = folder / "devices" if files else None
+        mode = MODES[seed % len(MODES)]
+        self.plan = fa.Plan(
+            name="schedule",
+            arm="group",
+            arms={"a": 0.5, "b": 0.5},
+            outcomes=["mark", "y"],
+            federated=mode,  # type: ignore[arg-type]
+            cohort=self._chance.choice([1, 2, 3]),
+            min_per_arm=1,
+            remainder=self._chance.choice(["leave_out", "include"]),  # type: ignore[arg-type]
+        )
+        self.coordinator = Coordinator(folder / "trials", self.plan)
+        self.tale = Tale(schedules=1)
+        self._calm = False
+        self._on_the_way: list[tuple[Any, bytes]] = []
+        self._stores = [self._store(i) for i in range(DEVICES)]
+        sizes = [self._chance.randint(1, MOST_RECORDS) for _ in range(DEVICES)]
+        rng = np.random.default_rng(seed)
+        self._records = [
+            [{"mark": 4.0 ** (i * MOST_RECORDS + k), "y": float(rng.normal())} for k in range(size)]
+            for i, size in enumerate(sizes)
+        ]
+        self._devices: list[Device | None] = [None] * DEVICES
+
+    def _store(self, i: int) -> Store:
+        if self._files is None:
+            return MemoryStore(Kept.new(self.plan))
+        store = LocalStore(self._files / str(i), self.plan.name)
+        store.begin(Kept.new(self.plan))
+        return store
+
+    # What goes wrong.
+
+    def _strike(self, what: str) -> None:
+        if not self._calm and self._chance.random() < 0.03:
+            self.tale.events[what] += 1
+            raise Killed
+
+    def _happens(self, what: str, likely: float) -> bool:
+        if self._calm or self._chance.random() >= likely:
+            return False
+        self.tale.events[what] += 1
+        return True
+
+    def post(self, kind: Any, message: bytes, *, patience: float | None = None) -> Received:
+        """The network."""
+        self._strike("killed before a message")
+        self._on_the_way.append((kind, message))  # it may come again at any time
+        if self._happens("message lost or late", 0.1):
+            raise ServerError("the server cannot be reached (ReadTimeout).")
+        if self._happens("coordinator crashed before a message", 0.05):
+            self.coordinator.crash()
+        answer = self.coordinator.receive(kind, message)
+        if self._happens("coordinator crashed after a message", 0.05):
+            self.coordinator.crash()
+        self._strike("killed before the answer")
+        if self._happens("answer lost", 0.1):
+            raise ServerError("the server cannot be reached (ReadError).")
+        return answer
+
+    def coefficients(self) -> Coefficients | None:
+        return self.coordinator.coefficients()
+
+    def _old_message(self) -> None:
+        if self._on_the_way:
+            self.tale.events["old message came again"] += 1
+            with suppress(ServerError):
+                self.coordinator.receive(*self._chance.choice(self._on_the_way))
+
+    # What devices do.
+
+    def _device(self, i: int) -> Device:
+        found = self._devices[i]
+        if found is None:
+            found = Device(self.plan, store=FragileStore(self._stores[i], self._strike), link=self)  # type: ignore[arg-type]
+            self._devices[i] = found
+        return found
+
+    def _live(self, i: int) -> None:
+        """A device records what it has not recorded, and reports."""
+        try:
+            device = self._device(i)
+            for record in self._records[i][device.status.records :]:
+                if device.status.settled:
+                    return
+                device.record(record)
+                if self._chance.random() < 0.3:
+                    return
+            device.report()
+        except Killed:
+            self._devices[i] = None
+        except ServerError as refused:
+            if refused.status is not None:
+                raise
+        except fa.StateError:
+            pass  # it has reported, and takes no more
+
+    def _rough(self, steps: int) -> None:
+        for _ in range(steps):
+            what = self._chance.random()
+            if what < 0.8:
+                self._live(self._chance.randrange(DEVICES))
+            elif what < 0.95:
+                self._old_message()
+            else:
+                self.tale.events["coordinator crashed"] += 1
+                self.coordinator.crash()
+
+    def run(self) -> Tale:
+        """Run it to its end, and judge."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", fa.SampleRatioWarning)
+            self._rough(self._chance.randint(5, 30))
+            if self.plan.federated == "scores" or self._chance.random() < 0.5:
+                self.coordinator.close(600.0)
+                self._rough(self._chance.randint(5, 30))
+            self.coordinator.close(0.0)
+            for _ in range(5):
+                self._old_message()
+            self._calm = True
+            self._judge()
+        return self.tale
+
+    # What came of it.
+
+    def _judge(self) -> None:
+        arms = self._tallied_arms()
+        tallied = self._digits(arms)
+        about = self.coordinator.found.federated
+        enrolled, reported = sum(about.enrolled.values()), sum(about.reported.values())
+        scores = self.plan.federated == "scores"
+        states = []
+        for i, records in enumerate(self._records):
+            taken = self._device(i).status.records
+            state = self._device(i).report().state
+            states.append(state)
+            mine = tallied[i * MOST_RECORDS : i * MOST_RECORDS + len(records)]
+            self._require(max(mine) <= 1, f"a record is counted {max(mine)} times")
+            if not scores:
+                expected = 1 if state == "counted" else 0
+                self._require(set(mine[:taken]) <= {expected}, f"a device that was {state} is in the tallies as {mine}")
+                self._require(not any(mine[taken:]), "a record that was not taken is in the tallies")
+            self.tale.devices += taken > 0
+        counted = states.count("counted")
+        self._require(counted == reported, f"{counted} devices know that they are counted, and {reported} are")
+        self._require(sum(about.missing.values()) == enrolled - reported, "the missing do not add up")
+        self._require(enrolled <= DEVICES, f"{enrolled} devices of {DEVICES} are enrolled")
+        if scores and about.integrity is not None:
+            self._require(about.integrity.verdict != "altered", "the replies do not add up to the moments")
+            fully = enrolled == reported
+            self._require(not fully or about.integrity.verdict == "all here", "all are here, but they do not add up")
+        self.tale.counted += counted
+        self.tale.missing += enrolled - reported
+        self.tale.never += self.tale.devices - enrolled
+
+    def _require(self, is_so: bool, otherwise: str) -> None:
+        if not is_so:
+            self.tale.wrong.append(otherwise)
+
+    def _tallied_arms(self) -> Any:
+        return self.coordinator.trials._whole(self.plan)[0].trial.arms
+
+    def _digits(self, arms: Any) -> list[int]:
+        """How often each record is in the tallies."""
+        total = 0
+        for arm in arms:
+            if arm.n:
+                R = arm.raw_factor()
+                total += round(float(R[:, 0] @ R[:, 1]))
+        return [total // 4**i % 4 for i in range(DEVICES * MOST_RECORDS)]
