@@ -88,7 +88,7 @@ def test_save_and_resume_is_one_run(folder: Path, expected: dict[str, Any], tmp_
     state = tmp_path / "state"
     first = foldaway("run", folder / "plan.toml", folder / "day1.csv", "--save", state)
     assert "State written" in first.stderr
-    second = foldaway("run", folder / "plan.toml", folder / "day2.csv", "--resume", "--save", state, "--json")
+    second = foldaway("run", folder / "plan.toml", folder / "day2.csv", "--resume", state, "--save", state, "--json")
     check_same(json.loads(second.stdout), expected)
     check_same(json.loads(foldaway("merge", state, "--json").stdout), expected)
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
@@ -110,6 +110,7 @@ def test_a_backlog_is_folded_deleted_and_told(folder: Path, expected: dict[str, 
         "--save",
         state,
         "--resume",
+        state,
         "--delete-after",
         "--json",
     ]
@@ -124,7 +125,9 @@ def test_a_backlog_is_folded_deleted_and_told(folder: Path, expected: dict[str, 
     assert "no such file any more" in again.stderr
     kept = foldaway("run", folder / "plan.toml", folder / "day1.csv", "--save", tmp_path / "kept")
     assert "deleted" not in kept.stderr
-    skipped = foldaway("run", folder / "plan.toml", folder / "day1.csv", "--save", tmp_path / "kept", "--resume")
+    skipped = foldaway(
+        "run", folder / "plan.toml", folder / "day1.csv", "--save", tmp_path / "kept", "--resume", tmp_path / "kept"
+    )
     assert "1 file skipped" in skipped.stderr
 
 
@@ -136,15 +139,38 @@ def test_few_records_wait_and_the_person_is_told(folder: Path, tmp_path: Path) -
         *words, tmp_path / "few.csv", "--save", tmp_path / "state", code=1
     ).stderr  # fmt: skip
     foldaway(*words, folder / "day1.csv", "--save", tmp_path / "state")
-    done = foldaway(*words, tmp_path / "few.csv", "--save", tmp_path / "state", "--resume", "--delete-after")
+    done = foldaway(
+        *words, tmp_path / "few.csv", "--save", tmp_path / "state", "--resume", tmp_path / "state", "--delete-after"
+    )
     assert "30 records (1 file) wait for the next run" in done.stderr
     assert "2,000 records" in done.stdout
     assert (tmp_path / "few.csv").exists()
 
 
-@pytest.mark.parametrize("option", ["--resume", "--delete-after"])
-def test_options_that_need_a_place_to_save_to(folder: Path, option: str) -> None:
-    assert f"{option} needs --save" in foldaway("run", folder / "plan.toml", folder / "day1.csv", option, code=1).stderr
+def test_nothing_is_deleted_that_is_not_saved(folder: Path) -> None:
+    words: list[str | Path] = ["run", folder / "plan.toml", folder / "day1.csv"]
+    assert "--delete-after needs --save" in foldaway(*words, "--delete-after", code=1).stderr
+
+
+def test_going_on_without_saving(folder: Path, expected: dict[str, Any], tmp_path: Path) -> None:
+    words: list[str | Path] = ["run", folder / "plan.toml"]
+    foldaway(*words, folder / "day1.csv", "--save", tmp_path / "state")
+    before = (tmp_path / "state").read_bytes()
+    both = foldaway(*words, folder / "day*.csv", "--resume", tmp_path / "state", "--json")  # the first is in it already
+    check_same(json.loads(both.stdout), expected)
+    assert (tmp_path / "state").read_bytes() == before
+    assert "cannot read" in foldaway(*words, folder / "day2.csv", "--resume", tmp_path / "none", code=1).stderr
+
+
+def test_going_on_into_another_state(folder: Path, expected: dict[str, Any], tmp_path: Path) -> None:
+    words: list[str | Path] = ["run", folder / "plan.toml"]
+    one, other = tmp_path / "one", tmp_path / "other"
+    foldaway(*words, folder / "day1.csv", "--save", one)
+    before = one.read_bytes()
+    foldaway(*words, folder / "day2.csv", "--resume", one, "--save", other)
+    again = foldaway(*words, folder / "day*.csv", "--resume", other, "--save", other, "--json")
+    check_same(json.loads(again.stdout), expected)
+    assert one.read_bytes() == before
 
 
 def test_another_delimiter(folder: Path, tmp_path: Path) -> None:
@@ -177,7 +203,9 @@ def test_a_key_that_is_missing_or_no_key(folder: Path, tmp_path: Path) -> None:
     assert "cannot be made" in foldaway(*words, "--key", tmp_path / "none" / "key", code=1).stderr
     told = foldaway(*words, "--save", tmp_path / "state").stderr
     assert "not resumed" in told
-    missing = foldaway(*words, "--resume", "--save", tmp_path / "state", "--key", tmp_path / "other", code=1)
+    missing = foldaway(
+        *words, "--resume", tmp_path / "state", "--save", tmp_path / "state", "--key", tmp_path / "other", code=1
+    )
     assert "there is no key file" in missing.stderr
     assert not (tmp_path / "other").exists()
     assert "by user_id, poisson weights" in foldaway("plan", "check", tmp_path / "plan.toml").stdout
@@ -264,7 +292,7 @@ def test_a_state_of_another_plan_or_a_damaged_one_is_refused(folder: Path, tmp_p
     foldaway("run", folder / "plan.toml", folder / "day1.csv", "--save", state)
     other = fa.Plan(name="other", arm="variant", arms=PLAN.arms, outcomes=["revenue"])
     other.save(tmp_path / "other.toml")
-    done = foldaway("run", tmp_path / "other.toml", folder / "day2.csv", "--resume", "--save", state, code=1)
+    done = foldaway("run", tmp_path / "other.toml", folder / "day2.csv", "--resume", state, "--save", state, code=1)
     assert "another plan" in done.stderr
     state.write_bytes(state.read_bytes()[:-7])
     assert "damaged or truncated" in foldaway("merge", state, code=1).stderr
@@ -296,14 +324,16 @@ def test_a_bootstrap_resumes_under_its_key(folder: Path, tmp_path: Path) -> None
     foldaway(*words, folder / "day1.csv", "--save", state, "--key", key)
     assert key.stat().st_mode & 0o777 == 0o600
     assert bytes.fromhex(key.read_text()) not in state.read_bytes()
-    done = foldaway(*words, folder / "day2.csv", "--resume", "--save", state, "--key", key, "--json")
+    done = foldaway(*words, folder / "day2.csv", "--resume", state, "--save", state, "--key", key, "--json")
     whole = fa.Trial(plan, key=bytes.fromhex(key.read_text()))
     whole.fold(pq.read_table(folder / "day1.parquet"))
     whole.fold(pq.read_table(folder / "day2.parquet"))
     check_same(json.loads(done.stdout), json.loads(whole.effects().to_json()))
-    assert "without its key" in foldaway(*words, folder / "day2.csv", "--resume", "--save", state, code=1).stderr
+    assert "without its key" in foldaway(*words, folder / "day2.csv", "--resume", state, "--save", state, code=1).stderr
     (tmp_path / "other").write_text("00" * 16)
-    other = foldaway(*words, folder / "day2.csv", "--resume", "--save", state, "--key", tmp_path / "other", code=1)
+    other = foldaway(
+        *words, folder / "day2.csv", "--resume", state, "--save", state, "--key", tmp_path / "other", code=1
+    )
     assert "another key" in other.stderr
 
 

@@ -49,7 +49,7 @@ def counted(state: Path, plan: fa.Plan = PLAN) -> list[int]:
 
 
 def fold(folder: Path, state: Path, *, resume: bool = True, delete: bool = False, processes: int = 1) -> Outcome:
-    with Backlog(PLAN, state, resume=resume, delete_after=delete) as backlog:
+    with Backlog(PLAN, state, resume=state if resume else None, delete_after=delete) as backlog:
         return backlog.fold(backlog.find([str(folder / "*.csv")]), Options(), processes=processes)
 
 
@@ -71,7 +71,7 @@ def test_killed_at_any_moment_every_file_counts_once(tmp_path: Path, processes: 
         write(folder, number, 1000)
     PLAN.save(tmp_path / "plan.toml")
     words = [sys.executable, "-m", "foldaway", "run", str(tmp_path / "plan.toml"), str(folder / "*.csv")]
-    words += ["--save", str(state), "--resume", "--delete-after", "--processes", str(processes), "--json"]
+    words += ["--save", str(state), "--resume", str(state), "--delete-after", "--processes", str(processes), "--json"]
     rng = random.Random(processes)
     left = []
     for number in range(rounds):
@@ -166,7 +166,7 @@ def test_files_in_the_state_are_skipped_and_new_ones_are_folded(folder: Path, tm
     assert (third.folded, len(third.known)) == ([], 6)
     assert state.read_bytes() == before
     relative = os.path.relpath(folder)  # the same files, named from elsewhere
-    with Backlog(PLAN, state, resume=True) as backlog:
+    with Backlog(PLAN, state, resume=state) as backlog:
         assert backlog.find([f"{relative}/*.csv"]) == []
 
 
@@ -257,7 +257,7 @@ def test_a_saved_file_reads_as_a_state_and_names_no_file(folder: Path, tmp_path:
         with pytest.raises(fa.StateError, match="state"):
             fa.Trial.load(state)
     trial.save(state)
-    with Backlog(PLAN, state, resume=True) as backlog:  # a state without a ledger is one to go on from as well
+    with Backlog(PLAN, state, resume=state) as backlog:  # a state without a ledger is one to go on from as well
         assert len(backlog.ledger) == 0
     with pytest.raises(fa.StateError, match="something else than a run over files"):
         Ledger.loads(b"\x93\x01\x02\x03")
@@ -284,7 +284,7 @@ def test_names_of_files_that_are_gone(folder: Path, tmp_path: Path) -> None:
     names = [str(path) for path in sorted(folder.iterdir())]
     with Backlog(PLAN, state, delete_after=True) as backlog:
         backlog.fold(backlog.find(names), Options())
-    with Backlog(PLAN, state, resume=True, delete_after=True) as backlog:
+    with Backlog(PLAN, state, resume=state, delete_after=True) as backlog:
         assert backlog.find([*names, str(folder / "*.csv")]) == []
         assert len(backlog.outcome.absent) == 5
         with pytest.raises(fa.SourceError, match="matches no file"):

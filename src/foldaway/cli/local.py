@@ -32,9 +32,9 @@ def run(
     printing: Printing,
     save: Save = None,
     resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Go on from the tallies in --save, if any; skip files that are in them."),
-    ] = False,
+        Path | None,
+        typer.Option(metavar="STATE", help="Go on from these tallies, and skip files that are in them."),
+    ] = None,
     overwrite: Overwrite = False,
     delete_after: Annotated[
         bool, typer.Option("--delete-after", help="Delete each file once its records are in --save, on the disk.")
@@ -53,31 +53,23 @@ def run(
 ) -> None:
     """Fold files of records into a trial and print its effects. No record is kept."""
     from foldaway.cli.key_file import read_or_make
-    from foldaway.cli.saving import fold_and_save, require_savable
+    from foldaway.cli.saving import fold_and_save, fold_only, require_savable
     from foldaway.plan import Plan
     from foldaway.report.document import require_place
     from foldaway.sources.folding import Options
 
-    if save is None and (resume or delete_after):
-        option = "--resume" if resume else "--delete-after"
-        raise SourceError(f"{option} needs --save STATE: where the tallies are, or are to be.")
+    if save is None and delete_after:
+        raise SourceError("--delete-after needs --save STATE: where the tallies of what is deleted are to be.")
     require_savable(save, resume, overwrite)
     if report is not None:
         require_place(report)
     the_plan, options = Plan.load(plan), Options(format, delimiter)
-    going_on = resume and save is not None and save.exists()
+    going_on = resume is not None and (resume.exists() or resume != save)  # a first run may name what is yet to be
     if save is not None and the_plan.resampling is not None and key is None:
         print("Without --key the state can be read and merged later, but not resumed.", file=sys.stderr)
     secret = None if key is None or the_plan.resampling is None else read_or_make(key, new=not going_on)
     if save is None:
-        from foldaway.cli.progress import file_progress
-        from foldaway.sources import expand
-        from foldaway.sources.folding import fold_files
-
-        with file_progress(expand(files)) as progress:
-            trial = fold_files(
-                files, the_plan, key=secret, processes=processes, format=format, delimiter=delimiter, progress=progress
-            )
+        trial = fold_only(files, the_plan, options, resume=resume, key=secret, processes=processes)
     else:
         trial = fold_and_save(
             files, the_plan, save, options, resume=resume, delete_after=delete_after, key=secret, processes=processes
@@ -99,7 +91,7 @@ def merge(
     from foldaway.cli.saving import require_savable, tell_saved
     from foldaway.trial import Trial
 
-    require_savable(save, False, overwrite)
+    require_savable(save, None, overwrite)
     seen: dict[bytes, Path] = {}
     whole: Trial | None = None
     for path in states:

@@ -11,18 +11,19 @@ from foldaway.cli.progress import file_progress
 from foldaway.errors import StateError
 from foldaway.plan import Plan
 from foldaway.saved import MAGIC as SAVED
-from foldaway.sources.backlog import Backlog
-from foldaway.sources.folding import Options
+from foldaway.sources import expand
+from foldaway.sources.backlog import Backlog, not_in
+from foldaway.sources.folding import Options, fold_paths, started
 from foldaway.state import MAGIC as STATE
 from foldaway.trial import Trial
 
 
-def require_savable(target: Path | None, resume: bool, overwrite: bool) -> None:
+def require_savable(target: Path | None, resume: Path | None, overwrite: bool) -> None:
     """Refuse a place that cannot be written, or that holds something else: records cannot be had again.
 
     Args:
         target: Where the state is to go, if anywhere.
-        resume: Whether the run goes on from the state that is there, which it may then replace.
+        resume: The state that the run goes on from, if any, and which it may replace.
         overwrite: Whether it may replace another state. It may never replace anything that is no state.
     """
     if target is None:
@@ -35,8 +36,20 @@ def require_savable(target: Path | None, resume: bool, overwrite: bool) -> None:
         return
     if not target.is_file() or not _is_state(target):
         raise StateError(f"{target} exists and is no foldaway state; save to another name.")
-    if not overwrite and not resume:
-        raise StateError(f"{target} holds a state: go on from it with --resume, or say --overwrite to replace it.")
+    if not overwrite and (resume is None or resume.resolve() != target.resolve()):
+        raise StateError(
+            f"{target} holds a state: go on from it with --resume {target}, or say --overwrite to replace it."
+        )
+
+
+def fold_only(
+    patterns: Sequence[str], plan: Plan, options: Options, *, resume: Path | None, key: bytes | None, processes: int
+) -> Trial:
+    """Fold files into a trial that is saved nowhere."""
+    paths = expand(patterns) if resume is None else not_in(resume, patterns)
+    into = None if resume is None else Trial.load(resume, plan, key=key)
+    with file_progress(paths) as progress:
+        return fold_paths(started(plan, key=None if into else key, into=into), paths, options, processes, progress)
 
 
 def fold_and_save(
@@ -45,7 +58,7 @@ def fold_and_save(
     save: Path,
     options: Options,
     *,
-    resume: bool,
+    resume: Path | None,
     delete_after: bool,
     key: bytes | None,
     processes: int,

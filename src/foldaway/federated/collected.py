@@ -8,12 +8,12 @@ from typing import cast
 
 import numpy as np
 
-from foldaway.inference.offered import estimators_of
 from foldaway.block import Floats
 from foldaway.errors import EstimateError
 from foldaway.federated.messages import unpacked
 from foldaway.federated.models import Segment
 from foldaway.federated.replies import Replies
+from foldaway.inference.offered import estimators_of
 from foldaway.plan import Plan
 from foldaway.tallies import LEVERAGE, UNITS
 from foldaway.tallies.arm import ArmTally

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foldaway.inference.offered import estimators_of
 from foldaway.block import Floats
 from foldaway.errors import EstimateError
 from foldaway.federated.messages import Coefficients, Model, Stage, packed, unpacked
 from foldaway.inference.estimators import Comparison, Contrast, estimator
+from foldaway.inference.offered import estimators_of
 from foldaway.plan import Plan
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.frame import Frame

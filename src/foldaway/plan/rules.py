@@ -156,6 +156,9 @@ def _estimator_faults(plan: Plan) -> Iterator[str]:
 
 
 def _error_faults(plan: Plan) -> Iterator[str]:
+    if plan.errors and plan.federated is not None:
+        yield "`errors` is not for a federated plan: its errors are those by device, CR0 and CR1, and `leverage`."
+        return
     for kind in dict.fromkeys(plan.errors):
         if kind not in ERRORS:
             yield f"`errors` has {kind!r}; the kinds are {', '.join(ERRORS)} (`bootstrap` is a setting of its own)."

@@ -58,23 +58,29 @@ class Backlog:
     Args:
         plan: The plan.
         save: Where the state is, or is to be.
-        resume: Whether to go on from the state that is there, if there is one.
+        resume: The saved state to go on from, if any; the one at ``save`` need not be there yet.
         delete_after: Whether to delete each file once the state that holds its records is on the disk.
         key: The bootstrap's key, for plans with one.
     """
 
     def __init__(
-        self, plan: Plan, save: Path, *, resume: bool = False, delete_after: bool = False, key: bytes | None = None
+        self,
+        plan: Plan,
+        save: Path,
+        *,
+        resume: Path | None = None,
+        delete_after: bool = False,
+        key: bytes | None = None,
     ) -> None:
         self.save = save
         self.delete_after = delete_after
         self._next_save = 0.0
         with ExitStack() as held:
             held.enter_context(locked(save))
-            if resume and save.exists():
-                trial = started(plan, into=Trial.load(save, plan, key=key))
-                self.ledger = Ledger.loads(load(save).positions)
-                self._make_durable()
+            if resume is not None and (resume.exists() or resume != save):
+                trial = started(plan, into=Trial.load(resume, plan, key=key))
+                self.ledger = Ledger.loads(load(resume).positions)
+                _make_durable(resume)
             else:
                 trial, self.ledger = started(plan, key=key), Ledger()
             self.outcome = Outcome(trial)
@@ -177,12 +183,6 @@ class Backlog:
     def _write(self) -> None:
         Saved(self.outcome.trial.dumps(), self.ledger.dumps()).save(self.save)
 
-    def _make_durable(self) -> None:
-        """An earlier run may have been cut off after it wrote the state and before the disk had it."""
-        with self.save.open("rb") as file:
-            os.fsync(file.fileno())
-        sync_folder(self.save.parent)
-
     def _delete(self, paths: Sequence[Path]) -> None:
         for path in paths if self.delete_after else ():
             if self.ledger.standing(path) is not Standing.FOLDED:
@@ -208,6 +208,25 @@ class Backlog:
                 return False
             raise
         return True
+
+
+def not_in(saved: Path, patterns: Sequence[str]) -> list[Path | Stdin]:
+    """The files of these names that a saved state does not hold yet.
+
+    Raises:
+        SourceError: A pattern matches no file, or a file has changed since it was folded.
+        StateError: The state cannot be read.
+    """
+    ledger = Ledger.loads(load(saved).positions)
+    files, pipes = told_apart(expand(patterns))
+    return [*(file for file in files if ledger.standing(file) is Standing.NEW), *pipes]
+
+
+def _make_durable(saved: Path) -> None:
+    """An earlier run may have been cut off after it wrote the state and before the disk had it."""
+    with saved.open("rb") as file:
+        os.fsync(file.fileno())
+    sync_folder(saved.parent)
 
 
 def require_deletable(path: Path) -> None:

@@ -224,7 +224,7 @@ def _format(stream: Stream) -> str:
     if head.startswith(b"PK\x03\x04"):
         raise Unreadable("is a zip archive or a spreadsheet; unpack it, or save it as CSV")
     if head.startswith((STATE, SAVED)):
-        raise Unreadable("is a saved state, not a file of records; to go on from it, give it as --save with --resume")
+        raise Unreadable("is a saved state, not a file of records; to go on from it, give it as --resume")
     if head.startswith(b"PAR1"):
         return "parquet"
     if head.startswith((b"ARROW1", b"\xff\xff\xff\xff")):

@@ -97,8 +97,19 @@ def fold_files(
     trial = started(plan, key=key, into=into)
     options = Options(format, delimiter)
     given = [patterns] if isinstance(patterns, str | Path) else patterns
-    files, pipes = told_apart(expand([os.fspath(pattern) for pattern in given]))
-    for _, whole in fold_shares(trial, shares_of(files, plan, format), options, processes, progress):
+    return fold_paths(trial, expand([os.fspath(pattern) for pattern in given]), options, processes, progress)
+
+
+def fold_paths(
+    trial: Trial,
+    paths: Sequence[Path | Stdin],
+    options: Options,
+    processes: int = 1,
+    progress: Progress | None = None,
+) -> Trial:
+    """The trial with all records of the files in it."""
+    files, pipes = told_apart(paths)
+    for _, whole in fold_shares(trial, shares_of(files, trial.plan, options.format), options, processes, progress):
         trial = whole
     for pipe in pipes:
         fold_one(trial, pipe, options, progress=None if progress is None else partial(progress, pipe))
