@@ -15,7 +15,7 @@ export function ticks([from, to], wanted) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 5, 10].find((times) => times * power >= rough * 0.999);
   const found = [];
-  for (let i = Math.ceil(from / step - 1e-9); i * step <= to + step * 1e-9; i += 1) found.push(i * step);
+  for (let i = Math.ceil(from / step - 1e-9); i * step <= to + step * 1e-9; i += 1) found.push(i * step + 0); // adding zero takes the minus off a zero
   return found;
 }
 
