@@ -11,7 +11,6 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -37,15 +36,14 @@ from foldaway.service.ingest import Limits
 from foldaway.service.service import Answer, Service
 from foldaway.service.store import Store
 from plans import SMALL
+from postgres import quick_folder
 from stores import VAULT, Place
-
-SHM = Path("/dev/shm")
 
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[Store]:
     """In memory where there is such a place: what a disk would lose is not the question here."""
-    with TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
+    with TemporaryDirectory(dir=quick_folder()) as folder:
         store = Store.open(folder, VAULT)
         yield store
         store.close()

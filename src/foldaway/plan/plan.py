@@ -40,7 +40,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_f
         cohort: On a server, the fewest records by which two states that are stored or answered may differ.
         max_wait: On a server, seconds after which fewer records than a cohort are stored all the same. Whoever compares
             the states before and after then learns the sum of few records, or of one.
-        min_per_arm: On a server, the fewest records of every arm for an answer.
+        min_per_arm: On a server, the fewest records of every arm for an answer; devices, in a federated plan.
         remainder: On a server, whether records short of a cohort at the close are left out and counted, or included.
         federated: For records that stay on devices, what a device sends: ``"one-message"`` (its triangular factor,
             once), ``"scores"`` (factors during the trial, its score at the close, which gives CR2 and CR3 too) or
