@@ -126,7 +126,8 @@ def test_refusals(server: Served) -> None:
     records = server.ask("POST", "/v1/trials/refusals/records", trial.tokens["ingest_token"], json=[])
     assert records.status_code == 409
     assert "stay on its devices" in records.json()["detail"]
-    for wanted in ({"deadline": -1}, {"share": 0}, {"share": 2}, {"until": 5}, []):
+    faulty: list[Any] = [{"deadline": -1}, {"share": 0}, {"share": 2}, {"until": 5}, []]
+    for wanted in faulty:
         assert server.ask("POST", "/v1/trials/refusals/close", json=wanted).status_code == 400
     assert server.ask("POST", "/v1/trials/refusals/close", content=b"x").status_code == 415
     status = server.ask("GET", "/v1/trials/refusals", trial.tokens["read_token"]).json()
