@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pandas as pd
@@ -35,7 +35,7 @@ def records_of(plan: fa.Plan, rows: pd.DataFrame, unit: str = "unit") -> Iterato
     """Each unit's arm and records."""
     columns = [name for name in (*plan.outcomes, *plan.covariates, plan.weight) if name]
     for _, mine in rows.groupby(unit, sort=False):
-        yield str(mine[plan.arm].iloc[0]), mine[columns].to_dict("records")
+        yield str(mine[plan.arm].iloc[0]), cast(list[dict[str, Any]], mine[columns].to_dict("records"))
 
 
 def devices_for(plan: fa.Plan, rows: pd.DataFrame, link: HttpLink) -> list[Device]:
@@ -64,7 +64,8 @@ class Hosted:
 
     def close(self, **parameters: Any) -> dict[str, Any]:
         """Close the trial, or begin to; the answer."""
-        answer = self.server.ask("POST", f"{self.path}/close", **({"json": parameters} if parameters else {}))
+        wanted: dict[str, Any] = {"json": parameters} if parameters else {}
+        answer = self.server.ask("POST", f"{self.path}/close", **wanted)
         assert answer.is_success, answer.text
         found: dict[str, Any] = answer.json()
         return found
@@ -83,7 +84,7 @@ class Hosted:
 
 def report_all(devices: Sequence[Device], rounds: int = 3) -> list[str]:
     """All report, until they are durable or a few rounds are over; where each stands."""
-    states = {}
+    states: dict[int, str] = {}
     for _ in range(rounds):
         for i, device in enumerate(devices):
             if i not in states or states[i] == "pending":

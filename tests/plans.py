@@ -69,6 +69,7 @@ def plans(draw: st.DrawFn) -> fa.Plan:
         "weight": draw(st.sampled_from([None, columns[3]])),
         "complete_units": unit is not None and draw(st.booleans()),
         "bootstrap": draw(st.none() | st.integers(2, 1000)),
+        "errors": draw(st.lists(st.sampled_from(["classical", "HC0", "HC1"]), unique=True)),
     }
     if draw(st.booleans()):
         settings = draw(_federated(columns[2], columns[3]))
@@ -82,7 +83,6 @@ def plans(draw: st.DrawFn) -> fa.Plan:
         confidence=draw(st.floats(0.5, 0.999)),
         on_fault=draw(st.sampled_from(["refuse", "drop"])),
         estimators=draw(st.lists(st.sampled_from(estimators), unique=True)),
-        errors=draw(st.lists(st.sampled_from(["classical", "HC0", "HC1"]), unique=True)),
         anytime_n=draw(st.integers(1, 10**15)),
         cohort=draw(st.integers(1, 10**9)),
         max_wait=draw(st.none() | st.floats(1, 1e7)),

@@ -161,7 +161,7 @@ class Schedule:
             federated=mode,  # type: ignore[arg-type]
             cohort=self._chance.choice([1, 2, 3]),
             min_per_arm=1,
-            remainder=self._chance.choice(["leave_out", "include"]),  # type: ignore[arg-type]
+            remainder=self._chance.choice(["leave_out", "include"]),
         )
         self.coordinator = Coordinator(folder / "trials", self.plan)
         self.tale = Tale(schedules=1)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 
 import foldaway as fa
 from clustered import answer, devices_of, everyone, federated, moments, report, share_of, with_replies
 from foldaway.federated.coordinator import Published, Share
 from foldaway.federated.results import results
+from foldaway.inference.fit import ArmModel, Fit
+from foldaway.inference.variance import covariance
+from foldaway.tallies.frame import Frame
 from kept_rows import fitted
+from plans import SMALL
 from trials import make_trial
 
 
@@ -137,3 +144,18 @@ def test_moments_of_one_device_may_come_in_parts() -> None:
     assert_equal_to_kept_rows(effects, plan, rows)
     assert integrity is not None
     assert integrity.verdict == "all here"
+
+
+PETERSEN = Path(__file__).parents[1] / "data" / "petersen_test_data.txt"
+
+
+def test_petersens_panel_with_500_firms_as_devices() -> None:
+    """y on a constant and x, by firm: coefficients .0297 and 1.0348, errors .0670 and .0506, as published."""
+    rows = pd.read_csv(PETERSEN, sep=r"\s+", names=["unit", "year", "x", "y"]).assign(group="a")
+    plan = fa.Plan(**{**SMALL, "covariates": ["x"], "federated": "one-message"})
+    devices = devices_of(plan, rows)
+    assert len(devices) == 500
+    share = share_of(plan, [report(plan, kept) for kept in devices])
+    fit = Fit([ArmModel(share.trial.arms[0], np.eye(2))], 0, Frame(np.eye(3, order="F"), 1))
+    np.testing.assert_allclose(fit.coef, [0.0297, 1.0348], atol=5e-5)
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance(fit, "CR1"))), [0.0670, 0.0506], atol=5e-5)

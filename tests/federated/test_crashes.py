@@ -89,7 +89,8 @@ class Crowd:
 
 
 def both_arms(crowd: Crowd) -> bool:
-    return crowd.rows().groupby("group")["unit"].nunique().reindex(crowd.plan.arms, fill_value=0).min() >= 3
+    arms = crowd.rows().groupby("group")["unit"].nunique().to_dict()
+    return min(arms.get(arm, 0) for arm in crowd.plan.arms) >= 3
 
 
 @pytest.mark.parametrize("mode", ["one-message", "scores", "delta"])

@@ -103,9 +103,9 @@ def test_a_corrected_score_is_what_it_is_defined_as(seed: int, kind: Any, n: int
     rng = np.random.default_rng(seed)
     X, e = rng.normal(size=(n, q)), rng.normal(size=(n, 2))
     others = rng.normal(size=(5 * q, q))
-    bread = np.linalg.inv(X.T @ X + others.T @ others)
+    bread: Any = np.linalg.inv(X.T @ X + others.T @ others)
     values, vectors = np.linalg.eigh(np.eye(n) - X @ bread @ X.T)
-    expected = X.T @ (vectors * values ** (-0.5 if kind == "CR2" else -1.0)) @ vectors.T @ e
+    expected: Any = X.T @ (vectors * values ** (-0.5 if kind == "CR2" else -1.0)) @ vectors.T @ e
     np.testing.assert_allclose(corrected_score(X, e, bread, kind), expected, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(corrected_score(X, e[:, 0], bread, kind), expected[:, 0], rtol=1e-8, atol=1e-10)
 
@@ -116,7 +116,7 @@ def test_a_direction_that_a_cluster_alone_determines_is_left_out(kind: Any) -> N
     rng = np.random.default_rng(3)
     X = np.column_stack([np.ones(6), rng.normal(size=6)])
     others = np.column_stack([np.ones(20), np.zeros(20)])
-    bread = np.linalg.inv(X.T @ X + others.T @ others)
+    bread: Any = np.linalg.inv(X.T @ X + others.T @ others)
     e = rng.normal(size=6)
     e -= X[:, 1] * (X[:, 1] @ e) / (X[:, 1] @ X[:, 1])
     score = corrected_score(X, e, bread, kind)

@@ -191,15 +191,20 @@ class Device:
 
         A report that is not durable yet may then never be counted.
         """
+        records = self.status.records
         self._store.erase()
         self._arm = None
+        if records:
+            from foldaway.federated.decoys import overwrite
+
+            overwrite(self._checking, records)
 
     def _report(self) -> Status:
         try:
             with self._changing() as kept:
                 if not kept.records or kept.stage not in ("collecting", "reporting"):
                     return self._status(kept)
-            with _but(CLOSED):  # a kill may have come between the enrolment and the note of it here
+            with _But(CLOSED):  # a kill may have come between the enrolment and the note of it here
                 self.enrol()
             return self._report_scores() if self.plan.federated == "scores" else self._report_sums()
         except ServerError as refused:
@@ -248,12 +253,12 @@ class Device:
 
     def _send_moment(self, message: bytes) -> bool | None:
         """Whether it is durable: True, or False if it never will be; None while nobody knows."""
-        with _but(CLOSED):
+        with _But(CLOSED):
             return self._coordinator().post("moments", message).durable or None
         return False
 
     def _send_report(self, message: bytes) -> Received:
-        with _but(UNKNOWN):
+        with _But(UNKNOWN):
             return self._coordinator().post("reports", message)
         # A coordinator that crashed may have lost an enrolment that it had not made durable.
         with self._changing() as kept:
@@ -333,14 +338,17 @@ class Device:
         return f"Device: {self.status}"
 
 
-@contextmanager
-def _but(status: int) -> Iterator[None]:
+class _But:
     """Go on after a refusal with this status."""
-    try:
-        yield
-    except ServerError as refused:
-        if refused.status != status:
-            raise
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+
+    def __enter__(self) -> None:
+        """Nothing is done."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        return isinstance(error, ServerError) and error.status == self._status
 
 
 def _require_federated(plan: Plan) -> None:

@@ -44,7 +44,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_f
             files saves.
         max_wait: On a server, seconds after which fewer records than a cohort are stored all the same. Whoever compares
             the states before and after then learns the sum of few records, or of one.
-        min_per_arm: On a server, the fewest records of every arm for an answer.
+        min_per_arm: On a server, the fewest records of every arm for an answer; devices, in a federated plan.
         remainder: Whether records short of a cohort are left out and counted, or included: on a server at the close, in
             a run over files at its end, where those left out wait for the next run.
         federated: For records that stay on devices, what a device sends: ``"one-message"`` (its triangular factor,

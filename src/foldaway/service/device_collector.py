@@ -78,7 +78,7 @@ class DeviceCollector:
         """
         if kind == "enrolments":
             return self._enrol(bodies)
-        self._leave_out_late_moments()
+        self.leave_out_late_moments()
         before = self._live.copy(), set(self._used), set(self._fresh), Counter(self._reported), self._waiting_since
         try:
             outcomes = self._moments(bodies) if kind == "moments" else self._reports(bodies)
@@ -94,7 +94,7 @@ class DeviceCollector:
             return outcomes
         return [Received(o.repeated, durable=True) if isinstance(o, Received) else o for o in outcomes]
 
-    def _leave_out_late_moments(self) -> None:
+    def leave_out_late_moments(self) -> None:
         """Give up moments that wait here while another server has begun to close, and published without them."""
         if self.plan.federated == "scores" and self._fresh and self._table.standing(self.plan).stage != "open":
             self.leave_out_pending()
@@ -307,6 +307,7 @@ class DeviceCollector:
         Returns:
             The messages that may not, since they are no cohort: they are to be left out.
         """
+        self.leave_out_late_moments()
         if self.pending >= self.plan.cohort or (self.pending and self.plan.remainder == "include"):
             self.commit()
         return self.pending

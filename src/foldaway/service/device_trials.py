@@ -211,6 +211,7 @@ class DeviceTrials:
                 elif standing.stage == "replying" and collector.plan.remainder == "include":
                     collector.finish()  # the close may be on another server, which does not know what is pending here
                 else:
+                    collector.leave_out_late_moments()
                     collector.commit_if_due()
             except FoldawayError as error:
                 faults.append(error)

@@ -1,0 +1,193 @@
+"""What travels: there and back, and refused in our own words whatever it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import foldaway as fa
+from clustered import answer, devices_of, federated, moments, share_of
+from foldaway.errors import MessageError
+from foldaway.federated.coordinator import Published, Share
+from foldaway.federated.messages import (
+    MOST_BYTES,
+    REPORTS,
+    Coefficients,
+    Enrolment,
+    Moments,
+    Scores,
+    Sums,
+    decoded,
+    encoded,
+    new_number,
+    packed,
+)
+from foldaway.federated.replies import reply
+from plans import SMALL
+from trials import make_trial
+
+KINDS: tuple[Any, ...] = (Enrolment, Moments, Sums, Scores, Coefficients)
+NUMBER = bytes(range(16))
+
+
+def test_there_and_back() -> None:
+    R = np.triu(np.arange(9.0).reshape(3, 3))
+    message = Moments.of(NUMBER, "a", 7, R)
+    again = decoded(encoded(message), Moments)
+    assert again == message
+    assert np.array_equal(again.triangle(3), R)
+    assert np.array_equal(decoded(encoded(Scores.of(NUMBER, "a", R[0])), Scores).values(3), R[0])
+    assert decoded(encoded(Enrolment(NUMBER, "ä")), Enrolment).arm == "ä"
+
+
+def test_sums_become_a_factor_with_the_same_count_and_sums() -> None:
+    R = Sums.of(NUMBER, "a", 5, np.array([10.0, -3.0])).triangle(3)
+    np.testing.assert_allclose((R.T @ R)[0], [5, 10, -3], rtol=1e-15)
+
+
+def test_numbers_are_of_16_bytes_and_never_the_same() -> None:
+    assert {len(new_number()) for _ in range(100)} == {16}
+    assert len({new_number() for _ in range(1000)}) == 1000
+
+
+def test_a_message_is_its_numbers_and_little_else() -> None:
+    """A device's cost: k or p numbers, and a fixed overhead."""
+    for K in (2, 5, 20):
+        size = len(encoded(Moments.of(NUMBER, "treated", 1000, np.eye(K))))
+        assert size - 8 * K * (K + 1) // 2 <= 40
+
+
+BAD: dict[str, Any] = {
+    "short number": [b"x" * 15, "a", 1, b""],
+    "long number": [b"x" * 17, "a", 1, b""],
+    "text for a number": ["x" * 16, "a", 1, b""],
+    "no arm": [NUMBER, "", 1, b""],
+    "an arm without end": [NUMBER, "a" * 1001, 1, b""],
+    "no records": [NUMBER, "a", 0, b""],
+    "fewer than none": [NUMBER, "a", -1, b""],
+    "half a record": [NUMBER, "a", 1.5, b""],
+    "records without end": [NUMBER, "a", 2**60, b""],
+    "text for bytes": [NUMBER, "a", 1, "x"],
+    "too little": [NUMBER, "a", 1],
+    "too much": [NUMBER, "a", 1, b"", b""],
+    "nothing": None,
+    "an object": {"number": NUMBER, "arm": "a", "n": 1, "factor": b""},
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("kind", [Moments, Sums])
+def test_what_is_no_message_is_refused(kind: Any, case: str) -> None:
+    with pytest.raises(MessageError, match="is not a message of the kind"):
+        decoded(msgspec.msgpack.encode(BAD[case]), kind)
+
+
+CUT = st.integers(0, 40).map(lambda end: encoded(Enrolment(NUMBER, "a"))[:end])
+
+
+def refusal(data: bytes, kind: Any) -> MessageError | None:
+    try:
+        assert encoded(decoded(data, kind))
+    except MessageError as error:
+        return error
+    return None
+
+
+@given(st.binary(max_size=200) | CUT, st.sampled_from(KINDS))
+def test_bytes_of_a_stranger(data: bytes, kind: Any) -> None:
+    told = refusal(data, kind)
+    assert told is None or (told.__cause__, told.__context__) == (None, None)
+
+
+def test_a_body_larger_than_any_message_is_not_even_read() -> None:
+    with pytest.raises(MessageError):
+        decoded(encoded(Scores(NUMBER, "a", bytes(MOST_BYTES))), Scores)
+
+
+# What a plan's records cannot have.
+
+PLAN = fa.Plan(**SMALL, covariates=["x"], federated="one-message")
+
+
+def factor(n: int, seed: int = 1, scale: float = 1.0) -> Any:
+    rng = np.random.default_rng(seed)
+    rows = np.column_stack([np.ones(n), rng.normal(size=(n, 2)) * scale])
+    return np.linalg.qr(np.vstack([rows, np.zeros((3, 3))]), mode="r")
+
+
+def refused(share: Share, message: Any) -> str:
+    before = share.dumps()
+    with pytest.raises(MessageError) as told:
+        share.check(message)
+    assert share.dumps() == before
+    assert not any(character.isdigit() for character in str(told.value).replace("0", ""))
+    return str(told.value)
+
+
+def test_factors_that_no_records_have() -> None:
+    share = Share(PLAN)
+    R = factor(5)
+    share.check(Moments.of(NUMBER, "a", 5, R))
+    assert "not one of so many records" in refused(share, Moments.of(NUMBER, "a", 6, R))
+    assert "an arm that the plan has not" in refused(share, Moments.of(NUMBER, "c", 5, R))
+    assert "more directions than records" in refused(share, Moments.of(NUMBER, "a", 1, factor(3) / np.sqrt(3)))
+    for bad in (np.nan, np.inf, -np.inf, 1e41):
+        wrong = R.copy()
+        wrong[1, 2] = bad
+        assert "not finite or too large" in refused(share, Moments.of(NUMBER, "a", 5, wrong))
+    with pytest.raises(MessageError, match="holds 2 numbers where the plan makes 6"):
+        share.check(Moments(NUMBER, "a", 5, bytes(16)))
+    weighted = Share(federated(fa.Plan(**SMALL, weight="w", covariates=["x"]), "one-message"))
+    assert "no intercept" in refused(weighted, Moments.of(NUMBER, "a", 5, R * [0, 1, 1]))
+
+
+def test_a_slip_of_units_is_refused_once_others_are_here() -> None:
+    share = share_of(PLAN, [Moments.of(new_number(), "ab"[i % 2], 20, factor(20, i)) for i in range(60)])
+    share.check(Moments.of(NUMBER, "a", 20, factor(20, 99, scale=1e3)))  # a whale
+    assert "absurdly large" in refused(share, Moments.of(NUMBER, "a", 20, factor(20, 99, scale=1e9)))
+
+
+def test_scores_longer_than_the_arms_records_allow() -> None:
+    plan, rows = make_trial(3, n=200, units=True, covariates=1)
+    modal = federated(plan, "scores")
+    devices = devices_of(modal, rows)
+    share = share_of(modal, [moments(kept) for kept in devices])
+    published = Published.of(share.trial)
+    good = answer(modal, published, devices[0])
+    values = share.check_reply(good, published)
+    for bad in (values * 1e6, values[:-1], np.append(values, 1.0), values * np.nan, np.full_like(values, 1e39)):
+        with pytest.raises(MessageError):
+            share.check_reply(Scores(NUMBER, good.arm, packed(bad)), published)
+    with pytest.raises(MessageError, match="an arm that the plan has not"):
+        share.check_reply(Scores(NUMBER, "c", good.scores), published)
+
+
+def test_no_device_is_refused_for_being_all_there_is() -> None:
+    """The limit is reached when one device has all of an arm's records, and is no tighter."""
+    plan, rows = make_trial(3, n=60, units=True, covariates=1)
+    rows["unit"] = rows["group"]
+    modal = federated(plan, "scores")
+    devices = devices_of(modal, rows)
+    share = share_of(modal, [moments(kept) for kept in devices])
+    published = Published.of(share.trial)
+    for kept in devices:
+        share.check_reply(answer(modal, published, kept), published)
+
+
+def test_coefficients_of_another_plan_are_refused() -> None:
+    plan, rows = make_trial(3, n=60, units=True, covariates=1)
+    modal = federated(plan, "scores")
+    kept = devices_of(modal, rows)[0]
+    with pytest.raises(MessageError):
+        reply(modal, Coefficients("replying", 0.0, [b""], []), kept.arm, kept.rows)
+    with pytest.raises(MessageError):
+        reply(modal, Coefficients("replying", 0.0, [b"", b""], []), kept.arm, kept.rows)
+
+
+def test_every_mode_has_its_report() -> None:
+    assert set(REPORTS) == {"one-message", "delta", "scores"}

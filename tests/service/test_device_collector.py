@@ -1,0 +1,408 @@
+"""Each device is counted once or is missing, whatever is repeated, reordered, killed or lost.
+
+Device j has 2^j records, so the number of records in the final state, in binary, says who is counted; one counted twice
+would carry.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import foldaway as fa
+from foldaway.errors import (
+    Conflict,
+    FoldawayError,
+    IngestError,
+    MessageError,
+    TooEarly,
+    TrialClosed,
+    Unavailable,
+    UnknownNumber,
+)
+from foldaway.federated.messages import Enrolment, Moments, Received, Scores, Sums, encoded, new_number
+from foldaway.federated.replies import reply
+from foldaway.service.device_trials import Wanted
+from foldaway.service.ingest import Limits
+from foldaway.service.service import Answer, Service
+from foldaway.service.store import Store
+from plans import SMALL
+from postgres import quick_folder
+from stores import VAULT, Place
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    """In memory where there is such a place: what a disk would lose is not the question here."""
+    with TemporaryDirectory(dir=quick_folder()) as folder:
+        store = Store.open(folder, VAULT)
+        yield store
+        store.close()
+
+
+def plan_of(name: str, mode: str, **settings: Any) -> fa.Plan:
+    return fa.Plan(**{**SMALL, "name": name, "federated": mode, "min_per_arm": 1, "cohort": 3, **settings})
+
+
+class Simulated:
+    """A device that keeps what it has sent until it is durable, and can be told to send it again."""
+
+    def __init__(self, plan: fa.Plan, j: int) -> None:
+        self.plan = plan
+        self.arm = list(plan.arms)[j % len(plan.arms)]
+        self.n = 2**j
+        self.number = new_number()
+        self.moments = Moments.of(new_number(), self.arm, self.n, self.triangle(j))
+        self.scores: bytes | None = None
+        self.states: dict[str, Any] = {}
+
+    def triangle(self, j: int) -> Any:
+        """The factor of as many records with the mean j and some spread."""
+        spread = np.sqrt(self.n) if self.n > 1 else 0.0
+        return np.array([[np.sqrt(self.n), j * np.sqrt(self.n)], [0.0, spread]])
+
+    def rows(self, j: int) -> Any:
+        half = np.ones(self.n) if self.n > 1 else np.zeros(1)
+        half[::2] *= -1
+        return np.column_stack([np.ones(self.n), j + half])
+
+    def message(self, kind: str) -> bytes:
+        if kind == "enrolments":
+            return encoded(Enrolment(self.number, self.arm))
+        if kind == "moments":
+            return encoded(self.moments)
+        if self.plan.federated == "scores":
+            assert self.scores is not None
+            return self.scores
+        if self.plan.federated == "delta":
+            return encoded(Sums.of(self.number, self.arm, self.n, self.n * np.array([3.0])))
+        return encoded(Moments(self.number, self.arm, self.n, self.moments.factor))
+
+    def told(self, kind: str, outcome: Received | FoldawayError) -> None:
+        if isinstance(outcome, Received) and outcome.durable:
+            self.states[kind] = "durable"
+        elif isinstance(outcome, TrialClosed) and self.states.get(kind) != "durable":
+            self.states[kind] = "too late"
+
+
+class Schedule:
+    """Random moments of everything that can happen."""
+
+    def __init__(self, store: Store, seed: int, mode: str) -> None:
+        self.random = random.Random(seed)
+        settings = {"cohort": self.random.randint(1, 5), "remainder": self.random.choice(["include", "leave_out"])}
+        self.plan = plan_of(f"{mode}-{seed}", mode, **settings)
+        self.store = store
+        self.shards = ["one", "two"][: self.random.randint(1, 2)]
+        self.servers = {shard: self.started(shard) for shard in self.shards}
+        self.servers["one"].create(self.plan.to_toml())
+        self.devices = [Simulated(self.plan, j) for j in range(10)]
+
+    def started(self, shard: str) -> Service:
+        return Service(self.store, shard, Limits())
+
+    def send(self, kind: str, some: list[Simulated]) -> None:
+        server = self.servers[self.random.choice(self.shards)]
+        try:
+            outcomes = server.devices.receive(self.plan.name, kind, [d.message(kind) for d in some])  # type: ignore[arg-type]
+        except (Conflict, Unavailable):
+            return
+        except TrialClosed as closed:
+            outcomes = [closed] * len(some)
+        if self.random.random() < 0.2:  # the answers are lost
+            return
+        for device, outcome in zip(some, outcomes, strict=True):
+            device.told(kind, outcome)
+
+    def step(self, kinds: list[str]) -> None:
+        some = self.random.sample(self.devices, self.random.randint(1, 4))
+        kind = self.random.choice(kinds)
+        if kind == "reports" and self.plan.federated == "scores":
+            some = [device for device in some if device.scores is not None]
+        if self.random.random() < 0.2:
+            some += some  # in the same breath
+        if some:
+            self.send(kind, some)
+        shard = self.random.choice(self.shards)
+        chance = self.random.random()
+        if chance < 0.08:
+            self.servers[shard] = self.started(shard)  # killed, and started again
+        elif chance < 0.12:
+            self.servers[shard].stop()
+            self.servers[shard] = self.started(shard)
+        elif chance < 0.2:
+            with suppress(Conflict):  # two servers had the same report; the device will ask again
+                self.servers[shard].tick()
+
+    def close(self, wanted: Wanted | None = None) -> Answer:
+        return self.servers[self.random.choice(self.shards)].close(self.plan.name, wanted)
+
+    def counted(self, records: int) -> set[int]:
+        return {j for j in range(len(self.devices)) if records >> j & 1}
+
+
+def run_in_one_round(store: Store, seed: int, mode: str) -> None:
+    schedule = Schedule(store, seed, mode)
+    for _ in range(25):
+        schedule.step(["enrolments", "enrolments", "reports", "reports", "reports"])
+    if schedule.random.random() < 0.5:
+        schedule.close(Wanted(deadline=1000.0))
+        for _ in range(8):
+            schedule.step(["enrolments", "reports", "reports"])
+    answer = schedule.close(Wanted(deadline=0.0))
+    assert answer.final
+    check(schedule, answer, schedule.counted(answer.records), "reports")
+    assert schedule.close() == answer
+
+
+def run_scores(store: Store, seed: int) -> None:
+    schedule = Schedule(store, seed, "scores")
+    for _ in range(20):
+        schedule.step(["enrolments", "moments"])
+    answer = schedule.close(Wanted(deadline=1000.0))
+    published = schedule.servers["one"].devices.coefficients(schedule.plan.name)
+    inside = schedule.counted(answer.records)
+    for j, device in enumerate(schedule.devices):
+        if device.states.get("moments") == "durable":
+            assert j in inside
+        # A device asks once more for what it has no answer to.
+        schedule.servers[schedule.shards[0]].devices.receive(schedule.plan.name, "moments", [device.message("moments")])
+        if j in inside:
+            values = reply(schedule.plan, published, device.arm, device.rows(j))
+            device.scores = encoded(Scores.of(device.number, device.arm, values))
+    for _ in range(20):
+        schedule.step(["enrolments", "moments", "reports", "reports"])
+    answer = schedule.close(Wanted(deadline=0.0))
+    assert answer.final
+    assert schedule.counted(answer.records) == inside
+    assert answer.federated is not None
+    reported = sum(answer.federated.reported.values())
+    sent = {j for j in inside if schedule.devices[j].scores is not None}
+    durable = {j for j, device in enumerate(schedule.devices) if device.states.get("reports") == "durable"}
+    assert len(durable) <= reported <= len(sent)
+    if answer.federated.integrity is not None and reported == len(inside):
+        # Everyone whose records are here has replied, once: it must add up.
+        assert answer.federated.integrity.residual <= 1
+
+
+def check(schedule: Schedule, answer: Answer, counted: set[int], kind: str) -> None:
+    durable = {j for j, device in enumerate(schedule.devices) if device.states.get(kind) == "durable"}
+    late = {j for j, device in enumerate(schedule.devices) if device.states.get(kind) == "too late"}
+    assert durable <= counted
+    assert not late & counted
+    assert answer.records == sum(schedule.devices[j].n for j in counted)
+    told = answer.federated
+    assert told is not None
+    assert told.stage == "closed"
+    for arm in schedule.plan.arms:
+        here = [j for j in counted if schedule.devices[j].arm == arm]
+        assert told.reported[arm] == len(here)
+        assert told.enrolled[arm] - told.reported[arm] == told.missing[arm] >= 0
+
+
+# So many schedules for each test; thousands of them were run once.
+SCHEDULES = int(os.environ.get("FOLDAWAY_SCHEDULES", "20"))
+
+
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("mode", ["delta", "one-message", "scores"])
+def test_random_schedules(store: Store, mode: str, part: int) -> None:
+    for seed in range(part * SCHEDULES, (part + 1) * SCHEDULES):
+        if mode == "scores":
+            run_scores(store, seed)
+        else:
+            run_in_one_round(store, seed, mode)
+
+
+def test_several_servers_on_postgres(database: Place) -> None:
+    store = database.open()
+    try:
+        for seed in range(1000, 1003):
+            run_in_one_round(store, seed, "delta")
+            run_scores(store, seed)
+    finally:
+        store.close()
+
+
+# Single cases.
+
+
+@pytest.fixture
+def service(store: Store) -> Service:
+    return Service(store, "main", Limits())
+
+
+def begun(service: Service, mode: str, count: int = 3, **settings: Any) -> tuple[fa.Plan, list[Simulated]]:
+    plan = plan_of(f"{mode}-{time.time_ns()}", mode, **settings)
+    service.create(plan.to_toml())
+    devices = [Simulated(plan, j) for j in range(count)]
+    outcomes = service.devices.receive(plan.name, "enrolments", [d.message("enrolments") for d in devices])
+    assert outcomes == [Received(repeated=False, durable=True)] * count
+    return plan, devices
+
+
+def one(service: Service, plan: fa.Plan, kind: Any, message: bytes) -> Received | FoldawayError:
+    (outcome,) = service.devices.receive(plan.name, kind, [message])
+    return outcome
+
+
+def test_a_report_is_durable_with_its_cohort_and_not_before(service: Service) -> None:
+    plan, devices = begun(service, "delta")
+    first, second, third = (device.message("reports") for device in devices)
+    assert one(service, plan, "reports", first) == Received(repeated=False, durable=False)
+    assert one(service, plan, "reports", first) == Received(repeated=True, durable=False)
+    assert one(service, plan, "reports", second) == Received(repeated=False, durable=False)
+    assert service.status(plan.name).pending == 2
+    assert one(service, plan, "reports", third) == Received(repeated=False, durable=True)
+    assert one(service, plan, "reports", first) == Received(repeated=True, durable=True)
+    assert service.status(plan.name).pending == 0
+    assert service.status(plan.name).records == 7
+
+
+def test_what_a_crash_takes_may_come_again(service: Service) -> None:
+    plan, devices = begun(service, "delta")
+    one(service, plan, "reports", devices[0].message("reports"))
+    again = Service(service.store, "main", Limits())
+    assert one(again, plan, "reports", devices[0].message("reports")) == Received(repeated=False, durable=False)
+
+
+def test_a_number_that_was_never_enrolled_is_not_counted(service: Service) -> None:
+    plan, _ = begun(service, "delta")
+    stranger = Simulated(plan, 5).message("reports")
+    assert isinstance(one(service, plan, "reports", stranger), UnknownNumber)
+    assert service.status(plan.name).pending == 0
+
+
+def test_one_bad_message_does_not_take_the_others_with_it(service: Service) -> None:
+    plan, devices = begun(service, "delta")
+    good = [device.message("reports") for device in devices]
+    bad = encoded(Sums.of(devices[0].number, "c", 1, np.array([1.0])))
+    outcomes = service.devices.receive(plan.name, "reports", [b"", bad, *good, b"\xc1"])
+    assert [type(outcome) for outcome in outcomes] == [MessageError, MessageError, *[Received] * 3, MessageError]
+    assert service.status(plan.name).records == 7
+
+
+def test_an_enrolled_number_is_not_one_for_moments(service: Service) -> None:
+    plan, devices = begun(service, "scores")
+    moments = msgspec.structs.replace(devices[0].moments, number=devices[0].number)
+    assert isinstance(one(service, plan, "moments", encoded(moments)), MessageError)
+
+
+def test_each_stage_takes_its_own_messages(service: Service) -> None:
+    plan, devices = begun(service, "scores", cohort=1)
+    early = encoded(Scores.of(devices[0].number, devices[0].arm, np.zeros(3)))
+    assert isinstance(one(service, plan, "reports", early), TooEarly)
+    with pytest.raises(TooEarly):
+        service.devices.coefficients(plan.name)
+    with pytest.raises(TooEarly):
+        service.effects(plan.name)
+    for device in devices[:2]:
+        one(service, plan, "moments", device.message("moments"))
+    waiting = service.close(plan.name)
+    assert not waiting.final
+    assert waiting.federated is not None
+    assert waiting.federated.stage == "replying"
+    assert isinstance(one(service, plan, "moments", devices[2].message("moments")), TrialClosed)
+    assert one(service, plan, "moments", devices[0].message("moments")) == Received(repeated=True, durable=True)
+    with pytest.raises(TrialClosed):
+        service.devices.receive(plan.name, "enrolments", [encoded(Enrolment(new_number(), "a"))])
+    assert service.devices.coefficients(plan.name).stage == "replying"
+
+
+def test_the_deadline_ends_it_without_anybody_asking(service: Service) -> None:
+    plan, devices = begun(service, "delta", remainder="include")
+    one(service, plan, "reports", devices[0].message("reports"))
+    assert not service.close(plan.name, Wanted(deadline=1000.0)).final
+    service.tick()
+    assert service.status(plan.name).status == "open"
+    service.store.devices.move_deadline(plan.name, service.store.devices.standing(plan).closing._replace(deadline=0.0))  # type: ignore[union-attr]
+    service.tick()
+    status = service.status(plan.name)
+    assert status.status == "closed"
+    assert status.federated is not None
+    assert sum(status.federated.missing.values()) == 2
+
+
+def test_a_share_that_is_enough_ends_it(service: Service) -> None:
+    plan, devices = begun(service, "delta", count=4, cohort=1)
+    assert not service.close(plan.name, Wanted(deadline=1000.0, share=0.75)).final
+    for device in devices[:2]:
+        one(service, plan, "reports", device.message("reports"))
+    service.tick()
+    assert service.status(plan.name).status == "open"
+    one(service, plan, "reports", devices[2].message("reports"))
+    service.tick()
+    assert service.status(plan.name).status == "closed"
+    assert isinstance(one(service, plan, "reports", devices[3].message("reports")), TrialClosed)
+    assert one(service, plan, "reports", devices[2].message("reports")) == Received(repeated=True, durable=True)
+
+
+def test_a_commit_that_is_not_answered_is_found_out(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database took it, and the connection broke before it could say so."""
+    plan, devices = begun(service, "delta")
+    table = service.store.devices
+    commit: Callable[..., int] = table.commit
+
+    def broken(*args: Any, **named: Any) -> int:
+        commit(*args, **named)
+        raise Unavailable("the connection broke.")
+
+    messages = [device.message("reports") for device in devices]
+    monkeypatch.setattr(table, "commit", broken)
+    with pytest.raises(Unavailable):
+        service.devices.receive(plan.name, "reports", messages)
+    monkeypatch.undo()
+    outcomes = service.devices.receive(plan.name, "reports", messages)
+    assert outcomes == [Received(repeated=True, durable=True)] * 3
+    assert service.close(plan.name).records == 7
+
+
+def test_records_and_reports_keep_to_their_own_trials(service: Service) -> None:
+    plan, _ = begun(service, "delta")
+    plain = fa.Plan(**{**SMALL, "name": f"plain-{time.time_ns()}"})
+    service.create(plain.to_toml())
+    with pytest.raises(IngestError, match="stay on its devices") as refused:
+        service.receive(plan.name, bytearray(b"[]"), "application/json", None, None, None)
+    assert refused.value.status == 409
+    with pytest.raises(IngestError, match="takes records"):
+        service.devices.receive(plain.name, "reports", [b""])
+    with pytest.raises(IngestError, match="stay on devices"):
+        service.close(plain.name, Wanted(deadline=1.0))
+
+
+def test_a_table_of_numbers_says_nothing_but_whether_they_are_used(service: Service, store: Store) -> None:
+    plan, devices = begun(service, "delta")
+    for device in devices:
+        one(service, plan, "reports", device.message("reports"))
+    with store._trials.begin() as connection:
+        rows = connection.exec_driver_sql("SELECT * FROM foldaway_numbers WHERE trial = ?", (plan.name,)).all()
+    assert {tuple(row._fields) for row in rows} == {("trial", "number", "used")}
+    assert not {device.number for device in devices} & {row.number for row in rows}
+
+
+def test_sites_and_devices_share_a_trial(service: Service) -> None:
+    plan = plan_of(f"site-{time.time_ns()}", "one-message", unit="u", complete_units=True, cohort=4)
+    service.create(plan.to_toml())
+    trial = fa.Trial(plan)
+    trial.fold({"group": ["a", "a", "b", "b", "a"], "u": [1, 1, 2, 3, 4], "y": [1.0, 2.0, 3.0, 4.0, 6.0]})
+    number = new_number()
+    assert service.devices.receive_site(plan.name, number, trial.dumps()) == Received(repeated=False, durable=True)
+    assert service.devices.receive_site(plan.name, number, trial.dumps()) == Received(repeated=True, durable=True)
+    told = service.status(plan.name).federated
+    assert told is not None
+    assert told.enrolled == told.reported == {"a": 2, "b": 2}
+    small = fa.Trial(plan)
+    small.fold({"group": ["a", "b"], "u": [1, 2], "y": [1.0, 2.0]})
+    for bad in (small.dumps(), trial.dumps()[:-1], b"", fa.Trial(plan_of("other", "one-message")).dumps()):
+        with pytest.raises(MessageError):
+            service.devices.receive_site(plan.name, new_number(), bad)
+    assert service.status(plan.name).records == 5
