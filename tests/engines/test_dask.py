@@ -55,9 +55,10 @@ def test_a_cluster_gives_it_too_and_neither_writes_nor_logs_a_record(tmp_path: P
     rows["y0"] = [marks.outcome(i) for i in range(400)]
     faulty = rows.assign(y0=rows["y0"].mask(rows.index == 17))
     settings: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    settings |= {"host": "127.0.0.1", "local_directory": str(tmp_path)}
     with (
-        LocalCluster(host="127.0.0.1", local_directory=str(tmp_path), **settings) as cluster,
-        Client(cluster) as client,
+        LocalCluster(**settings) as cluster,  # type: ignore[no-untyped-call]
+        Client(cluster) as client,  # type: ignore[no-untyped-call]
     ):
         trial = fold_dask.fold(frame(rows, npartitions=12), plan, key=KEY)
         assert_same_effects(trial, folded(plan, rows))
@@ -90,6 +91,23 @@ def test_only_the_plans_columns_are_read(tmp_path: Path) -> None:
     assert fold_dask.fold(ddf, plan).n == 200
     with pytest.raises(fa.RecordError, match="no column 'y0'"):
         fold_dask.fold(ddf.drop(columns="y0"), plan)
+
+
+def test_a_partition_is_read_and_folded_by_one_task(tmp_path: Path) -> None:
+    """So records are no task's result, which a cluster could spill to its disks."""
+    plan, rows = make_trial(5, n=200)
+    for i in range(5):
+        rows[i::5].to_parquet(tmp_path / f"{i}.parquet")
+    graphs = []
+
+    def noted(graph: Any, keys: Any, **options: Any) -> Any:
+        graphs.append(dict(graph))
+        return dask.get(graph, keys, **options)
+
+    with dask.config.set(scheduler=noted):
+        assert fold_dask.fold(dd.read_parquet(tmp_path), plan).n == 200
+    (graph,) = graphs
+    assert len(graph) <= 5 + 2  # a task for each partition, the merge, and a name for its result
 
 
 def test_what_is_no_data_frame_is_refused() -> None:
