@@ -9,6 +9,7 @@ import dask
 import dask.dataframe as dd
 import pandas as pd
 import pytest
+from dask.local import get_sync
 
 import foldaway as fa
 from foldaway.engines import dask as fold_dask
@@ -100,9 +101,9 @@ def test_a_partition_is_read_and_folded_by_one_task(tmp_path: Path) -> None:
         rows[i::5].to_parquet(tmp_path / f"{i}.parquet")
     graphs = []
 
-    def noted(graph: Any, keys: Any, **options: Any) -> Any:
-        graphs.append(dict(graph))
-        return dask.get(graph, keys, **options)
+    def noted(work: Any, keys: Any, **options: Any) -> Any:
+        graphs.append(dict(work.__dask_graph__()))
+        return get_sync(graphs[-1], keys, **options)
 
     with dask.config.set(scheduler=noted):
         assert fold_dask.fold(dd.read_parquet(tmp_path), plan).n == 200
