@@ -9,7 +9,6 @@ import dask
 import dask.dataframe as dd
 import pandas as pd
 import pytest
-from dask.local import get_sync
 
 import foldaway as fa
 from foldaway.engines import dask as fold_dask
@@ -92,23 +91,6 @@ def test_only_the_plans_columns_are_read(tmp_path: Path) -> None:
     assert fold_dask.fold(ddf, plan).n == 200
     with pytest.raises(fa.RecordError, match="no column 'y0'"):
         fold_dask.fold(ddf.drop(columns="y0"), plan)
-
-
-def test_a_partition_is_read_and_folded_by_one_task(tmp_path: Path) -> None:
-    """So records are no task's result, which a cluster could spill to its disks."""
-    plan, rows = make_trial(5, n=200)
-    for i in range(5):
-        rows[i::5].to_parquet(tmp_path / f"{i}.parquet")
-    graphs = []
-
-    def noted(work: Any, keys: Any, **options: Any) -> Any:
-        graphs.append(dict(work.__dask_graph__()))
-        return get_sync(graphs[-1], keys, **options)
-
-    with dask.config.set(scheduler=noted):
-        assert fold_dask.fold(dd.read_parquet(tmp_path), plan).n == 200
-    (graph,) = graphs
-    assert len(graph) <= 5 + 2  # a task for each partition, the merge, and a name for its result
 
 
 def test_what_is_no_data_frame_is_refused() -> None:
