@@ -6,11 +6,13 @@ import shlex
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import foldaway as fa
 from foldaway.kernels.weights import weights
 from foldaway.paper import bootstrap_least_squares
 from foldaway.plan import Bootstrap
@@ -19,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # studies/ lies beside tests/ and is no part of the package
 
 from studies import __main__ as command  # noqa: E402
-from studies import bootstrap_coverage, bootstrap_start, findings  # noqa: E402
+from studies import bootstrap_coverage, bootstrap_start, findings, same_everywhere  # noqa: E402
 
 
 @pytest.fixture
@@ -77,6 +79,29 @@ def test_the_records_of_a_study_are_what_its_page_says() -> None:
     means = rows.groupby("arm")["y"].mean()
     assert means["treatment"] - means["control"] == pytest.approx(0.5, abs=0.1)
     assert rows["record"].is_unique
+
+
+# The same everywhere.
+
+
+def test_a_path_that_differs_is_found_and_one_that_does_not_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, query = same_everywhere.one_process, same_everywhere.duckdb_query
+    assert next(iter(same_everywhere.PATHS)) == same_everywhere.ONE
+    monkeypatch.setattr(same_everywhere, "PATHS", {"one": one, "query": query})
+    rows = same_everywhere.study(records=3000, replicates=20, seed=3)
+    assert [row[:2] for row in rows] == [["one", "3,000"], ["query", "3,000"]]
+    assert all(float(cell) < 1e-9 for cell in rows[1][3:])
+
+    def another_key(setting: same_everywhere.Setting) -> fa.Trial:
+        return one(replace(setting, key=bytes(16)))
+
+    def a_file_less(setting: same_everywhere.Setting) -> fa.Trial:
+        return one(replace(setting, files=setting.files[1:]))
+
+    for wrong in (another_key, a_file_less):
+        monkeypatch.setattr(same_everywhere, "PATHS", {"one": one, "wrong": wrong})
+        with pytest.raises(SystemExit, match="Not the same: wrong"):
+            same_everywhere.study(records=3000, replicates=20, seed=3)
 
 
 # From the command line to the page.

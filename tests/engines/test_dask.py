@@ -55,9 +55,10 @@ def test_a_cluster_gives_it_too_and_neither_writes_nor_logs_a_record(tmp_path: P
     rows["y0"] = [marks.outcome(i) for i in range(400)]
     faulty = rows.assign(y0=rows["y0"].mask(rows.index == 17))
     settings: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    settings |= {"host": "127.0.0.1", "local_directory": str(tmp_path)}
     with (
-        LocalCluster(host="127.0.0.1", local_directory=str(tmp_path), **settings) as cluster,
-        Client(cluster) as client,
+        LocalCluster(**settings) as cluster,  # type: ignore[no-untyped-call]
+        Client(cluster) as client,  # type: ignore[no-untyped-call]
     ):
         trial = fold_dask.fold(frame(rows, npartitions=12), plan, key=KEY)
         assert_same_effects(trial, folded(plan, rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ def columns() -> dict[str, Any]:
     return {"g": ["a", "b"] * (N // 2), "y": rng.normal(size=N), "x": rng.normal(size=N), "w": rng.uniform(1, 2, N)}
 
 
-GIVEN = {
+GIVEN: dict[str, Callable[[], Any]] = {
     "pyarrow table": lambda: pa.table(columns()),
     "pyarrow batch": lambda: pa.record_batch(columns()),
     "part of a table": lambda: pa.table(columns()).slice(17, 400),

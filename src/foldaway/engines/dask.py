@@ -1,4 +1,4 @@
-"""Folding on Dask: every partition in the task that reads it, the tallies merged in a tree.
+"""Folding on Dask: every partition on the worker that reads it, the tallies merged in a tree.
 
 Example:
     >>> import foldaway as fa
@@ -33,7 +33,7 @@ _COLUMN = "parcel"
 def fold(ddf: Any, plan: Plan, *, key: bytes | None = None, units_together: bool = False) -> Trial:
     """Fold a Dask data frame of any size, on whatever scheduler is set.
 
-    Only the plan's columns are read, and a partition is folded by the task that reads it.
+    Only the plan's columns are read. What a cluster's workers may spill, and how to forbid it, is in docs/engines.md.
 
     Args:
         ddf: The data frame.
