@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import foldaway as fa
-from brokers import Nats, Redis, Sent, Server
+from brokers import KINDS, Nats, Redis, Sent, Server, missing
 from consuming import (
     KEY,
     Remembering,
@@ -135,6 +135,20 @@ def test_a_crash_before_the_state_is_written_loses_nothing(broker: Server, tmp_p
         consume(broker, plan, tmp_path, store=Failing, delete=True, bytes_at_once=2000)
     assert broker.held(plan.name) > 0
     found, _ = consume(broker, plan, tmp_path, delete=True, close=True)
+    assert_same(found, one_pass(plan, records))
+
+
+def test_what_is_not_durable_is_not_deleted_by_a_consumer_that_goes_on(broker: Server, tmp_path: Path) -> None:
+    """It owes the broker the acknowledgements of the one before it, and no more than those."""
+    plan = plan_of(fresh_name(), cohort=50)
+    records = people(130)
+    broker.create(plan.name)
+    broker.send(plan.name, [Sent(as_json(records.slice(0, 60)))])
+    consume(broker, plan, tmp_path)  # killed, as it were, before it deleted
+    for start, size, pending, held in ((60, 30, 30, 1), (90, 10, 40, 2), (100, 30, 0, 0)):
+        broker.send(plan.name, [Sent(as_json(records.slice(start, size)))])
+        found, consumer = consume(broker, plan, tmp_path, delete=True)
+        assert (consumer.pending, broker.held(plan.name)) == (pending, held)
     assert_same(found, one_pass(plan, records))
 
 
@@ -343,8 +357,6 @@ def test_messages_that_are_gone_unread_are_counted(nats_server: Nats, tmp_path: 
 
 def test_a_broker_that_goes_away_is_waited_for(tmp_path: Path) -> None:
     """Killed and started again under the consumer, twice, with messages before, between and after."""
-    from brokers import KINDS, missing
-
     for name in ("nats", "redis"):
         if missing(name):
             pytest.skip(missing(name))
@@ -384,6 +396,37 @@ def _outlive(server: Server, folder: Path) -> None:
     thread.join(20)
     assert_same(result[0], one_pass(plan, records))
     assert server.held(plan.name) == 0
+
+
+def test_a_broker_of_kafka_that_dies_is_told(tmp_path: Path) -> None:
+    """It cannot come back: the test broker's records die with it."""
+    if missing("kafka"):
+        pytest.skip(missing("kafka"))
+    server, progress = KINDS["kafka"](), list[Progress]()
+    plan = plan_of(fresh_name())
+    try:
+        server.start()
+        server.create(plan.name)
+        server.send(plan.name, [Sent(as_json(people(60)))])
+        began = time.monotonic()
+
+        def told(each: Progress) -> None:
+            progress.append(each)
+            if each.records == 60 and each.away is None:
+                server.kill()
+
+        found, _ = consume(
+            server,
+            plan,
+            tmp_path,
+            until_empty=False,
+            told=told,
+            stopping=lambda: any(each.away for each in progress) or time.monotonic() > began + 60,
+        )
+    finally:
+        server.remove()
+    assert any(each.away for each in progress)
+    assert found.n == 60
 
 
 def _until(true: Any, seconds: float = 30) -> None:
