@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import foldaway as fa
-from brokers import KINDS, Nats, Redis, Sent, Server, missing
+from brokers import KINDS, Nats, Redis, Sent, Server, require
 from consuming import (
     KEY,
     Remembering,
@@ -359,8 +359,7 @@ def test_messages_that_are_gone_unread_are_counted(nats_server: Nats, tmp_path: 
 def test_a_broker_that_goes_away_is_waited_for(tmp_path: Path) -> None:
     """Killed and started again under the consumer, twice, with messages before, between and after."""
     for name in ("nats", "redis"):
-        if missing(name):
-            pytest.skip(missing(name))
+        require(name)
         server = KINDS[name]()
         try:
             server.start()
@@ -401,8 +400,7 @@ def _outlive(server: Server, folder: Path) -> None:
 
 def test_a_broker_of_kafka_that_dies_is_told(tmp_path: Path) -> None:
     """It cannot come back: the test broker's records die with it."""
-    if missing("kafka"):
-        pytest.skip(missing("kafka"))
+    require("kafka")
     server, progress = KINDS["kafka"](), list[Progress]()
     plan = plan_of(fresh_name())
     try:
