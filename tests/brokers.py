@@ -267,11 +267,16 @@ def missing(name: str) -> str:
     return "" if getattr(KINDS[name], "program")() else _MISSING[name]  # noqa: B009
 
 
-def _served(name: str) -> Iterator[Any]:
+def require(name: str) -> None:
+    """Leave the test out, with the reason, if a broker cannot be had; under CI, fail."""
     if reason := missing(name):
         if os.environ.get("CI"):
             pytest.fail(f"{reason}; under CI nothing may be left out")
         pytest.skip(reason)
+
+
+def _served(name: str) -> Iterator[Any]:
+    require(name)
     server = KINDS[name]()
     try:
         server.start()

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import foldaway as fa
-from brokers import Nats, Redis, Sent
+from brokers import Nats, Redis, Sent, require
 from consuming import as_arrow, as_json, as_ndjson, fresh_name, messages, one_pass, people, plan_of, sizes_of
 from foldaway.sources.store import Store, read
 from measured import measured
@@ -149,10 +149,7 @@ def test_no_value_reaches_the_store_the_output_or_an_error(nats_server: Nats, tm
 
 
 def test_a_password_is_never_shown(tmp_path: Path) -> None:
-    from brokers import missing
-
-    if missing("redis"):
-        pytest.skip(missing("redis"))
+    require("redis")
 
     class Locked(Redis):
         def command(self) -> list[str]:

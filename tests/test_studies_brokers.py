@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import foldaway as fa
-from brokers import missing
+from brokers import require
 from consuming import KEY, assert_same, fresh_name, people, plan_of
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # studies/ lies beside tests/ and is no part of the package
@@ -19,8 +19,7 @@ from studies import brokers as through
 
 @pytest.mark.parametrize("kind", ["nats", "redis"])
 def test_a_trial_through_a_broker_is_that_of_one_pass(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if missing(kind):
-        pytest.skip(missing(kind))
+    require(kind)
     monkeypatch.setattr(through, "RECORDS", 300)
     plan = plan_of(fresh_name(), bootstrap=20)
     records = people(4_321)

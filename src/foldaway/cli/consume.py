@@ -52,11 +52,14 @@ def consume(
     """Fold a stream into a store, exactly once whatever crashes. No record is kept."""
     from foldaway.cli.consuming import Stop, show_end, shown_progress
     from foldaway.plan import Plan
+    from foldaway.service.harden import without_dumps
     from foldaway.sources.address import parse
     from foldaway.sources.brokers import broker_at
     from foldaway.sources.consumer import Consumer, Options
     from foldaway.sources.store import Store
 
+    if sentence := without_dumps():
+        print(sentence, file=sys.stderr)
     where = parse(address)
     the_plan = Plan.load(plan)
     broker = broker_at(where, the_plan.name)

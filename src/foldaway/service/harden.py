@@ -64,7 +64,7 @@ def harden() -> list[str]:
             if stream is not None:
                 stream.flush()
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**wanted, _MARK: "1"})
-    return [sentence for sentence in (_overwritten(), _without_dumps(), _locked()) if sentence]
+    return [sentence for sentence in (_overwritten(), without_dumps(), _locked()) if sentence]
 
 
 def settle() -> None:
@@ -108,7 +108,8 @@ _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 _CAP_IPC_LOCK = 14
 
 
-def _without_dumps() -> str:
+def without_dumps() -> str:
+    """Switch off core dumps of this process; a sentence if that cannot be done here."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # The limit does not count where dumps go to a program (|/usr/lib/…/coredump); this does, and it also keeps other
     # processes of the same user out of this one's memory.

@@ -170,9 +170,10 @@ class NatsStream:
         return True
 
     def lag(self, positions: Positions) -> int:
-        """What the server has not sent us yet."""
+        """What the server has not sent us yet, and what it has sent that we have not taken: it may be under way."""
         about = self._ask(lambda: self._context.consumer_info(self._stream, self._consumer))
-        return int(about.num_pending or 0)
+        sent = about.delivered.consumer_seq if about.delivered is not None else 0
+        return int(about.num_pending or 0) + max(int(sent) - self._delivered, 0)
 
     def close(self) -> None:
         """Leave, and take the consumer of the moment along."""
