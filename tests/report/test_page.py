@@ -222,7 +222,8 @@ def test_counts_and_shares(name: str) -> None:
     assert page.one("p", class_="lead").text.startswith(f"{trial.n:,} record")
     arms = next(table for table in tables(page.one("section", id="trust")) if table.caption == "Arms")
     assert [row[0] for row in arms.rows] == list(trial.plan.arms)
-    for arm, _, share, seen, expected in arms.rows:
+    for arm, planned, share, seen, expected in arms.rows:
+        assert matches(planned, trial.plan.arms[arm])
         assert shown(seen).value == effects.sample_ratio.observed[arm]
         assert matches(expected, effects.sample_ratio.expected[arm])
         if trial.n:

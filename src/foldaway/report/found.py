@@ -33,10 +33,8 @@ def found(effects: Effects, spreads: Spreads) -> Section:
         for outcome, those in groupby(comparisons(effects), key=lambda each: each.outcome)
     ]
     if not cards:
-        nothing = "There is nothing to tell yet."
-        if effects.notes:
-            nothing += " The notes further down say why."
-        return Section("found", "What was found", tag("p", nothing, class_="card"))
+        why_not = "The notes further down say why." if any(effects.counts.values()) else "No record has come in."
+        return Section("found", "What was found", tag("p", f"There is nothing to tell yet. {why_not}"))
     return Section("found", "What was found", html(_doubt(effects), _many(effects), tag("div", cards, class_="cards")))
 
 

@@ -85,13 +85,15 @@ def kept(state: bytes, n: int) -> Section:
     numbers = sum(each.numbers for each in found)
     rows = [[each.name, each.what, f"{each.numbers:,}" if each.numbers else "–", f"{each.size:,}"] for each in found]
     rows.append(["In all", "", f"{numbers:,}", f"{len(state):,}"])
+    size = f"{numbers:,} numbers, {bytes_text(len(state))} in all"
     past = f"{n:,} records were" if n != 1 else "1 record was"
+    told = f"{past} folded into {size}, and forgotten. " if n else f"No record has come in yet. There are {size}. "
     body = html(
         tag(
             "p",
             tag("strong", "No record was kept. "),
-            f"{past} folded into {numbers:,} numbers, {bytes_text(len(state))} in all, and forgotten. The table below "
-            "is everything that exists; further records would change these numbers and not add any.",
+            told,
+            "The table below is everything that exists; further records would change these numbers and not add any.",
         ),
         table("Everything in the state", ["kind", "what it is", "numbers", "bytes"], rows, left=2),
         details(

@@ -52,10 +52,13 @@ def sample_ratio_check(effects: Effects) -> Check:
     """Whether the arms' counts fit the plan's probabilities."""
     ratio = effects.sample_ratio
     total = sum(ratio.observed.values())
+    planned = {arm: expected / total for arm, expected in ratio.expected.items()} if total else {}
+    if effects.plan is not None:
+        planned = dict(effects.plan.arms)
     rows = [
         [
             named(arm),
-            f"{100 * ratio.expected[arm] / total:.2f}\u202f%" if total else "–",
+            f"{100 * planned[arm]:.2f}\u202f%" if planned else "–",
             f"{100 * seen / total:.2f}\u202f%" if total else "–",
             f"{seen:,}",
             number(ratio.expected[arm], places=0 if ratio.expected[arm].is_integer() else 1),
