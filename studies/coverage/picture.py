@@ -39,7 +39,7 @@ def picture(grid: Grid, trials: int) -> str:
 
 
 def _panel(ax: Axes, design: Design, form: str, grid: Grid, trials: int) -> None:
-    ax.set_title(f"{design.name}: {form or 'one look'}" if design.looks else design.name)
+    ax.set_title(f"{design.name}: {form or 'for one look'}" if design.looks else design.name)
     ax.set_xscale("log")
     ax.set_xlim(_WORST, _BEST)
     ax.set_xticks([1 - tick for tick in _TICKS], [f"{100 * tick:.0f}" for tick in _TICKS], fontsize=7.5)
