@@ -76,7 +76,7 @@ def _rows(grid: Grid, again: Mapping[Cell, Hits], trials: int) -> Iterator[list[
     for design, arm, estimator, form in sorted(lines, key=lambda line: (order.index(line[0]), line[3], line[1])):
         cells = [Cell(design, arm, estimator, kind, form) for kind in KINDS]
         label = design + (f", {arm}" if len(_DESIGN[design].shares) > 2 else "")
-        label += {"": ", one look", ANYTIME: ", any time"}[form] if _DESIGN[design].looks else ""
+        label += {"": ", for one look", ANYTIME: ", any time"}[form] if _DESIGN[design].looks else ""
         compared = [grid[cell].apart for cell in cells if cell in grid and grid[cell].apart]
         yield [
             label,

@@ -17,8 +17,8 @@ KINDS = ("classical", "HC0", "HC1", "HC2", "CR0", "CR1", NORMAL, PERCENTILE)
 _ESTIMATORS = ("difference", "regression", "interacted", "ipw", POPULATION)
 _MARKS = dict(zip(_ESTIMATORS, "osD^v", strict=True))
 _COLOURS = dict(zip(_ESTIMATORS, COLOURS, strict=False))
-_TICKS = (0.99, 0.98, 0.95, 0.9, 0.8, 0.5, 0.2)
-_WORST, _BEST = 0.9, 0.003  # misses at the left and the right end: what lies beyond is drawn at the end
+_TICKS = (0.99, 0.98, 0.95, 0.9, 0.8, 0.5, 0.1)
+_WORST, _BEST = 0.96, 0.005  # misses at the left and the right end: what lies beyond is drawn at the end
 
 
 def picture(grid: Grid, trials: int) -> str:
@@ -39,7 +39,7 @@ def picture(grid: Grid, trials: int) -> str:
 
 
 def _panel(ax: Axes, design: Design, form: str, grid: Grid, trials: int) -> None:
-    ax.set_title(f"{design.name}: {form or 'one look'}" if design.looks else design.name)
+    ax.set_title(f"{design.name}: {form or 'for one look'}" if design.looks else design.name)
     ax.set_xscale("log")
     ax.set_xlim(_WORST, _BEST)
     ax.set_xticks([1 - tick for tick in _TICKS], [f"{100 * tick:.0f}" for tick in _TICKS], fontsize=7.5)

@@ -277,6 +277,7 @@ def test_the_study_writes_the_same_page_in_every_run(
 ) -> None:
     few = (OF["small"], OF["effect varies"])
     monkeypatch.setattr("studies.coverage.designs.DESIGNS", few)
+    monkeypatch.setattr("studies.coverage.picture.DESIGNS", few)
     written: list[dict[str, bytes]] = []
     for folder in ("a", "b"):
         monkeypatch.setattr(findings, "PAGES", tmp_path / folder)
