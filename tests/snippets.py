@@ -1,0 +1,111 @@
+"""The snippets of a page, in order, and a way to run them all as its reader would, in an empty folder.
+
+A fenced block is run by its language:
+
+- `python`: all of a page's blocks share their names;
+- `sh`: by bash, which stops at the first command that fails; a block that begins with `foldaway serve` is a server,
+  left running while the rest of the page does, with its address and admin token in the environment;
+- `toml` and others with a `title`: written to a file of that name;
+- anything else is only shown. A block after `<!-- not run: reason -->` is not run either.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from postgres import _free_port as free_port
+
+_FENCE = re.compile(
+    r"^(?P<skip><!-- not run: (?P<why>.+?) -->\n+)?(?P<indent> *)```(?P<language>\w*)(?P<about>[^\n]*)\n"
+    r"(?P<text>.*?)^(?P=indent)```$",
+    re.MULTILINE | re.DOTALL,
+)
+_TITLE = re.compile(r'title="([^"]+)"')
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """A fenced block."""
+
+    language: str
+    title: str | None
+    text: str
+    line: int
+    not_run: str | None
+
+
+def snippets(page: str) -> Iterator[Snippet]:
+    """The fenced blocks of a page."""
+    for found in _FENCE.finditer(page):
+        title = _TITLE.search(found["about"])
+        indent = len(found["indent"])
+        text = "\n".join(line[indent:] for line in found["text"].splitlines()) + "\n"
+        line = page.count("\n", 0, found.start("text")) + 1
+        yield Snippet(found["language"], title and title[1], text, line, found["why"])
+
+
+class Reader:
+    """Runs snippets in a folder, one after the other."""
+
+    def __init__(self, name: str, folder: Path, environ: dict[str, str], names: dict[str, Any] | None = None) -> None:
+        self._name = name
+        self._folder = folder
+        self._names = {"__name__": "__main__"} if names is None else names
+        self._environ = {**environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def run(self, snippet: Snippet) -> None:
+        """Run one; an error names its line in the page."""
+        if snippet.not_run is not None:
+            return
+        if snippet.title is not None:
+            (self._folder / snippet.title).write_text(snippet.text, encoding="utf-8")
+        elif snippet.language == "python":
+            exec(compile("\n" * (snippet.line - 1) + snippet.text, self._name, "exec"), self._names)
+        elif snippet.language == "sh":
+            if snippet.text.startswith("foldaway serve"):
+                self._serve(snippet.text)
+            else:
+                self._shell(snippet)
+
+    def _shell(self, snippet: Snippet) -> None:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", snippet.text],
+            cwd=self._folder,
+            env=self._environ,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, f"{self._name}, line {snippet.line}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
+
+    def _serve(self, command: str) -> None:
+        port, said = free_port(), self._folder / "serve.out"
+        with said.open("wb") as out:
+            words = [sys.executable, "-m", *command.split("#")[0].split(), "--port", str(port)]
+            process = subprocess.Popen(words, cwd=self._folder, env=self._environ, stdout=out, stderr=subprocess.DEVNULL)
+        self._stack.callback(process.wait, 30)
+        self._stack.callback(process.terminate)
+        deadline = time.monotonic() + 60
+        while not (token := re.search(r"fa_[\w-]+", said.read_text())):
+            assert process.poll() is None, f"{self._name}: the server has ended"
+            assert time.monotonic() < deadline, f"{self._name}: the server says nothing"
+            time.sleep(0.05)
+        told = {"FOLDAWAY_SERVER": f"http://127.0.0.1:{port}", "FOLDAWAY_TOKEN": token[0]}
+        self._environ |= told
+        os.environ.update(told)  # the test puts them back

@@ -1,0 +1,59 @@
+"""Every page's snippets run, in order, in an empty folder; every command shown exists; the site builds."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from snippets import Reader, snippets
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(p.relative_to(ROOT) for p in (ROOT / "docs").rglob("*.md"))
+RUN = [page for page in PAGES if page.parts[1] != "validation"]
+
+
+@pytest.mark.parametrize("page", RUN, ids=str)
+def test_the_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("FOLDAWAY_SERVER", "FOLDAWAY_TOKEN"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    with Reader(str(page), tmp_path, dict(os.environ)) as reader:
+        for snippet in snippets((ROOT / page).read_text(encoding="utf-8")):
+            reader.run(snippet)
+
+
+def test_snippets_that_are_not_run_say_why() -> None:
+    for page in PAGES:
+        for snippet in snippets((ROOT / page).read_text(encoding="utf-8")):
+            assert snippet.not_run is None or len(snippet.not_run) > 10, f"{page}, line {snippet.line}"
+
+
+def test_every_page_is_in_the_navigation_and_the_site_builds(tmp_path: Path) -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    named = {page for page in map(str, (p.relative_to("docs") for p in RUN)) if page in navigation}
+    assert named == {str(p.relative_to("docs")) for p in RUN}
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert built.returncode == 0, built.stderr
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) >= len(RUN)
+    for page in pages:
+        fetched = re.findall(r'<(?:script|link|img)\b[^>]*?(?:src|href)="(https?://[^"]+)"', page.read_text("utf-8"))
+        assert not [address for address in fetched if "canonical" not in address], page
+
+
+def test_files_that_the_pages_name_exist() -> None:
+    for page in PAGES:
+        for name in re.findall(r"`((?:tests|src|studies|benchmarks|examples)/[\w/.-]*)`", (ROOT / page).read_text("utf-8")):
+            assert (ROOT / name).exists(), f"{page} names {name}"
