@@ -35,6 +35,7 @@ from foldaway.service.device_trials import Wanted
 from foldaway.service.ingest import Limits
 from foldaway.service.service import Answer, Service
 from foldaway.service.store import Store
+from foldaway.service.vault import Vault
 from plans import SMALL
 from postgres import quick_folder
 from stores import VAULT, Place
@@ -406,3 +407,21 @@ def test_sites_and_devices_share_a_trial(service: Service) -> None:
         with pytest.raises(MessageError):
             service.devices.receive_site(plan.name, new_number(), bad)
     assert service.status(plan.name).records == 5
+
+
+def test_what_was_published_follows_the_key(folder: Place) -> None:
+    old, new = Vault([bytes(range(32))]), Vault([bytes(range(1, 33))])
+    store = folder.open(old)
+    service = Service(store, "main", Limits())
+    plan, devices = begun(service, "scores", cohort=1)
+    for device in devices:
+        one(service, plan, "moments", device.message("moments"))
+    service.close(plan.name)
+    published = service.devices.coefficients(plan.name)
+    assert devices[0].moments.factor not in folder.files()
+    assert published.frames[0] not in folder.files()
+    store.rotate(new)
+    store.close()
+    again = folder.open(new)
+    assert Service(again, "main", Limits()).devices.coefficients(plan.name) == published
+    again.close()
