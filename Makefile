@@ -26,7 +26,7 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make pins" PIP_CONFIG_FILE=/dev/null PIP_
 	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(UPGRADE)
 
-.PHONY: help demo test lint mypy format bench validate pins clean
+.PHONY: help demo test lint mypy format bench docs validate pins clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,8 +56,11 @@ format: $(DEV) ## put the code into its standard form
 bench: $(DEV) ## measure foldaway side by side with its peers
 	$(BIN)/python -m benchmarks $(ARGS)
 
+docs: $(DEV) ## build the documentation to site/, without a network
+	$(BIN)/python -m mkdocs build --strict
+
 validate: $(DEV) ## run the long studies again and write their results to docs/validation
-	for study in bootstrap_start bootstrap_coverage crashes; do $(BIN)/python -m studies $$study --write $(ARGS) || exit 1; done
+	$(BIN)/python -m studies all --write $(ARGS)
 
 pins: $(DEV) ## compile requirements/*.txt again (UPGRADE=--upgrade for newer versions)
 	$(PIP_COMPILE) --output-file requirements/run.txt requirements/run.in
@@ -66,7 +69,7 @@ pins: $(DEV) ## compile requirements/*.txt again (UPGRADE=--upgrade for newer ve
 		echo "The pins above carry an address; they must not." >&2; exit 1; fi
 
 clean: ## remove caches and builds, but not the environment
-	rm -rf build dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist site htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

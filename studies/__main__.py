@@ -1,4 +1,4 @@
-"""`python -m studies NAME` runs a study; `python -m studies` lists them."""
+"""`python -m studies NAME` runs a study, `python -m studies all` each of them; `python -m studies` lists them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ def main(arguments: list[str]) -> None:
             print(f"{name}: {_first_line(importlib.import_module(f'studies.{name}').__doc__)}")
         return
     name, *options = arguments
-    if name not in ALL:
+    if name not in (*ALL, "all"):
         sys.exit(f"There is no study {name}; there are {', '.join(ALL)}.")
-    importlib.import_module(f"studies.{name}").main(options)
+    for study in ALL if name == "all" else [name]:
+        importlib.import_module(f"studies.{study}").main(options)
 
 
 def _first_line(doc: str | None) -> str:

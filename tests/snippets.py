@@ -98,7 +98,9 @@ class Reader:
         port, said = free_port(), self._folder / "serve.out"
         with said.open("wb") as out:
             words = [sys.executable, "-m", *command.split("#")[0].split(), "--port", str(port)]
-            process = subprocess.Popen(words, cwd=self._folder, env=self._environ, stdout=out, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                words, cwd=self._folder, env=self._environ, stdout=out, stderr=subprocess.DEVNULL
+            )
         self._stack.callback(process.wait, 30)
         self._stack.callback(process.terminate)
         deadline = time.monotonic() + 60

@@ -6,11 +6,21 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from litestar.testing import TestClient
+from typer.main import get_command
 
+from foldaway.cli import app
+from foldaway.service.app import make_app
+from foldaway.service.ingest import Limits
+from foldaway.service.service import Service
+from foldaway.service.store import Store
 from snippets import Reader, snippets
+from stores import VAULT
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(p.relative_to(ROOT) for p in (ROOT / "docs").rglob("*.md"))
@@ -55,5 +65,30 @@ def test_every_page_is_in_the_navigation_and_the_site_builds(tmp_path: Path) -> 
 
 def test_files_that_the_pages_name_exist() -> None:
     for page in PAGES:
-        for name in re.findall(r"`((?:tests|src|studies|benchmarks|examples)/[\w/.-]*)`", (ROOT / page).read_text("utf-8")):
+        for name in re.findall(
+            r"`((?:tests|src|studies|benchmarks|examples)/[\w/.-]*)`", (ROOT / page).read_text("utf-8")
+        ):
             assert (ROOT / name).exists(), f"{page} names {name}"
+
+
+def test_the_http_reference_names_every_request(tmp_path: Path) -> None:
+    service = Service(Store.open(tmp_path, VAULT), "main", Limits())
+    with TestClient(make_app(service, quiet=True)) as client:
+        paths = client.get("/schema/openapi.json").json()["paths"]
+    asked = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    page = (ROOT / "docs/reference/http.md").read_text("utf-8")
+    assert set(re.findall(r"`((?:GET|POST|PUT|DELETE) /[^`]*)`", page)) == asked
+
+
+def test_the_command_line_reference_names_every_command() -> None:
+    page = (ROOT / "docs/reference/cli.md").read_text("utf-8")
+    for words in commands(get_command(app)):
+        assert f"`foldaway {' '.join(words)}" in page or f"`{words[-1]}`" in page, words
+
+
+def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    subcommands = getattr(command, "commands", {})
+    if not subcommands:
+        yield words
+    for name, each in subcommands.items():
+        yield from commands(each, (*words, name))

