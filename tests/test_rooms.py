@@ -47,6 +47,7 @@ ROOMS = (
     "block",
     "saved",
     "state",
+    "disk",
     "errors",
 )
 

@@ -11,11 +11,11 @@ the other, a crash between the two would lose records or count them twice. A sav
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 
+from foldaway.disk import replace_file
 from foldaway.errors import StateError
 from foldaway.state import pack, unpack
 
@@ -46,14 +46,8 @@ class Saved(msgspec.Struct, frozen=True):
         return pack(self, MAGIC) if self.positions else self.state
 
     def save(self, path: Path) -> None:
-        """Write the file in one step and wait until it is on the disk: a crash leaves the old file or the new one."""
-        draft = path.with_name(path.name + ".draft")
-        with draft.open("wb") as file:
-            file.write(self.dumps())
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-        sync_folder(path.parent)
+        """Write the file, as `replace_file` does."""
+        replace_file(path, self.dumps())
 
 
 def loads(data: bytes) -> Saved:
@@ -80,14 +74,3 @@ def load(path: str | Path) -> Saved:
     except StateError as error:
         told = str(error)
     raise StateError(f"{path}: {told}")
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until the folder's entries are on the disk: only then does a new name outlive a power cut."""
-    if os.name != "posix":  # elsewhere a folder cannot be opened
-        return
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

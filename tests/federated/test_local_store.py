@@ -203,7 +203,7 @@ def test_deleted_rows_are_overwritten_where_they_were(folder: Path) -> None:
     assert CANARY not in files(folder)
 
 
-@pytest.mark.parametrize("moment", ["_remove", "_write_tombstone"])
+@pytest.mark.parametrize("moment", ["_remove", "replace_file"])
 def test_forgetting_that_was_cut_short_is_ended_by_the_next_who_opens(folder: Path, moment: str) -> None:
     store = begun(folder)
     with store.changing():
@@ -212,7 +212,7 @@ def test_forgetting_that_was_cut_short_is_ended_by_the_next_who_opens(folder: Pa
         "import os, sys; from pathlib import Path; from foldaway.federated import local_store\n"
         f"original = local_store.{moment}\n"
         "def killed(*arguments):\n"
-        f"    if {moment!r} == '_write_tombstone': original(*arguments)\n"
+        f"    if {moment!r} == 'replace_file': original(*arguments)\n"
         "    os.kill(os.getpid(), 9)\n"
         f"store = local_store.LocalStore(Path(sys.argv[1]), {PLAN.name!r})\n"
         f"local_store.{moment} = killed\n"
@@ -221,7 +221,7 @@ def test_forgetting_that_was_cut_short_is_ended_by_the_next_who_opens(folder: Pa
     done = subprocess.run([sys.executable, "-c", killed, str(folder)])
     assert done.returncode == -signal.SIGKILL
     assert (folder / f"{PLAN.name}.sqlite").exists()
-    if moment == "_write_tombstone":
+    if moment == "replace_file":
         assert CANARY in files(folder)  # so that there is something to end
     LocalStore(folder, "another")
     assert [path.name for path in folder.iterdir()] == ["local.trial.forgotten"]

@@ -120,15 +120,9 @@ def _secret(plan: Plan, file: Path | None, store: Path, stored: Stored | None) -
 
 def _destroy(file: Path) -> None:
     """Overwrite the key, then remove its file."""
-    import os
+    from foldaway.disk import destroy_file
 
     try:
-        with file.open("r+b") as opened:
-            opened.write(b"0" * file.stat().st_size)
-            opened.flush()
-            os.fsync(opened.fileno())
-        file.unlink()
-    except FileNotFoundError:
-        return
+        destroy_file(file)
     except OSError as error:
         print(f"The trial is closed, but its key {file} cannot be destroyed: {error.strerror}.", file=sys.stderr)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import tempfile
 from pathlib import Path
 
+from foldaway.disk import make_file
 from foldaway.errors import SourceError
 from foldaway.secret import LENGTH
 
@@ -36,15 +35,7 @@ def read_or_make(path: Path, *, new: bool = True) -> bytes:
 def _make(path: Path) -> bytes:
     """A new key, in the file whole or not at all: half a key would stop whoever comes after a crash."""
     key = secrets.token_bytes(LENGTH)
-    handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # for its owner alone
-    try:
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(key.hex() + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(draft, path)  # unlike a rename, this replaces no other key
-    finally:
-        os.unlink(draft)
+    make_file(path, f"{key.hex()}\n".encode())
     return key
 
 

@@ -16,7 +16,7 @@ from foldaway.errors import FoldawayError, RecordError
 from foldaway.plan import Plan
 from foldaway.records.faults import Fault, Faults, FaultyBatch
 from foldaway.sources.batch import ROWS
-from foldaway.sources.folding import wanted_by
+from foldaway.sources.folding import require_columns, wanted_by
 from foldaway.threads import one_core
 from foldaway.trial import Trial
 
@@ -126,10 +126,5 @@ def plan_columns(plan: Plan, found: Sequence[str]) -> list[str]:
         RecordError: One is missing, or there twice.
     """
     wanted = wanted_by(plan).names
-    for rule, wrong in (
-        ("no column", [name for name in wanted if name not in found]),
-        ("more than one column", [name for name in wanted if found.count(name) > 1]),
-    ):
-        if wrong:
-            raise RecordError(f"the data has {rule} {', '.join(map(repr, wrong))}; nothing was folded.")
+    require_columns(wanted, found)
     return list(wanted)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from foldaway.disk import replace_file
 from foldaway.errors import StateError
 from foldaway.plan import Plan
 from foldaway.state import pack, unpack
@@ -72,17 +72,8 @@ class StreamStore:
         """Replace what is stored, durably: a crash leaves the old state or the new one."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            draft = self.folder / f"{FILE}.draft"
-            with draft.open("wb") as file:
-                file.write(pack(StreamState(stored.query, stored.batch, stored.trial.dumps())))
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self.folder / FILE)
-            folder = os.open(self.folder, os.O_RDONLY)
-            try:
-                os.fsync(folder)  # the new name must be durable before Spark forgets the batch
-            finally:
-                os.close(folder)
+            # Durable before Spark forgets the batch.
+            replace_file(self.folder / FILE, pack(StreamState(stored.query, stored.batch, stored.trial.dumps())))
         except OSError as error:
             told = error.strerror
         else:

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from foldaway.disk import destroy_file, replace_file
 from foldaway.errors import PlanError, StateError
 from foldaway.federated.kept import Forgotten, Kept
 from foldaway.plan import Plan
@@ -146,7 +147,7 @@ class LocalStore:
         with suppress(Forgotten), self.changing() as kept:
             fingerprint = Plan.loads(kept.plan).fingerprint
             # From here on it will be done, whatever happens.
-            _write_tombstone(self._tombstone, fingerprint)
+            replace_file(self._tombstone, fingerprint.encode(), mode=0o600)
             # For another process that has the file open: it finds nothing, and stops before it writes.
             for table in ("rows", "messages", "device"):
                 self._run(f"DELETE FROM {table}")
@@ -227,32 +228,7 @@ def _require_private(folder: Path) -> None:
     raise StateError(f"the device's folder {folder} cannot be used: {reason}.")
 
 
-def _write_tombstone(file: Path, fingerprint: str) -> None:
-    draft = file.with_suffix(".draft")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="ascii") as opened:
-        opened.write(fingerprint)
-        opened.flush()
-        os.fsync(opened.fileno())
-    draft.replace(file)
-    _sync_folder(file.parent)
-
-
 def _remove(file: Path) -> None:
     """Overwrite a database and what a crash may have left of its journal, and remove both."""
     for path in (file.with_name(file.name + "-journal"), file):
-        with suppress(FileNotFoundError):
-            with path.open("r+b") as opened:
-                opened.write(bytes(path.stat().st_size))
-                opened.flush()
-                os.fsync(opened.fileno())
-            path.unlink()
-    _sync_folder(file.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        destroy_file(path)

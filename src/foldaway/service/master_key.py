@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from foldaway.disk import make_file, replace_file
 from foldaway.errors import VaultError
 
 LENGTH = 32
@@ -68,15 +69,8 @@ def make_key_file(path: Path) -> None:
     """Write a file with one new key, for its owner alone. A file that is already there stays."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = _draft(path, [new_key_line()])
-        try:
-            # A link, unlike a rename, does not replace the key of a server that started at the same moment.
-            os.link(draft, path)
-        except FileExistsError:
-            pass
-        finally:
-            draft.unlink()
-        _sync_folder(path)
+        with suppress(FileExistsError):  # of a server that started at the same moment
+            make_file(path, f"{new_key_line()}\n".encode())
     except OSError as error:
         raise VaultError(f"the key file {path} cannot be made: {error.strerror}.") from None
 
@@ -84,8 +78,7 @@ def make_key_file(path: Path) -> None:
 def write_keys(path: Path, keys: Iterable[bytes]) -> None:
     """Replace a key file in one step: a crash leaves the old keys or the new ones."""
     try:
-        _draft(path, [key.hex() for key in keys]).replace(path)
-        _sync_folder(path)
+        replace_file(path, "".join(f"{key.hex()}\n" for key in keys).encode(), mode=0o600)
     except OSError as error:
         raise VaultError(f"the key file {path} cannot be written: {error.strerror}.") from None
 
@@ -98,22 +91,3 @@ def add_key(path: Path) -> None:
 def drop_old_keys(path: Path) -> None:
     """Keep only the first key of a file."""
     write_keys(path, read_keys(path)[:1])
-
-
-def _draft(path: Path, lines: list[str]) -> Path:
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w", encoding="ascii") as file:
-        file.writelines(line + "\n" for line in lines)
-        file.flush()
-        os.fsync(file.fileno())
-    return draft
-
-
-def _sync_folder(path: Path) -> None:
-    """Make a new name in a folder survive a power cut."""
-    handle = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

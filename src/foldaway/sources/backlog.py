@@ -15,9 +15,10 @@ from glob import has_magic
 from pathlib import Path
 from typing import Self
 
+from foldaway.disk import sync_folder
 from foldaway.errors import RecordError, SourceError, StateError
 from foldaway.plan import Plan
-from foldaway.saved import Saved, load, sync_folder
+from foldaway.saved import Saved, load
 from foldaway.sources.folding import Options, Progress, fold_one, fold_shares, started, told_apart
 from foldaway.sources.ledger import Entry, Ledger, Standing
 from foldaway.sources.locked import locked

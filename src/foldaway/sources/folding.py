@@ -51,6 +51,20 @@ def wanted_by(plan: Plan) -> Wanted:
     return Wanted(tuple(numeric), tuple(text))
 
 
+def require_columns(wanted: Sequence[str], found: Sequence[str]) -> None:
+    """Refuse data without one of the wanted columns, or with one of them twice.
+
+    Raises:
+        RecordError: It has.
+    """
+    for rule, wrong in (
+        ("no column", [name for name in wanted if name not in found]),
+        ("more than one column", [name for name in wanted if found.count(name) > 1]),
+    ):
+        if wrong:
+            raise RecordError(f"the data has {rule} {', '.join(map(repr, wrong))}; nothing was folded.")
+
+
 def fold_files(
     patterns: str | Path | Sequence[str | Path],
     plan: Plan,

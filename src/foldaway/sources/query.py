@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from foldaway.errors import RecordError, SourceError
+from foldaway.errors import SourceError
 from foldaway.plan import Plan
 from foldaway.sources.batch import ROWS
-from foldaway.sources.folding import wanted_by
+from foldaway.sources.folding import require_columns, wanted_by
 from foldaway.trial import Trial
 
 # How an answer is had as Arrow batches: DuckDB's names, new and old, and ADBC's.
@@ -118,7 +118,7 @@ def _read(reader: Any, wanted: tuple[str, ...], whole: bool) -> Iterator[tuple[p
     if reader is None:
         raise SourceError(_NOTHING)
     batches = pa.RecordBatchReader.from_stream(reader)
-    _require(wanted, batches.schema.names)
+    require_columns(wanted, batches.schema.names)
     while True:
         held: list[pa.RecordBatch] = []
         rows = 0
@@ -137,22 +137,13 @@ def _fetched(cursor: Any, wanted: tuple[str, ...], whole: bool) -> Iterator[tupl
     if cursor.description is None:
         raise SourceError(_NOTHING)
     names = [column[0] for column in cursor.description]
-    _require(wanted, names)
+    require_columns(wanted, names)
     places = {name: names.index(name) for name in wanted}
     while True:
         rows = _attempt(lambda: cursor.fetchall() if whole else cursor.fetchmany(ROWS))
         if not rows:
             return
         yield {name: [row[place] for row in rows] for name, place in places.items()}, len(rows)
-
-
-def _require(wanted: tuple[str, ...], found: list[str]) -> None:
-    for rule, wrong in (
-        ("no column", [name for name in wanted if name not in found]),
-        ("more than one column", [name for name in wanted if found.count(name) > 1]),
-    ):
-        if wrong:
-            raise RecordError(f"the query gives {rule} {', '.join(map(repr, wrong))}; nothing was folded.")
 
 
 def _attempt(step: Callable[[], T]) -> T:

@@ -14,13 +14,14 @@ from typing import Self
 
 import msgspec
 
+from foldaway.disk import replace_file, sync_folder
 from foldaway.errors import SourceError, StateError
 from foldaway.plan import Plan
 from foldaway.sources.broker import Place
 from foldaway.state import MAGIC, pack, unpack
 from foldaway.trial import Trial
 
-STATE, DRAFT, LOCK = "state", "state.draft", "lock"
+STATE, LOCK = "state", "lock"
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -75,7 +76,7 @@ class Store:
         self.folder = folder
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _sync_folder(folder.parent)
+            sync_folder(folder.parent)
             self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise SourceError(f"the store {folder} cannot be used: {error.strerror}.") from None
@@ -99,15 +100,8 @@ class Store:
 
     def write(self, stored: Stored) -> None:
         """Replace what it holds; when this returns, the new is there whatever crashes, and until then the old is."""
-        draft = self.folder / DRAFT
         try:
-            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                file.write(pack(stored))
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self.folder / STATE)
-            _sync_folder(self.folder)
+            replace_file(self.folder / STATE, pack(stored), mode=0o600)
         except OSError as error:
             reason = error.strerror
         else:
@@ -138,12 +132,3 @@ def read(folder: Path) -> Stored | None:
     if data.startswith(MAGIC) and "cannot be decoded" in told:
         told = "it holds a state of another kind; name another folder."
     raise StateError(f"{path}: {told}")
-
-
-def _sync_folder(folder: Path) -> None:
-    """So that the names in the folder, not only the files' contents, survive a loss of power."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

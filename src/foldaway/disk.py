@@ -1,0 +1,58 @@
+"""Files that outlive a crash, and files of which nothing does."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+
+def replace_file(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+    """Write a file in one step and wait until it is on the disk: a crash leaves the old file or the new one."""
+    draft = path.with_name(path.name + ".draft")
+    _write(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), data)
+    draft.replace(path)
+    sync_folder(path.parent)
+
+
+def make_file(path: Path, data: bytes) -> None:
+    """Write a new file, for its owner alone, whole or not at all.
+
+    Raises:
+        FileExistsError: There is one; it stays as it is.
+    """
+    handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        _write(handle, data)
+        os.link(draft, path)  # unlike a rename, this replaces nothing
+    finally:
+        os.unlink(draft)
+    sync_folder(path.parent)
+
+
+def destroy_file(path: Path) -> None:
+    """Overwrite a file, then remove it; nothing happens if it is not there."""
+    with suppress(FileNotFoundError):
+        size = path.stat().st_size
+        _write(os.open(path, os.O_WRONLY), bytes(size))
+        path.unlink()
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the folder's entries are on the disk: only then does a new name outlive a power cut."""
+    if os.name != "posix":  # elsewhere a folder cannot be opened
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _write(handle: int, data: bytes) -> None:
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
