@@ -211,8 +211,8 @@ def test_forgetting_that_was_cut_short_is_ended_by_the_next_who_opens(folder: Pa
     killed = (
         "import os, sys; from pathlib import Path; from foldaway.federated import local_store\n"
         f"original = local_store.{moment}\n"
-        "def killed(*arguments):\n"
-        f"    if {moment!r} == 'replace_file': original(*arguments)\n"
+        "def killed(*arguments, **options):\n"
+        f"    if {moment!r} == 'replace_file': original(*arguments, **options)\n"
         "    os.kill(os.getpid(), 9)\n"
         f"store = local_store.LocalStore(Path(sys.argv[1]), {PLAN.name!r})\n"
         f"local_store.{moment} = killed\n"

@@ -135,7 +135,7 @@ def test_no_rows_give_an_empty_trial(connect: Any) -> None:
 def test_a_missing_or_doubled_column_is_named_and_nothing_is_folded(connect: Any) -> None:
     plan, rows = make_trial(7)
     begun = fa.Trial(plan)
-    with closing(connect(rows)) as connection, pytest.raises(fa.RecordError, match="gives no column 'x0'; nothing"):
+    with closing(connect(rows)) as connection, pytest.raises(fa.RecordError, match="has no column 'x0'; nothing"):
         fa.fold_query(connection, 'select "group", y0 from visits', plan, into=begun)
     assert begun.n == 0
     with closing(in_sqlite(rows)) as connection, pytest.raises(fa.RecordError, match="more than one column 'x0'"):
@@ -188,7 +188,7 @@ def test_an_error_in_the_query_is_shown(query: str, words: str) -> None:
 @pytest.mark.parametrize("connect", [in_duckdb, in_sqlite])
 def test_what_selects_nothing_is_refused(connect: Any) -> None:
     plan, rows = make_trial(7)
-    words = "selects nothing|gives no column"  # DuckDB answers everything with a table
+    words = "selects nothing|has no column"  # DuckDB answers everything with a table
     with closing(connect(rows)) as connection, pytest.raises(fa.FoldawayError, match=words):
         fa.fold_query(connection, "create table others (x integer)", plan)
 
