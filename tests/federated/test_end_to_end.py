@@ -78,7 +78,7 @@ def test_every_mode_equals_kept_rows(case: str, server: Served) -> None:
 
 # Petersen's panel has no arms, but a regression on a constant and x. One further device, in an arm of its own, has two
 # records with outcomes of zero, which it fits exactly, and such x that the mean of all, at which the interacted
-# estimator compares the arms, is zero. The effect is then the constant of Petersen's regression, and its error the constant's.
+# estimator compares the arms, is zero. The effect is then the constant of Petersen's regression, with its error.
 # Divided by x, with weights x², the same rows have the slope as their constant.
 
 
