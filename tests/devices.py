@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import msgspec
@@ -38,15 +39,18 @@ def records_of(plan: fa.Plan, rows: pd.DataFrame, unit: str = "unit") -> Iterato
         yield str(mine[plan.arm].iloc[0]), cast(list[dict[str, Any]], mine[columns].to_dict("records"))
 
 
-def devices_for(plan: fa.Plan, rows: pd.DataFrame, link: HttpLink) -> list[Device]:
+def devices_for(plan: fa.Plan, rows: pd.DataFrame, link: HttpLink, threads: int = 1) -> list[Device]:
     """A device for each unit, with its records taken."""
-    devices = []
-    for arm, records in records_of(plan, rows):
+
+    def made(of: tuple[str, list[dict[str, Any]]]) -> Device:
+        arm, records = of
         device = Device(plan, store=store_in(plan, arm), link=link)
         for record in records:
             device.record(record)
-        devices.append(device)
-    return devices
+        return device
+
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(made, records_of(plan, rows)))
 
 
 class Hosted:
@@ -82,14 +86,15 @@ class Hosted:
         return fa.Effects.from_json(msgspec.json.encode(answer.json()["effects"]))
 
 
-def report_all(devices: Sequence[Device], rounds: int = 3) -> list[str]:
+def report_all(devices: Sequence[Device], rounds: int = 3, threads: int = 1) -> list[str]:
     """All report, until they are durable or a few rounds are over; where each stands."""
-    states: dict[int, str] = {}
-    for _ in range(rounds):
-        for i, device in enumerate(devices):
-            if i not in states or states[i] == "pending":
-                states[i] = device.report().state
-    return [states[i] for i in range(len(devices))]
+    states = ["pending"] * len(devices)
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(rounds):
+            waiting = [i for i, state in enumerate(states) if state == "pending"]
+            for i, status in zip(waiting, pool.map(lambda i: devices[i].report(), waiting), strict=True):
+                states[i] = status.state
+    return states
 
 
 def assert_as_kept_rows(effects: fa.Effects, plan: fa.Plan, rows: pd.DataFrame, rtol: float = 1e-9) -> None:

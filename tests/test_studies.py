@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import foldaway as fa
+from foldaway.federated.coordinator import Published
+from foldaway.federated.replies import reply
 from foldaway.kernels.weights import weights
 from foldaway.paper import bootstrap_least_squares
 from foldaway.plan import Bootstrap
@@ -21,7 +23,14 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # studies/ lies beside tests/ and is no part of the package
 
 from studies import __main__ as command  # noqa: E402
-from studies import bootstrap_coverage, bootstrap_start, findings, same_everywhere  # noqa: E402
+from studies import (  # noqa: E402
+    bootstrap_coverage,
+    bootstrap_start,
+    federated_dropout,
+    federated_schedules,
+    findings,
+    same_everywhere,
+)
 
 
 @pytest.fixture
@@ -153,3 +162,32 @@ def test_studies_are_listed_and_unknown_ones_refused(capsys: pytest.CaptureFixtu
 def test_the_command_runs_from_the_projects_folder() -> None:
     done = subprocess.run([sys.executable, "-m", "studies"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "bootstrap_start: " in done.stdout
+
+
+# Federated trials.
+
+
+def test_the_replies_of_all_devices_at_once_are_those_of_each() -> None:
+    devices, plan = federated_dropout.simulate(np.random.default_rng(10), 40), federated_dropout.plan_of("scores")
+    everyone = np.ones(40, dtype=bool)
+    share = federated_dropout._share(plan, devices, federated_dropout.triangles(devices), everyone)
+    message = Published.of(share.trial).message("replying", 0.0)
+    together = federated_dropout.replies(plan, message, devices)
+    for j, (first, size) in enumerate(zip(devices.first, devices.sizes, strict=True)):
+        arm = federated_dropout.ARMS[devices.arm[j]]
+        alone = reply(plan, message, arm, devices.rows[first : first + size])
+        np.testing.assert_allclose(together[j], alone, rtol=1e-9, atol=1e-12)
+
+
+def test_intervals_cover_when_devices_drop_out_at_random() -> None:
+    table = federated_dropout.summary(federated_dropout.study(trials=60, devices=80, seed=11))
+    assert len(table) == 12
+    assert min(covers for *_, covers in table) > 0.85
+    assert all(0.75 < ratio < 1.3 for *_, ratio, _ in table)
+
+
+def test_a_schedule_of_the_study_is_counted() -> None:
+    found = federated_schedules.study(schedules=3, seed=12, processes=1)
+    assert sum(tale.schedules for tale in found.values()) == 3
+    assert not [wrong for tale in found.values() for wrong in tale.wrong]
+    assert "What happened" in federated_schedules.findings(found).answer

@@ -21,7 +21,7 @@ from served import Served
 from servers import Nursery
 
 DEVICES = 12
-KILLS = 30
+KILLS = 20
 COHORT = 4
 
 
@@ -117,7 +117,7 @@ def test_whoever_is_killed_is_counted_once(
             assert crowd.live(device, trial, killed=False)
         assert {Device(plan, folder).status.state for folder in crowd.folders} == {"counted"}
         assert sum(about["enrolled"].values()) == sum(about["reported"].values()) == DEVICES
-        assert crowd.ended[-9] >= KILLS // 2  # some had ended by themselves before
+        assert crowd.ended[-9] >= KILLS // 3  # some had ended by themselves before
         kept = with_unit(plan)
         assert_as_kept_rows(trial.effects(), kept, crowd.rows())
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from foldaway.federated.kept import MemoryStore
 from postgres import quick_folder
 from schedules import Schedule, Tale
 
@@ -37,14 +38,14 @@ def test_a_report_that_is_counted_twice_shows(monkeypatch: pytest.MonkeyPatch) -
     """Teeth: a coordinator that does not look for numbers it has seen."""
     monkeypatch.setattr("foldaway.service.device_collector.DeviceCollector._seen", lambda *_: None)
     monkeypatch.setattr("foldaway.service.device_table._use", lambda *_: None)
-    assert any("counted 2" in wrong or "as [2" in wrong or "know that" in wrong for wrong in run(range(12)).wrong)
+    assert any("is counted 2 times" in wrong for wrong in run(range(0, 30, 3)).wrong)  # mode one-message
 
 
-def test_a_device_that_forgets_its_number_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Teeth: a device that makes a new number whenever it reports."""
-    from foldaway.federated import running
-    from foldaway.federated.messages import new_number
+def test_a_device_that_sends_its_records_again_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Teeth: a device that does not note which records a message covers."""
 
-    honest = running.moments
-    monkeypatch.setattr(running, "moments", lambda number, arm, records: honest(new_number(), arm, records))
-    assert run(range(1, 30, 3)).wrong  # mode scores
+    def careless(store: MemoryStore, number: bytes, message: bytes) -> None:
+        store._messages[number] = message
+
+    monkeypatch.setattr(MemoryStore, "send_later", careless)
+    assert any("is counted" in wrong for wrong in run(range(1, 30, 3)).wrong)  # mode scores

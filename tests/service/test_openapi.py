@@ -68,9 +68,8 @@ def test_what_is_drawn_from_the_document_is_answered_as_it_says(
     config = tmp_path / "schemathesis.toml"
     hooks = tmp_path / "hooks.py"
     hooks.write_text(HOOKS)
-    config.write_text(
-        CONFIG.format(token=server.admin, hooks=hooks, examples=15) + (KNOWN.format(name=known) if known else "")
-    )
+    settings = CONFIG.format(token=server.admin, hooks=hooks, examples=15)
+    config.write_text(settings + (KNOWN.format(name=known) if known else ""))
     words = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run"]
     words += [f"{server.url}/schema/openapi.json", "--checks", "all", "--workers", "1", "--no-color"]
     # A trial stays known if it is not closed; and the name that is given here would mend names that are faulty on

@@ -141,14 +141,14 @@ class DeviceTrials:
     def _begin(self, plan: Plan, closing: Closing) -> None:
         for attempt in range(_ATTEMPTS):
             collector = self._collector(plan)
-            # In mode scores the moments that are no cohort are left out; otherwise reports may still join those here.
-            if plan.federated == "scores":
-                collector.finish()
-            whole, shards = self._whole(plan)
-            published = Published.of(whole.trial).dumps() if plan.federated == "scores" else None
             try:
+                # In mode scores moments that are no cohort are left out; otherwise reports may still join those here.
+                if plan.federated == "scores":
+                    collector.finish()
+                whole, shards = self._whole(plan)
+                published = Published.of(whole.trial).dumps() if plan.federated == "scores" else None
                 self._store.devices.begin_closing(plan, closing, published, _versions(shards))
-            except Conflict:
+            except Conflict:  # another server has committed in between, perhaps some of what is pending here
                 if attempt == _ATTEMPTS - 1:
                     raise
                 continue

@@ -106,8 +106,8 @@ class CloseOperation(Operation):
 _WANTED = Schema(
     type=OpenAPIType.OBJECT,
     properties={
-        "deadline": Schema(type=OpenAPIType.NUMBER, minimum=0, maximum=10**7),
-        "share": Schema(type=OpenAPIType.NUMBER, exclusive_minimum=0, maximum=1),
+        "deadline": Schema(type=[OpenAPIType.NUMBER, OpenAPIType.NULL], minimum=0, maximum=10**7),
+        "share": Schema(type=[OpenAPIType.NUMBER, OpenAPIType.NULL], exclusive_minimum=0, maximum=1),
     },
     additional_properties=False,
 )
