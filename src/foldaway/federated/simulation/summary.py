@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -137,17 +139,19 @@ class Summary(msgspec.Struct, frozen=True):
             text_table(["what", "how much"], facts),
             text_table(["the effect, by", "effect", "std. error", "difference"], answers),
         ]
+        return "\n\n".join([*parts, *(textwrap.fill(note, 80) for note in self._notes())])
+
+    def _notes(self) -> Iterator[str]:
         if self.integrity is not None:
-            parts.append(
+            yield (
                 f"Integrity: {self.integrity['verdict']} (residual {self.integrity['residual']:.2g} roundings). "
                 f"{self.integrity['meaning']}"
             )
-        if world.mode == "scores" and self.missing:
-            parts.append(
+        if self.world.mode == "scores" and self.missing:
+            yield (
                 "The kept rows are those of all clients: the effect is the same, and the standard errors differ by "
                 "what the missing replies would have said."
             )
-        return "\n\n".join(parts)
 
 
 def effect_of(closed: dict[str, Any], estimator: str) -> Effect:
