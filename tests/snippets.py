@@ -7,6 +7,10 @@ A fenced block is run by its language:
   left running while the rest of the page does, with its address and admin token in the environment;
 - `toml` and others with a `title`: written to a file of that name;
 - anything else is only shown. A block after `<!-- not run: reason -->` is not run either.
+
+What a page takes for granted, such as a file of the reader's own, stands in comments that are not shown:
+`<!-- first: python` or `<!-- first: sh`, then the lines, then `-->`. In Python ones, `afterwards(call)` has something
+called when the page has been read.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ from postgres import _free_port as free_port
 
 _FENCE = re.compile(
     r"^(?P<skip><!-- not run: (?P<why>.+?) -->\n+)?(?P<indent> *)```(?P<language>\w*)(?P<about>[^\n]*)\n"
-    r"(?P<text>.*?)^(?P=indent)```$",
+    r"(?P<text>.*?)^(?P=indent)```$"
+    r"|^<!-- first: (?P<set_up>python|sh)\n(?P<lines>.*?)^-->$",
     re.MULTILINE | re.DOTALL,
 )
 _TITLE = re.compile(r'title="([^"]+)"')
@@ -46,6 +51,9 @@ class Snippet:
 def snippets(page: str) -> Iterator[Snippet]:
     """The fenced blocks of a page."""
     for found in _FENCE.finditer(page):
+        if found["set_up"]:
+            yield Snippet(found["set_up"], None, found["lines"], page.count("\n", 0, found.start("lines")) + 1, None)
+            continue
         title = _TITLE.search(found["about"])
         indent = len(found["indent"])
         text = "\n".join(line[indent:] for line in found["text"].splitlines()) + "\n"
@@ -62,6 +70,7 @@ class Reader:
         self._names = {"__name__": "__main__"} if names is None else names
         self._environ = {**environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"}
         self._stack = ExitStack()
+        self._names["afterwards"] = self._stack.callback
 
     def __enter__(self) -> Reader:
         return self
@@ -79,7 +88,7 @@ class Reader:
             exec(compile("\n" * (snippet.line - 1) + snippet.text, self._name, "exec"), self._names)
         elif snippet.language == "sh":
             if snippet.text.startswith("foldaway serve"):
-                self._serve(snippet.text)
+                self._serve(snippet.text.splitlines()[0])
             else:
                 self._shell(snippet)
 
@@ -87,7 +96,7 @@ class Reader:
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", snippet.text],
             cwd=self._folder,
-            env=self._environ,
+            env={**self._environ, **{name: os.environ[name] for name in ("BROKER",) if name in os.environ}},
             capture_output=True,
             text=True,
             timeout=300,

@@ -88,6 +88,12 @@ def test_a_run_writes_a_report_along_with_its_table(folder: Path) -> None:
 # foldaway plan new
 
 
+def test_without_options_the_columns_are_listed(folder: Path) -> None:
+    done = foldaway("plan", "new", "my trial.csv", folder=folder)
+    assert done.stdout.split() == ["variant", "revenue", "converted", "revenue_before", "country", "user_id"]
+    assert "--arm COLUMN --outcome COLUMN" in done.stderr
+
+
 def test_from_a_csv_file_to_a_report_in_three_commands(folder: Path) -> None:
     start = time.monotonic()
     made = foldaway(
@@ -129,7 +135,10 @@ def test_the_control_is_guessed_by_name_or_told(folder: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), "The columns of my trial.csv are: variant, revenue, converted, revenue_before, country, user_id."),
+        (
+            ("--arm", "variant"),
+            "The columns of my trial.csv are: variant, revenue, converted, revenue_before, country, user_id.",
+        ),
         (("--arm", "variant"), "with --outcome"),
         (("--arm", "varient", "--outcome", "revenue"), "no column 'varient'. Is it 'variant'?"),
         (("--arm", "user_id", "--outcome", "revenue"), "has more than 20 different values"),

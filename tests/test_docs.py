@@ -32,6 +32,8 @@ def test_the_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     for name in ("FOLDAWAY_SERVER", "FOLDAWAY_TOKEN"):
         monkeypatch.setenv(name, "")
+    monkeypatch.setenv("BROKER", "")
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("MPLBACKEND", "agg")
     with Reader(str(page), tmp_path, dict(os.environ)) as reader:
         for snippet in snippets((ROOT / page).read_text(encoding="utf-8")):

@@ -51,7 +51,10 @@ def new(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; printed by default.")
     ] = None,
 ) -> None:
-    """Write a first plan for a file of records: look it over before you run it."""
+    """Write a first plan for a file of records: look it over before you run it. Without options, list its columns."""
+    if not (arm or outcome or covariate or levels or unit):
+        _list_columns(file)
+        return
     categorical = dict(_level_list(text) for text in levels or [])
     numeric = [column for column in covariate or [] if column not in categorical]
     wanted = [*([arm] if arm else []), *(outcome or []), *numeric, *categorical, *([unit] if unit else [])]
@@ -76,6 +79,17 @@ class Seen(NamedTuple):
 
     arms: list[str]
     texts: list[str]
+
+
+def _list_columns(file: Path) -> None:
+    from foldaway.sources import column_names
+
+    columns = column_names(file)
+    if not columns:
+        raise PlanError("lines of JSON have no header to read: say --arm COLUMN and --outcome COLUMN.")
+    print("\n".join(columns))
+    command = ["foldaway", "plan", "new", str(file), "--arm", "COLUMN", "--outcome", "COLUMN", "-o", "plan.toml"]
+    print(f"Next, with the column that names the arm and the one to compare: {shlex.join(command)}", file=sys.stderr)
 
 
 def _require_columns(file: Path, wanted: Sequence[str], *, named: bool) -> None:
