@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ import dask
 import dask.dataframe as dd
 import pandas as pd
 import pytest
+import yaml  # type: ignore[import-untyped]
+from distributed import wait
 
 import foldaway as fa
 from foldaway.engines import dask as fold_dask
@@ -45,28 +49,85 @@ def test_other_processes_give_it_too() -> None:
     assert_same_replicates(trial, folded(plan, rows))
 
 
-def test_a_cluster_gives_it_too_and_neither_writes_nor_logs_a_record(tmp_path: Path) -> None:
+@contextmanager
+def cluster_at(folder: Path, *, spilling: bool, **settings: Any) -> Iterator[Any]:
+    """A client of a cluster whose workers write records to the folder when memory runs short, or never."""
     from distributed import Client, LocalCluster
 
-    marks = Marks(400)
-    plan, rows = make_trial(3, n=400, units=True)
-    plan = with_bootstrap(plan, 50, complete_units=False)
-    rows["unit"] = [marks.identifier(i) for i in range(400)]
-    rows["y0"] = [marks.outcome(i) for i in range(400)]
-    faulty = rows.assign(y0=rows["y0"].mask(rows.index == 17))
-    settings: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    settings |= {"host": "127.0.0.1", "local_directory": str(tmp_path)}
+    settings |= {"threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1", "protocol": "tcp"}
+    memory = {} if spilling else dict.fromkeys(["target", "spill"], False)
     with (
-        LocalCluster(**settings) as cluster,  # type: ignore[no-untyped-call]
+        dask.config.set({f"distributed.worker.memory.{name}": value for name, value in memory.items()}),
+        LocalCluster(local_directory=str(folder), **settings) as cluster,  # type: ignore[no-untyped-call]
         Client(cluster) as client,  # type: ignore[no-untyped-call]
     ):
+        yield client
+
+
+def marked(count: int) -> tuple[fa.Plan, pd.DataFrame, Marks]:
+    """Records whose identifiers and outcomes can be found again."""
+    marks = Marks(count)
+    plan, rows = make_trial(3, n=count, units=True)
+    plan = with_bootstrap(plan, 50, complete_units=False)
+    rows["unit"] = [marks.identifier(i) for i in range(count)]
+    rows["y0"] = [marks.outcome(i) for i in range(count)]
+    return plan, rows, marks
+
+
+def test_a_cluster_gives_it_too_and_neither_writes_nor_logs_a_record(tmp_path: Path) -> None:
+    plan, rows, marks = marked(400)
+    faulty = rows.assign(y0=rows["y0"].mask(rows.index == 17))
+    with cluster_at(tmp_path, spilling=False, n_workers=2) as client:
         trial = fold_dask.fold(frame(rows, npartitions=12), plan, key=KEY)
         assert_same_effects(trial, folded(plan, rows))
         with pytest.raises(fa.RecordError, match="1 of 400 records are faulty"):
             fold_dask.fold(frame(faulty, npartitions=3), plan, key=KEY)
-        logs = repr(client.get_worker_logs()) + repr(cluster.get_logs())
+        logs = repr(client.get_worker_logs()) + repr(client.cluster.get_logs())
         assert not marks.find(logs.encode())
         assert not scan_files([tmp_path], marks)
+
+
+def test_a_cluster_that_would_write_records_to_its_disks_is_refused(tmp_path: Path) -> None:
+    plan, rows, marks = marked(4000)
+    # Memory for nothing: whatever a worker holds goes to its disk, as it does with more memory and more records.
+    with (
+        dask.config.set({"distributed.worker.memory.pause": False}),
+        cluster_at(tmp_path, spilling=True, n_workers=1, processes=False, memory_limit="1kB") as client,
+    ):
+        ddf = frame(rows, npartitions=4)
+        with pytest.raises(fa.PlanError, match="1 of 1 workers of the Dask cluster write records") as caught:
+            fold_dask.fold(ddf, plan, key=KEY)
+        assert not scan_files([tmp_path], marks)
+        assert yaml.safe_load(str(caught.value).split("\n\n")[1]) == {
+            "distributed": {"worker": {"memory": {"target": False, "spill": False}}}
+        }
+        with dask.config.set(scheduler="threads"):  # the cluster is there, but does not run it
+            assert fold_dask.fold(ddf, plan, key=KEY).n == 4000
+        assert not scan_files([tmp_path], marks)
+        held = client.persist(ddf)
+        wait(held)  # type: ignore[no-untyped-call]
+        assert len(scan_files([tmp_path], marks).identifiers) == 4000  # it would have, and the search finds it
+
+
+def test_default_settings_are_refused(tmp_path: Path) -> None:
+    plan, rows, _ = marked(40)
+    with (
+        cluster_at(tmp_path, spilling=True, n_workers=1, processes=False),
+        pytest.raises(fa.PlanError, match="target: false"),
+    ):
+        fold_dask.fold(frame(rows, npartitions=1), plan, key=KEY)
+
+
+def test_a_worker_that_joins_later_and_would_write_has_its_partitions_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, rows, _ = marked(40)
+    monkeypatch.setattr(fold_dask, "require_no_spilling", lambda _: None)  # nobody was there to be asked
+    with (
+        cluster_at(tmp_path, spilling=True, n_workers=1, processes=False),
+        pytest.raises(fa.RecordError, match="target: false"),
+    ):
+        fold_dask.fold(frame(rows, npartitions=2), plan, key=KEY)
 
 
 @pytest.mark.parametrize("together", [False, True])

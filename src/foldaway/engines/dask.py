@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from foldaway.engines.dask_spilling import SPILLS, require_no_spilling, this_worker_may_spill
 from foldaway.engines.partial import Partial, fold_partition, key_for, merged, plan_columns, trial_of
 from foldaway.engines.wrapping import Wrapping
 from foldaway.errors import SourceError
@@ -33,7 +34,8 @@ _COLUMN = "parcel"
 def fold(ddf: Any, plan: Plan, *, key: bytes | None = None, units_together: bool = False) -> Trial:
     """Fold a Dask data frame of any size, on whatever scheduler is set.
 
-    Only the plan's columns are read. What a cluster's workers may spill, and how to forbid it, is in docs/engines.md.
+    Only the plan's columns are read. On a cluster, no worker may be set up to write records to its disk when memory
+    runs short; docs/engines.md has the settings.
 
     Args:
         ddf: The data frame.
@@ -46,6 +48,7 @@ def fold(ddf: Any, plan: Plan, *, key: bytes | None = None, units_together: bool
         The trial of all records.
 
     Raises:
+        PlanError: A worker of the cluster may write records to its disk; nothing was read.
         RecordError: A column is missing, or a record is faulty; nothing was folded.
         SourceError: Dask could not run the data frame.
     """
@@ -53,6 +56,7 @@ def fold(ddf: Any, plan: Plan, *, key: bytes | None = None, units_together: bool
         raise SourceError(f"dask.fold takes a Dask data frame, not {type(ddf).__name__}.")
     key = key_for(plan, key)
     names = plan_columns(plan, list(ddf.columns))
+    require_no_spilling(ddf)
     wrapping = Wrapping()
     work = _Work(plan, key, wrapping.key)
     records = ddf[names]
@@ -88,6 +92,8 @@ class _Work:
 
     def fold(self, rows: pd.DataFrame) -> pd.DataFrame:
         """A partition as one parcel."""
+        if this_worker_may_spill():
+            return self._parcels(Partial(refusal=f"Some {SPILLS}"))
         return self._parcels(fold_partition([rows] if len(rows) else [], self.plan, self.key))
 
     def merge(self, parcels: pd.DataFrame) -> pd.DataFrame:
