@@ -220,4 +220,4 @@ def test_a_store_that_somebody_has_is_refused(tmp_path: Path) -> None:
     _, file = saved(tmp_path)
     with Store(tmp_path / "store"):
         said = foldaway("consume", "redis://127.0.0.1:9/orders", file, "--store", tmp_path / "store", code=1)
-    assert "another consumer has the store" in said[1]
+    assert "another program has the store" in said[1]

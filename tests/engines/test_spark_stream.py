@@ -19,7 +19,7 @@ import foldaway as fa
 import spark_stream_driver
 import sparks
 from foldaway.engines import spark
-from foldaway.engines.stream_store import Stored, StreamStore
+from foldaway.sources.store import Store, Stored, read
 from memory_scan import Marks, scan_files
 from resampling import KEY, assert_same_replicates, folded, of_units
 from trials import make_trial
@@ -63,13 +63,13 @@ class Source:
 def written(monkeypatch: pytest.MonkeyPatch) -> list[Stored]:
     """Every state that is written."""
     states: list[Stored] = []
-    write = StreamStore.write
+    write = Store.write
 
-    def noted(self: StreamStore, stored: Stored) -> None:
+    def noted(self: Store, stored: Stored) -> None:
         write(self, stored)
         states.append(stored)
 
-    monkeypatch.setattr(StreamStore, "write", noted)
+    monkeypatch.setattr(Store, "write", noted)
     return states
 
 
@@ -99,7 +99,7 @@ def test_what_is_short_of_a_cohort_waits_in_memory_and_is_read_again(
     trial = last.close()  # the plan says to include the remainder
     assert trial.n == spark.load(store, plan).n == len(source.added) == 900
     assert_same_replicates(trial, folded(plan, source.added))
-    sizes = [0, *(stored.trial.n for stored in written)]
+    sizes = [0, *(fa.Trial.loads(stored.trial).n for stored in written)]
     assert all(later - earlier >= plan.cohort for earlier, later in pairwise(sizes[:-1]))
     assert sizes == [0, 400, 830, 900]
 
@@ -110,15 +110,15 @@ def test_a_batch_that_is_stored_but_that_spark_took_no_note_of_counts_once(
     plan, rows = planned()
     source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
     source.add(300, 300, 300)
-    write = StreamStore.write
+    write = Store.write
 
-    def broken_off(self: StreamStore, stored: Stored) -> None:
+    def broken_off(self: Store, stored: Stored) -> None:
         write(self, stored)
-        if stored.batch == 1:
+        if stored.positions == {"": (1,)}:
             raise RuntimeError("broken off")
 
     with monkeypatch.context() as patched:
-        patched.setattr(StreamStore, "write", broken_off)
+        patched.setattr(Store, "write", broken_off)
         query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
         with pytest.raises(Exception, match="broken off"):
             query.awaitTermination()
@@ -177,6 +177,67 @@ def test_neither_store_nor_checkpoint_holds_a_record(session: Any, tmp_path: Pat
         assert not path.is_file() or (KEY not in path.read_bytes() and KEY.hex().encode() not in path.read_bytes())
 
 
+def test_two_drivers_cannot_have_one_store(session: Any, tmp_path: Path) -> None:
+    plan, rows = planned()
+    source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
+    source.add(300)
+    with Store(store), pytest.raises(fa.SourceError, match="another program has the store"):
+        spark.fold_stream(source.stream(), plan, store=store, key=KEY)
+    first = spark.fold_stream(source.stream(), plan, store=store, key=KEY)
+    try:
+        first.processAllAvailable()
+        before = sorted(path.name for path in (store / "checkpoint").rglob("*"))
+        with pytest.raises(fa.SourceError, match="another program has the store"):
+            spark.fold_stream(source.stream(), plan, store=store, key=KEY)
+        assert sorted(path.name for path in (store / "checkpoint").rglob("*")) == before  # not taken back
+    finally:
+        first.stop()
+    with Store(store):  # another process could go on
+        pass
+    with pytest.raises(fa.StateError, match="start it again"):
+        first.close()
+    second = spark.fold_stream(source.stream(), plan, store=store, key=KEY)
+    assert second.close().n == 300
+
+
+@pytest.mark.parametrize("remainder", ["include", "leave_out"])
+def test_a_closed_trial_is_sealed_and_takes_no_more(session: Any, tmp_path: Path, remainder: str) -> None:
+    plan, rows = planned()
+    plan = msgspec.structs.replace(plan, remainder=remainder)
+    source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
+    source.add(600, 30)
+    query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
+    query.awaitTermination()
+    assert query.pending == 30
+    trial = query.close()
+    assert query.close() is trial
+    assert trial.sealed
+    assert trial.n == (630 if remainder == "include" else 600)
+    stored, left_out = read(store), 630 - trial.n
+    assert stored is not None
+    assert (stored.closed, stored.left_out) == (True, left_out)
+    assert spark.load(store, plan).sealed
+    assert_same_replicates(spark.load(store, plan), folded(plan, source.added[: trial.n]))
+    source.add(200)
+    with pytest.raises(fa.SealedError, match="takes no more records"):
+        spark.fold_stream(source.stream(), plan, store=store, key=KEY)
+    assert spark.load(store).n == trial.n
+
+
+def test_only_its_owner_can_look_into_the_store(session: Any, tmp_path: Path) -> None:
+    plan, rows = planned()
+    source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
+    source.add(150)
+    before = os.umask(0)
+    try:
+        query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
+        query.awaitTermination()
+    finally:
+        os.umask(before)
+    assert store.stat().st_mode & 0o777 == 0o700
+    assert (store / "state").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_fault_is_raised_as_what_it_is_and_nothing_is_stored(session: Any, tmp_path: Path) -> None:
     plan, rows = planned()
     source, store = (
@@ -207,7 +268,8 @@ def test_what_cannot_work_is_refused_before_anything_runs(session: Any, tmp_path
     with pytest.raises(fa.RecordError, match="no column 'y0'"):
         spark.fold_stream(stream.drop("y0"), plan, store=store, key=KEY)
 
-    StreamStore(store).write(Stored("a-query", 7, folded(plan, rows)))
+    with Store(store) as opened:
+        opened.write(Stored("a Spark stream", "a-query", {"": (7,)}, folded(plan, rows).dumps()))
     with pytest.raises(fa.StateError, match="is empty, and"):
         spark.fold_stream(stream, plan, store=store, key=KEY)
     (store / "checkpoint").mkdir()
@@ -221,4 +283,8 @@ def test_what_cannot_work_is_refused_before_anything_runs(session: Any, tmp_path
         spark.fold_stream(stream, plan, store=store, key=KEY[::-1])
     with pytest.raises(fa.StateError, match="another plan"):
         spark.fold_stream(stream, msgspec.structs.replace(plan, cohort=3), store=store, key=KEY)
+    with Store(store) as opened:  # whatever was refused has let go of it
+        opened.write(Stored("ORDERS", "", {"": (7,)}, folded(plan, rows).dumps()))
+    with pytest.raises(fa.SourceError, match=r"belongs to another stream \(ORDERS\)"):
+        spark.fold_stream(stream, plan, store=store, key=KEY)
     assert not session.streams.active

@@ -299,7 +299,7 @@ def test_a_plan_that_drops_faulty_records_counts_them(broker: Server, tmp_path: 
 
 
 def test_a_second_consumer_on_a_store_is_refused(tmp_path: Path) -> None:
-    with Store(tmp_path), pytest.raises(SourceError, match="another consumer has the store"):
+    with Store(tmp_path), pytest.raises(SourceError, match="another program has the store"):
         Store(tmp_path)
     with Store(tmp_path):  # and let in once the first has gone
         pass

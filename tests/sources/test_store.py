@@ -98,7 +98,7 @@ sys.stdin.read()
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "has it\n"
-    with pytest.raises(SourceError, match="another consumer"):
+    with pytest.raises(SourceError, match="another program"):
         Store(tmp_path)
     process.kill()
     process.communicate()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foldaway.engines.partial import plan_columns
 from foldaway.engines.spark_batch import fold, require_classic
 from foldaway.engines.spark_checkpoint import Checkpoint
-from foldaway.engines.stream_store import Stored, StreamStore
-from foldaway.errors import FoldawayError, PlanError, SourceError, StateError
+from foldaway.errors import FoldawayError, PlanError, SealedError, SourceError, StateError
 from foldaway.plan import Plan
+from foldaway.sources.broker import Place
+from foldaway.sources.store import Store, Stored, read
 from foldaway.trial import Trial
 
 if TYPE_CHECKING:
@@ -26,6 +27,14 @@ _QUERY = "sql.streaming.queryId"  # the property in which Spark tells a micro-ba
 _RETAIN = "spark.sql.streaming.minBatchesToRetain"
 _MOST_RETAINED = 10_000
 _MARGIN = 10
+
+# In the store, a query's identifier tells its stream from others, and the place in it is the number of the last
+# micro-batch that is in the tallies; those before are in them, too.
+_STREAM, _PART = "a Spark stream", ""
+_BEFORE_THE_FIRST = -1
+
+_HOLDERS: dict[Path, StreamFold] = {}
+"""Which stream of this process has which store: Spark does not tell when a query has ended."""
 
 
 def fold_stream(
@@ -58,6 +67,8 @@ def fold_stream(
 
     Raises:
         PlanError: The plan cannot be run on a stream, or needs a key.
+        SealedError: The trial in the store is closed.
+        SourceError: Another program has the store.
         StateError: The store is damaged, of another plan or key, or does not go with the checkpoint.
     """
     require_classic(df)
@@ -74,17 +85,25 @@ def fold_stream(
             "apart from the store, and give it as key=."
         )
     plan_columns(plan, df.columns)
-    folder = StreamStore(store)
-    stored = folder.read(plan, key=key)
-    place = checkpoint or str(Path(store).absolute() / "checkpoint")
-    _take_back(Checkpoint(df.sparkSession, place), stored, store)
-    retain = min(max(int(df.sparkSession.conf.get(_RETAIN) or 0), plan.cohort + 2 * _MARGIN), _MOST_RETAINED)
-    batches = _Batches(folder, stored, plan, key, retain - _MARGIN)
-    writer = df.writeStream.foreachBatch(batches).option("checkpointLocation", place)
-    if trigger is not None:
-        writer = writer.trigger(**trigger)
-    with _set(df.sparkSession, _RETAIN, str(retain)):
-        return StreamFold(writer.start(), batches)
+    folder = Path(store).absolute()
+    place = checkpoint or str(folder / "checkpoint")
+    if folder in _HOLDERS:
+        _HOLDERS[folder].let_go_if_ended()
+    with ExitStack() as until_started:
+        opened = until_started.enter_context(Store(folder))  # before the checkpoint is touched
+        stored = _going_on(opened)
+        durable = stored.of(plan, key)
+        _take_back(Checkpoint(df.sparkSession, place), stored, store)
+        retain = min(max(int(df.sparkSession.conf.get(_RETAIN) or 0), plan.cohort + 2 * _MARGIN), _MOST_RETAINED)
+        batches = _Batches(opened, stored, durable, key, retain - _MARGIN)
+        writer = df.writeStream.foreachBatch(batches).option("checkpointLocation", place)
+        if trigger is not None:
+            writer = writer.trigger(**trigger)
+        with _set(df.sparkSession, _RETAIN, str(retain)):
+            stream = StreamFold(writer.start(), batches)
+        until_started.pop_all()
+    _HOLDERS[folder] = stream
+    return stream
 
 
 def load(store: str | Path, plan: Plan | None = None, *, key: bytes | None = None) -> Trial:
@@ -93,10 +112,10 @@ def load(store: str | Path, plan: Plan | None = None, *, key: bytes | None = Non
     Raises:
         StateError: There is none, or it is damaged or of another plan or key.
     """
-    stored = StreamStore(store).read(plan, key=key)
-    if stored is None:
+    stored = read(Path(store))
+    if stored is None or not stored.trial:
         raise StateError(f"{store} holds no state yet: it is written when the first cohort of records has come.")
-    return stored.trial
+    return Trial.loads(stored.trial, plan, key=key)
 
 
 class StreamFold:
@@ -144,46 +163,61 @@ class StreamFold:
                 raise
         raise self._batches.fault
 
-    def close(self) -> Trial:
-        """End the trial: stop, and store what is short of a cohort if the plan says ``remainder = "include"``.
+    def stop(self) -> None:
+        """Interrupt the stream, and let go of its store; what is pending will be read again."""
+        self.query.stop()
+        self._batches.let_go()
 
-        Otherwise these records are left out of the trial that is returned. A stream that is only to be interrupted is
-        stopped with ``stop()``: what is pending will be read again.
+    def close(self) -> Trial:
+        """End the trial: stop, and seal what is stored, with the remainder if the plan says ``remainder = "include"``.
+
+        Otherwise the records short of a cohort are left out. The bootstrap's key is not needed any more; destroy it.
+
+        Raises:
+            StateError: The stream was stopped before, and another may have gone on from its store; start it again to
+                close it.
         """
         self.query.stop()
         return self._batches.close()
 
+    def let_go_if_ended(self) -> None:
+        """Let go of the store if the query has ended, by itself or by a fault."""
+        if not self.query.isActive:
+            self._batches.let_go()
+
 
 class _Batches:
-    """Takes micro-batches in, one after the other, as `foreachBatch` hands them over."""
+    """Takes micro-batches in, one after the other, as `foreachBatch` hands them over.
 
-    def __init__(
-        self, store: StreamStore, stored: Stored | None, plan: Plan, key: bytes | None, most_pending: int
-    ) -> None:
-        self.store = store
-        self.plan = plan
+    Attributes:
+        fault: Why a micro-batch was refused, if one was.
+    """
+
+    def __init__(self, store: Store, stored: Stored, trial: Trial, key: bytes | None, most_pending: int) -> None:
+        self.plan = trial.plan
         self.key = key
         self.fault: FoldawayError | None = None
-        self.stored = stored or Stored("", -1, Trial(plan, key=key))
-        self.now = self.stored
+        self._store: Store | None = store
+        self._stored, self._stored_n = stored, trial.n
+        self._trial, self._query, self._batch = trial, stored.identity, _last_batch(stored)
         self._most_pending = most_pending
         self._written = time.monotonic()
 
     @property
     def pending(self) -> int:
         """Records that are not stored."""
-        return self.now.trial.n - self.stored.trial.n
+        return self._trial.n - self._stored_n
 
     def __call__(self, df: DataFrame, batch: int) -> None:
-        if batch <= self.now.batch:
+        if batch <= self._batch:
             return  # stored, but Spark was killed before it could take note
         try:
             query = df.sparkSession.sparkContext.getLocalProperty(_QUERY)
-            trial = self.now.trial + fold(df, self.plan, key=self.key)
-            self.now = Stored(str(query), batch, trial)
+            trial = self._trial + fold(df, self.plan, key=self.key)
+            self._trial, self._query, self._batch = trial, str(query), batch
             if self._due():
-                self._write()
-            elif batch - self.stored.batch >= self._most_pending:
+                self._write(trial)
+            elif batch - _last_batch(self._stored) >= self._most_pending:
                 raise StateError(
                     f"{self._most_pending:,} micro-batches together had fewer records than a cohort, and Spark's "
                     "checkpoint will not go back further. Nothing is lost: start the stream again, its trigger longer."
@@ -196,31 +230,61 @@ class _Batches:
         waited = self.plan.max_wait is not None and time.monotonic() - self._written >= self.plan.max_wait
         return self.pending >= self.plan.cohort or (waited and self.pending > 0)
 
-    def _write(self) -> None:
-        self.store.write(self.now)
-        self.stored, self._written = self.now, time.monotonic()
+    def _write(self, trial: Trial, *, left_out: int = 0, closed: bool = False) -> None:
+        if self._store is None:
+            raise StateError("the stream was stopped, and another may have gone on from its store: start it again.")
+        positions: dict[str, Place] = {_PART: (self._batch,)}
+        stored = Stored(_STREAM, self._query, positions, trial.dumps(), left_out=left_out, closed=closed)
+        self._store.write(stored)
+        self._stored, self._stored_n, self._written = stored, trial.n, time.monotonic()
 
     def close(self) -> Trial:
-        """The final trial, stored."""
-        if self.pending and self.plan.remainder == "include":
-            self._write()
-        return self.stored.trial
+        """The final trial, sealed and stored; the same one if it is closed already."""
+        if not self._stored.closed:
+            final, left_out = self._trial, 0
+            if self.pending < self.plan.cohort and self.plan.remainder == "leave_out":
+                final, left_out = self._stored.of(self.plan, self.key), self.pending
+            final.seal()
+            self._write(final, left_out=left_out, closed=True)
+            self._trial = final
+            self.let_go()
+        return self._trial
+
+    def let_go(self) -> None:
+        """Let another stream have the store."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
 
 
-def _take_back(checkpoint: Checkpoint, stored: Stored | None, store: str | Path) -> None:
+def _going_on(store: Store) -> Stored:
+    """What the store holds, if a stream may go on from there."""
+    stored = store.read()
+    if stored is None:
+        return Stored(_STREAM)
+    if stored.stream != _STREAM:
+        raise SourceError(f"the store {store.folder} belongs to another stream ({stored.stream}); name another folder.")
+    if stored.closed:
+        raise SealedError("the trial in this store is closed: it takes no more records.")
+    return stored
+
+
+def _last_batch(stored: Stored) -> int:
+    place = stored.positions.get(_PART)
+    return _BEFORE_THE_FIRST if place is None else place[0]
+
+
+def _take_back(checkpoint: Checkpoint, stored: Stored, store: str | Path) -> None:
     """Let Spark go on from the last batch that is stored."""
     query = checkpoint.query()
-    if stored is None:
-        if query is not None:
-            checkpoint.rewind(-1)
-        return
-    if query != stored.query:
+    if stored.trial and query != stored.identity:
         what = "is empty" if query is None else "is of another query"
         raise StateError(
             f"the checkpoint {checkpoint.folder} {what}, and {store} holds records that were read under its own: "
             "bring that back, or begin with a new store."
         )
-    checkpoint.rewind(stored.batch)
+    if query is not None:
+        checkpoint.rewind(_last_batch(stored))
 
 
 @contextmanager

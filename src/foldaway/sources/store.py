@@ -1,7 +1,8 @@
-"""The durable store of a consumer: the tallies, and how far in the stream they go, in one file written in one step.
+"""The durable store of a stream: the tallies, and how far in the stream they go, in one file written in one step.
 
 The two can never disagree, so nothing is lost and nothing counts twice. The file holds no record and no bootstrap key;
-whoever compares two of its versions sees a cohort of records between them, for which the consumer cares.
+whoever compares two of its versions sees a cohort of records between them, for which the consumer cares, or the driver
+of a Spark stream.
 """
 
 from __future__ import annotations
@@ -55,13 +56,13 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 class Store:
-    """A folder that one consumer at a time has to itself.
+    """A folder that one consumer, or one driver of a Spark stream, at a time has to itself.
 
     Args:
         folder: The folder; made, for its owner alone, if it is not there.
 
     Raises:
-        SourceError: Another consumer has it, or it cannot be made.
+        SourceError: Another program has it, or it cannot be made.
 
     Example:
         >>> import tempfile
@@ -84,7 +85,7 @@ class Store:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._lock)
-            raise SourceError(f"another consumer has the store {folder}; each needs one of its own.") from None
+            raise SourceError(f"another program has the store {folder}; each needs one of its own.") from None
 
     def __enter__(self) -> Self:
         return self
@@ -92,6 +93,10 @@ class Store:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another have it; not to be called twice."""
         os.close(self._lock)  # which unlocks it, as the end of the process does, however it ends
 
     def read(self) -> Stored | None:
