@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from foldaway.disk import destroy_file, make_file, replace_file
+from foldaway.disk import destroy_file, make_file, remove_draft, replace_file
 
 
 def test_a_file_is_replaced_in_one_step_and_others_may_be_kept_out(tmp_path: Path) -> None:
@@ -34,6 +34,28 @@ def test_a_crash_before_the_end_leaves_the_old_file(tmp_path: Path, call: str) -
     done = subprocess.run([sys.executable, "-c", program, str(path)], env=dict(os.environ), timeout=60)
     assert done.returncode == 7
     assert path.read_bytes() == b"old"
+    assert {each.name for each in tmp_path.iterdir()} == {"state", "state.draft"}
+    remove_draft(path)
+    remove_draft(path)  # again: nothing happens
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("call", ["os.fsync", "pathlib.Path.replace"])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_write_that_fails_leaves_no_draft(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: BaseException
+) -> None:
+    path = tmp_path / "state"
+    replace_file(path, b"old")
+
+    def fails(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patched, pytest.raises(type(error)):
+        patched.setattr(call, fails)
+        replace_file(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_what_is_made_replaces_nothing_and_is_its_owners_alone(tmp_path: Path) -> None:

@@ -9,11 +9,27 @@ from pathlib import Path
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = 0o666) -> None:
-    """Write a file in one step and wait until it is on the disk: a crash leaves the old file or the new one."""
-    draft = path.with_name(path.name + ".draft")
-    _write(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), data)
-    draft.replace(path)
+    """Write a file in one step and wait until it is on the disk: a crash leaves the old file or the new one.
+
+    A crash may also leave a draft of the new one beside the old; if the two together tell too much, `remove_draft`
+    before anything else is done with the file.
+    """
+    draft = _draft_of(path)
+    try:
+        _write(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), data)
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):  # what went wrong is told, not that this does, too
+            draft.unlink()
+        raise
     sync_folder(path.parent)
+
+
+def remove_draft(path: Path) -> None:
+    """Remove what a crash in the midst of `replace_file` has left; nobody may be writing the file."""
+    with suppress(FileNotFoundError, IsADirectoryError):
+        _draft_of(path).unlink()
+        sync_folder(path.parent)
 
 
 def make_file(path: Path, data: bytes) -> None:
@@ -49,6 +65,10 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _draft_of(path: Path) -> Path:
+    return path.with_name(path.name + ".draft")
 
 
 def _write(handle: int, data: bytes) -> None:

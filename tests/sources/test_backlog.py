@@ -291,6 +291,14 @@ def test_names_of_files_that_are_gone(folder: Path, tmp_path: Path) -> None:
             backlog.find([str(folder / "never-there.csv")])
 
 
+def test_a_draft_that_a_kill_has_left_is_gone_once_the_state_is_gone_on_from(folder: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    fold(folder, state)
+    (tmp_path / "state.draft").write_bytes(b"a state less than a cohort apart")
+    with Backlog(PLAN, state, resume=state):
+        assert not (tmp_path / "state.draft").exists()
+
+
 def test_one_run_at_a_time(tmp_path: Path) -> None:
     with locked(tmp_path / "state"), pytest.raises(fa.StateError, match="another run is saving"):
         Backlog(PLAN, tmp_path / "state")

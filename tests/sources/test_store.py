@@ -106,6 +106,19 @@ sys.stdin.read()
         pass
 
 
+def test_a_draft_that_a_kill_has_left_is_gone_once_the_store_is_opened(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.write(STORED)
+    (tmp_path / "state.draft").write_bytes(b"a state less than a cohort apart")
+    with Store(tmp_path) as store:
+        assert {path.name for path in tmp_path.iterdir()} == {"state", "lock"}
+        assert store.read() == STORED
+        (tmp_path / "state.draft").write_bytes(b"being written")
+        with pytest.raises(SourceError, match="another program"):
+            Store(tmp_path)
+        assert (tmp_path / "state.draft").exists()  # whoever has the store is writing it
+
+
 def test_a_state_that_cannot_be_written_is_told_and_the_old_one_stays(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.write(STORED)

@@ -15,7 +15,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import Self
 
-from foldaway.disk import sync_folder
+from foldaway.disk import remove_draft, sync_folder
 from foldaway.errors import RecordError, SourceError, StateError
 from foldaway.plan import Plan
 from foldaway.saved import Saved, load
@@ -78,6 +78,7 @@ class Backlog:
         self._next_save = 0.0
         with ExitStack() as held:
             held.enter_context(locked(save))
+            remove_draft(save)  # of a run that was killed: less than a cohort apart from the next state, perhaps
             if resume is not None and (resume.exists() or resume != save):
                 trial = started(plan, into=Trial.load(resume, plan, key=key))
                 self.ledger = Ledger.loads(load(resume).positions)

@@ -15,7 +15,7 @@ from typing import Self
 
 import msgspec
 
-from foldaway.disk import replace_file, sync_folder
+from foldaway.disk import remove_draft, replace_file, sync_folder
 from foldaway.errors import SourceError, StateError
 from foldaway.plan import Plan
 from foldaway.sources.broker import Place
@@ -86,6 +86,12 @@ class Store:
         except OSError:
             os.close(self._lock)
             raise SourceError(f"another program has the store {folder}; each needs one of its own.") from None
+        # A consumer that was killed may have left a state less than a cohort apart from the next one (promise P2).
+        try:
+            remove_draft(folder / STATE)
+        except OSError as error:
+            os.close(self._lock)
+            raise SourceError(f"the store {folder} cannot be used: {error.strerror}.") from None
 
     def __enter__(self) -> Self:
         return self
