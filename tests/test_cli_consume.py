@@ -19,7 +19,7 @@ import pytest
 import foldaway as fa
 from brokers import Nats, Redis, Sent, require
 from consuming import as_arrow, as_json, as_ndjson, fresh_name, messages, one_pass, people, plan_of, sizes_of
-from foldaway.sources.store import Store, read
+from foldaway.sources.store import Store, Stored, read
 from measured import measured
 from memory_scan import Marks, scan_files
 
@@ -120,6 +120,26 @@ def test_what_is_no_cohort_is_told_and_stays(redis_server: Redis, tmp_path: Path
     assert read(tmp_path / "store") is None
     _, none = foldaway("effects", tmp_path / "store", code=1)
     assert "holds no records yet" in none
+
+
+def test_a_part_too_small_for_effects_is_saved_to_be_merged(tmp_path: Path) -> None:
+    plan = plan_of("parts", cohort=2, min_per_arm=15)
+    records, states = people(60), []
+    for number in range(3):
+        part = fa.Trial(plan)
+        part.fold(records.slice(20 * number, 20))
+        store, state = tmp_path / str(number), tmp_path / f"{number}.state"
+        with Store(store) as opened:
+            opened.write(Stored(str(number), trial=part.dumps()))
+        _, early = foldaway("effects", store, code=1)
+        assert "every arm needs 15 durable records" in early
+        said = foldaway("effects", store, "--save", state)
+        assert said[0] == ""
+        assert str(state) in said[1].replace("\n", "")
+        assert "every arm needs 15 durable records" in said[1]
+        states.append(state)
+    foldaway("merge", *states, "--save", tmp_path / "whole")
+    assert fa.Trial.load(tmp_path / "whole", plan).n == 60
 
 
 def test_no_value_reaches_the_store_the_output_or_an_error(nats_server: Nats, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foldaway.errors import SourceError, StateError
+from foldaway.errors import SourceError, StateError, TooEarly
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
     from foldaway.plan import Plan
@@ -97,9 +97,16 @@ def effects(
     if stored is None or not stored.trial:
         raise StateError(f"the store {store} holds no records yet.")
     trial = Trial.loads(stored.trial)
-    found = effects_of(trial)
     if save is not None:
         trial.save(save)
+    try:
+        found = effects_of(trial)
+    except TooEarly as error:
+        if save is None:
+            raise
+        # A part of a trial may be too small for effects of its own: it is saved to be merged with the others.
+        print(f"The tallies are in {save}; {error}", file=sys.stderr)
+        return
     print(found.to_json() if json else found.to_string(all_kinds=all_kinds))
 
 
