@@ -51,9 +51,10 @@ def test_a_write_that_fails_leaves_no_draft(
     def fails(*_: object) -> None:
         raise error
 
-    with monkeypatch.context() as patched, pytest.raises(type(error)):
+    with monkeypatch.context() as patched:
         patched.setattr(call, fails)
-        replace_file(path, b"new")
+        with pytest.raises(type(error)):
+            replace_file(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
