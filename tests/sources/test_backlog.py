@@ -117,9 +117,8 @@ class PowerCut(BaseException):
     """What no handler is written for."""
 
 
-def test_a_crash_between_save_and_delete(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    state = tmp_path / "state"
-
+def cut_off_before_deleting(folder: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is killed when it is about to delete its files."""
     really = Path.unlink
 
     def cut(path: Path, missing_ok: bool = False) -> None:
@@ -131,6 +130,11 @@ def test_a_crash_between_save_and_delete(folder: Path, tmp_path: Path, monkeypat
         patched.setattr(Path, "unlink", cut)
         with pytest.raises(PowerCut):
             fold(folder, state, delete=True)
+
+
+def test_a_crash_between_save_and_delete(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = tmp_path / "state"
+    cut_off_before_deleting(folder, state, monkeypatch)
     assert len(list(folder.iterdir())) == 4
     assert counted(state)[:4] == [1, 1, 1, 1]
     outcome = fold(folder, state, delete=True)
@@ -214,6 +218,49 @@ def test_a_deleted_file_makes_room_for_another_of_its_name(folder: Path, tmp_pat
     outcome = fold(folder, state, delete=True)
     assert len(outcome.folded) == 1
     assert counted(state)[:8] == [1, 1, 1, 1, 0, 0, 0, 1]
+
+
+def cut_off_after_deleting(folder: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is killed after it has deleted its files and before it has taken note of that."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Backlog, "__exit__", lambda self, *_: self._held.close())
+        fold(folder, state, delete=True)
+
+
+def test_a_name_is_free_again_though_the_run_that_deleted_the_file_was_killed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state"
+    fold(folder, state)  # which deletes nothing
+    write(folder, 4, 40)
+    cut_off_after_deleting(folder, state, monkeypatch)
+    assert list(folder.iterdir()) == []
+    fold(folder, state, delete=True)  # the same command again
+    for number in (0, 4):
+        (folder / f"{number:03d} ü [x].csv").write_text(write(tmp_path, 7 + number, 60).read_text())
+    assert len(fold(folder, state, delete=True).folded) == 2
+    assert counted(state)[:12] == [1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 1]
+
+
+def test_what_was_not_to_be_deleted_or_has_only_moved_is_not_taken_for_deleted(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, elsewhere = tmp_path / "state", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    kept, moved = sorted(folder.iterdir())[:2]
+    fold(folder, state)
+    kept.rename(elsewhere / "kept")
+    write(folder, 4, 40)
+    cut_off_before_deleting(folder, state, monkeypatch)
+    there = moved.rename(folder / "another name.csv")
+    with pytest.raises(fa.SourceError, match="was folded before under another name"):
+        fold(folder, state, delete=True)
+    with pytest.raises(fa.SourceError, match="was folded before under another name"):  # also when that is noted
+        fold(folder, state, delete=True)
+    there.unlink()
+    write(folder, 0, 60)
+    with pytest.raises(fa.SourceError, match="has changed since"):
+        fold(folder, state, delete=True)
 
 
 def test_states_that_are_saved_differ_by_a_cohort(folder: Path, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """A backlog of files, folded into a saved state: resumable after any crash, each file deleted if so wished.
 
 The state and the ledger of the files in it go to the disk in one write. A file is deleted only after that, so at every
-moment its records are in the file, or in the state on the disk, or in both; and the ledger says which.
+moment its records are in the file, or in the state on the disk, or in both; and the ledger says which. That a file is
+to be deleted is in the ledger before it is; that it was, after: a run that was killed in between leaves it to the next
+one to see that the file is gone.
 """
 
 from __future__ import annotations
@@ -76,6 +78,7 @@ class Backlog:
         self.save = save
         self.delete_after = delete_after
         self._next_save = 0.0
+        self._struck = False
         with ExitStack() as held:
             held.enter_context(locked(save))
             remove_draft(save)  # of a run that was killed: less than a cohort apart from the next state, perhaps
@@ -93,7 +96,7 @@ class Backlog:
 
     def __exit__(self, *_: object) -> None:
         with self._held:
-            if self.outcome.deleted:
+            if self.outcome.deleted or self._struck:
                 self._write()  # the tallies as they are; only that files are gone is new
                 for folder in {path.parent for path in self.outcome.deleted}:
                     sync_folder(folder)
@@ -111,6 +114,8 @@ class Backlog:
             require_deletable(file)
         if self.delete_after and pipes:
             raise SourceError(f"--delete-after is for files; {pipes[0]} cannot be deleted.")
+        for folder in {*map(_folder_of, patterns), *(file.parent for file in files)}:
+            self._struck |= self.ledger.strike_gone(folder)
         standing = {file: self.ledger.standing(file) for file in files}
         self.outcome.known = [file for file in files if standing[file] is Standing.FOLDED]
         self._delete(self.outcome.known)
@@ -175,6 +180,8 @@ class Backlog:
             if self.ledger.look(path) != before[path]:
                 raise SourceError(f"{path} changed while it was read, and is not in the state; run it again.")
             self.ledger.enter(path, before[path])
+            if self.delete_after:
+                self.ledger.leave(path)
         self.outcome.trial = trial.copy()
         self._write()
         self.outcome.folded += complete
@@ -186,7 +193,12 @@ class Backlog:
         Saved(self.outcome.trial.dumps(), self.ledger.dumps()).save(self.save)
 
     def _delete(self, paths: Sequence[Path]) -> None:
-        for path in paths if self.delete_after else ():
+        if not self.delete_after:
+            return
+        newly = [path for path in paths if self.ledger.leave(path)]
+        if newly:
+            self._write()
+        for path in paths:
             if self.ledger.standing(path) is not Standing.FOLDED:
                 raise SourceError(f"{path} changed after it was folded, so it was not deleted.")
             try:
@@ -210,6 +222,11 @@ class Backlog:
                 return False
             raise
         return True
+
+
+def _folder_of(pattern: str) -> Path:
+    """The folder of a name or pattern; one that is a pattern itself is no folder."""
+    return Path(pattern).expanduser().parent
 
 
 def not_in(saved: Path, patterns: Sequence[str]) -> list[Path | Stdin]:

@@ -35,11 +35,13 @@ class Entry(msgspec.Struct, array_like=True):
         stamp: Of its size and time of last change.
         place: Of these and its place on the disk, which it keeps under another name.
         deleted: Whether it was deleted: then another file may come under its name.
+        leaving: Of the folder that it is to be deleted from, unless it is certain that it was.
     """
 
     stamp: bytes
     place: bytes
     deleted: bool = False
+    leaving: bytes = b""
 
 
 class Pages(msgspec.Struct):
@@ -65,7 +67,9 @@ class Ledger:
 
     def __init__(self, pages: Pages | None = None) -> None:
         self._pages = Pages(secrets.token_bytes(_LENGTH), {}) if pages is None else pages
-        self._places = {entry.place for entry in self._pages.files.values() if not entry.deleted}
+        entries = self._pages.files.values()
+        self._places = {entry.place for entry in entries if entry.leaving or not entry.deleted}
+        self._left = {entry.leaving for entry in entries if not entry.deleted}  # folders that files are to go from
 
     def __len__(self) -> int:
         return len(self._pages.files)
@@ -114,11 +118,35 @@ class Ledger:
         self._pages.files[self._name(path)] = entry
         self._places.add(entry.place)
 
+    def leave(self, path: Path) -> bool:
+        """Note that the file is to be deleted; whether that is new."""
+        entry, folder = self._pages.files[self._name(path)], self._folder(path.parent)
+        is_new = entry.leaving != folder
+        entry.leaving = folder
+        self._left.add(folder)
+        return is_new
+
     def strike(self, path: Path) -> None:
         """Note that the file was deleted."""
         entry = self._pages.files[self._name(path)]
-        entry.deleted = True
+        entry.deleted, entry.leaving = True, b""
         self._places.discard(entry.place)
+
+    def strike_gone(self, folder: Path) -> bool:
+        """Note the deletion of what was to be deleted from a folder and is not there any more; whether any was.
+
+        A run that was killed may have deleted files and not come to note it. Where they lay stays known: perhaps they
+        were not deleted but have another name now.
+        """
+        mark = self._folder(folder)
+        if mark not in self._left or not folder.is_dir():
+            return False
+        gone = {name: entry for name, entry in self._pages.files.items() if entry.leaving == mark and not entry.deleted}
+        for name in os.listdir(folder):
+            gone.pop(self._name(folder / name), None)
+        for entry in gone.values():
+            entry.deleted = True
+        return bool(gone)
 
     def dumps(self) -> bytes:
         """The ledger as bytes, to be saved with the state."""
@@ -141,6 +169,9 @@ class Ledger:
 
     def _name(self, path: Path) -> bytes:
         return self._hash("name", os.fsencode(os.path.realpath(path)))
+
+    def _folder(self, path: Path) -> bytes:
+        return self._hash("folder", os.fsencode(os.path.realpath(path)))
 
     def _hash(self, kind: str, what: str | bytes) -> bytes:
         data = what.encode() if isinstance(what, str) else what
