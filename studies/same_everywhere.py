@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ import pyarrow.parquet as pq  # noqa: E402
 import foldaway as fa  # noqa: E402
 from foldaway.datasets import checkout  # noqa: E402
 from studies import findings  # noqa: E402
+from studies.brokers import through_nats, through_redis  # noqa: E402
 from studies.findings import Findings, options_of, publish  # noqa: E402
 
 NAME = "same_everywhere"
@@ -59,6 +60,11 @@ class Setting:
         """The folder of the files."""
         return str(self.files[0].parent)
 
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The records, a few at a time."""
+        for file in self.files:
+            yield from pq.ParquetFile(file).iter_batches()
+
 
 Fold = Callable[[Setting], fa.Trial]
 PATHS: dict[str, Fold] = {}
@@ -77,9 +83,18 @@ def path(name: str) -> Callable[[Fold], Fold]:
 @path(ONE)
 def one_process(setting: Setting) -> fa.Trial:
     """Files folded in this process."""
-    from foldaway.sources.folding import fold_files
+    return _folded_files(setting, processes=1)
 
-    return fold_files([str(file) for file in setting.files], setting.plan, into=fa.Trial(setting.plan, key=setting.key))
+
+@path("two processes")
+def two_processes(setting: Setting) -> fa.Trial:
+    """Files folded by two worker processes, their tallies merged."""
+    return _folded_files(setting, processes=2)
+
+
+def _folded_files(setting: Setting, processes: int) -> fa.Trial:
+    trial = fa.Trial(setting.plan, key=setting.key)
+    return fa.fold_files([str(file) for file in setting.files], setting.plan, into=trial, processes=processes)
 
 
 @path("DuckDB query")
@@ -128,6 +143,18 @@ def on_spark_stream(setting: Setting) -> fa.Trial:
     query.close()
     sparks.remove()
     return spark.load(store, setting.plan)
+
+
+@path("NATS")
+def over_nats(setting: Setting) -> fa.Trial:
+    """The records as messages of a NATS server, consumed as `foldaway consume` does."""
+    return through_nats(setting.batches(), setting.plan, setting.key)
+
+
+@path("Redis")
+def over_redis(setting: Setting) -> fa.Trial:
+    """The same with a Redis server."""
+    return through_redis(setting.batches(), setting.plan, setting.key)
 
 
 def plan_of(replicates: int) -> fa.Plan:
@@ -212,15 +239,20 @@ def main(arguments: Sequence[str] = ()) -> None:
 def _findings(rows: Sequence[Sequence[str]], records: int, replicates: int) -> Findings:
     return Findings(
         "The same everywhere",
-        f"""One simulated trial of {records:,} records, in Parquet files, is folded by every path into foldaway. Its
-        units have several records, which lie apart; the bootstrap by unit has B = {replicates} replicates, under one
-        key.
+        f"""One simulated trial of {records:,} records, in {FILES} Parquet files, is folded by every path into foldaway:
+        by one process and by two (`fold_files`), by a query (`fold_query`), on Dask, on Spark as a data frame and as a
+        stream of micro-batches, and as messages through a NATS and a Redis server (`foldaway consume`). Its units have
+        several records, which lie apart; the bootstrap by unit has B = {replicates} replicates, under one key.
 
-        Seconds: of the whole path, with the start of its processes (for Spark, of Java), on two cores that may have
-        had other work; they show what to expect, not who is faster. Effects: the largest difference to one process,
-        over all outcomes, estimators and kinds of error, of an effect or its error: relative to the effect, or to its
-        error where that is larger. Bootstrap: the largest difference of any replicate of any estimator, relative to
-        its size or to the replicates' spread.""",
+        What is compared, each path with one process: the number of records of each arm, which must be the same; and
+        the effects and the bootstrap, as follows. Effects: every estimate and every standard error, over all outcomes,
+        estimators and kinds of error; the largest difference, relative to the effect, or to its error where that is
+        larger. Bootstrap: every single replicate, over all outcomes and estimators; the largest difference, relative
+        to the replicate, or to the replicates' spread where that is larger.
+
+        Seconds: of the whole path, with the start of its processes (for Spark, of Java; for NATS and Redis, of the
+        server, and with the sending), on two cores that may have had other work; they show what to expect, not who is
+        faster.""",
         ["path", "records", "seconds", "effects", "bootstrap"],
         rows,
         f"""No path differs from one process by more than {MOST:.0e}; what there is comes from the order in which
