@@ -96,6 +96,8 @@ def test_the_records_of_a_study_are_what_its_page_says() -> None:
 def test_a_path_that_differs_is_found_and_one_that_does_not_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     one, query = same_everywhere.one_process, same_everywhere.duckdb_query
     assert next(iter(same_everywhere.PATHS)) == same_everywhere.ONE
+    others = {"two processes", "DuckDB query", "Dask, two processes", "Spark local[2]", "Spark stream", "NATS", "Redis"}
+    assert set(same_everywhere.PATHS) == {same_everywhere.ONE, *others}
     monkeypatch.setattr(same_everywhere, "PATHS", {"one": one, "query": query})
     rows = same_everywhere.study(records=3000, replicates=20, seed=3)
     assert [row[:2] for row in rows] == [["one", "3,000"], ["query", "3,000"]]
