@@ -216,8 +216,8 @@ def two_processes(file: Path) -> None:
     show_limit("HC1, times faster by two", f"at least {LEAST_OF_TWO}", faster["HC1"], met=faster["HC1"] >= LEAST_OF_TWO)
     print(
         f"\nTwo busy loops together do {ceiling:.2f} times the work of one, on this machine and now: work that only\n"
-        f"computes can do no more, and HC1 reaches {faster['HC1'] / ceiling:.0%} of it. Near 2 there are two idle cores;\n"
-        "near 1 they are two threads of one core, or have other work."
+        f"computes can do no more, and HC1 reaches {faster['HC1'] / ceiling:.0%} of it. Near 2 the cores are\n"
+        "two, and idle; near 1 they are two threads of one core, or have other work."
     )
 
 
