@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from foldaway.inference.balance import CUSTOMARY, Balance
+from foldaway.inference.balance import CUSTOMARY, Balance, Verdict
 from foldaway.inference.sample_ratio import SUSPICIOUS
 from foldaway.report.axis import axis_over
 from foldaway.report.badge import State, badge
@@ -126,24 +126,48 @@ def balance_check(effects: Effects, balances: Sequence[Balance]) -> Check:
     title = "Were the arms alike beforehand?"
     if not balances:
         return Check(title, "open", "There are too few records yet.", html())
-    uneven = [each for each in balances if each.verdict == "uneven"]
-    chance = [each for each in balances if each.verdict == "chance"]
-    state: State = "look" if uneven else "passes"
-    if uneven:
-        names = ", ".join(dict.fromkeys(each.covariate for each in uneven))
-        told = html(
-            f"{len(uneven)} of {len(balances)} differences lie further from zero than chance explains: ",
-            named(names),
-            ". If these columns were measured before treatment, ask how arms were assigned.",
-        )
-    elif chance:
-        told = html(
-            f"{len(chance)} of {len(balances)} differences lie beyond {CUSTOMARY}, no more than chance gives in a "
-            "trial of this size. The adjusted estimates allow for them."
-        )
-    else:
-        told = html(f"No covariate differs between arms by more than {CUSTOMARY} standard deviations.")
+    state, told = _balance_told(balances)
     return Check(title, state, told, html(_love_plot(balances), _balance_table(balances)))
+
+
+def _balance_told(balances: Sequence[Balance]) -> tuple[State, Html]:
+    """The worst verdict that there is, and what it means."""
+    by_verdict: dict[str, list[Balance]] = {}
+    for each in balances:
+        by_verdict.setdefault(each.verdict, []).append(each)
+
+    def those(verdict: Verdict) -> tuple[str, Html]:
+        found = by_verdict[verdict]
+        columns = ", ".join(dict.fromkeys(each.covariate for each in found))
+        return f"{len(found)} of {len(balances)} differences", named(columns)
+
+    if "uneven" in by_verdict:
+        some, columns = those("uneven")
+        ask = ". If these columns were measured before treatment, ask how arms were assigned."
+        return "look", html(f"{some} lie further from zero than chance explains: ", columns, ask)
+    if "small" in by_verdict:
+        some, columns = those("small")
+        return "look", html(
+            f"{some} are small, none beyond {CUSTOMARY} standard deviations, but more than chance explains: ",
+            columns,
+            ". They hardly move the effects; if these columns were measured before treatment, ask all the same how "
+            "arms were assigned.",
+        )
+    if "open" in by_verdict:
+        some, columns = those("open")
+        return "open", html(
+            f"{some} lie beyond {CUSTOMARY}: ",
+            columns,
+            ". Whether that is more than chance gives depends on how records belong together, which this plan does "
+            "not keep: add a bootstrap to the plan, or promise complete_units.",
+        )
+    if "chance" in by_verdict:
+        some, _ = those("chance")
+        return "passes", html(
+            f"{some} lie beyond {CUSTOMARY}, no more than chance gives in a trial of this size. The adjusted estimates "
+            "allow for them."
+        )
+    return "passes", html(f"No covariate differs between arms by more than {CUSTOMARY} standard deviations.")
 
 
 def _love_plot(balances: Sequence[Balance]) -> Html:
@@ -181,8 +205,16 @@ def _love_plot(balances: Sequence[Balance]) -> Html:
     )
 
 
+_SO: dict[Verdict, str] = {
+    "even": "even",
+    "small": "small, but more than chance",
+    "chance": "as chance gives",
+    "uneven": "more than chance",
+    "open": "cannot be told",
+}
+
+
 def _balance_table(balances: Sequence[Balance]) -> Html:
-    words = {"even": "even", "chance": "as chance gives", "uneven": "more than chance"}
     rows = [
         [
             named(each.covariate),
@@ -191,7 +223,7 @@ def _balance_table(balances: Sequence[Balance]) -> Html:
             typeset(number(each.control_mean)),
             _difference(each),
             typeset(number(each.chance, 2)),
-            words[each.verdict],
+            _SO[each.verdict],
         ]
         for each in balances
     ]
