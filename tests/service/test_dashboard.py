@@ -61,7 +61,8 @@ class Arriving:
             arm = i % len(arms) if only is None else only
             noise = {outcome: self._rng.gauss(10 + lift * arm, 3) for outcome in self.plan["outcomes"]}
             covariates = {name: self._rng.gauss(0, 1) for name in self.plan.get("covariates", [])}
-            records.append({self.plan["arm"]: arms[arm], **noise, **covariates})
+            unit = {self.plan["unit"]: f"{self._rng.random()}"} if "unit" in self.plan else {}
+            records.append({self.plan["arm"]: arms[arm], **unit, **noise, **covariates})
         answer = self._server.ask("POST", f"/v1/trials/{self.name}/records", self._ingest, json=records)
         assert answer.status_code == 200, answer.text
         assert answer.json()["folded"] == count
@@ -190,6 +191,35 @@ def test_a_sample_ratio_that_does_not_fit_is_said_first(browser: Browser, server
         assert alarm is not None
         assert effect is not None
         assert alarm["y"] + alarm["height"] < effect["y"]
+        watched.require_quiet()
+
+
+def test_a_sample_ratio_that_cannot_be_told_is_no_alarm(browser: Browser, server: Served) -> None:
+    trial = Arriving(server, "crowded", unit="customer")
+    trial.send(200)
+    trial.send(200, only=0)
+    with looking(browser, server, trial.read) as watched:
+        page = watched.page
+        page.get_by_text("Whether the records per arm fit the plan cannot be told").wait_for()
+        assert page.locator(".alarm").count() == 0
+        assert not text(page, "#verdict").startswith("Not to be trusted")
+        assert page.locator(".notes").get_by_text("Whether the arms got their share cannot be told").is_visible()
+        assert serious_findings(page) == []
+        watched.require_quiet()
+
+
+def test_arms_without_records_have_no_share(browser: Browser, server: Served) -> None:
+    with page_at(browser, server.url, width=1200, scheme="light") as watched:
+        told = watched.page.evaluate(
+            """async () => {
+                const { arms } = await import("/dashboard/cards.js");
+                const none = { a: 0, b: 0 };
+                const ratio = { counted: "records", observed: none, expected: none, statistic: 0, p_value: 1 };
+                const list = arms({ sample_ratio: ratio }, { arms: { a: 0.5, b: 0.5 } })[1];
+                return [...list.querySelectorAll(".share i")].map((bar) => bar.style.width);
+            }"""
+        )
+        assert told == ["0%", "0%"]
         watched.require_quiet()
 
 
@@ -452,7 +482,7 @@ def shown(server: Served) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1920, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1200, "light"), (1200, "dark"), (1920, "dark")])
 def test_no_serious_finding_and_no_sideways_scrolling(
     browser: Browser, server: Served, shown: dict[str, str], width: int, scheme: Scheme
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from foldaway.inference.balance import CUSTOMARY, Balance, Verdict
-from foldaway.inference.sample_ratio import SUSPICIOUS
+from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio
 from foldaway.report.axis import axis_over
 from foldaway.report.badge import State, badge
 from foldaway.report.document import Section, details, table
@@ -67,10 +67,15 @@ def sample_ratio_check(effects: Effects) -> Check:
     ]
     counts = table("Arms", ["arm", "planned share", "actual share", ratio.counted, "expected"], rows)
     told: Child
-    state: State = "passes" if ratio.ok else "fails"
+    state: State = ratio.state
     if not total:
         state, told = "open", "There are no records yet."
-    elif ratio.ok:
+    elif state == "open":
+        told = (
+            "The arms' records do not fit the plan's probabilities as records of single units would. If units have "
+            "several records that may be chance, and units cannot be counted under this plan."
+        )
+    elif state == "passes":
         told = f"The arms have about as many {ratio.counted} as the plan's probabilities would give."
     else:
         told = html(
@@ -78,18 +83,23 @@ def sample_ratio_check(effects: Effects) -> Check:
             "is counted in which arm: assignment, logging, or records that were lost in one arm. ",
             tag("strong", "Find out why before you trust any effect."),
         )
-    freedom = len(ratio.observed) - 1
-    since = ", since units were randomised" if ratio.counted == "units" else ""
-    statistics = details(
-        "The statistics",
-        tag(
-            "p",
-            f"Pearson's chi-square: {typeset(number(ratio.statistic))} with {freedom} degree{'s' * (freedom > 1)} of "
-            f"freedom, p {_equals(p_text(ratio.p_value))}. The check fails below {SUSPICIOUS}: one sound trial in a "
-            f"thousand would. Counted are {ratio.counted}{since}.",
-        ),
-    )
+    statistics = details("The statistics", tag("p", _ratio_statistics(ratio)))
     return Check("Did the arms get their share?", state, told, html(counts, statistics))
+
+
+def _ratio_statistics(ratio: SampleRatio) -> str:
+    if ratio.statistic is None or ratio.p_value is None:
+        return "There is no test of records that does not know which of them belong to the same unit."
+    freedom = len(ratio.observed) - 1
+    name = "Pearson's chi-square"
+    if ratio.test == "bootstrap":
+        name += ", over the design effect that the bootstrap by unit gives"
+    since = ", since units were randomised" if ratio.counted == "units" else ""
+    return (
+        f"{name}: {typeset(number(ratio.statistic))} with {freedom} degree{'s' * (freedom > 1)} of freedom, p "
+        f"{_equals(p_text(ratio.p_value))}. The check fails below {SUSPICIOUS}: one sound trial in a thousand would. "
+        f"Counted are {ratio.counted}{since}."
+    )
 
 
 def left_out_check(effects: Effects) -> Check:

@@ -2,7 +2,9 @@
 
 import { h, named, say } from "./dom.js";
 import { ago, count, moment, several, share } from "./format.js";
-import { fits, ratioVerdict } from "./words.js";
+import { ratioState, ratioVerdict } from "./words.js";
+
+const VERDICTS = { passes: "good", fails: "bad", open: "soft" };
 
 /** The arms' shares beside those of the plan. */
 export function arms(effects, plan) {
@@ -14,13 +16,13 @@ export function arms(effects, plan) {
       h("div", { class: "between" },
         named(arm),
         h("span", { class: "figure" }, seen === null ? "–" : count(seen))),
-      shareBar(seen === null ? 0 : seen / total, planned),
+      shareBar(total > 0 ? seen / total : 0, planned),
       h("div", { class: "between soft small" },
         h("span", {}, seen === null ? "not told yet" : share(seen, total)),
         h("span", {}, `planned ${share(planned, 1)}`)));
   });
   const verdict = ratio
-    ? h("p", { class: fits(ratio) ? "verdict good" : "verdict bad" }, ratioVerdict(ratio))
+    ? h("p", { class: `verdict ${VERDICTS[ratioState(ratio)]}` }, ratioVerdict(ratio))
     : h("p", { class: "soft small" },
       `Counts by arm are told once every arm has ${several(plan.min_per_arm ?? 10, "durable record")}.`);
   return [h("h2", {}, "Arms and sample ratio"), h("ul", { class: "arms" }, rows), verdict];

@@ -49,9 +49,16 @@ export function heard(row, records) {
 // Customary for this check; foldaway's own results have the same bound.
 const SUSPICIOUS = 0.001;
 
-export const fits = (ratio) => !(ratio.p_value < SUSPICIOUS);
+/** Without a p-value the check is open: a unit may have several records, and units cannot be counted. */
+export const ratioState = (ratio) => {
+  if (ratio.p_value === null) return "open";
+  return ratio.p_value < SUSPICIOUS ? "fails" : "passes";
+};
+
+export const fits = (ratio) => ratioState(ratio) !== "fails";
 
 export function ratioVerdict(ratio) {
+  if (ratioState(ratio) === "open") return "Whether the records per arm fit the plan cannot be told: units may have several.";
   const p = `p\u00a0${ratio.p_value < SUSPICIOUS ? "" : "=\u00a0"}${chance(ratio.p_value)}`;
   return fits(ratio)
     ? `The ${ratio.counted} per arm fit the plan (${p}).`
