@@ -5,11 +5,11 @@ import { arms, federated, Kept } from "./cards.js";
 import { Choice, headline } from "./choice.js";
 import { Course } from "./course.js";
 import { h, named, say, table } from "./dom.js";
-import { chance, count, interval, moment, percent, places, several, signed } from "./format.js";
+import { chance, count, interval, moment, places, several, signed } from "./format.js";
 import { forest } from "./forest.js";
 import { statusPill } from "./list.js";
 import { Poll } from "./poll.js";
-import { explained, figures, fits, heard, verdict } from "./words.js";
+import { explained, figures, fits, heard, relative, verdict } from "./words.js";
 
 const EVERY = 1_500;
 const CLOSED = 30_000;
@@ -194,7 +194,7 @@ class TrialPage {
     const rows = this.rows.map((row) => [
       named(row.outcome), named(row.arm), `${row.estimator}, ${row.se_kind}`,
       signed(row.estimate, decimals(row)), interval(row.anytime_ci_lower, row.anytime_ci_upper, decimals(row)),
-      percent(row.relative), interval(row.ci_lower, row.ci_upper, decimals(row)), chance(row.p_value),
+      relative(row), interval(row.ci_lower, row.ci_upper, decimals(row)), chance(row.p_value),
     ]);
     const header = ["Outcome", "Arm", "Estimator", "Effect", "Interval, any time", "Relative", "Interval, one look", "p"];
     const summary = h("summary", {}, `All numbers: ${several(rows.length, "effect")}`);

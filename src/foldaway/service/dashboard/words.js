@@ -31,8 +31,15 @@ export function figures(row) {
   return [
     figure("Effect", "estimate", signed(row.estimate, decimals)),
     figure("Interval, valid at any time", "interval", interval(row.anytime_ci_lower, row.anytime_ci_upper, decimals)),
-    figure("Relative to control", "relative", percent(row.relative)),
+    figure("Relative to control", "relative", relative(row)),
   ];
+}
+
+/** The effect as a share of the control's level; a dash where that misleads, by the rule of foldaway's own reports. */
+export function relative(row) {
+  const tells = row.control_level > 0 && row.relative_std_error !== null
+    && row.relative_std_error < 0.5 * Math.max(1, Math.abs(row.relative));
+  return percent(tells ? row.relative : null);
 }
 
 export function reachPlaces(row) {
