@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -9,11 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from browser import Scheme, Watched, browser, page_at, serious_findings, sideways_scroll
+from foldaway.report.relative import relative_text
 from served import Served
 from servers import Nursery
+from trials import folded, make_trial
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -220,6 +224,27 @@ def test_arms_without_records_have_no_share(browser: Browser, server: Served) ->
             }"""
         )
         assert told == ["0%", "0%"]
+        watched.require_quiet()
+
+
+def test_the_share_of_the_control_is_shown_by_the_rule_of_the_reports(browser: Browser, server: Served) -> None:
+    (plain, *_) = folded(*make_trial(1, covariates=0)).effects()
+    rows = [
+        msgspec.structs.replace(plain, control_level=level, relative=share, relative_std_error=error)
+        for level in (-0.05, 0.0, 3.0, math.nan)
+        for share in (-0.896, 0.1, 6.0, math.nan)
+        for error in (0.01, 0.49, 0.5, 0.61, 2.9, 3.1, math.nan)
+    ]
+    with page_at(browser, server.url, width=1200, scheme="light") as watched:
+        told = watched.page.evaluate(
+            """async (rows) => {
+                const { relative } = await import("/dashboard/words.js");
+                return JSON.parse(rows).map((row) => relative(row) !== "–");
+            }""",
+            msgspec.json.encode(rows).decode(),
+        )
+        assert told == [relative_text(row) != "-" for row in rows]
+        assert 0 < sum(told) < len(rows)
         watched.require_quiet()
 
 
