@@ -14,6 +14,8 @@ import msgspec
 import pytest
 
 from browser import Scheme, Watched, browser, page_at, serious_findings, sideways_scroll
+from clustered import devices_of, federated, report
+from foldaway.federated.messages import MEDIA_TYPE, Enrolment, encoded
 from foldaway.report.relative import relative_text
 from served import Served
 from servers import Nursery
@@ -296,6 +298,35 @@ def test_federated_progress_is_shown_where_the_status_has_it(browser: Browser, s
         assert "replying" in card.inner_text()
         assert "2030" in card.inner_text()
         assert serious_findings(page) == []
+
+
+def test_a_trial_on_devices_shows_its_effect_and_says_that_there_is_no_course(browser: Browser, server: Served) -> None:
+    given, rows = make_trial(5, n=160, units=True, covariates=0)
+    plan = federated(given, "delta", name="devices", cohort=5, min_per_arm=2)
+    content: dict[str, Any] = {"content": plan.to_json(), "headers": {"Content-Type": "application/json"}}
+    tokens = server.ask("POST", "/v1/trials", **content).json()
+
+    def post(kind: str, body: bytes) -> None:
+        headers = {"Content-Type": MEDIA_TYPE}
+        sent = server.ask("POST", f"/v1/trials/devices/{kind}", tokens["ingest_token"], content=body, headers=headers)
+        assert sent.status_code == 200, sent.text
+
+    with looking(browser, server, tokens["read_token"]) as watched:
+        page = watched.page
+        page.get_by_text(
+            "No effects until every arm has 2 durable reports. Reports become durable 5 at a time"
+        ).wait_for()
+        assert page.locator("#no-course").is_hidden()
+        for kept in devices_of(plan, rows):
+            message = report(plan, kept)
+            post("enrolments", encoded(Enrolment(message.number, kept.arm)))
+            post("reports", encoded(message))
+        page.locator("#estimate").wait_for()
+        assert "this is the effect as it stands now" in text(page, "#no-course")
+        assert page.locator(".chart").is_hidden()
+        assert page.get_by_text("5 devices", exact=True).is_visible()
+        assert serious_findings(page) == []
+        watched.require_quiet()
 
 
 # Who may look, and what is said when nothing can be shown.

@@ -53,6 +53,9 @@ export function heard(row, records) {
   return `${row.outcome}, ${row.arm}: ${number(row.estimate, decimals)}, ${range}, after ${count(records)} records.`;
 }
 
+/** What an arm needs some of before its effects are told. */
+export const durableThing = (plan) => (plan.federated ? "durable report" : "durable record");
+
 // Customary for this check; foldaway's own results have the same bound.
 const SUSPICIOUS = 0.001;
 
