@@ -43,9 +43,9 @@ def many() -> fa.Trial:
 
 
 def failing() -> fa.Trial:
-    """Those who spent much are missing from the treatment."""
+    """Those who spent much are missing from the treatment; each customer has one record."""
     rows = pa.Table.from_batches(list(checkout(6_000))).to_pandas()
-    trial = fa.Trial(PLAN)
+    trial = fa.Trial(msgspec.structs.replace(PLAN, complete_units=True))
     trial.fold(rows[(rows["variant"] == "control") | (rows["revenue"] < 40)])
     return trial
 
@@ -95,6 +95,7 @@ def renamed(name: str) -> fa.Trial:
         covariates=[f"{name}x", f"{name}z", f"{name}k"],
         levels=levels,
         unit="unit",
+        complete_units=True,
         on_fault="drop",
     )
     return folded(hostile, pd.DataFrame(rows))

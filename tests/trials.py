@@ -87,3 +87,29 @@ def folded(plan: fa.Plan, rows: Any, *cuts: int) -> fa.Trial:
     for start, stop in pairwise(edges):
         trial.fold(rows[start:stop])
     return trial
+
+
+def crowded(seed: int, *, units: int = 200, each: int = 100, lost: float = 0.0, **settings: Any) -> fa.Trial:
+    """Soundly randomised units of many records, with a covariate that these share; some of one arm may be lost."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.poisson(each, units) + 1
+    arm = rng.integers(0, 2, units)
+    arm, sizes = arm[kept := (arm == 0) | (rng.uniform(size=units) >= lost)], sizes[kept]
+    unit = np.repeat(np.arange(len(sizes)), sizes)
+    level = rng.normal(size=len(sizes))[unit]
+    plan = fa.Plan(
+        **{
+            "name": "crowded",
+            "arm": "group",
+            "arms": {"a": 0.5, "b": 0.5},
+            "outcomes": ["y"],
+            "covariates": ["x"],
+            "unit": "unit",
+            **settings,
+        }
+    )
+    x = level + 0.3 * rng.normal(size=len(unit))
+    rows = {"group": np.array(["a", "b"])[arm[unit]], "unit": unit, "x": x, "y": x + rng.normal(size=len(unit))}
+    trial = fa.Trial(plan, key=bytes(16)) if plan.resampling else fa.Trial(plan)
+    trial.fold(rows)
+    return trial

@@ -15,9 +15,10 @@ from foldaway.inference.estimators import Comparison, Estimate, Estimator, estim
 from foldaway.inference.fit import ClusterScores
 from foldaway.inference.intervals import anytime_width, critical, p_value
 from foldaway.inference.offered import BOOTSTRAP, error_kinds, estimators_of
+from foldaway.inference.replicate_sums import replicates_of, sum_variance
 from foldaway.inference.replicates import distribution
 from foldaway.inference.resampled import resampled
-from foldaway.inference.sample_ratio import SampleRatio, sample_ratio
+from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio, sample_ratio, sample_ratio_of_records
 from foldaway.inference.variance import is_clustered
 from foldaway.plan import Plan
 from foldaway.records.faults import Faults
@@ -163,10 +164,18 @@ def _units(arms: Sequence[ArmTally]) -> int:
 
 def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:
     """Of units where they can be counted, since they were randomised; otherwise of records."""
-    if any(UNITS not in arm.tallies for arm in arms):
+    if all(UNITS in arm.tallies for arm in arms):
+        units = {name: _units([arm]) for name, arm in zip(plan.arms, arms, strict=True)}
+        return sample_ratio(units, plan.arms, "units")
+    if plan.unit is None:
         return sample_ratio(_counts(plan, arms), plan.arms, "records")
-    units = {name: _units([arm]) for name, arm in zip(plan.arms, arms, strict=True)}
-    return sample_ratio(units, plan.arms, "units")
+    replicates = min(map(replicates_of, arms))
+    # The replicates' sums are of weights, whose shares need not be the plan's.
+    if not replicates or plan.weight is not None:
+        return sample_ratio_of_records(_counts(plan, arms), plan.arms, None, 0)
+    one = np.eye(len(plan.regressors))[0]
+    squares = sum(sum_variance(arm, one) for arm in arms)
+    return sample_ratio_of_records(_counts(plan, arms), plan.arms, squares, replicates)
 
 
 def _is_constant(arms: Sequence[ArmTally], outcome: int) -> bool:
@@ -176,17 +185,29 @@ def _is_constant(arms: Sequence[ArmTally], outcome: int) -> bool:
     return bool(spreads) and all(spreads)
 
 
+def _remedy(plan: Plan) -> str:
+    """What would let units be told apart."""
+    if plan.complete_units:
+        return "add CR1 to the plan's errors"
+    return (
+        "promise complete_units"
+        if plan.weight is not None
+        else "add a bootstrap to the plan, or promise complete_units"
+    )
+
+
 def _notes(plan: Plan, arms: Sequence[ArmTally], ratio: SampleRatio, faults: Faults) -> Iterator[str]:
-    if not ratio.ok:
-        seen = ", ".join(f"{arm} {ratio.observed[arm]:,} for {ratio.expected[arm]:,.0f}" for arm in ratio.observed)
-        chance = "below 0.001" if ratio.p_value < 0.001 else f"= {ratio.p_value:.3f}"
-        several = plan.unit is not None and not plan.complete_units
-        caveat = (
-            " The check takes records as independent; it is too strict where units have several." if several else ""
-        )
+    seen = ", ".join(f"{arm} {ratio.observed[arm]:,} for {ratio.expected[arm]:,.0f}" for arm in ratio.observed)
+    if ratio.state == "fails":
         yield (
-            f"The arms' {ratio.counted} do not fit the plan's probabilities (p {chance}): {seen} expected. "
-            f"Find out why before you trust any effect.{caveat}"
+            f"The arms' {ratio.counted} do not fit the plan's probabilities (p below {SUSPICIOUS}): {seen} expected. "
+            "Find out why before you trust any effect."
+        )
+    if ratio.state == "open":
+        yield (
+            f"Whether the arms got their share cannot be told: {seen} records expected, which is more than chance "
+            "gives if every unit has one record, and may be chance if units have several. To check it, "
+            f"{_remedy(plan)}."
         )
     constant = [name for o, name in enumerate(plan.outcomes) if _is_constant(arms, o)]
     if constant:

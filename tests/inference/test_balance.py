@@ -15,7 +15,7 @@ import foldaway as fa
 from foldaway.inference.balance import Balance, balance
 from fuzzing import fuzz
 from kept_rows import fitted
-from trials import folded, make_trial, trials
+from trials import crowded, folded, make_trial, trials
 
 
 def kept(plan: fa.Plan, rows: pd.DataFrame, covariate: str, arm: str) -> tuple[float, float, float]:
@@ -124,7 +124,44 @@ def test_names_that_look_alike_are_told_apart() -> None:
 
 @pytest.mark.parametrize(
     ("difference", "chance", "verdict"),
-    [(0.05, 0.001, "even"), (0.3, 0.2, "chance"), (-0.3, 0.05, "uneven"), (0.3, 0.05, "uneven"), (math.nan, 1, "even")],
+    [
+        (0.05, 0.02, "even"),
+        (0.05, 0.001, "small"),
+        (-0.05, 0.001, "small"),
+        (0.3, 0.2, "chance"),
+        (-0.3, 0.05, "uneven"),
+        (0.3, 0.05, "uneven"),
+        (math.nan, 1, "even"),
+    ],
 )
 def test_verdicts(difference: float, chance: float, verdict: str) -> None:
     assert Balance("x", "b", 0.0, 0.0, difference, chance).verdict == verdict
+    few = Balance("x", "b", 0.0, 0.0, difference, chance, df=2)  # 31.6 deviations are as rare as 3.29 are else
+    assert few.verdict == {"uneven": "chance"}.get(verdict, verdict)
+    by_record = Balance("x", "b", 0.0, 0.0, difference, chance, by_record=True)
+    assert by_record.verdict == {"uneven": "open", "small": "even"}.get(verdict, verdict)
+
+
+def test_units_of_many_records_do_not_look_uneven() -> None:
+    """By record, every other of these trials would be called so; none may be where units cannot be told apart."""
+    verdicts = [balance(t.plan, t.arms)[0].verdict for t in (crowded(i, bootstrap=100) for i in range(100))]
+    assert sum(verdict in ("uneven", "small") for verdict in verdicts) <= 3
+    plain = [balance(t.plan, t.arms)[0].verdict for t in (crowded(i, each=20) for i in range(20))]
+    assert "open" in plain
+    assert not {"uneven", "small"} & set(plain)
+
+
+def test_the_bootstraps_chance_is_that_of_counted_units() -> None:
+    resampled = crowded(5, each=20, bootstrap=2000)
+    counted = crowded(5, each=20, complete_units=True)
+    [ours], [theirs] = (balance(trial.plan, trial.arms) for trial in (resampled, counted))
+    assert ours.difference == pytest.approx(theirs.difference, rel=1e-9)
+    assert ours.chance == pytest.approx(theirs.chance, rel=0.07)  # its own error is 1/√(2·2000) in each arm
+
+
+def test_without_a_robust_tally_chance_is_the_usual_error_of_a_difference() -> None:
+    plan, rows = make_trial(3, n=80)
+    [each] = balance(plan, folded(msgspec.structs.replace(plan, errors=["classical"]), rows)._arms)
+    x0, x1 = (rows["x0"][rows["group"] == arm] for arm in ("arm0", "arm1"))
+    error = math.sqrt(x0.var() / len(x0) + x1.var() / len(x1))
+    assert each.chance == pytest.approx(error / math.sqrt((x1.var() + x0.var()) / 2))

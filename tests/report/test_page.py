@@ -9,6 +9,7 @@ from collections import Counter
 from functools import cache
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -19,6 +20,7 @@ from foldaway.report.headline import comparisons
 from foldaway.report.page import spreads
 from pages import Element, interval_matches, matches, parsed, shown, tables
 from reported import CASES, HOSTILE, case, renamed
+from trials import folded, make_trial
 
 EVERY = pytest.mark.parametrize("name", CASES)
 WITH_EFFECTS = pytest.mark.parametrize("name", [name for name in CASES if name != "empty"])
@@ -241,8 +243,8 @@ def test_faults_are_told_by_arm_and_reason() -> None:
         for caption in ("Records left out, by arm", "Faults")
     )
     assert effects.dropped == {"": 3, "arm0": 2, "arm1": 9}
-    for arm, folded, left_out, share in by_arm.rows[:2]:
-        assert (shown(folded).value, shown(left_out).value) == (effects.counts[arm], effects.dropped[arm])
+    for arm, taken, left_out, share in by_arm.rows[:2]:
+        assert (shown(taken).value, shown(left_out).value) == (effects.counts[arm], effects.dropped[arm])
         assert matches(share, effects.dropped[arm] / (effects.counts[arm] + effects.dropped[arm]))
     assert by_arm.rows[2][:3] == ["no known arm", "–", "3"]
     told = [(column, rule, "" if arm == "–" else arm, int(n)) for column, rule, arm, n in reasons.rows]
@@ -297,6 +299,26 @@ def test_no_replicate_of_the_bootstrap_is_on_the_page() -> None:
         assert abs(quantile.value - exact) <= quantile.rounding
         assert quantile.rounding >= each.lead.std_error / 200
     assert len(spread.quantiles) == 5
+
+
+def test_effects_alone_refer_to_the_trials_report_for_the_spread() -> None:
+    text = parsed(effects_of("resampled").report().html).text
+    assert "Bootstrap: 250 replicates" in text
+    assert "How they lie is told in the trial's own report." in text
+    assert "too few replicates" not in text
+    assert "told in the trial's own report" not in page_of("resampled").text
+
+
+def test_the_bootstrap_is_told_of_also_where_another_kind_of_error_leads() -> None:
+    plan, rows = make_trial(7, n=1200, units=True)
+    trial = folded(msgspec.structs.replace(plan, bootstrap=210), rows)
+    [each] = comparisons(trial.effects())
+    assert each.lead.se_kind == "CR1"
+    assert each.bootstrap is not None
+    assert (each.bootstrap.se_kind, each.bootstrap.estimator) == ("bootstrap", each.lead.estimator)
+    page = parsed(trial.report().html)
+    assert "Bootstrap: 210 replicates" in page.text
+    assert any("Where the replicates of the effect lie" in caption.text for caption in page.find("figcaption"))
 
 
 def test_effects_without_a_bootstrap_lead_say_nothing_of_replicates() -> None:

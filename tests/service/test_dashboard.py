@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -9,11 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from browser import Scheme, Watched, browser, page_at, serious_findings, sideways_scroll
+from clustered import devices_of, federated, report
+from foldaway.federated.messages import MEDIA_TYPE, Enrolment, encoded
+from foldaway.report.relative import relative_text
 from served import Served
 from servers import Nursery
+from trials import folded, make_trial
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -61,7 +67,8 @@ class Arriving:
             arm = i % len(arms) if only is None else only
             noise = {outcome: self._rng.gauss(10 + lift * arm, 3) for outcome in self.plan["outcomes"]}
             covariates = {name: self._rng.gauss(0, 1) for name in self.plan.get("covariates", [])}
-            records.append({self.plan["arm"]: arms[arm], **noise, **covariates})
+            unit = {self.plan["unit"]: f"{self._rng.random()}"} if "unit" in self.plan else {}
+            records.append({self.plan["arm"]: arms[arm], **unit, **noise, **covariates})
         answer = self._server.ask("POST", f"/v1/trials/{self.name}/records", self._ingest, json=records)
         assert answer.status_code == 200, answer.text
         assert answer.json()["folded"] == count
@@ -193,6 +200,56 @@ def test_a_sample_ratio_that_does_not_fit_is_said_first(browser: Browser, server
         watched.require_quiet()
 
 
+def test_a_sample_ratio_that_cannot_be_told_is_no_alarm(browser: Browser, server: Served) -> None:
+    trial = Arriving(server, "crowded", unit="customer")
+    trial.send(200)
+    trial.send(200, only=0)
+    with looking(browser, server, trial.read) as watched:
+        page = watched.page
+        page.get_by_text("Whether the records per arm fit the plan cannot be told").wait_for()
+        assert page.locator(".alarm").count() == 0
+        assert not text(page, "#verdict").startswith("Not to be trusted")
+        assert page.locator(".notes").get_by_text("Whether the arms got their share cannot be told").is_visible()
+        assert serious_findings(page) == []
+        watched.require_quiet()
+
+
+def test_arms_without_records_have_no_share(browser: Browser, server: Served) -> None:
+    with page_at(browser, server.url, width=1200, scheme="light") as watched:
+        told = watched.page.evaluate(
+            """async () => {
+                const { arms } = await import("/dashboard/cards.js");
+                const none = { a: 0, b: 0 };
+                const ratio = { counted: "records", observed: none, expected: none, statistic: 0, p_value: 1 };
+                const list = arms({ sample_ratio: ratio }, { arms: { a: 0.5, b: 0.5 } })[1];
+                return [...list.querySelectorAll(".share i")].map((bar) => bar.style.width);
+            }"""
+        )
+        assert told == ["0%", "0%"]
+        watched.require_quiet()
+
+
+def test_the_share_of_the_control_is_shown_by_the_rule_of_the_reports(browser: Browser, server: Served) -> None:
+    (plain, *_) = folded(*make_trial(1, covariates=0)).effects()
+    rows = [
+        msgspec.structs.replace(plain, control_level=level, relative=share, relative_std_error=error)
+        for level in (-0.05, 0.0, 3.0, math.nan)
+        for share in (-0.896, 0.1, 6.0, math.nan)
+        for error in (0.01, 0.49, 0.5, 0.61, 2.9, 3.1, math.nan)
+    ]
+    with page_at(browser, server.url, width=1200, scheme="light") as watched:
+        told = watched.page.evaluate(
+            """async (rows) => {
+                const { relative } = await import("/dashboard/words.js");
+                return JSON.parse(rows).map((row) => relative(row) !== "–");
+            }""",
+            msgspec.json.encode(rows).decode(),
+        )
+        assert told == [relative_text(row) != "-" for row in rows]
+        assert 0 < sum(told) < len(rows)
+        watched.require_quiet()
+
+
 def test_outcome_arm_and_estimator_are_chosen(browser: Browser, server: Served) -> None:
     arms = {"control": 0.25, "gold": 0.25, "silver": 0.25, "bronze": 0.25}
     trial = Arriving(server, "many", arms=arms, outcomes=["revenue", "visits"], covariates=["before"])
@@ -241,6 +298,35 @@ def test_federated_progress_is_shown_where_the_status_has_it(browser: Browser, s
         assert "replying" in card.inner_text()
         assert "2030" in card.inner_text()
         assert serious_findings(page) == []
+
+
+def test_a_trial_on_devices_shows_its_effect_and_says_that_there_is_no_course(browser: Browser, server: Served) -> None:
+    given, rows = make_trial(5, n=160, units=True, covariates=0)
+    plan = federated(given, "delta", name="devices", cohort=5, min_per_arm=2)
+    content: dict[str, Any] = {"content": plan.to_json(), "headers": {"Content-Type": "application/json"}}
+    tokens = server.ask("POST", "/v1/trials", **content).json()
+
+    def post(kind: str, body: bytes) -> None:
+        headers = {"Content-Type": MEDIA_TYPE}
+        sent = server.ask("POST", f"/v1/trials/devices/{kind}", tokens["ingest_token"], content=body, headers=headers)
+        assert sent.status_code == 200, sent.text
+
+    with looking(browser, server, tokens["read_token"]) as watched:
+        page = watched.page
+        page.get_by_text(
+            "No effects until every arm has 2 durable reports. Reports become durable 5 at a time"
+        ).wait_for()
+        assert page.locator("#no-course").is_hidden()
+        for kept in devices_of(plan, rows):
+            message = report(plan, kept)
+            post("enrolments", encoded(Enrolment(message.number, kept.arm)))
+            post("reports", encoded(message))
+        page.locator("#estimate").wait_for()
+        assert "this is the effect as it stands now" in text(page, "#no-course")
+        assert page.locator(".chart").is_hidden()
+        assert page.get_by_text("5 devices", exact=True).is_visible()
+        assert serious_findings(page) == []
+        watched.require_quiet()
 
 
 # Who may look, and what is said when nothing can be shown.
@@ -452,7 +538,7 @@ def shown(server: Served) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1920, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1200, "light"), (1920, "dark")])
 def test_no_serious_finding_and_no_sideways_scrolling(
     browser: Browser, server: Served, shown: dict[str, str], width: int, scheme: Scheme
 ) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from foldaway.effects.effect import Effect
 from foldaway.report.headline import best_kind
-from foldaway.report.numbers import interval_text, p_text, percent_text, reach_text
+from foldaway.report.numbers import interval_text, p_text, reach_text
+from foldaway.report.relative import relative_text
 from foldaway.table import html_table, number, places_for, text_table
 
 if TYPE_CHECKING:
@@ -103,6 +104,6 @@ def _columns(rows: Sequence[Effect], confidence: float, all_kinds: bool) -> dict
     else:
         columns["p"] = [p_text(row.p_value) for row in rows]
     if not all_kinds:  # it would only repeat itself, kind after kind
-        columns["relative"] = [percent_text(row.relative) for row in rows]
+        columns["relative"] = [relative_text(row) for row in rows]
     columns["any time"] = [reach_text(row.anytime_ci_lower, row.anytime_ci_upper, places) for row in rows]
     return columns

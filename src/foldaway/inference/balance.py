@@ -3,19 +3,22 @@
 The standardised mean difference is d = (x̄_arm − x̄_control) / √((s²_arm + s²_control)/2) (Austin 2009, "Balance
 diagnostics for comparing the distribution of baseline covariates"). Means and variances come from the arms' factors:
 the first row of R holds the mean times the root of the total weight, the rows below it what is left about the mean.
-How much d varies by chance is the robust standard error of the difference of means, over the same spread: by unit where
-the plan promises complete units, so that it allows for units of several records, and otherwise by record.
+How much d varies by chance is the robust standard error of the difference of means, over the same spread. It allows for
+units of several records where units are counted, or a bootstrap by unit is kept; otherwise it is by record.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
 from foldaway.block import Floats
+from foldaway.inference.intervals import critical
+from foldaway.inference.replicate_sums import replicates_of, sum_variance
+from foldaway.inference.sample_ratio import SUSPICIOUS
 from foldaway.plan import Plan
 from foldaway.tallies import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally
@@ -24,11 +27,14 @@ from foldaway.tallies.scores import Scores
 CUSTOMARY = 0.1
 """The difference beyond which covariates are customarily called out of balance (Austin 2009)."""
 
-# As rare as this by chance, per covariate and arm, is more than chance: that of the sample-ratio check, 0.001.
-_BEYOND_CHANCE = 3.29
+# As rare as this by chance, per covariate and arm, is more than chance.
+_BEYOND_CHANCE = SUSPICIOUS
 
 # What is left of a constant column, next to its length, when its mean is taken out.
 _ROUNDING = 1e-14
+
+
+Verdict = Literal["even", "small", "chance", "uneven", "open"]
 
 
 class Balance(NamedTuple):
@@ -41,6 +47,9 @@ class Balance(NamedTuple):
         control_mean: Its mean in the control.
         difference: The standardised mean difference.
         chance: The standard deviation that randomisation alone gives the difference.
+        df: The degrees of freedom with which that is known.
+        by_record: Whether it is too small if units have several records, since these could not be told apart, or if
+            weights differ much and only their sum is known.
     """
 
     covariate: str
@@ -49,31 +58,41 @@ class Balance(NamedTuple):
     control_mean: float
     difference: float
     chance: float
+    df: float = math.inf
+    by_record: bool = False
 
     @property
-    def verdict(self) -> str:
-        """``"even"``, ``"chance"`` for a difference that chance would give in so small a trial, or ``"uneven"``."""
-        if not abs(self.difference) > CUSTOMARY:
-            return "even"
-        return "uneven" if abs(self.difference) > _BEYOND_CHANCE * self.chance else "chance"
+    def verdict(self) -> Verdict:
+        """What the difference comes to.
+
+        ``"even"``; ``"small"`` if even, but more than chance gives; ``"chance"`` if not even, but what chance gives in
+        so small a trial; ``"uneven"`` if neither; ``"open"`` if not even, and what chance gives cannot be told.
+        """
+        large = abs(self.difference) > CUSTOMARY
+        beyond = abs(self.difference) > critical(1 - _BEYOND_CHANCE, self.df) * self.chance
+        if beyond and self.by_record:
+            return "open" if large else "even"
+        if large:
+            return "uneven" if beyond else "chance"
+        return "small" if beyond else "even"
 
 
 def balance(plan: Plan, arms: Sequence[ArmTally]) -> list[Balance]:
     """The balance of every covariate in every arm against the control; none for arms with fewer than two records."""
-    names = list(plan.arms)
     control = arms[0]
     return [
-        Balance(
-            covariate,
-            names[a],
-            *(means := (_mean(arms[a], column), _mean(control, column))),
-            _standardised(means[0] - means[1], _variance(arms[a], column), _variance(control, column)),
-            _chance(arms[a], control, column),
-        )
+        _balance(plan, covariate, column, name, arm, control)
         for covariate, column in _columns(plan)
-        for a in range(1, len(arms))
-        if min(control.n, arms[a].n) > 1
+        for name, arm in list(zip(plan.arms, arms, strict=True))[1:]
+        if min(control.n, arm.n) > 1
     ]
+
+
+def _balance(plan: Plan, covariate: str, column: Floats, name: str, arm: ArmTally, control: ArmTally) -> Balance:
+    mean, control_mean = _mean(arm, column), _mean(control, column)
+    difference = _standardised(mean - control_mean, _variance(arm, column), _variance(control, column))
+    chance, df, by_record = _chance(plan, arm, control, column)
+    return Balance(covariate, name, mean, control_mean, difference, chance, df, by_record)
 
 
 def _columns(plan: Plan) -> Iterator[tuple[str, Floats]]:
@@ -109,20 +128,42 @@ def _standardised(difference: float, *variances: float) -> float:
     return math.copysign(math.inf, difference) if difference else 0.0
 
 
-def _chance(arm: ArmTally, control: ArmTally, column: Floats) -> float:
+def _chance(plan: Plan, arm: ArmTally, control: ArmTally, column: Floats) -> tuple[float, float, bool]:
+    """The standard deviation of the difference, its degrees of freedom, and whether it takes records as alike."""
     spread = math.sqrt((_variance(arm, column) + _variance(control, column)) / 2)
     if not spread:
-        return 0.0
-    return math.sqrt(_mean_variance(arm, column) + _mean_variance(control, column)) / spread
+        return 0.0, math.inf, False
+    ours, theirs = (_mean_variance(plan, each, column) for each in (arm, control))
+    return math.sqrt(ours.value + theirs.value) / spread, min(ours.df, theirs.df), ours.by_record or theirs.by_record
 
 
-def _mean_variance(arm: ArmTally, column: Floats) -> float:
-    """Σ_j (Σ_{i∈j} w (x − x̄))² / (Σ w)²: the squared standard error of a mean, by unit or by record (CR0 or HC0)."""
-    k = len(column)
-    by_unit = UNITS in arm.tallies and arm.tallies[UNITS].n == arm.n
-    scores = cast(Scores, arm.tallies[UNITS if by_unit else RECORDS])
-    # The tally is in the arm's frame, whose first column is the intercept: vech(x x') begins with the sums of x.
-    centred = column - _mean(arm, column) * np.eye(k)[0]
-    framed = arm.frame.F[:k, :k] @ centred
+class _MeanVariance(NamedTuple):
+    value: float
+    df: float = math.inf
+    by_record: bool = False
+
+
+def _mean_variance(plan: Plan, arm: ArmTally, column: Floats) -> _MeanVariance:
+    """Σ_j (Σ_{i∈j} w (x − x̄))² / (Σ w)²: the squared standard error of a mean, by unit or by record (CR0 or HC0).
+
+    Without a tally for it, s²/n, which is the same for records of equal weight.
+    """
+    in_units = plan.unit is not None or plan.federated is not None
+    centred = column - _mean(arm, column) * np.eye(len(column))[0]
     total = float(arm.raw_factor()[0, 0]) ** 2
-    return max(float(framed @ scores.vv[:k, :k] @ framed), 0.0) / total**2
+    if UNITS in arm.tallies and arm.tallies[UNITS].n == arm.n:
+        return _MeanVariance(_sum_squares(arm, UNITS, centred) / total**2)
+    if RECORDS in arm.tallies and not in_units:
+        return _MeanVariance(_sum_squares(arm, RECORDS, centred) / total**2)
+    if count := replicates_of(arm):
+        return _MeanVariance(sum_variance(arm, centred) / total**2, count)
+    if RECORDS in arm.tallies:
+        return _MeanVariance(_sum_squares(arm, RECORDS, centred) / total**2, by_record=True)
+    return _MeanVariance(_variance(arm, column) / arm.n, by_record=in_units or plan.weight is not None)
+
+
+def _sum_squares(arm: ArmTally, tally: str, column: Floats) -> float:
+    """Σ_j (Σ_{i∈j} w x'c)² from a score tally, in the arm's frame: vech(x x') begins with the sums of x."""
+    k = len(column)
+    framed = arm.frame.F[:k, :k] @ column
+    return max(float(framed @ cast(Scores, arm.tallies[tally]).vv[:k, :k] @ framed), 0.0)

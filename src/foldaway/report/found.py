@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from foldaway.inference.offered import BOOTSTRAP
 from foldaway.inference.spread import SHARES, Spread
 from foldaway.report.axis import Axis, axis_over
 from foldaway.report.badge import badge
@@ -15,7 +14,8 @@ from foldaway.report.document import Section, details, table
 from foldaway.report.figures import Range, axis_row, box_row, interval_row
 from foldaway.report.headline import Comparison, comparisons, why
 from foldaway.report.markup import Html, html, named, tag
-from foldaway.report.numbers import interval_text, p_text, percent_text, signed, typeset
+from foldaway.report.numbers import interval_text, p_text, signed, typeset
+from foldaway.report.relative import relative_interval_text, relative_text
 from foldaway.report.sentences import ESTIMATORS, KINDS, sentence
 from foldaway.table import number, places_for
 
@@ -23,11 +23,16 @@ if TYPE_CHECKING:
     from foldaway.effects import Effect, Effects
 
 Spreads = Mapping[tuple[str, str], Spread]
-"""The spread of the bootstrap behind a comparison's lead, by outcome and arm."""
+"""The spread of the bootstrap of a comparison's leading estimator, by outcome and arm."""
 
 
-def found(effects: Effects, spreads: Spreads) -> Section:
-    """A card for each outcome, with all arms in it."""
+def found(effects: Effects, spreads: Spreads | None) -> Section:
+    """A card for each outcome, with all arms in it.
+
+    Args:
+        effects: What was found.
+        spreads: The bootstrap's spreads; none where only the effects are here, which do not hold them.
+    """
     cards = [
         _card(effects, outcome, list(those), spreads)
         for outcome, those in groupby(comparisons(effects), key=lambda each: each.outcome)
@@ -65,13 +70,13 @@ def _many(effects: Effects) -> Html | None:
     )
 
 
-def _card(effects: Effects, outcome: str, those: Sequence[Comparison], spreads: Spreads) -> Html:
+def _card(effects: Effects, outcome: str, those: Sequence[Comparison], spreads: Spreads | None) -> Html:
     leads = [each.lead for each in those]
     sentences = [tag("p", sentence(effects, each), class_="finding") for each in those]
     more = [
         details(
             ["All numbers", [": ", named(each.arm)] if len(those) > 1 else None],
-            _all_numbers(effects, each, spreads.get((each.outcome, each.arm))),
+            _all_numbers(effects, each, spreads),
         )
         for each in those
     ]
@@ -130,7 +135,7 @@ def _figures(row: Effect, places: int | None) -> Html:
     return html(effect, " ", tag("span", typeset(interval_text(row.ci_lower, row.ci_upper, places))))
 
 
-def _all_numbers(effects: Effects, comparison: Comparison, spread: Spread | None) -> Html:
+def _all_numbers(effects: Effects, comparison: Comparison, spreads: Spreads | None) -> Html:
     lead = comparison.lead
     reason = tag(
         "p",
@@ -143,13 +148,14 @@ def _all_numbers(effects: Effects, comparison: Comparison, spread: Spread | None
     best = comparison.best
     labels = [tag("span", row.estimator, " ", tag("small", row.se_kind)) for row in best]
     plot = _forest(effects, best, labels, comparison.control) if len(best) > 1 else None
-    return html(reason, plot, _bootstrap(comparison, spread), _table(effects, comparison))
+    return html(reason, plot, _bootstrap(comparison, spreads), _table(effects, comparison))
 
 
-def _bootstrap(comparison: Comparison, spread: Spread | None) -> Html | None:
-    row = comparison.lead
-    if row.se_kind != BOOTSTRAP or row.percentile_ci_lower is None or row.percentile_ci_upper is None:
+def _bootstrap(comparison: Comparison, spreads: Spreads | None) -> Html | None:
+    row = comparison.bootstrap
+    if row is None or row.percentile_ci_lower is None or row.percentile_ci_upper is None:
         return None
+    spread = None if spreads is None else spreads.get((comparison.outcome, comparison.arm))
     places = places_for([row.std_error])
     left_out = f" ({row.replicates_left_out:,} more could not be computed)" if row.replicates_left_out else ""
     interval = typeset(interval_text(row.percentile_ci_lower, row.percentile_ci_upper, places))
@@ -157,7 +163,7 @@ def _bootstrap(comparison: Comparison, spread: Spread | None) -> Html | None:
         "p",
         f"Bootstrap: {row.replicates:,} replicates{left_out}; percentile interval {interval}, p "
         f"{typeset(p_text(row.percentile_p_value))}. ",
-        _form(spread),
+        "How they lie is told in the trial's own report." if spreads is None else _form(spread),
     )
     if spread is None:
         return told
@@ -196,8 +202,8 @@ def _table(effects: Effects, comparison: Comparison) -> Html:
             typeset(interval_text(row.ci_lower, row.ci_upper, places)),
             typeset(p_text(row.p_value)),
             *([typeset(p_text(row.p_adjusted))] if adjusted else []),
-            typeset(percent_text(row.relative)),
-            typeset(f"{percent_text(row.relative_ci_lower)} to {percent_text(row.relative_ci_upper)}"),
+            typeset(relative_text(row)),
+            typeset(relative_interval_text(row)),
             typeset(interval_text(row.anytime_ci_lower, row.anytime_ci_upper, places)),
         ]
         for row in rows

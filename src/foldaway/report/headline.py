@@ -43,6 +43,12 @@ class Comparison(NamedTuple):
             kinds.setdefault(row.estimator, []).append(row.se_kind)
         return [row for row in self.rows if row.se_kind == best_kind(kinds[row.estimator])]
 
+    @property
+    def bootstrap(self) -> Effect | None:
+        """The leading estimator's row with errors from the bootstrap, if there is one, whichever kind leads."""
+        same = (row for row in self.rows if (row.estimator, row.se_kind) == (self.lead.estimator, BOOTSTRAP))
+        return next(same, None)
+
 
 def best_kind(kinds: Sequence[str]) -> str:
     """The kind of error to show, of several.

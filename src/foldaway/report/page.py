@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from foldaway.inference.balance import balance
 from foldaway.inference.estimators import Comparison as Arms
-from foldaway.inference.offered import BOOTSTRAP
 from foldaway.inference.replicates import distribution
 from foldaway.inference.spread import spread
 from foldaway.plan import Plan
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 def effects_page(effects: Effects) -> Report:
     """What effects alone can tell: they know neither the covariates' balance nor what was kept."""
     first = [] if effects.plan is None else [asked(effects.plan)]
-    return _page(effects, [*first, found(effects, {}), trust(effects, None)])
+    return _page(effects, [*first, found(effects, None), trust(effects, None)])
 
 
 def trial_page(effects: Effects, plan: Plan, arms: Sequence[ArmTally], state: bytes) -> Report:
@@ -50,11 +49,11 @@ def trial_page(effects: Effects, plan: Plan, arms: Sequence[ArmTally], state: by
 
 
 def spreads(effects: Effects, plan: Plan, arms: Sequence[ArmTally]) -> Spreads:
-    """The bootstrap's spread behind each comparison that leads with it."""
+    """The bootstrap's spread behind each comparison's leading estimator, where there are replicates enough."""
     names, shares = list(plan.arms), list(plan.arms.values())
     told = {}
     for each in comparisons(effects):
-        if each.lead.se_kind == BOOTSTRAP:
+        if each.bootstrap is not None:
             compared = Arms(arms, shares, names.index(each.arm), plan.outcomes.index(each.outcome))
             if (form := spread(distribution(each.lead.estimator, compared))) is not None:
                 told[each.outcome, each.arm] = form

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from foldaway.report.headline import Comparison, holds_any_time, verdict
 from foldaway.report.markup import Child, Html, html, named, tag
 from foldaway.report.numbers import interval_text, percent_text, signed, typeset
+from foldaway.report.relative import relative_tells
 from foldaway.table import number, places_for
 
 if TYPE_CHECKING:
@@ -64,18 +65,13 @@ def _mark(kind: str, words: str) -> Html:
 
 
 def _effect(row: Effect, places: int | None) -> str:
-    relative = f" ({typeset(percent_text(row.relative))})" if _share_tells(row) else ""
+    relative = f" ({typeset(percent_text(row.relative))})" if relative_tells(row) else ""
     return typeset(signed(number(row.estimate, places=places))) + relative
-
-
-def _share_tells(row: Effect) -> bool:
-    """Shares of something that is below zero, or hardly above it, mislead."""
-    return row.control_level > 0 and row.relative_std_error < 0.5
 
 
 def _relative(row: Effect) -> str:
     level = typeset(number(row.control_level))
-    if not _share_tells(row):
+    if not relative_tells(row):
         return f" ({level})"
     share = typeset(percent_text(abs(row.relative)).removeprefix("+"))
     return f" ({level}), a {'rise' if row.estimate > 0 else 'fall'} of {share}"

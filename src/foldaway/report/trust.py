@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from foldaway.inference.balance import CUSTOMARY, Balance
-from foldaway.inference.sample_ratio import SUSPICIOUS
+from foldaway.inference.balance import CUSTOMARY, Balance, Verdict
+from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio
 from foldaway.report.axis import axis_over
 from foldaway.report.badge import State, badge
 from foldaway.report.document import Section, details, table
@@ -67,10 +67,15 @@ def sample_ratio_check(effects: Effects) -> Check:
     ]
     counts = table("Arms", ["arm", "planned share", "actual share", ratio.counted, "expected"], rows)
     told: Child
-    state: State = "passes" if ratio.ok else "fails"
+    state: State = ratio.state
     if not total:
         state, told = "open", "There are no records yet."
-    elif ratio.ok:
+    elif state == "open":
+        told = (
+            "The arms' records do not fit the plan's probabilities as records of single units would. If units have "
+            "several records that may be chance, and units cannot be counted under this plan."
+        )
+    elif state == "passes":
         told = f"The arms have about as many {ratio.counted} as the plan's probabilities would give."
     else:
         told = html(
@@ -78,18 +83,23 @@ def sample_ratio_check(effects: Effects) -> Check:
             "is counted in which arm: assignment, logging, or records that were lost in one arm. ",
             tag("strong", "Find out why before you trust any effect."),
         )
-    freedom = len(ratio.observed) - 1
-    since = ", since units were randomised" if ratio.counted == "units" else ""
-    statistics = details(
-        "The statistics",
-        tag(
-            "p",
-            f"Pearson's chi-square: {typeset(number(ratio.statistic))} with {freedom} degree{'s' * (freedom > 1)} of "
-            f"freedom, p {_equals(p_text(ratio.p_value))}. The check fails below {SUSPICIOUS}: one sound trial in a "
-            f"thousand would. Counted are {ratio.counted}{since}.",
-        ),
-    )
+    statistics = details("The statistics", tag("p", _ratio_statistics(ratio)))
     return Check("Did the arms get their share?", state, told, html(counts, statistics))
+
+
+def _ratio_statistics(ratio: SampleRatio) -> str:
+    if ratio.statistic is None or ratio.p_value is None:
+        return "There is no test of records that does not know which of them belong to the same unit."
+    freedom = len(ratio.observed) - 1
+    name = "Pearson's chi-square"
+    if ratio.test == "bootstrap":
+        name += ", over the design effect that the bootstrap by unit gives"
+    since = ", since units were randomised" if ratio.counted == "units" else ""
+    return (
+        f"{name}: {typeset(number(ratio.statistic))} with {freedom} degree{'s' * (freedom > 1)} of freedom, p "
+        f"{_equals(p_text(ratio.p_value))}. The check fails below {SUSPICIOUS}: one sound trial in a thousand would. "
+        f"Counted are {ratio.counted}{since}."
+    )
 
 
 def left_out_check(effects: Effects) -> Check:
@@ -126,24 +136,48 @@ def balance_check(effects: Effects, balances: Sequence[Balance]) -> Check:
     title = "Were the arms alike beforehand?"
     if not balances:
         return Check(title, "open", "There are too few records yet.", html())
-    uneven = [each for each in balances if each.verdict == "uneven"]
-    chance = [each for each in balances if each.verdict == "chance"]
-    state: State = "look" if uneven else "passes"
-    if uneven:
-        names = ", ".join(dict.fromkeys(each.covariate for each in uneven))
-        told = html(
-            f"{len(uneven)} of {len(balances)} differences lie further from zero than chance explains: ",
-            named(names),
-            ". If these columns were measured before treatment, ask how arms were assigned.",
-        )
-    elif chance:
-        told = html(
-            f"{len(chance)} of {len(balances)} differences lie beyond {CUSTOMARY}, no more than chance gives in a "
-            "trial of this size. The adjusted estimates allow for them."
-        )
-    else:
-        told = html(f"No covariate differs between arms by more than {CUSTOMARY} standard deviations.")
+    state, told = _balance_told(balances)
     return Check(title, state, told, html(_love_plot(balances), _balance_table(balances)))
+
+
+def _balance_told(balances: Sequence[Balance]) -> tuple[State, Html]:
+    """The worst verdict that there is, and what it means."""
+    by_verdict: dict[str, list[Balance]] = {}
+    for each in balances:
+        by_verdict.setdefault(each.verdict, []).append(each)
+
+    def those(verdict: Verdict) -> tuple[str, Html]:
+        found = by_verdict[verdict]
+        columns = ", ".join(dict.fromkeys(each.covariate for each in found))
+        return f"{len(found)} of {len(balances)} differences", named(columns)
+
+    if "uneven" in by_verdict:
+        some, columns = those("uneven")
+        ask = ". If these columns were measured before treatment, ask how arms were assigned."
+        return "look", html(f"{some} lie further from zero than chance explains: ", columns, ask)
+    if "small" in by_verdict:
+        some, columns = those("small")
+        return "look", html(
+            f"{some} are small, none beyond {CUSTOMARY} standard deviations, but more than chance explains: ",
+            columns,
+            ". They hardly move the effects; if these columns were measured before treatment, ask all the same how "
+            "arms were assigned.",
+        )
+    if "open" in by_verdict:
+        some, columns = those("open")
+        return "open", html(
+            f"{some} lie beyond {CUSTOMARY}: ",
+            columns,
+            ". Whether that is more than chance gives depends on how records belong together, which this plan does "
+            "not keep: add a bootstrap to the plan, or promise complete_units.",
+        )
+    if "chance" in by_verdict:
+        some, _ = those("chance")
+        return "passes", html(
+            f"{some} lie beyond {CUSTOMARY}, no more than chance gives in a trial of this size. The adjusted estimates "
+            "allow for them."
+        )
+    return "passes", html(f"No covariate differs between arms by more than {CUSTOMARY} standard deviations.")
 
 
 def _love_plot(balances: Sequence[Balance]) -> Html:
@@ -181,8 +215,16 @@ def _love_plot(balances: Sequence[Balance]) -> Html:
     )
 
 
+_SO: dict[Verdict, str] = {
+    "even": "even",
+    "small": "small, but more than chance",
+    "chance": "as chance gives",
+    "uneven": "more than chance",
+    "open": "cannot be told",
+}
+
+
 def _balance_table(balances: Sequence[Balance]) -> Html:
-    words = {"even": "even", "chance": "as chance gives", "uneven": "more than chance"}
     rows = [
         [
             named(each.covariate),
@@ -191,7 +233,7 @@ def _balance_table(balances: Sequence[Balance]) -> Html:
             typeset(number(each.control_mean)),
             _difference(each),
             typeset(number(each.chance, 2)),
-            words[each.verdict],
+            _SO[each.verdict],
         ]
         for each in balances
     ]

@@ -2,7 +2,9 @@
 
 import { h, named, say } from "./dom.js";
 import { ago, count, moment, several, share } from "./format.js";
-import { fits, ratioVerdict } from "./words.js";
+import { durableThing, ratioState, ratioVerdict } from "./words.js";
+
+const VERDICTS = { passes: "good", fails: "bad", open: "soft" };
 
 /** The arms' shares beside those of the plan. */
 export function arms(effects, plan) {
@@ -14,15 +16,15 @@ export function arms(effects, plan) {
       h("div", { class: "between" },
         named(arm),
         h("span", { class: "figure" }, seen === null ? "–" : count(seen))),
-      shareBar(seen === null ? 0 : seen / total, planned),
+      shareBar(total > 0 ? seen / total : 0, planned),
       h("div", { class: "between soft small" },
         h("span", {}, seen === null ? "not told yet" : share(seen, total)),
         h("span", {}, `planned ${share(planned, 1)}`)));
   });
   const verdict = ratio
-    ? h("p", { class: fits(ratio) ? "verdict good" : "verdict bad" }, ratioVerdict(ratio))
+    ? h("p", { class: `verdict ${VERDICTS[ratioState(ratio)]}` }, ratioVerdict(ratio))
     : h("p", { class: "soft small" },
-      `Counts by arm are told once every arm has ${several(plan.min_per_arm ?? 10, "durable record")}.`);
+      `Counts by arm are told once every arm has ${several(plan.min_per_arm ?? 10, durableThing(plan))}.`);
   return [h("h2", {}, "Arms and sample ratio"), h("ul", { class: "arms" }, rows), verdict];
 }
 
@@ -61,6 +63,7 @@ export class Kept {
 
   show(status, now) {
     const open = status.status === "open";
+    const thing = status.federated ? "message" : "record";
     say(this.folded, count(status.records));
     say(this.held, "0");
     const passing = status.in_passing
@@ -73,9 +76,9 @@ export class Kept {
     this.bar.max = status.cohort;
     this.bar.value = Math.min(status.pending, status.cohort);
     say(this.waiting, status.pending
-      ? `0 records held; ${count(status.pending)} pending in tallies until the cohort of ${count(status.cohort)} is full.`
-      : `Nothing pending. The next step is shown when ${several(status.cohort, "record")} have come together.`);
-    say(this.leftOut, status.left_out ? `${several(status.left_out, "record")} left out at the close: no cohort came together.` : "");
+      ? `0 records held; ${status.federated ? several(status.pending, "message") : count(status.pending)} pending in tallies until the cohort of ${count(status.cohort)} is full.`
+      : `Nothing pending. The next step is shown when ${several(status.cohort, thing)} have come together.`);
+    say(this.leftOut, status.left_out ? `${several(status.left_out, thing)} left out at the close: no cohort came together.` : "");
     // On this machine's own clock from here on, which needs not agree with the server's.
     this.forgotten = status.forgotten === null ? null : performance.now() / 1000 - Math.max(0, now - status.forgotten);
     this.tick();

@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 const FIRST = ["interacted", "regression", "difference", "ipw"];
 
 // Which kind of error speaks for an estimate, best first; the server's history has the same order.
-const KINDS = ["CR1", "bootstrap", "HC2", "HC1"];
+const KINDS = ["CR3", "CR2", "CR1", "bootstrap", "HC2", "HC1"];
 
 export const keyOf = (row) => JSON.stringify([row.outcome, row.arm, row.estimator]);
 

@@ -5,11 +5,11 @@ import { arms, federated, Kept } from "./cards.js";
 import { Choice, headline } from "./choice.js";
 import { Course } from "./course.js";
 import { h, named, say, table } from "./dom.js";
-import { chance, count, interval, moment, percent, places, several, signed } from "./format.js";
+import { chance, count, interval, moment, places, several, signed } from "./format.js";
 import { forest } from "./forest.js";
 import { statusPill } from "./list.js";
 import { Poll } from "./poll.js";
-import { explained, figures, fits, heard, verdict } from "./words.js";
+import { durableThing, explained, figures, fits, heard, relative, verdict } from "./words.js";
 
 const EVERY = 1_500;
 const CLOSED = 30_000;
@@ -36,8 +36,10 @@ class TrialPage {
       h("p", { class: "soft small legend" },
         "The line is the estimate; the band its interval, which stays valid however often you look. ",
         "It moves a cohort of records at a time."));
+    this.noCourse = h("p", { class: "soft small", id: "no-course", hidden: true },
+      "No course is kept of a trial whose records stay on devices: this is the effect as it stands now.");
     this.now = h("section", { class: "card wide", "aria-labelledby": "verdict" },
-      this.choice.element, this.headline, this.explained, this.figures, this.how, this.picture);
+      this.choice.element, this.headline, this.explained, this.figures, this.how, this.picture, this.noCourse);
     this.arms = h("section", { class: "card", "aria-label": "Arms and sample ratio" });
     this.federated = h("section", { class: "card", "aria-label": "Federated progress", hidden: true });
     this.forest = h("section", { class: "card", "aria-label": "Every arm and estimator" });
@@ -85,7 +87,7 @@ class TrialPage {
   async followCourse() {
     this.rows = headline(this.answer.found.effects);
     this.choice.offer(this.rows);
-    if (!this.rows.length) return;
+    if (!this.rows.length || this.plan.federated) return;
     const key = JSON.stringify(this.choice.wanted);
     const course = this.courses.get(key) ?? [];
     const last = course.at(-1)?.records ?? 0;
@@ -117,6 +119,7 @@ class TrialPage {
     this.arms.replaceChildren(...arms(found, this.plan));
     const row = found && this.choice.among(this.rows);
     for (const part of this.whenThere) part.hidden = !row;
+    this.noCourse.hidden = !(row && this.plan.federated);
     if (!row) {
       this.drawNothingYet();
       return;
@@ -138,6 +141,10 @@ class TrialPage {
   }
 
   drawCourse(row) {
+    if (this.plan.federated) {
+      this.picture.hidden = true;
+      return;
+    }
     const course = this.courses.get(JSON.stringify(this.choice.wanted)) ?? [];
     const now = {
       records: row.n, estimate: row.estimate, lower: row.anytime_ci_lower, upper: row.anytime_ci_upper,
@@ -155,13 +162,14 @@ class TrialPage {
     const closed = this.status.status === "closed";
     const least = this.plan.min_per_arm ?? LEAST;
     say(this.headline, closed ? "Closed before there was an effect to tell" : "No effects yet");
-    const pace = ` Records become durable ${count(this.status.cohort)} at a time, so that no answer gives one away.`;
+    const durable = several(least, durableThing(this.plan));
+    const pace = ` ${this.plan.federated ? "Reports" : "Records"} become durable ${count(this.status.cohort)} at a time, so that no answer gives one away.`;
     const first = `foldaway send ${this.name} data.parquet --server ${location.origin}`;
     this.explained.replaceChildren(closed
-      ? `An arm had fewer than ${several(least, "durable record")}.`
+      ? `An arm had fewer than ${durable}.`
       : this.plan.federated === "scores"
       ? "Devices send their scores when the trial is closed; there are no effects before."
-      : `No effects until every arm has ${several(least, "durable record")}.${pace}`);
+      : `No effects until every arm has ${durable}.${pace}`);
     if (!closed && !this.status.records && !this.plan.federated) {
       this.explained.append(" To send the first, with the trial’s ingest token:", h("code", { class: "command" }, first));
     }
@@ -194,7 +202,7 @@ class TrialPage {
     const rows = this.rows.map((row) => [
       named(row.outcome), named(row.arm), `${row.estimator}, ${row.se_kind}`,
       signed(row.estimate, decimals(row)), interval(row.anytime_ci_lower, row.anytime_ci_upper, decimals(row)),
-      percent(row.relative), interval(row.ci_lower, row.ci_upper, decimals(row)), chance(row.p_value),
+      relative(row), interval(row.ci_lower, row.ci_upper, decimals(row)), chance(row.p_value),
     ]);
     const header = ["Outcome", "Arm", "Estimator", "Effect", "Interval, any time", "Relative", "Interval, one look", "p"];
     const summary = h("summary", {}, `All numbers: ${several(rows.length, "effect")}`);
@@ -211,7 +219,7 @@ class TrialPage {
       h("dl", { class: "facts plain" },
         fact("Registered", moment(this.status.created)),
         this.status.closed === null ? null : fact("Closed", moment(this.status.closed)),
-        fact("Cohort", several(this.status.cohort, "record")),
+        fact("Cohort", several(this.status.cohort, this.plan.federated ? "device" : "record")),
         h("div", { class: "tall" }, h("dt", {}, "Plan’s fingerprint"), h("dd", {}, h("code", {}, this.status.fingerprint)))));
   }
 

@@ -31,8 +31,15 @@ export function figures(row) {
   return [
     figure("Effect", "estimate", signed(row.estimate, decimals)),
     figure("Interval, valid at any time", "interval", interval(row.anytime_ci_lower, row.anytime_ci_upper, decimals)),
-    figure("Relative to control", "relative", percent(row.relative)),
+    figure("Relative to control", "relative", relative(row)),
   ];
+}
+
+/** The effect as a share of the control's level; a dash where that misleads, by the rule of foldaway's own reports. */
+export function relative(row) {
+  const tells = row.control_level > 0 && row.relative_std_error !== null
+    && row.relative_std_error < 0.5 * Math.max(1, Math.abs(row.relative));
+  return percent(tells ? row.relative : null);
 }
 
 export function reachPlaces(row) {
@@ -46,12 +53,22 @@ export function heard(row, records) {
   return `${row.outcome}, ${row.arm}: ${number(row.estimate, decimals)}, ${range}, after ${count(records)} records.`;
 }
 
+/** What an arm needs some of before its effects are told. */
+export const durableThing = (plan) => (plan.federated ? "durable report" : "durable record");
+
 // Customary for this check; foldaway's own results have the same bound.
 const SUSPICIOUS = 0.001;
 
-export const fits = (ratio) => !(ratio.p_value < SUSPICIOUS);
+/** Without a p-value the check is open: a unit may have several records, and units cannot be counted. */
+export const ratioState = (ratio) => {
+  if (ratio.p_value === null) return "open";
+  return ratio.p_value < SUSPICIOUS ? "fails" : "passes";
+};
+
+export const fits = (ratio) => ratioState(ratio) !== "fails";
 
 export function ratioVerdict(ratio) {
+  if (ratioState(ratio) === "open") return "Whether the records per arm fit the plan cannot be told: units may have several.";
   const p = `p\u00a0${ratio.p_value < SUSPICIOUS ? "" : "=\u00a0"}${chance(ratio.p_value)}`;
   return fits(ratio)
     ? `The ${ratio.counted} per arm fit the plan (${p}).`

@@ -1,0 +1,58 @@
+"""There is a report for every plan that can be run: whatever its errors leave of the tallies, and for devices."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations
+from typing import Any
+
+import msgspec
+import pytest
+
+from clustered import answer, devices_of, everyone, federated, report, share_of, with_replies
+from foldaway.errors import PlanError
+from foldaway.federated.coordinator import Published
+from foldaway.federated.results import results
+from foldaway.plan.rules import ERRORS
+from pages import parsed
+from trials import folded, make_trial
+
+pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
+
+SUBSETS = list(chain.from_iterable(combinations(ERRORS, size) for size in range(len(ERRORS) + 1)))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("setting", ["records", "units", "complete units", "bootstrap"])
+def test_whatever_errors_the_plan_asks_for(setting: str, weighted: bool) -> None:
+    plan, rows = make_trial(3, n=120, units=True, weighted=weighted)
+    settings: dict[str, Any] = {"complete_units": setting == "complete units"}
+    if setting == "records":
+        settings["unit"] = None
+    if setting == "bootstrap":
+        settings["bootstrap"] = 20
+    reported = 0
+    for errors in SUBSETS:
+        try:
+            asked = msgspec.structs.replace(plan, errors=errors, **settings)
+        except PlanError:
+            continue
+        page = parsed(folded(asked, rows).report().html)
+        assert "Were the arms alike beforehand?" in [title.text for title in page.find("h3")]
+        reported += 1
+    assert reported >= (7 if weighted else 15)
+
+
+@pytest.mark.parametrize("mode", ["one-message", "delta", "scores"])
+def test_trials_on_devices(mode: str) -> None:
+    given, rows = make_trial(4, n=600, covariates=0 if mode == "delta" else 1, units=True)
+    plan = federated(given, mode)
+    kept = devices_of(plan, rows)
+    published = None
+    share = share_of(plan, [report(plan, each) for each in kept])
+    if mode == "scores":
+        published = Published.of(share.trial)
+        share = with_replies(share, published, [answer(plan, published, each) for each in kept])
+    effects, _ = results(plan, share, everyone(plan, kept), published)
+    page = parsed(effects.report().html)
+    assert "Devices that have reported" in page.text
+    assert next(title.text for title in page.find("h3")) == "y0"
