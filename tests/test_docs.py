@@ -41,10 +41,29 @@ def test_the_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
             reader.run(snippet)
 
 
-def test_snippets_that_are_not_run_say_why() -> None:
-    for page in PAGES:
-        for snippet in snippets((ROOT / page).read_text(encoding="utf-8")):
-            assert snippet.not_run is None or len(snippet.not_run) > 10, f"{page}, line {snippet.line}"
+@pytest.mark.parametrize("page", [*PAGES, Path("README.md")], ids=str)
+def test_every_block_is_known_and_those_that_are_not_run_say_why(page: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    shown = list(snippets(text))
+    fences = re.findall(r"^ *(?:```|~~~)", text, flags=re.MULTILINE)
+    assert len(fences) == 2 * sum(not snippet.hidden for snippet in shown)
+    for snippet in shown:
+        assert snippet.not_run is None or len(snippet.not_run) > 10, f"{page}, line {snippet.line}"
+
+
+@pytest.mark.parametrize(
+    ("block", "told"),
+    [
+        ("```\nfoldaway demo\n```", "untagged"),
+        ("```yaml\na: 1\n```", "yaml"),
+        ("```sh\nfoldaway serve --data trials\nfoldaway demo\n```", "alone"),
+        ("```sh\nfalse\n```", "line 2"),
+    ],
+)
+def test_a_block_that_would_be_passed_over_fails(block: str, told: str, tmp_path: Path) -> None:
+    [snippet] = snippets(f"{block}\n")
+    with Reader("page", tmp_path, dict(os.environ)) as reader, pytest.raises(AssertionError, match=told):
+        reader.run(snippet)
 
 
 def test_every_page_is_in_the_navigation_and_the_site_builds(tmp_path: Path) -> None:
