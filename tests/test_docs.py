@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ from litestar.testing import TestClient
 from mkdocs.config import load_config
 from typer.main import get_command
 
+from foldaway import paper
 from foldaway.cli import app
 from foldaway.service.app import make_app
 from foldaway.service.ingest import Limits
@@ -24,6 +26,7 @@ from snippets import Reader, snippets
 from stores import VAULT
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src/foldaway"
 PAGES = sorted(p.relative_to(ROOT) for p in (ROOT / "docs").rglob("*.md"))
 RUN = [page for page in PAGES if page.parts[1] != "validation"]
 
@@ -95,11 +98,22 @@ def named(entry: Any) -> Iterator[str]:
 
 
 def test_files_that_the_pages_name_exist() -> None:
+    rooms = "|".join(sorted(folder.name for folder in PACKAGE.iterdir() if folder.is_dir()))
     for page in PAGES:
-        for name in re.findall(
-            r"`((?:tests|src|studies|benchmarks|examples)/[\w/.-]*)`", (ROOT / page).read_text("utf-8")
-        ):
+        text = (ROOT / page).read_text("utf-8")
+        for name in re.findall(r"`((?:tests|src|studies|benchmarks|examples)/[\w/.-]*)`", text):
             assert (ROOT / name).exists(), f"{page} names {name}"
+        for name in re.findall(rf"`((?:{rooms})/[\w/]+\.py)`", text):
+            assert (PACKAGE / name).exists(), f"{page} names {name}"
+
+
+def test_the_method_maps_every_function_of_the_paper() -> None:
+    table = (ROOT / "docs/method.md").read_text("utf-8").split("## From the paper to the code")[1].split("\n## ")[0]
+    mapped = {
+        name for row in table.splitlines() if row.count("|") > 3 for name in re.findall(r"`(\w+)`", row.split("|")[2])
+    }
+    public = {name for name, value in vars(paper).items() if inspect.isfunction(value) and not name.startswith("_")}
+    assert mapped == {name for name in public if getattr(paper, name).__module__ == paper.__name__}
 
 
 def test_the_http_reference_names_every_request(tmp_path: Path) -> None:
