@@ -5,8 +5,10 @@ A fenced block is run by its language:
 - `python`: all of a page's blocks share their names;
 - `sh`: by bash, which stops at the first command that fails; a block that begins with `foldaway serve` is a server,
   left running while the rest of the page does, with its address and admin token in the environment;
-- `toml` and others with a `title`: written to a file of that name;
-- anything else is only shown. A block after `<!-- not run: reason -->` is not run either.
+- any with a `title`: written to a file of that name;
+- `text`: what something prints, or a part of it, which is only shown.
+
+A block of another kind is an error, unless `<!-- not run: reason -->` stands before it.
 
 What a page takes for granted, such as a file of the reader's own, stands in comments that are not shown:
 `<!-- first: python` or `<!-- first: sh`, then the lines, then `-->`. In Python ones, `afterwards(call)` has something
@@ -29,7 +31,7 @@ from typing import Any
 from postgres import _free_port as free_port
 
 _FENCE = re.compile(
-    r"^(?P<skip><!-- not run: (?P<why>.+?) -->\n+)?(?P<indent> *)```(?P<language>\w*)(?P<about>[^\n]*)\n"
+    r"^(?P<skip> *<!-- not run: (?P<why>.+?) -->\n+)?(?P<indent> *)```(?P<language>\w*)(?P<about>[^\n]*)\n"
     r"(?P<text>.*?)^(?P=indent)```$"
     r"|^<!-- first: (?P<set_up>python|sh)\n(?P<lines>.*?)^-->$",
     re.MULTILINE | re.DOTALL,
@@ -39,20 +41,22 @@ _TITLE = re.compile(r'title="([^"]+)"')
 
 @dataclass(frozen=True)
 class Snippet:
-    """A fenced block."""
+    """A fenced block, or a hidden one that comes first."""
 
     language: str
     title: str | None
     text: str
     line: int
     not_run: str | None
+    hidden: bool = False
 
 
 def snippets(page: str) -> Iterator[Snippet]:
     """The fenced blocks of a page."""
     for found in _FENCE.finditer(page):
         if found["set_up"]:
-            yield Snippet(found["set_up"], None, found["lines"], page.count("\n", 0, found.start("lines")) + 1, None)
+            line = page.count("\n", 0, found.start("lines")) + 1
+            yield Snippet(found["set_up"], None, found["lines"], line, None, hidden=True)
             continue
         title = _TITLE.search(found["about"])
         indent = len(found["indent"])
@@ -64,13 +68,12 @@ def snippets(page: str) -> Iterator[Snippet]:
 class Reader:
     """Runs snippets in a folder, one after the other."""
 
-    def __init__(self, name: str, folder: Path, environ: dict[str, str], names: dict[str, Any] | None = None) -> None:
+    def __init__(self, name: str, folder: Path, environ: dict[str, str]) -> None:
         self._name = name
         self._folder = folder
-        self._names = {"__name__": "__main__"} if names is None else names
-        self._environ = {**environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"}
         self._stack = ExitStack()
-        self._names["afterwards"] = self._stack.callback
+        self._names: dict[str, Any] = {"__name__": "__main__", "afterwards": self._stack.callback}
+        self._environ = {**environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"}
 
     def __enter__(self) -> Reader:
         return self
@@ -88,9 +91,13 @@ class Reader:
             exec(compile("\n" * (snippet.line - 1) + snippet.text, self._name, "exec"), self._names)
         elif snippet.language == "sh":
             if snippet.text.startswith("foldaway serve"):
-                self._serve(snippet.text.splitlines()[0])
+                assert len(snippet.text.splitlines()) == 1, f"{self._name}, line {snippet.line}: a server stands alone"
+                self._serve(snippet.text)
             else:
                 self._shell(snippet)
+        else:
+            known = f"run it, title it, tag it text, or say why not: {snippet.language or 'untagged'}"
+            assert snippet.language == "text", f"{self._name}, line {snippet.line}: {known}"
 
     def _shell(self, snippet: Snippet) -> None:
         done = subprocess.run(

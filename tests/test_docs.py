@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
@@ -12,8 +13,10 @@ from typing import Any
 
 import pytest
 from litestar.testing import TestClient
+from mkdocs.config import load_config
 from typer.main import get_command
 
+from foldaway import paper
 from foldaway.cli import app
 from foldaway.service.app import make_app
 from foldaway.service.ingest import Limits
@@ -23,6 +26,7 @@ from snippets import Reader, snippets
 from stores import VAULT
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src/foldaway"
 PAGES = sorted(p.relative_to(ROOT) for p in (ROOT / "docs").rglob("*.md"))
 RUN = [page for page in PAGES if page.parts[1] != "validation"]
 
@@ -40,37 +44,76 @@ def test_the_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
             reader.run(snippet)
 
 
-def test_snippets_that_are_not_run_say_why() -> None:
-    for page in PAGES:
-        for snippet in snippets((ROOT / page).read_text(encoding="utf-8")):
-            assert snippet.not_run is None or len(snippet.not_run) > 10, f"{page}, line {snippet.line}"
+@pytest.mark.parametrize("page", [*PAGES, Path("README.md")], ids=str)
+def test_every_block_is_known_and_those_that_are_not_run_say_why(page: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    shown = list(snippets(text))
+    fences = re.findall(r"^ *(?:```|~~~)", text, flags=re.MULTILINE)
+    assert len(fences) == 2 * sum(not snippet.hidden for snippet in shown)
+    for snippet in shown:
+        assert snippet.not_run is None or len(snippet.not_run) > 10, f"{page}, line {snippet.line}"
+
+
+@pytest.mark.parametrize(
+    ("block", "told"),
+    [
+        ("```\nfoldaway demo\n```", "untagged"),
+        ("```yaml\na: 1\n```", "yaml"),
+        ("```sh\nfoldaway serve --data trials\nfoldaway demo\n```", "alone"),
+        ("```sh\nfalse\n```", "line 2"),
+    ],
+)
+def test_a_block_that_would_be_passed_over_fails(block: str, told: str, tmp_path: Path) -> None:
+    [snippet] = snippets(f"{block}\n")
+    with Reader("page", tmp_path, dict(os.environ)) as reader, pytest.raises(AssertionError, match=told):
+        reader.run(snippet)
 
 
 def test_every_page_is_in_the_navigation_and_the_site_builds(tmp_path: Path) -> None:
-    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    named = {page for page in map(str, (p.relative_to("docs") for p in RUN)) if page in navigation}
-    assert named == {str(p.relative_to("docs")) for p in RUN}
-    built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"],
+    navigation = load_config(str(ROOT / "mkdocs.yml")).nav
+    assert sorted(named(navigation)) == [str(page.relative_to("docs")) for page in PAGES]
+    built = subprocess.run(  # not --quiet: it silences the warnings that --strict counts
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site"],
         cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert built.returncode == 0, built.stderr
     pages = list((tmp_path / "site").rglob("*.html"))
-    assert len(pages) >= len(RUN)
+    assert len(pages) >= len(PAGES)
     for page in pages:
         fetched = re.findall(r'<(?:script|link|img)\b[^>]*?(?:src|href)="(https?://[^"]+)"', page.read_text("utf-8"))
         assert not [address for address in fetched if "canonical" not in address], page
 
 
+def named(entry: Any) -> Iterator[str]:
+    """The pages that a part of the navigation names."""
+    if isinstance(entry, str):
+        yield entry
+    else:
+        for part in entry.values() if isinstance(entry, dict) else entry:
+            yield from named(part)
+
+
 def test_files_that_the_pages_name_exist() -> None:
+    rooms = "|".join(sorted(folder.name for folder in PACKAGE.iterdir() if folder.is_dir()))
     for page in PAGES:
-        for name in re.findall(
-            r"`((?:tests|src|studies|benchmarks|examples)/[\w/.-]*)`", (ROOT / page).read_text("utf-8")
-        ):
+        text = (ROOT / page).read_text("utf-8")
+        for name in re.findall(r"`((?:tests|src|studies|benchmarks|examples)/[\w/.-]*)`", text):
             assert (ROOT / name).exists(), f"{page} names {name}"
+        for name in re.findall(rf"`((?:{rooms})/[\w/]+\.py)`", text):
+            assert (PACKAGE / name).exists(), f"{page} names {name}"
+
+
+def test_the_method_maps_every_function_of_the_paper() -> None:
+    table = (ROOT / "docs/method.md").read_text("utf-8").split("## From the paper to the code")[1].split("\n## ")[0]
+    mapped = {
+        name for row in table.splitlines() if row.count("|") > 3 for name in re.findall(r"`(\w+)`", row.split("|")[2])
+    }
+    public = {name for name, value in vars(paper).items() if inspect.isfunction(value) and not name.startswith("_")}
+    assert mapped == {name for name in public if getattr(paper, name).__module__ == paper.__name__}
 
 
 def test_the_http_reference_names_every_request(tmp_path: Path) -> None:

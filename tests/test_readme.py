@@ -14,28 +14,29 @@ import pytest
 import foldaway as fa
 from foldaway.cli.demo import PLAN
 from measured import measured
+from snippets import Reader, snippets
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
 
 def fenced(language: str) -> list[str]:
-    """The README's fenced blocks in a language, in order; an opening fence is every other one."""
-    parts = re.split(r"^```(\w*)\n", README, flags=re.MULTILINE)
-    return [text for tag, text in zip(parts[1::4], parts[2::4], strict=True) if tag == language]
+    """The README's fenced blocks in a language, in order."""
+    return [snippet.text for snippet in snippets(README) if snippet.language == language and not snippet.hidden]
 
 
-def test_the_python_snippets_run_and_print_what_is_shown(
+def test_the_snippets_run_and_print_what_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    for snippet in fenced("python"):
-        exec(compile(snippet, "README.md", "exec"), names)
+    with Reader("README.md", tmp_path, {**os.environ, **measured()}) as reader:
+        for snippet in snippets(README):
+            reader.run(snippet)
     printed = capsys.readouterr().out
-    shown = next(block for block in fenced("") if block.startswith("checkout-button:"))
+    shown = next(block for block in fenced("text") if block.startswith("checkout-button:"))
     head = shown.split("…")[0].rstrip()
     assert len(head.splitlines()) > 6
     assert printed.startswith(head)
+    assert not list((tmp_path / "backlog").iterdir())
 
 
 def test_the_plan_shown_is_a_plan() -> None:
@@ -52,7 +53,7 @@ def test_the_demo_ends_as_shown() -> None:
         timeout=120,
         env={**os.environ, **measured()},
     )
-    shown = next(block for block in fenced("") if "all rows kept" in block)
+    shown = next(block for block in fenced("text") if "all rows kept" in block)
 
     def without_rounding(text: str) -> str:
         return re.sub(r"\de-\d\d", "rounding", text)
@@ -62,6 +63,6 @@ def test_the_demo_ends_as_shown() -> None:
 
 def test_every_command_shown_exists() -> None:
     done = subprocess.run([sys.executable, "-m", "foldaway", "--help"], capture_output=True, check=True, timeout=60)
-    commands = {word for block in fenced("") for word in re.findall(r"^foldaway (\w+)", block, flags=re.MULTILINE)}
+    commands = {word for block in fenced("sh") for word in re.findall(r"^foldaway (\w+)", block, flags=re.MULTILINE)}
     assert commands >= {"plan", "run", "merge", "demo"}
     assert all(command in done.stdout.decode() for command in commands)

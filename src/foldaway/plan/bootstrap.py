@@ -14,7 +14,7 @@ Weights = Literal["poisson", "double-or-nothing"]
 class Bootstrap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many replicates, and which weights a unit gets in each.
 
-    Args:
+    Attributes:
         replicates: The number of replicates.
         weights: ``"poisson"`` for Poisson(1), or ``"double-or-nothing"`` for 0 or 2 with equal probability (Owen and
             Eckles 2012), several times as fast.

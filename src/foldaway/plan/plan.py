@@ -21,7 +21,7 @@ from foldaway.plan.settings import MUST_BE, Fixed, parsed, typed
 class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_fields=True, omit_defaults=True):
     """The analysis of a trial, fixed before the first record arrives.
 
-    Args:
+    Attributes:
         name: The trial's name (letters, digits, dot, dash, underscore).
         arm: The column that names the arm.
         arms: Allocation probability of each arm; the first arm is the control.
