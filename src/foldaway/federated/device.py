@@ -241,13 +241,15 @@ class Device:
         arm, number = self.arm, new_number()
         with self._changing() as kept:
             if kept.stage == "collecting" and (rows := self._store.unsent()):
-                self._store.send_later(number, encoded(running.moments(number, arm, rows)))
+                first = not self._store.waiting() and not self._store.covered()
+                self._store.send_later(number, encoded(running.moments(number, arm, rows, first=first)))
             waiting = self._store.waiting()
         for number, message in waiting:
             durable = self._send_moment(message)
-            if durable is not None:
-                with self._changing():
-                    self._store.settle(number, durable=durable)
+            if durable is None:
+                return False  # later ones must not be counted without the first, which counts the device
+            with self._changing():
+                self._store.settle(number, durable=durable)
         with self._changing():
             return not self._store.waiting()
 

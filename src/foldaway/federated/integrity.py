@@ -48,7 +48,7 @@ def integrity(arms: Sequence[ArmTally], replies: Sequence[Replies], missing: Map
     Args:
         arms: The arms' moments, in the frames that were published.
         replies: The sums of the replies, by arm.
-        missing: The devices that were enrolled and have not replied, by arm.
+        missing: The devices whose records are in the moments and that have not replied, by arm.
     """
     largest, altered = 0.0, False
     for place, (absent, arm) in enumerate(zip(missing.values(), arms, strict=True)):

@@ -32,11 +32,11 @@ def report(plan: Plan, kept: Kept, arm: str) -> Moments | Sums:
     return kind(kept.number, arm, kept.records, kept.sums)
 
 
-def moments(number: bytes, arm: str, records: Sequence[bytes]) -> Moments:
-    """The message for the moments of some records."""
+def moments(number: bytes, arm: str, records: Sequence[bytes], *, first: bool) -> Moments:
+    """The message for the moments of some records; ``first`` if the device has sent none before."""
     rows = _weighted(_stacked(records))
     R = np.zeros((rows.shape[1], rows.shape[1]), order="F")
-    return Moments.of(number, arm, len(rows), append_rows(R, rows))
+    return Moments.of(number, arm, len(rows), append_rows(R, rows), first=first)
 
 
 def scores(plan: Plan, published: Coefficients, number: bytes, arm: str, records: Sequence[bytes]) -> Scores:

@@ -243,7 +243,7 @@ class DeviceCollector:
             raise self._too_late()
         trial, units = self._site(data)
         before = self._live
-        self._live = Share(self.plan, before.trial.merge(trial), before.replies)
+        self._live = before.with_site(trial, units)
         self._fresh.add(key)
         try:
             self.commit(units)
