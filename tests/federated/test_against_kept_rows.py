@@ -70,6 +70,7 @@ def test_scores(case: str, seed: int) -> None:
     assert_equal_to_kept_rows(effects, plan, rows)
     assert integrity is not None
     assert integrity.verdict == "all here"
+    assert integrity.residual is not None
     assert integrity.residual < 0.2
 
 

@@ -192,7 +192,7 @@ def run_scores(store: Store, seed: int) -> None:
     assert len(durable) <= reported <= len(sent)
     if answer.federated.integrity is not None and reported == len(inside):
         # Everyone whose records are here has replied, once: it must add up.
-        assert answer.federated.integrity.residual <= 1
+        assert answer.federated.integrity.verdict == "all here"
 
 
 def check(schedule: Schedule, answer: Answer, counted: set[int], kind: str) -> None:

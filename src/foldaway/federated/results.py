@@ -52,8 +52,7 @@ def results(
     # If the replies add up to the moments nobody is missing from them, whatever the counts say: no scaling.
     complete = judged.verdict == "all here"
     counted = [heard.n for heard in replies] if complete else share.devices
-    told = f"Integrity: {judged.verdict} (residual {judged.residual:.2g} roundings). {judged.meaning}"
-    notes = [*_reply_notes(devices, included, {} if complete else silent), told]
+    notes = [*_reply_notes(devices, included, {} if complete else silent), str(judged)]
     scored = scored_arms(plan, published.arms, replies, counted)
     return effects_of(plan, published.arms, share.trial.dropped, scored=scored, notes=notes), judged
 

@@ -40,7 +40,12 @@ def moments(number: bytes, arm: str, records: Sequence[bytes], *, first: bool) -
 
 
 def scores(plan: Plan, published: Coefficients, number: bytes, arm: str, records: Sequence[bytes]) -> Scores:
-    """The message with the scores of all records, for the coefficients that were published."""
+    """The message with the scores of all records, for the coefficients that were published.
+
+    Once the trial is closed there are none any more: then it is a question whether the number has been counted.
+    """
+    if published.stage == "closed":
+        return Scores(number, arm, b"")
     from foldaway.federated.replies import reply
 
     stacked = _stacked(records)

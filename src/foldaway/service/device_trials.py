@@ -97,6 +97,8 @@ class DeviceTrials:
         if plan.federated != "scores":
             raise IngestError(409, "this trial publishes no coefficients: its plan is not of the mode scores.")
         standing = self._store.devices.standing(plan)
+        if standing.stage == "closed":  # what was published is gone; a device may still ask whether it was counted
+            return Coefficients("closed", 0.0 if standing.closing is None else standing.closing.deadline, [], [])
         published = None if standing.closing is None else self._collector(plan).published()
         if published is None or standing.closing is None:
             raise TooEarly("the coefficients are published when the trial is closed.")
@@ -195,7 +197,8 @@ class DeviceTrials:
             pass
         federated = _federated(plan, standing, integrity, "closed")
         found = Found(effects, whole.trial.n, _left_out(shards) + pending, federated)
-        self._store.close_trial(plan.name, final(found), _versions(shards))
+        # In mode scores the moments, less the sum of the replies, are the reply of whoever is missing.
+        self._store.close_trial(plan.name, final(found), _versions(shards), wipe=plan.federated == "scores")
         collector.leave_out_pending()
         self._collectors.pop(plan.name, None)
 
