@@ -372,7 +372,7 @@ def test_what_travels_says_nothing_about_who(server: Served) -> None:
 
 def simple_plan(name: str, **others: Any) -> fa.Plan:
     settings = {"name": name, "arm": "g", "arms": {"a": 0.5, "b": 0.5}, "outcomes": ["y"], "federated": "one-message"}
-    return fa.Plan(**{**settings, "cohort": 3, "min_per_arm": 1, **others})  # type: ignore[arg-type]
+    return fa.Plan(**{**settings, "cohort": 3, "min_per_arm": 1, **others})
 
 
 def hosted_device(trial: Hosted, folder: Path) -> Device:

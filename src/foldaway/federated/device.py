@@ -175,9 +175,9 @@ class Device:
     def report(self, *, wait: float = 0.0) -> Status:
         """Send what the plan's mode asks for at this point, once, and say where the device stands.
 
-        In mode ``scores``, while the trial is open: the moments of new records. After its close: the scores, and records
-        are then no longer kept. In the other modes: what the records came to; it ends the device's part. Call
-        it again, in this process or a later one, until the status is settled: nothing is ever counted twice.
+        In mode ``scores``, while the trial is open: the moments of new records. After its close: the scores, and the
+        records are no longer kept. In the other modes: what the records came to; it ends the device's part. Call it
+        again, in this process or a later one, until the status is settled: nothing is ever counted twice.
 
         Args:
             wait: Seconds to go on asking until the status is settled.

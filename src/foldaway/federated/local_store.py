@@ -50,7 +50,7 @@ class LocalStore:
     """
 
     def __init__(self, folder: Path, name: str) -> None:
-        _require_private(folder)
+        require_private(folder)
         self._file = folder / f"{name}.sqlite"
         self._tombstone = folder / f"{name}.forgotten"
         self._connection: sqlite3.Connection | None = None
@@ -223,7 +223,12 @@ def _told(file: Path) -> Iterator[None]:
     raise StateError(f"the device's file {file} cannot be used ({kind}): it is locked, damaged, or the disk is full.")
 
 
-def _require_private(folder: Path) -> None:
+def require_private(folder: Path) -> None:
+    """Make a folder for its owner alone, or refuse one that others may look into.
+
+    Raises:
+        StateError: It is not private, or cannot be used.
+    """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         shared = folder.stat().st_mode & 0o077

@@ -17,6 +17,7 @@ from foldaway.errors import Conflict, FoldawayError, MessageError, StateError, T
 from foldaway.federated.coordinator import Published, Share
 from foldaway.federated.messages import REPORTS, Enrolment, Moments, Received, Scores, Stage, Sums, decoded
 from foldaway.plan import Plan
+from foldaway.service.commits import is_due
 from foldaway.service.device_table import Batch, hashed
 from foldaway.service.store import Store
 from foldaway.tallies import UNITS
@@ -239,7 +240,7 @@ class DeviceCollector:
         key = hashed(self.plan, number)
         if self._table.known(self.plan.name, [key]):
             return Received(repeated=True, durable=True)
-        if self._table.standing(self.plan).stage == "closed":
+        if self._table.standing(self.plan).stage != "open":  # as devices, sites join while it is open
             raise self._too_late()
         trial, units = self._site(data)
         before = self._live
@@ -265,26 +266,23 @@ class DeviceCollector:
             units = Counter(dict(zip(self.plan.arms, (tally.clusters for tally in tallies), strict=True)))
             if any(tally.n != arm.n for tally, arm in zip(tallies, trial.arms, strict=True)):
                 raise MessageError("the tallies hold records without a unit; every record needs one.")
-            if units.total() < self.plan.cohort:
-                raise MessageError(f"the tallies are of fewer than {self.plan.cohort:,} units, the plan's cohort.")
+            if not units.total() or any(0 < count < self.plan.cohort for count in units.values()):
+                cohort = f"{self.plan.cohort:,} units, the plan's cohort"
+                raise MessageError(f"the tallies of an arm are of fewer than {cohort}; they would say too much.")
             return trial, units
         raise MessageError(f"the body is not the tallies of a site: {told}")
 
     def commit_if_due(self) -> None:
         """Commit if a cohort has come together, or the plan's patience is over."""
-        if self.pending >= self.plan.cohort or (self.pending and self._waited_enough()):
+        if is_due(self.plan, self.pending, self._waiting_since):
             self.commit()
-
-    def _waited_enough(self) -> bool:
-        patience, since = self.plan.max_wait, self._waiting_since
-        return patience is not None and since is not None and time.monotonic() - since >= patience
 
     def commit(self, units: Counter[str] | None = None) -> None:
         """Make the live tallies durable, with the numbers of what is in them, in one transaction."""
         units = Counter() if units is None else units
         stages: tuple[Stage, ...] = ("open", "replying")
-        if self._fresh and self.plan.federated == "scores":
-            stages = ("open",)  # moments must be in what is published
+        if units or (self._fresh and self.plan.federated == "scores"):
+            stages = ("open",)  # moments must be in what is published, and sites join before that
         try:
             self._version = self._table.commit(
                 self.plan,
