@@ -160,7 +160,8 @@ class Schedule:
             arms={"a": 0.5, "b": 0.5},
             outcomes=["mark", "y"],
             federated=mode,  # type: ignore[arg-type]
-            cohort=self._chance.choice([1, 2, 3]),
+            # Mode scores publishes nothing of an arm of less than a cohort.
+            cohort=self._chance.choice([1, 1, 2] if mode == "scores" else [1, 2, 3]),
             min_per_arm=1,
             remainder=self._chance.choice(["leave_out", "include"]),
         )
