@@ -103,10 +103,7 @@ class Schedule:
         self.random = random.Random(seed)
         # Mode scores publishes nothing of an arm of less than a cohort: small ones, so that most get to the replies.
         largest = 2 if mode == "scores" else 5
-        settings = {
-            "cohort": self.random.randint(1, largest),
-            "remainder": self.random.choice(["include", "leave_out"]),
-        }
+        remainder = self.random.choice(["include", "leave_out"])
         self.plan = plan_of(f"{mode}-{seed}", mode, cohort=self.random.randint(1, largest), remainder=remainder)
         self.store = store
         self.shards = ["one", "two"][: self.random.randint(1, 2)]
@@ -324,8 +321,10 @@ def test_each_stage_takes_its_own_messages(service: Service) -> None:
     assert waiting.federated.stage == "replying"
     assert isinstance(one(service, plan, "moments", devices[2].message("moments")), TrialClosed)
     assert one(service, plan, "moments", devices[0].message("moments")) == Received(repeated=True, durable=True)
-    with pytest.raises(TrialClosed):
-        service.devices.receive(plan.name, "enrolments", [encoded(Enrolment(new_number(), "a"))])
+    lot = [encoded(Enrolment(new_number(), "a")), devices[0].message("enrolments")]
+    late, again = service.devices.receive(plan.name, "enrolments", lot)
+    assert isinstance(late, TrialClosed)
+    assert again == Received(repeated=True, durable=True)
     assert service.devices.coefficients(plan.name).stage == "replying"
 
 
@@ -401,7 +400,7 @@ def test_a_table_of_numbers_says_nothing_but_whether_they_are_used(service: Serv
 
 
 def test_sites_and_devices_share_a_trial(service: Service) -> None:
-    plan = plan_of(f"site-{time.time_ns()}", "one-message", unit="u", complete_units=True, cohort=4)
+    plan = plan_of(f"site-{time.time_ns()}", "one-message", unit="u", complete_units=True, cohort=2)
     service.create(plan.to_toml())
     trial = fa.Trial(plan)
     trial.fold({"group": ["a", "a", "b", "b", "a"], "u": [1, 1, 2, 3, 4], "y": [1.0, 2.0, 3.0, 4.0, 6.0]})
@@ -486,3 +485,66 @@ def test_what_the_end_would_leave_out_does_not_bring_it_about(service: Service, 
     assert (service.status(plan.name).status == "closed") is closed
     if closed:
         assert service.status(plan.name).records == 15
+
+
+# Two servers on one store: what is durable is never told to be too late.
+
+
+def ready(service: Service, mode: str) -> tuple[fa.Plan, str, list[bytes]]:
+    """A trial with messages of four devices, a cohort of which is two."""
+    plan, devices = begun(service, mode, count=4, cohort=2)
+    kind = "moments" if mode == "scores" else "reports"
+    return plan, kind, [device.message(kind) for device in devices]
+
+
+@pytest.mark.parametrize("mode", ["scores", "one-message", "delta"])
+def test_between_two_looks_at_the_database_another_server_moves_on(
+    service: Service, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, kind, messages = ready(service, mode)
+    other = Service(service.store, "other", Limits())
+    one(service, plan, kind, messages[0])
+    happened = []
+
+    def then_moves_on(read: Callable[..., Any]) -> Callable[..., Any]:
+        def reading(*args: Any, **named: Any) -> Any:
+            found = read(*args, **named)
+            if not happened:
+                happened.append(read)
+                service.devices.receive(plan.name, kind, messages[1:])  # type: ignore[arg-type]
+                service.close(plan.name, Wanted(deadline=1000.0 if mode == "scores" else 0.0))
+            return found
+
+        return reading
+
+    other.devices.receive(plan.name, kind, [])  # type: ignore[arg-type]
+    table = service.store.devices
+    for read in ("known", "standing", "look"):
+        monkeypatch.setattr(table, read, then_moves_on(getattr(table, read)))
+    first = one(other, plan, kind, messages[0])
+    assert happened
+    assert isinstance(first, Received)
+    other.tick()
+    assert one(other, plan, kind, messages[0]) == Received(repeated=True, durable=True)
+
+
+@pytest.mark.parametrize("mode", ["scores", "one-message", "delta"])
+def test_a_commit_that_comes_too_late_does_not_refuse_what_is_durable(
+    service: Service, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, kind, messages = ready(service, mode)
+    other = Service(service.store, "other", Limits())
+    service.devices.receive(plan.name, kind, messages[:2])  # type: ignore[arg-type]
+    commit = service.store.devices.commit
+
+    def after_the_close(*args: Any, **named: Any) -> int:
+        monkeypatch.undo()
+        service.close(plan.name, Wanted(deadline=0.0))
+        return commit(*args, **named)
+
+    monkeypatch.setattr(service.store.devices, "commit", after_the_close)
+    lot = [messages[0], b"\xc1", *messages[2:]]
+    durable, faulty, *late = other.devices.receive(plan.name, kind, lot)  # type: ignore[arg-type]
+    assert durable == Received(repeated=True, durable=True)
+    assert isinstance(faulty, MessageError)
+    assert [type(outcome) for outcome in late] == [TrialClosed, TrialClosed]

@@ -81,16 +81,22 @@ class DeviceCollector:
             return self._enrol(bodies)
         self.leave_out_late_moments()
         before = self._live.copy(), set(self._used), set(self._fresh), Counter(self._reported), self._waiting_since
+        take = self._moments if kind == "moments" else self._reports
         try:
-            outcomes = self._moments(bodies) if kind == "moments" else self._reports(bodies)
+            outcomes = take(bodies)
             self.commit_if_due()
         except Conflict:
             raise  # with all that was pending
-        except BaseException:
+        except BaseException as error:
             # Not acknowledged: as if nothing had come. Should the database have taken it nevertheless, the version
             # is no longer ours, and the next commit is a Conflict.
             self._live, self._used, self._fresh, self._reported, self._waiting_since = before
-            raise
+            if not isinstance(error, TrialClosed):
+                raise
+            # Another server has moved on in between. Of these messages some may be durable all the same: each gets
+            # the answer that it would get now.
+            self.leave_out_late_moments()
+            outcomes = take(bodies)
         if self.pending:
             return outcomes
         return [Received(o.repeated, durable=True) if isinstance(o, Received) else o for o in outcomes]
@@ -103,7 +109,8 @@ class DeviceCollector:
     def _enrol(self, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
         outcomes: list[Outcome] = []
         arms: dict[bytes, str] = {}
-        places: list[tuple[int, bytes]] = []
+        first: dict[bytes, int] = {}
+        numbers: dict[int, bytes] = {}
         for place, body in enumerate(bodies):
             try:
                 message = decoded(body, Enrolment)
@@ -111,13 +118,19 @@ class DeviceCollector:
             except MessageError as refused:
                 outcomes.append(refused)
                 continue
-            number = hashed(self.plan, message.number)
+            number = numbers[place] = hashed(self.plan, message.number)
             outcomes.append(Received(repeated=True, durable=True))
-            if number not in arms:
-                places.append((place, number))
+            first.setdefault(number, place)
             arms.setdefault(number, message.arm)
-        new = self._register(arms)
-        for place, number in places:
+        try:
+            new = self._register(arms)
+        except TrialClosed as closed:
+            known = self._table.known(self.plan.name, arms)
+            return [
+                closed if isinstance(outcome, Received) and numbers[place] not in known else outcome
+                for place, outcome in enumerate(outcomes)
+            ]
+        for number, place in first.items():
             if number in new:
                 outcomes[place] = Received(repeated=False, durable=True)
         return outcomes
@@ -133,8 +146,7 @@ class DeviceCollector:
         if self.plan.federated != "scores":
             raise MessageError("devices of this trial send no moments: its plan is not of the mode scores.")
         outcomes, messages, numbers = self._decoded(bodies, Moments)
-        known = self._table.known(self.plan.name, numbers.values())
-        stage = self._table.standing(self.plan).stage
+        stage, known = self._table.look(self.plan, numbers.values())
         taken: list[tuple[Moments | Sums, Floats]] = []
         for place, message in messages.items():
             number = numbers[place]
@@ -154,8 +166,7 @@ class DeviceCollector:
     def _reports(self, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
         """What the mode asks of every device once, under its enrolled number."""
         outcomes, messages, numbers = self._decoded(bodies, REPORTS[self.plan.federated or ""])
-        known = self._table.known(self.plan.name, numbers.values())
-        stage = self._table.standing(self.plan).stage
+        stage, known = self._table.look(self.plan, numbers.values())
         taken: list[tuple[Moments | Sums, Floats]] = []
         replies: list[tuple[Scores, Floats]] = []
         for place, message in messages.items():
@@ -238,9 +249,10 @@ class DeviceCollector:
         if not self.plan.complete_units:
             raise MessageError("this trial takes no tallies of sites: its plan has no `unit` with `complete_units`.")
         key = hashed(self.plan, number)
-        if self._table.known(self.plan.name, [key]):
+        stage, known = self._table.look(self.plan, [key])
+        if known:
             return Received(repeated=True, durable=True)
-        if self._table.standing(self.plan).stage != "open":  # as devices, sites join while it is open
+        if stage != "open":  # as devices, sites join while it is open
             raise self._too_late()
         trial, units = self._site(data)
         before = self._live
@@ -250,9 +262,11 @@ class DeviceCollector:
             self.commit(units)
         except Conflict:
             raise
-        except BaseException:
+        except BaseException as error:
             self._live = before
             self._fresh.discard(key)
+            if isinstance(error, TrialClosed) and self._table.known(self.plan.name, [key]):
+                return Received(repeated=True, durable=True)  # another server has taken it, and moved on
             raise
         return Received(repeated=False, durable=True)
 
