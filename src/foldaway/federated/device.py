@@ -196,7 +196,7 @@ class Device:
     def forget(self, *, even_unreported: bool = False) -> None:
         """Delete everything local, for good: what remains is a mark that the trial was forgotten.
 
-        Records, the arm and what was never reported go at once. A report that is made, and not known to be safe at the
+        Records, and what was never reported, go at once. A report that is made, and not known to be safe at the
         coordinator, is kept, as it is sent and under its number alone, until it is: the device is then ``leaving``,
         and a ``report()`` at any later time ends that. In mode ``scores`` that is so for moments and for scores; who
         forgets before the close has no scores to send, and will be missing among the replies.
