@@ -137,6 +137,7 @@ class Coordinator:
 
     def _keep(self, found: Found) -> str:
         self.found = found
+        self.arms = self.trials._whole(self.plan)[0].trial.arms  # in mode scores the close deletes them
         return "{}"
 
 
@@ -159,7 +160,8 @@ class Schedule:
             arms={"a": 0.5, "b": 0.5},
             outcomes=["mark", "y"],
             federated=mode,  # type: ignore[arg-type]
-            cohort=self._chance.choice([1, 2, 3]),
+            # Mode scores publishes nothing of an arm of less than a cohort.
+            cohort=self._chance.choice([1, 1, 2] if mode == "scores" else [1, 2, 3]),
             min_per_arm=1,
             remainder=self._chance.choice(["leave_out", "include"]),
         )
@@ -195,6 +197,9 @@ class Schedule:
             return False
         self.tale.events[what] += 1
         return True
+
+    def fingerprint(self) -> str:
+        return self.plan.fingerprint
 
     def post(self, kind: Any, message: bytes, *, patience: float | None = None) -> Received:
         """The network."""
@@ -312,7 +317,7 @@ class Schedule:
             self.tale.wrong.append(otherwise)
 
     def _tallied_arms(self) -> Any:
-        return self.coordinator.trials._whole(self.plan)[0].trial.arms
+        return self.coordinator.arms
 
     def _digits(self, arms: Any) -> list[int]:
         """How often each record is in the tallies."""

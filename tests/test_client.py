@@ -135,7 +135,7 @@ def test_a_life_through_the_client(steady: Served) -> None:
         assert final["fingerprint"] == made["fingerprint"]
         with pytest.raises(ServerError, match="closed") as refusal:
             client.send("life", rows(10))
-        assert refusal.value.status == 409
+        assert refusal.value.status == 410
         assert client.kept("life") == 0
 
 

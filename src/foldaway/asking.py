@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import httpx
@@ -26,11 +27,22 @@ class Asking:
         token: A token for what is asked.
         patience: Seconds to go on trying while the server does not answer.
         verify: A file with the certificate authority for https, or True for the system's.
+        look: Called with every answer's headers; what it raises ends the request.
     """
 
-    def __init__(self, url: str, token: str, *, patience: float = 60.0, verify: str | bool = True) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        patience: float = 60.0,
+        verify: str | bool = True,
+        look: Callable[[Mapping[str, str]], None] | None = None,
+    ) -> None:
         headers = {"Authorization": f"Bearer {token}"}
         self._http = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=60.0, verify=verify)
+        if look is not None:
+            self._http.event_hooks = {"response": [lambda response: look(response.headers)]}
         self._patience = patience
 
     def close(self) -> None:

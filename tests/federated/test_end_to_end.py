@@ -15,8 +15,9 @@ import pytest
 import foldaway as fa
 from clustered import federated
 from devices import Hosted, assert_as_kept_rows, devices_for, records_of, report_all, store_in
-from foldaway.errors import ServerError
+from foldaway.errors import ServerError, StateError
 from foldaway.federated import Device
+from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Enrolment, encoded, new_number
 from kept_rows import design
 from served import Served
@@ -336,7 +337,7 @@ def test_nobody_who_was_never_enrolled_gets_in_at_the_end(server: Served) -> Non
     assert stranger.report().state == "missed"
     with pytest.raises(ServerError) as refused:
         trial.link.post("enrolments", encoded(Enrolment(new_number(), plan.control)))
-    assert refused.value.status == 409
+    assert refused.value.status == 410
 
 
 def test_what_travels_says_nothing_about_who(server: Served) -> None:
@@ -364,3 +365,133 @@ def test_what_travels_says_nothing_about_who(server: Served) -> None:
     # A report cannot be tied to the moments that came before it: their numbers differ.
     numbers = [msgspec.msgpack.decode(message)[0] for message in sent]
     assert len(set(numbers)) == 2 * len(devices)
+
+
+# Forgetting on the way, another plan, other refusals.
+
+
+def simple_plan(name: str, **others: Any) -> fa.Plan:
+    settings = {"name": name, "arm": "g", "arms": {"a": 0.5, "b": 0.5}, "outcomes": ["y"], "federated": "one-message"}
+    return fa.Plan(**{**settings, "cohort": 3, "min_per_arm": 1, **others})
+
+
+def hosted_device(trial: Hosted, folder: Path) -> Device:
+    return Device(trial.address, folder, token=trial.token)
+
+
+@pytest.mark.parametrize("mode", ["one-message", "delta", "scores"])
+def test_who_reports_and_forgets_is_counted_even_if_the_coordinator_crashes(
+    mode: str, tmp_path: Path, served_from: Nursery
+) -> None:
+    """The report waits for its cohort in memory alone, which a crash ends: only the device still has it."""
+    plan = simple_plan(f"forgetting-{mode}", federated=mode, remainder="include")
+    server = Served(tmp_path / "server", served_from)
+    with server:
+        trial = Hosted(server, plan)
+        others = [Device(plan, store=store_in(plan, arm), link=trial.link) for arm in "ab"]
+        for other in others:
+            other.record({"y": 2.0})
+        device = hosted_device(trial, tmp_path / "home")
+        device.record({"y": 10.0})
+        device.record({"y": 12.0})
+        if mode == "scores":
+            for each in (device, *others):
+                each.report()
+            assert device.report().state == "waiting for coefficients"
+            trial.close(deadline=600)
+        assert device.report().state == "pending"
+        device.forget()
+        device.forget()
+        server.kill()
+        server.start()
+        again = hosted_device(trial, tmp_path / "home")
+        assert again.status.state == "leaving"
+        assert again.report().state == "leaving"
+        assert [other.report().state for other in others] == ["pending", "counted"]
+        assert again.report().state == "forgotten"
+        about = trial.close(deadline=0)["federated"]
+        assert sum(about["reported"].values()) == 3
+        assert [path.name for path in (tmp_path / "home").iterdir()] == [f"{plan.name}.forgotten"]
+
+
+def test_of_moments_that_are_on_their_way_the_message_alone_is_kept(server: Served, tmp_path: Path) -> None:
+    plan = simple_plan("leaving-moments", federated="scores")
+    trial = Hosted(server, plan)
+    device = hosted_device(trial, tmp_path / "home")
+    device.record({"y": 10.0})
+    assert device.report().state == "pending"
+    device.record({"y": 11.0})  # never reported: it goes at once
+    device.forget()
+    with device._store.changing() as kept:
+        assert (kept.identity, kept.sums, kept.report, kept.records) == (b"", b"", b"", 0)
+        assert device._store.unsent() == device._store.covered() == []
+        assert len(device._store.waiting()) == 1
+    with pytest.raises(StateError, match="has forgotten"):
+        device.record({"y": 1.0})
+    with pytest.raises(StateError, match="has forgotten"):
+        _ = device.arm
+    for arm in "ab":
+        other = Device(plan, store=store_in(plan, arm), link=trial.link)
+        other.record({"y": 2.0})
+        other.report()
+    assert device.report().state == "forgotten"
+
+
+def test_who_forgets_even_the_unreported_keeps_nothing(server: Served, tmp_path: Path) -> None:
+    trial = Hosted(server, simple_plan("even-unreported"))
+    device = hosted_device(trial, tmp_path / "home")
+    device.record({"y": 10.0})
+    assert device.report().state == "pending"
+    device.forget(even_unreported=True)
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["even-unreported.forgotten"]
+
+
+def test_who_leaves_a_trial_that_has_ended_keeps_nothing(server: Served, tmp_path: Path) -> None:
+    trial = Hosted(server, simple_plan("leaving-late"))
+    device = hosted_device(trial, tmp_path / "home")
+    device.record({"y": 10.0})
+    assert device.report().state == "pending"
+    device.forget()
+    trial.close(deadline=0)  # leaves out who is no cohort
+    assert device.report().state == "forgotten"
+
+
+def test_a_device_sends_nothing_to_a_coordinator_with_another_plan(server: Served, tmp_path: Path) -> None:
+    mine = simple_plan("two-plans", outcomes=["clicks", "revenue"], cohort=1)
+    theirs = simple_plan("two-plans", outcomes=["revenue", "clicks"], cohort=1)
+    trial = Hosted(server, theirs)
+    device = Device(mine, tmp_path / "home", server=server.url, token=trial.token)
+    device.record({"clicks": 1.0, "revenue": 900.0})
+    with pytest.raises(ServerError, match="under another plan"):
+        device.report()
+    assert device.status.state == "new"
+    assert sum(trial.status()["enrolled"].values()) == 0
+
+
+def test_a_coordinator_whose_plan_changes_meanwhile_is_refused(server: Served) -> None:
+    one, other = Hosted(server, simple_plan("first-plan")), Hosted(server, simple_plan("second-plan"))
+    link = HttpLink(one.address, one.token)
+    assert link.fingerprint() == one.plan.fingerprint
+    link._asking._http.base_url = other.address  # as if another server answered there
+    link._asking._http.headers["Authorization"] = f"Bearer {other.token}"
+    with pytest.raises(ServerError, match="no longer the one"):
+        link.post("enrolments", encoded(Enrolment(new_number(), "a")))
+
+
+def test_a_refusal_that_is_not_the_end_costs_no_record(server: Served) -> None:
+    """As of a proxy, or of a trial of the same name that is not one for devices."""
+    plan = simple_plan("refused", cohort=1)
+    trial = Hosted(server, plan)
+    device = Device(plan, store=store_in(plan, "a"), link=trial.link)
+    device.record({"y": 1.0})
+    post = trial.link.post
+
+    def refusing(kind: Any, message: bytes, **others: Any) -> Any:
+        raise ServerError("this trial takes records, not reports of devices.", 409)
+
+    trial.link.post = refusing  # type: ignore[method-assign]
+    with pytest.raises(ServerError, match="takes records"):
+        device.report()
+    assert not device.status.settled
+    trial.link.post = post  # type: ignore[method-assign]
+    assert device.report().state == "counted"

@@ -10,6 +10,7 @@ from clustered import Kept, answer, devices_of, everyone, federated, moments, sh
 from foldaway.federated.coordinator import Published, Share
 from foldaway.federated.integrity import Integrity, integrity
 from foldaway.federated.messages import Scores, packed
+from foldaway.federated.models import segments
 from foldaway.federated.results import Devices, results
 from trials import make_trial
 
@@ -49,17 +50,21 @@ def test_one_client_among_two_thousand(seed: int) -> None:
     assert len(replies) > CLIENTS / 2
     fine = setting.judged(replies, full)
     assert fine.verdict == "all here"
+    assert fine.residual is not None
     assert fine.residual < 0.1
     for client in np.random.default_rng(seed).choice(len(replies), 10, replace=False):
         others, one = replies[:client] + replies[client + 1 :], replies[client]
         # Dropped on the way, and known to be missing.
         missing = everyone(setting.plan, setting.devices, others)
-        assert setting.judged(others, missing).verdict == "some missing"
+        judged = setting.judged(others, missing)
+        assert judged.verdict == "some missing"
+        # The difference is the missing device's reply: it is not told.
+        assert judged.residual is None
         # Dropped, doubled or altered behind everybody's back.
         for wrong in (others, [*replies, one], [*others, scaled(one, 10.0)], [*others, scaled(one, -1.0)]):
             judged = setting.judged(wrong, full)
             assert judged.verdict == "altered"
-            assert judged.residual > 100
+            assert judged.residual is None
 
 
 def test_a_swapped_arm_shows() -> None:
@@ -130,3 +135,22 @@ def test_an_arm_from_which_nobody_replied_has_no_error() -> None:
     assert len(effects) == 0
     assert any("no device of an arm has replied" in note for note in effects.notes)
     assert isinstance(effects, fa.Effects)
+
+
+def test_of_corrected_scores_nothing_is_claimed() -> None:
+    """They have no sum that follows from the moments, so an altered one does not show; the sentence must say so."""
+    plan, rows = make_trial(16, n=300, units=True, covariates=1)
+    plan = federated(plan, "scores", leverage="CR3", estimators=["regression"])
+    devices = devices_of(plan, rows)
+    share = share_of(plan, [moments(kept) for kept in devices])
+    published = Published.of(share.trial)
+    replies = [answer(plan, published, kept) for kept in devices]
+    values = np.frombuffer(replies[0].scores).copy()
+    corrected = next(part for part in segments(published.models, len(plan.regressors)) if part.corrected)
+    values[corrected.place] *= 1e3
+    altered = Scores(replies[0].number, replies[0].arm, packed(values))
+    with_replies(share, published, [altered, *replies[1:]])
+    _, judged = results(plan, share, everyone(plan, devices), published)
+    assert judged is not None
+    assert "plain scores, which CR0 and CR1 are made of, are unaltered" in judged.meaning
+    assert "corrected for leverage have no sum to be checked by" in judged.meaning

@@ -17,8 +17,11 @@ import pytest
 import foldaway as fa
 from clustered import federated
 from devices import Hosted, assert_as_kept_rows, devices_for, report_all
-from foldaway.errors import PlanError, RecordError, SourceError
-from foldaway.federated.site import fold_site, number_of, send_site, units_of
+from foldaway.errors import PlanError, RecordError, ServerError, SourceError, StateError
+from foldaway.federated.messages import new_number
+from foldaway.federated.site import SiteReport, fold_site, send_site, units_of
+from foldaway.federated.site_mark import SiteMark
+from foldaway.sources.folding import fold_files
 from served import Served
 from servers import Nursery
 from trials import make_trial
@@ -47,12 +50,17 @@ def site_files(rows: pd.DataFrame, folder: Path, sites: int) -> list[Path]:
     return files
 
 
+def sent(plan: fa.Plan, file: Path, trial: Hosted) -> SiteReport:
+    """Fold and send a file, from a folder of its site's own."""
+    return send_site(fold_site(plan, [str(file)]), SiteMark.of(plan, [str(file)], f"{file}-folder"), trial.link)
+
+
 def test_sites_and_devices_together_equal_kept_rows(server: Served, tmp_path: Path) -> None:
-    kept, plan, rows = site_plan("sites")
+    kept, plan, rows = site_plan("sites", cohort=5)
     trial = Hosted(server, plan)
     files = site_files(rows, tmp_path, 4)
     for file in files[:3]:
-        report = send_site(fold_site(plan, [str(file)]), number_of(plan, [str(file)]), trial.link)
+        report = sent(plan, file, trial)
         assert (report.repeated, report.durable) == (False, True)
     report_all(devices_for(plan, pd.read_parquet(files[3]), trial.link))
     about = trial.close(deadline=0)["federated"]
@@ -65,7 +73,7 @@ def test_a_site_counts_once_however_often_it_runs(server: Served, tmp_path: Path
     trial = Hosted(server, plan)
     files = site_files(rows, tmp_path, 2)
     for file in (files[0], files[1], files[0], files[1], files[0]):
-        report = send_site(fold_site(plan, [str(file)]), number_of(plan, [str(file)]), trial.link)
+        report = sent(plan, file, trial)
     assert report.repeated
     trial.close(deadline=0)
     assert_as_kept_rows(trial.effects(), kept, rows)
@@ -82,7 +90,7 @@ def test_fewer_units_than_a_cohort_stay_where_they_are(tmp_path: Path) -> None:
     _, plan, rows = site_plan("small", cohort=10)
     few = rows[rows["unit"].isin(rows["unit"].unique()[:9])]
     few.to_parquet(tmp_path / "few.parquet")
-    with pytest.raises(RecordError, match=r"9 units.*stay here"):
+    with pytest.raises(RecordError, match=r"in the arm .*stay here"):
         fold_site(plan, [str(tmp_path / "few.parquet")])
 
 
@@ -94,17 +102,90 @@ def test_a_plan_for_devices_alone_is_refused(tmp_path: Path) -> None:
         fold_site(plan, ["x.parquet"])
 
 
-def test_the_number_follows_from_plan_and_content(tmp_path: Path) -> None:
+def test_the_number_is_random_and_comes_back_for_the_same_records(tmp_path: Path) -> None:
     _, plan, _ = site_plan("numbers")
-    _, other, _ = site_plan("others")
-    for name, content in {"a": b"1", "b": b"2", "c": b"1"}.items():
+    for name, content in {"a": b"1", "b": b"2"}.items():
         (tmp_path / f"{name}.csv").write_bytes(content)
-    a, b, c = (str(tmp_path / f"{name}.csv") for name in "abc")
-    assert number_of(plan, [a]) == number_of(plan, [c]) != number_of(plan, [b])
-    assert number_of(plan, [a, b]) == number_of(plan, [b, a]) != number_of(plan, [a])
-    assert number_of(other, [a]) != number_of(plan, [a])
+    a, b = (str(tmp_path / f"{name}.csv") for name in "ab")
+    first = SiteMark.of(plan, [a, b], tmp_path / "one")
+    again = SiteMark.of(plan, [b, a], tmp_path / "one")
+    assert (first.number, first.fresh, again.fresh) == (again.number, True, False)
+    # Nobody can work it out from the records: elsewhere the same files have another.
+    assert SiteMark.of(plan, [a, b], tmp_path / "two").number != first.number
+    assert (tmp_path / "one" / "numbers.site").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(StateError, match="of other records"):
+        SiteMark.of(plan, [a], tmp_path / "one")
+    with pytest.raises(StateError, match="under another plan"):
+        SiteMark.of(site_plan("numbers", cohort=11)[1], [a, b], tmp_path / "one")
+    (tmp_path / "one" / "numbers.site").write_bytes(b"{")
+    with pytest.raises(StateError, match="damaged"):
+        SiteMark.of(plan, [a, b], tmp_path / "one")
     with pytest.raises(SourceError, match="standard input"):
-        number_of(plan, ["-"])
+        SiteMark.of(plan, ["-"], tmp_path / "three")
+
+
+def test_a_changed_file_is_refused_and_not_counted_as_another_site(server: Served, tmp_path: Path) -> None:
+    _, plan, rows = site_plan("changed")
+    trial = Hosted(server, plan)
+    (file,) = site_files(rows, tmp_path, 1)
+    sent(plan, file, trial)
+    before = trial.status()["enrolled"]
+    rows.head(len(rows) - 1).to_parquet(file)
+    with pytest.raises(StateError, match="nothing was sent"):
+        sent(plan, file, trial)
+    assert trial.status()["enrolled"] == before
+
+
+def test_no_site_joins_once_the_trial_is_closing_and_its_number_is_free_again(server: Served, tmp_path: Path) -> None:
+    _, plan, rows = site_plan("too-late")
+    trial = Hosted(server, plan)
+    (file,) = site_files(rows, tmp_path, 1)
+    trial.close(deadline=600)
+    with pytest.raises(ServerError) as refused:
+        sent(plan, file, trial)
+    assert refused.value.status == 410
+    assert sum(trial.status()["enrolled"].values()) == 0
+    assert not (tmp_path / "site-0.parquet-folder" / "too-late.site").exists()
+
+
+def test_a_site_that_was_counted_is_acknowledged_while_the_trial_is_closing(server: Served, tmp_path: Path) -> None:
+    _, plan, rows = site_plan("closing")
+    trial = Hosted(server, plan)
+    (file,) = site_files(rows, tmp_path, 1)
+    sent(plan, file, trial)
+    trial.close(deadline=600, share=1.0)
+    assert sent(plan, file, trial).repeated
+
+
+def test_a_site_sends_nothing_to_a_coordinator_with_another_plan(server: Served, tmp_path: Path) -> None:
+    _, plan, rows = site_plan("other-plan")
+    trial = Hosted(server, site_plan("other-plan", cohort=11)[1])
+    (file,) = site_files(rows, tmp_path, 1)
+    with pytest.raises(ServerError, match="under another plan"):
+        sent(plan, file, trial)
+    assert sum(trial.status()["enrolled"].values()) == 0
+    assert not list((tmp_path / "site-0.parquet-folder").iterdir())
+
+
+@pytest.mark.parametrize("few", [1, 9])
+def test_no_arm_with_fewer_units_than_a_cohort_leaves_the_site(few: int, server: Served, tmp_path: Path) -> None:
+    """Each arm has a factor of its own: that of one unit is the unit."""
+    _, plan, rows = site_plan(f"few-{few}", cohort=10)
+    small = next(iter(plan.arms))
+    units = rows[rows["group"] == small]["unit"].unique()
+    mine = rows[~rows["unit"].isin(units[few:])]
+    mine.to_parquet(tmp_path / "few.parquet")
+    with pytest.raises(RecordError, match=f"{few} units in the arm {small}"):
+        fold_site(plan, [str(tmp_path / "few.parquet")])
+    # The coordinator takes nobody's word for it.
+    trial = Hosted(server, plan)
+    state = fold_files([str(tmp_path / "few.parquet")], plan).dumps()
+    headers = {"Content-Type": "application/octet-stream", "Foldaway-Number": new_number().hex()}
+    with pytest.raises(ServerError, match="say too much"):
+        trial.link.ask("POST", "/tallies", content=state, headers=headers)
+    # An arm without units says nothing.
+    rows[rows["group"] != small].to_parquet(tmp_path / "others.parquet")
+    assert units_of(fold_site(plan, [str(tmp_path / "others.parquet")]))[small] == 0
 
 
 def test_the_command_sends_and_says_what_it_sent(server: Served, tmp_path: Path) -> None:
@@ -113,8 +194,9 @@ def test_the_command_sends_and_says_what_it_sent(server: Served, tmp_path: Path)
     files = site_files(rows, tmp_path, 2)
     plan.save(tmp_path / "plan.toml")
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
+    def run(*words: str, home: str = "one") -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "foldaway", "site", "run", str(tmp_path / "plan.toml"), *words]
+        command += ["--folder", str(tmp_path / home)]
         environment = {**os.environ, "FOLDAWAY_TOKEN": trial.token, "FOLDAWAY_SERVER": server.url}
         return subprocess.run(command, capture_output=True, text=True, env=environment)
 
@@ -123,10 +205,13 @@ def test_the_command_sends_and_says_what_it_sent(server: Served, tmp_path: Path)
     assert "records stay here" in first.stdout
     assert "safe there" in first.stdout
     assert max(map(len, first.stdout.splitlines())) <= 80
-    second = run(str(files[1]), "--json")
+    second = run(str(files[1]), "--json", home="two")
     told = msgspec.json.decode(second.stdout)
     assert told["units"] == pd.read_parquet(files[1]).groupby("group")["unit"].nunique().to_dict()
     assert "has not counted them again" in run(str(files[0])).stdout
+    other = run(str(files[1]))
+    assert other.returncode == 1
+    assert "--folder" in other.stderr
     refused = run(str(tmp_path / "nowhere.parquet"))
     assert refused.returncode == 1
     assert refused.stderr.startswith("error: ")

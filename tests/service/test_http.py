@@ -170,7 +170,7 @@ def test_a_life_and_its_fingerprint(server: Served) -> None:
         server.ask("POST", records, ingest, content=b"", headers={"Content-Type": "application/json"}),
         server.ask("POST", records, ingest, content=SECRET, headers={"Content-Type": "text/plain"}),
     ]
-    assert [answer.status_code for answer in refusals] == [425, 409, 400, 415]
+    assert [answer.status_code for answer in refusals] == [425, 410, 400, 415]
     plan = server.ask("GET", "/v1/trials/life/plan", read)
     for answer in [*answers, *refusals, plan]:
         assert answer.headers["Foldaway-Fingerprint"] == fingerprint

@@ -26,6 +26,9 @@ def site_run(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="The site's files of records, or globs.")],
     server: Server,
     token: Token,
+    folder: Annotated[
+        str, typer.Option(help="Where this site remembers what it has sent; each site needs its own.")
+    ] = "~/.foldaway",
     ca: Authority = None,
     json: AsJson = False,
 ) -> None:
@@ -34,7 +37,8 @@ def site_run(
 
     from foldaway.cli.progress import file_progress
     from foldaway.federated.link import HttpLink, trial_address
-    from foldaway.federated.site import fold_site, number_of, send_site
+    from foldaway.federated.site import fold_site, send_site
+    from foldaway.federated.site_mark import SiteMark
     from foldaway.plan import Plan
     from foldaway.sources import expand
 
@@ -44,7 +48,7 @@ def site_run(
         trial = fold_site(the_plan, files, progress=progress)
     link = HttpLink(address, token, verify=True if ca is None else str(ca))
     try:
-        sent = send_site(trial, number_of(the_plan, files), link)
+        sent = send_site(trial, SiteMark.of(the_plan, files, folder), link)
     finally:
         link.close()
     if json:

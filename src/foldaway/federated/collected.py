@@ -27,7 +27,7 @@ class CollectedScores:
     Attributes:
         arm: The arm's tallies, in the frame that was published.
         place: Its place in the plan.
-        clusters: The devices that were enrolled.
+        clusters: The devices whose records are in the arm's moments, and so in the coefficients.
         replied: Those that have replied.
         products: By outcome, the part of the reply and its Σ u u'.
     """
@@ -68,17 +68,24 @@ class CollectedScores:
 
 
 def scored_arms(
-    plan: Plan, arms: Sequence[ArmTally], replies: Sequence[Replies], enrolled: Sequence[int]
+    plan: Plan, arms: Sequence[ArmTally], replies: Sequence[Replies], devices: Sequence[int]
 ) -> dict[str, list[ArmTally]]:
-    """By estimator, the arms with the scores that were collected for its coefficients."""
+    """By estimator, the arms with the scores that were collected for its coefficients.
+
+    Args:
+        plan: The plan.
+        arms: The arms' moments, in the frame that was published.
+        replies: The sums of the replies, by arm.
+        devices: The devices whose records are in the moments, by arm.
+    """
     return {
-        name: [_scored(arm, place, name, replies[place], enrolled[place]) for place, arm in enumerate(arms)]
+        name: [_scored(arm, place, name, replies[place], devices[place]) for place, arm in enumerate(arms)]
         for name in estimators_of(plan)
     }
 
 
-def _scored(arm: ArmTally, place: int, name: str, replies: Replies, enrolled: int) -> ArmTally:
-    plain, corrected = (CollectedScores(arm, place, max(enrolled, replies.n), replies.n) for _ in range(2))
+def _scored(arm: ArmTally, place: int, name: str, replies: Replies, devices: int) -> ArmTally:
+    plain, corrected = (CollectedScores(arm, place, max(devices, replies.n), replies.n) for _ in range(2))
     for segment in replies.segments:
         if segment.model.estimator == name:
             scores = corrected if segment.corrected else plain

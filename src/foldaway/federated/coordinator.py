@@ -6,7 +6,7 @@ scores is closing, the arms are frozen and published, and replies fold into sums
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -80,23 +80,38 @@ class ShareState(msgspec.Struct, array_like=True):
 
     trial: bytes
     replies: list[Any] | None
+    devices: list[int]
 
 
 class Share:
     """What one server has taken in of a federated trial.
 
     A share is folded into in place; ``copy`` before, where a fold must be undone.
+
+    Attributes:
+        plan: The plan.
+        trial: The records' tallies.
+        replies: The sums of the replies, by arm, once there are some.
+        devices: By arm, the devices that have records in the tallies.
     """
 
-    def __init__(self, plan: Plan, trial: Trial | None = None, replies: list[Replies] | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        trial: Trial | None = None,
+        replies: list[Replies] | None = None,
+        devices: Sequence[int] | None = None,
+    ) -> None:
         self.plan = plan
         self.trial = Trial(plan) if trial is None else trial
         self.replies = replies
+        self.devices = [0] * len(plan.arms) if devices is None else list(devices)
         self._most: Floats | None = None  # what is not absurd next to the records here; worked out when it is needed
 
     def copy(self) -> Self:
         """A share of its own with the same tallies."""
-        return type(self)(self.plan, self.trial.copy(), None if self.replies is None else list(self.replies))
+        replies = None if self.replies is None else list(self.replies)
+        return type(self)(self.plan, self.trial.copy(), replies, self.devices)
 
     def code(self, arm: str) -> int:
         """An arm's place in the plan."""
@@ -134,11 +149,13 @@ class Share:
         return values
 
     def fold(self, messages: Sequence[Moments | Sums], triangles: Sequence[Floats]) -> None:
-        """Take checked factors in, one per device."""
+        """Take checked factors in."""
         if messages:
             codes = np.array([self.code(message.arm) for message in messages], dtype=np.intp)
             counts = np.array([message.n for message in messages], dtype=np.int64)
             self.trial.fold_clusters(codes, counts, np.stack(triangles))
+            for code, message in zip(codes, messages, strict=True):
+                self.devices[code] += isinstance(message, Sums) or message.first
             self._most = None
 
     def fold_replies(self, messages: Sequence[Scores], scores: Sequence[Floats], published: Published) -> None:
@@ -152,24 +169,36 @@ class Share:
 
     def merge(self, other: Share) -> Self:
         """The share of both servers."""
-        trial = self.trial.merge(other.trial)
         if self.replies is None or other.replies is None:
-            return type(self)(self.plan, trial, other.replies if self.replies is None else self.replies)
-        return type(self)(self.plan, trial, [a + b for a, b in zip(self.replies, other.replies, strict=True)])
+            replies = other.replies if self.replies is None else self.replies
+        else:
+            replies = [a + b for a, b in zip(self.replies, other.replies, strict=True)]
+        return type(self)(self.plan, self.trial.merge(other.trial), replies, self._devices_with(other.devices))
+
+    def with_site(self, trial: Trial, units: Mapping[str, int]) -> Self:
+        """The share with a site's tallies, of so many units by arm."""
+        more = [units[arm] for arm in self.plan.arms]
+        return type(self)(self.plan, self.trial.merge(trial), self.replies, self._devices_with(more))
+
+    def _devices_with(self, more: Sequence[int]) -> list[int]:
+        return [a + b for a, b in zip(self.devices, more, strict=True)]
 
     def dumps(self) -> bytes:
         """As bytes."""
         replies = None if self.replies is None else [each.state() for each in self.replies]
-        return pack(ShareState(self.trial.dumps(), replies))
+        return pack(ShareState(self.trial.dumps(), replies, self.devices))
 
     @classmethod
     def loads(cls, data: bytes, plan: Plan, published: Published | None = None) -> Self:
         """What ``dumps`` gave; replies can only be read along with what they reply to."""
         state = unpack(data, ShareState)
         trial = Trial.loads(state.trial, plan)
+        if len(state.devices) != len(plan.arms) or min(state.devices) < 0:
+            raise StateError("the state does not fit its plan: it counts the devices of other arms.")
         if state.replies is None:
-            return cls(plan, trial)
+            return cls(plan, trial, devices=state.devices)
         if published is None or len(state.replies) != len(plan.arms):
             raise StateError("the state does not fit its plan: it has replies to nothing that was published.")
         k = len(plan.regressors)
-        return cls(plan, trial, [Replies.restore(kept, published.models, k) for kept in state.replies])
+        replies = [Replies.restore(kept, published.models, k) for kept in state.replies]
+        return cls(plan, trial, replies, state.devices)

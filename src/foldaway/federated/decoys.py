@@ -62,7 +62,7 @@ def _score(plan: Plan, rows: list[bytes]) -> None:
     share = Share(plan)
     factors: list[Moments] = []
     for arm in plan.arms:
-        factors.append(running.moments(new_number(), arm, rows))
+        factors.append(running.moments(new_number(), arm, rows, first=True))
     share.fold(factors, [factor.triangle(len(plan.columns)) for factor in factors])
     published = Published.of(share.trial).message("replying", 0.0)
     running.scores(plan, published, new_number(), plan.control, rows)

@@ -18,13 +18,13 @@ from foldaway.federated import running
 from foldaway.federated.kept import Forgotten, Kept, Store
 from foldaway.federated.link import HttpLink, Link, trial_address
 from foldaway.federated.local_store import LocalStore
-from foldaway.federated.messages import Enrolment, Received, encoded, new_number, packed
+from foldaway.federated.messages import REPORTS, Coefficients, Enrolment, Received, decoded, encoded, new_number, packed
 from foldaway.federated.status import State, Status
 from foldaway.plan import Plan
 from foldaway.records import check
 
-UNKNOWN, CLOSED = 404, 409
-"""How a coordinator refuses a number that it does not know, and one that comes after the end."""
+UNKNOWN, CLOSED = 404, 410
+"""How a coordinator refuses a number that it does not know, and whatever comes after the end."""
 
 # Seconds that a record may be held up by the enrolment that goes with the first one.
 _NOT_LONG = 5.0
@@ -114,6 +114,8 @@ class Device:
         """The device's arm, which it has worked out by itself from a random number that never leaves it."""
         if self._arm is None:
             with self._changing() as kept:
+                if kept.stage == "leaving":
+                    raise Forgotten
                 self._arm = self.plan.assign(kept.identity)
         return self._arm
 
@@ -142,6 +144,8 @@ class Device:
         """
         numbers = self._checked(record)
         with self._changing() as kept:
+            if kept.stage == "leaving":
+                raise Forgotten
             if kept.stage != "collecting":
                 raise StateError(f"the record was not taken: {self._status(kept)}")
             if self.plan.federated == "scores":
@@ -157,20 +161,23 @@ class Device:
 
     def enrol(self, *, patience: float | None = None) -> None:
         """Tell the coordinator the number of the report to come, once; reporting does it if it was not done before."""
+        self._enrol(self.arm, patience)
+
+    def _enrol(self, arm: str, patience: float | None = None) -> None:
         with self._changing() as kept:
             enrolled, number = kept.enrolled, kept.number
         if enrolled:
             return
-        self._coordinator().post("enrolments", encoded(Enrolment(number, self.arm)), patience=patience)
+        self._agreed().post("enrolments", encoded(Enrolment(number, arm)), patience=patience)
         with self._changing() as kept:
             kept.enrolled = True
 
     def report(self, *, wait: float = 0.0) -> Status:
         """Send what the plan's mode asks for at this point, once, and say where the device stands.
 
-        In mode ``scores``, while the trial is open: the moments of new records. After its close: the scores, for which
-        records are then no longer kept. In the other modes: what the records came to; it ends the device's part. Call
-        it again, in this process or a later one, until the status is settled: nothing is ever counted twice.
+        In mode ``scores``, while the trial is open: the moments of new records. After its close: the scores, and the
+        records are no longer kept. In the other modes: what the records came to; it ends the device's part. Call it
+        again, in this process or a later one, until the status is settled: nothing is ever counted twice.
 
         Args:
             wait: Seconds to go on asking until the status is settled.
@@ -186,24 +193,47 @@ class Device:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def forget(self) -> None:
+    def forget(self, *, even_unreported: bool = False) -> None:
         """Delete everything local, for good: what remains is a mark that the trial was forgotten.
 
-        A report that is not durable yet may then never be counted.
+        Records, and what was never reported, go at once. A report that is made, and not known to be safe at the
+        coordinator, is kept, as it is sent and under its number alone, until it is: the device is then ``leaving``,
+        and a ``report()`` at any later time ends that. In mode ``scores`` that is so for moments and for scores; who
+        forgets before the close has no scores to send, and will be missing among the replies.
+
+        Args:
+            even_unreported: Delete such a report too: if the coordinator has lost it, it is never counted.
         """
         records = self.status.records
-        self._store.erase()
+        if even_unreported or not self._leave():
+            self._store.erase()
         self._arm = None
         if records:
             from foldaway.federated.decoys import overwrite
 
             overwrite(self._checking, records)
 
+    def _leave(self) -> bool:
+        """Delete all but what was reported and is not known to be durable; whether there is such a thing."""
+        try:
+            with self._store.changing() as kept:
+                self._expire(kept)
+                if not kept.report and not self._store.waiting():
+                    return False
+                self._store.drop_rows()
+                kept.stage, kept.identity, kept.records, kept.sums = "leaving", b"", 0, b""
+                return True
+        except Forgotten:
+            return False
+
     def _report(self) -> Status:
         try:
             with self._changing() as kept:
-                if not kept.records or kept.stage not in ("collecting", "reporting"):
+                stage = kept.stage
+                if stage != "leaving" and (not kept.records or stage not in ("collecting", "reporting")):
                     return self._status(kept)
+            if stage == "leaving":
+                return self._report_and_go()
             with _But(CLOSED):  # a kill may have come between the enrolment and the note of it here
                 self.enrol()
             return self._report_scores() if self.plan.federated == "scores" else self._report_sums()
@@ -212,65 +242,92 @@ class Device:
                 raise
         return self._end("missed")
 
+    def _report_and_go(self) -> Status:
+        """Send what is left of a device that has forgotten everything else, and forget that as soon as it is safe."""
+        with self._changing() as kept:
+            report = kept.report
+        durable = self._send_moments()
+        if report:
+            with _But(CLOSED):
+                durable = self._send_report(report).durable and durable
+        if durable:
+            self._store.erase()
+        return self.status
+
     def _report_sums(self) -> Status:
         arm = self.arm
         with self._changing() as kept:
-            kept.stage = "reporting"  # from here on the report is what it is
-            message = encoded(running.report(self.plan, kept, arm))
-        return self._end("counted") if self._send_report(message).durable else self._stand("pending")
+            if not kept.report:
+                kept.report, kept.sums = encoded(running.report(self.plan, kept, arm)), b""
+                kept.stage = "reporting"  # from here on the report is what it is
+            report = kept.report
+        return self._end("counted") if self._send_report(report).durable else self._stand("pending")
 
     def _report_scores(self) -> Status:
         if not self._send_moments():
             return self._stand("pending")
-        published = self._coordinator().coefficients()
-        if published is None:
-            return self._stand("waiting for coefficients")
         with self._changing() as kept:
-            kept.stage = "reporting"
-            number, records = kept.number, self._store.covered()
-        if not records:
+            report = kept.report
+        if not report:
+            published = self._agreed().coefficients()
+            if published is None:
+                return self._stand("waiting for coefficients")
+            report = self._reply(published)
+        if not report:
             return self._end("missed")  # nothing of it is in the coefficients
-        message = encoded(running.scores(self.plan, published, number, self.arm, records))
-        return self._end("counted") if self._send_report(message).durable else self._stand("pending")
+        return self._end("counted") if self._send_report(report).durable else self._stand("pending")
+
+    def _reply(self, published: Coefficients) -> bytes:
+        """The scores of all records that are in the coefficients, which takes the records' place; none without any."""
+        arm = self.arm
+        with self._changing() as kept:
+            if not kept.report and (records := self._store.covered()):
+                kept.report = encoded(running.scores(self.plan, published, kept.number, arm, records))
+                kept.stage = "reporting"
+                self._store.drop_records()
+            return kept.report
 
     def _send_moments(self) -> bool:
         """Send the moments of new records, and again those that are not durable; whether all are now.
 
         Those that come too late are not in the coefficients, so their rows must not be in the scores either.
         """
-        arm, number = self.arm, new_number()
+        number = new_number()
         with self._changing() as kept:
             if kept.stage == "collecting" and (rows := self._store.unsent()):
-                self._store.send_later(number, encoded(running.moments(number, arm, rows)))
+                arm = self.plan.assign(kept.identity)
+                first = not self._store.waiting() and not self._store.covered()
+                self._store.send_later(number, encoded(running.moments(number, arm, rows, first=first)))
             waiting = self._store.waiting()
         for number, message in waiting:
             durable = self._send_moment(message)
-            if durable is not None:
-                with self._changing():
-                    self._store.settle(number, durable=durable)
+            if durable is None:
+                return False  # later ones must not be counted without the first, which counts the device
+            with self._changing():
+                self._store.settle(number, durable=durable)
         with self._changing():
             return not self._store.waiting()
 
     def _send_moment(self, message: bytes) -> bool | None:
         """Whether it is durable: True, or False if it never will be; None while nobody knows."""
         with _But(CLOSED):
-            return self._coordinator().post("moments", message).durable or None
+            return self._agreed().post("moments", message).durable or None
         return False
 
     def _send_report(self, message: bytes) -> Received:
         with _But(UNKNOWN):
-            return self._coordinator().post("reports", message)
+            return self._agreed().post("reports", message)
         # A coordinator that crashed may have lost an enrolment that it had not made durable.
         with self._changing() as kept:
             kept.enrolled = False
-        self.enrol()
-        return self._coordinator().post("reports", message)
+        self._enrol(decoded(message, REPORTS[self.plan.federated or ""]).arm)
+        return self._agreed().post("reports", message)
 
     def _end(self, stage: Any) -> Status:
         """The device's part is over: what it kept of its records goes."""
         with self._changing() as kept:
-            self._drop(kept)
-            kept.stage = stage
+            self._store.drop_records()
+            kept.end(stage)
             return self._status(kept)
 
     def _stand(self, state: State) -> Status:
@@ -279,7 +336,7 @@ class Device:
 
     def _status(self, kept: Kept) -> Status:
         state: State
-        if kept.stage in ("counted", "missed", "expired"):
+        if kept.stage in ("leaving", "counted", "missed", "expired"):
             state = kept.stage
         elif kept.stage == "reporting":
             state = "pending"
@@ -301,12 +358,8 @@ class Device:
 
     def _expire(self, kept: Kept) -> None:
         if kept.expired(self.plan.retention, time.time()):
-            self._drop(kept)
-            kept.stage = "expired"
-
-    def _drop(self, kept: Kept) -> None:
-        self._store.drop_records()
-        kept.sums, kept.since = b"", None
+            self._store.drop_records()
+            kept.end("expired")
 
     def _checked(self, record: Mapping[str, Any]) -> Floats:
         """The record's row z = [1, x, y], and its weight."""
@@ -333,6 +386,16 @@ class Device:
                 raise ServerError("the coordinator wants a token: give it as token=, or in FOLDAWAY_TOKEN.")
             self._link = HttpLink(address, token, patience=self._patience, verify=self._verify)
         return self._link
+
+    def _agreed(self) -> Link:
+        """The coordinator, if it runs the trial under this device's plan: nothing is sent to any other."""
+        link = self._coordinator()
+        if link.fingerprint() != self.plan.fingerprint:
+            raise ServerError(
+                f"the coordinator runs {self.plan.name} under another plan than this device's, so nothing was sent; "
+                "compare the two with foldaway plan check, and take the trial's plan from its address."
+            )
+        return link
 
     def __repr__(self) -> str:
         return f"Device: {self.status}"

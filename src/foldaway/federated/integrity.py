@@ -32,14 +32,19 @@ class Integrity(msgspec.Struct, frozen=True):
 
     Attributes:
         residual: The largest difference between the replies' sum and what the moments say it must be, in units of
-            its rounding: at most 1 if every reply is here once and unaltered.
+            its rounding, if it is no more than 1 of these. None above: if one device is missing, the difference is its
+            reply, and tells its records.
         verdict: ``"all here"``, ``"some missing"`` or ``"altered"``.
         meaning: The same as a sentence.
     """
 
-    residual: float
+    residual: float | None
     verdict: Verdict
     meaning: str
+
+    def __str__(self) -> str:
+        size = "above rounding" if self.residual is None else f"residual {self.residual:.2g} roundings"
+        return f"Integrity: {self.verdict} ({size}). {self.meaning}"
 
 
 def integrity(arms: Sequence[ArmTally], replies: Sequence[Replies], missing: Mapping[str, int]) -> Integrity:
@@ -48,7 +53,7 @@ def integrity(arms: Sequence[ArmTally], replies: Sequence[Replies], missing: Map
     Args:
         arms: The arms' moments, in the frames that were published.
         replies: The sums of the replies, by arm.
-        missing: The devices that were enrolled and have not replied, by arm.
+        missing: The devices whose records are in the moments and that have not replied, by arm.
     """
     largest, altered = 0.0, False
     for place, (absent, arm) in enumerate(zip(missing.values(), arms, strict=True)):
@@ -62,14 +67,21 @@ def integrity(arms: Sequence[ArmTally], replies: Sequence[Replies], missing: Map
             "it: a reply is altered, counted twice or lost, or comes from a device whose records are not here. Do not "
             "trust the standard errors."
         )
-        return Integrity(largest, "altered", meaning)
+        return Integrity(None, "altered", meaning)
     if largest > 1:
         meaning = (
             f"The replies fall short of the moments, as {gone:,} missing device{'' if gone == 1 else 's'} would make "
             "them; whether one of those here is altered by as little cannot be told."
         )
-        return Integrity(largest, "some missing", meaning)
-    return Integrity(largest, "all here", "The replies add up to the moments: each is here once, and unaltered.")
+        return Integrity(None, "some missing", meaning)
+    if any(segment.corrected for each in replies for segment in each.segments):
+        meaning = (
+            "The replies add up to the moments: each is here once, and its plain scores, which CR0 and CR1 are made "
+            "of, are unaltered. Scores that are corrected for leverage have no sum to be checked by."
+        )
+    else:
+        meaning = "The replies add up to the moments: each is here once, and unaltered."
+    return Integrity(largest, "all here", meaning)
 
 
 def _residual(arm: ArmTally, place: int, replies: Replies, missing: int) -> tuple[float, bool]:

@@ -11,8 +11,9 @@ import msgspec
 from foldaway.federated.messages import new_number
 from foldaway.plan import Plan
 
-Stage = Literal["collecting", "reporting", "counted", "missed", "expired"]
-"""What a device is doing: taking records; telling what they came to; and the three ways in which that ends."""
+Stage = Literal["collecting", "reporting", "leaving", "counted", "missed", "expired"]
+"""What a device is doing: taking records; telling what they came to; that alone, having forgotten the rest; and the
+three ways in which it ends."""
 
 
 class Kept(msgspec.Struct):
@@ -25,7 +26,8 @@ class Kept(msgspec.Struct):
         enrolled: Whether the coordinator has the number.
         stage: What the device is doing.
         records: How many records were taken.
-        sums: What the records came to, in modes that keep no records.
+        sums: What the records came to, in modes that keep no records, until there is a report.
+        report: The report as it is sent, until it is known to be durable; the records are no longer kept then.
         since: When the first of the records was taken, in seconds since 1970.
     """
 
@@ -36,12 +38,17 @@ class Kept(msgspec.Struct):
     stage: Stage = "collecting"
     records: int = 0
     sums: bytes = b""
+    report: bytes = b""
     since: float | None = None
 
     @classmethod
     def new(cls, plan: Plan) -> Kept:
         """A device that has just met a plan."""
         return cls(plan.canonical().decode(), new_number(), new_number())
+
+    def end(self, stage: Stage) -> None:
+        """The device's part is over, and nothing stays of what its records came to."""
+        self.stage, self.sums, self.report, self.since = stage, b"", b"", None
 
     def expired(self, retention: float, now: float) -> bool:
         """Whether the oldest of the records is older than the plan allows."""
@@ -77,6 +84,10 @@ class Store(Protocol):
 
     def covered(self) -> list[bytes]:
         """The rows that durable messages cover."""
+        ...
+
+    def drop_rows(self) -> None:
+        """Delete all rows; the messages that cover them stay."""
         ...
 
     def drop_records(self) -> None:
@@ -145,6 +156,10 @@ class MemoryStore:
     def covered(self) -> list[bytes]:
         """The rows that durable messages cover."""
         return [row for row, of in self._rows if of is not None and of not in self._messages]
+
+    def drop_rows(self) -> None:
+        """Delete all rows."""
+        self._rows = []
 
     def drop_records(self) -> None:
         """Delete all rows and messages."""

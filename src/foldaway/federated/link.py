@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -23,6 +24,10 @@ class Link(Protocol):
 
     def plan(self) -> Plan:
         """The plan of the trial."""
+        ...
+
+    def fingerprint(self) -> str:
+        """The fingerprint of the plan that the coordinator has; whatever is asked later is asked under the same."""
         ...
 
     def post(self, kind: Kind, message: bytes, *, patience: float | None = None) -> Received:
@@ -49,7 +54,8 @@ class HttpLink:
             from foldaway.asking import Asking
         except ModuleNotFoundError:
             raise ServerError("httpx is not installed: pip install 'foldaway[client]'.") from None
-        self._asking = Asking(address, token, patience=patience, verify=verify)
+        self._asking = Asking(address, token, patience=patience, verify=verify, look=self._look)
+        self._fingerprint: str | None = None
 
     def close(self) -> None:
         """Close the connection."""
@@ -62,6 +68,17 @@ class HttpLink:
     def plan(self) -> Plan:
         """The plan of the trial."""
         return Plan.loads(self._asking.ask("GET", "/plan").decode())
+
+    def fingerprint(self) -> str:
+        """The fingerprint of the plan that the coordinator has; asked for once, and every answer is held against it."""
+        if self._fingerprint is None:
+            self._fingerprint = self.plan().fingerprint
+        return self._fingerprint
+
+    def _look(self, headers: Mapping[str, str]) -> None:
+        found = headers.get("Foldaway-Fingerprint")
+        if None not in (found, self._fingerprint) and found != self._fingerprint:
+            raise ServerError("the coordinator's plan is no longer the one that it had; a plan never changes.")
 
     def post(self, kind: Kind, message: bytes, *, patience: float | None = None) -> Received:
         """Send a message; what became of it."""

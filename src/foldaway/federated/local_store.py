@@ -50,7 +50,7 @@ class LocalStore:
     """
 
     def __init__(self, folder: Path, name: str) -> None:
-        _require_private(folder)
+        require_private(folder)
         self._file = folder / f"{name}.sqlite"
         self._tombstone = folder / f"{name}.forgotten"
         self._connection: sqlite3.Connection | None = None
@@ -133,6 +133,10 @@ class LocalStore:
         command = "SELECT row FROM rows WHERE message IS NOT NULL AND message NOT IN (SELECT number FROM messages)"
         return [row for (row,) in self._run(command)]
 
+    def drop_rows(self) -> None:
+        """Delete all rows."""
+        self._run("DELETE FROM rows")
+
     def drop_records(self) -> None:
         """Delete all rows and messages."""
         self._run("DELETE FROM rows")
@@ -172,11 +176,15 @@ def _drop_expired(file: Path, now: float) -> None:
         kept = msgspec.msgpack.decode(found, type=Kept)
         if not kept.expired(Plan.loads(kept.plan).retention, now):
             return
-        kept.stage, kept.sums, kept.since = "expired", b"", None
+        if kept.stage == "leaving":  # it was told to forget, and has waited for its report long enough
+            replace_file(file.with_suffix(".forgotten"), Plan.loads(kept.plan).fingerprint.encode(), mode=0o600)
+        kept.end("expired")
         connection.execute("UPDATE device SET kept = ?", (msgspec.msgpack.encode(kept),))
         connection.execute("DELETE FROM rows")
         connection.execute("DELETE FROM messages")
         connection.execute("COMMIT")
+    if file.with_suffix(".forgotten").exists():
+        _remove(file)
 
 
 def _kept_in(connection: sqlite3.Connection) -> bytes | None:
@@ -215,7 +223,12 @@ def _told(file: Path) -> Iterator[None]:
     raise StateError(f"the device's file {file} cannot be used ({kind}): it is locked, damaged, or the disk is full.")
 
 
-def _require_private(folder: Path) -> None:
+def require_private(folder: Path) -> None:
+    """Make a folder for its owner alone, or refuse one that others may look into.
+
+    Raises:
+        StateError: It is not private, or cannot be used.
+    """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         shared = folder.stat().st_mode & 0o077

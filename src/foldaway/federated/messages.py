@@ -41,18 +41,20 @@ class Moments(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     """The triangular factor of rows z = [1, x, y], times the roots of their weights.
 
     Mode one-message: of all records of the device, as its report. Mode scores: of the records since the last such
-    message, under a fresh number that is not enrolled.
+    message, under a fresh number that is not enrolled; ``first`` says that the device has sent none before, so that
+    devices can be counted whose messages cannot be tied to one another.
     """
 
     number: Number
     arm: Arm
     n: Count
     factor: Numbers
+    first: bool = True
 
     @classmethod
-    def of(cls, number: bytes, arm: str, n: int, R: Floats) -> Self:
+    def of(cls, number: bytes, arm: str, n: int, R: Floats, *, first: bool = True) -> Self:
         """The message for a factor R (K by K, upper triangular)."""
-        return cls(number, arm, n, packed(R[np.triu_indices(len(R))]))
+        return cls(number, arm, n, packed(R[np.triu_indices(len(R))]), first)
 
     def triangle(self, columns: int) -> Floats:
         """R again, K by K."""
@@ -141,7 +143,7 @@ class Coefficients(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
     Attributes:
         stage: ``"replying"`` while replies count, then ``"closed"``.
-        deadline: Until when, in seconds since 1970.
+        deadline: Until when, in seconds since 1970. What follows is empty once the trial is closed.
         frames: For each arm the upper triangle of the frame F: rows go through it, z F⁻¹, before anything else.
         models: The regressions to reply to, in this order.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -43,30 +43,47 @@ def results(
         published: In mode scores, what was published.
     """
     if published is None:
-        notes = list(_missing_notes(plan, devices))
+        notes = list(_missing_notes(devices))
         return effects_of(plan, share.trial.arms, share.trial.dropped, notes=notes), None
     replies = published.no_replies() if share.replies is None else share.replies
-    judged = integrity(published.arms, replies, devices.missing)
-    told = f"Integrity: {judged.verdict} (residual {judged.residual:.2g} roundings). {judged.meaning}"
-    notes = [*_missing_notes(plan, devices), told]
-    scored = scored_arms(plan, published.arms, replies, list(devices.enrolled.values()))
+    included = dict(zip(plan.arms, share.devices, strict=True))
+    silent = {arm: max(n - heard.n, 0) for (arm, n), heard in zip(included.items(), replies, strict=True)}
+    judged = integrity(published.arms, replies, silent)
+    # If the replies add up to the moments nobody is missing from them, whatever the counts say: no scaling.
+    complete = judged.verdict == "all here"
+    counted = [heard.n for heard in replies] if complete else share.devices
+    notes = [*_reply_notes(devices, included, {} if complete else silent), str(judged)]
+    scored = scored_arms(plan, published.arms, replies, counted)
     return effects_of(plan, published.arms, share.trial.dropped, scored=scored, notes=notes), judged
 
 
-def _missing_notes(plan: Plan, devices: Devices) -> Iterator[str]:
+def _missing_notes(devices: Devices) -> Iterator[str]:
     enrolled, missing = sum(devices.enrolled.values()), sum(devices.missing.values())
     by_arm = ", ".join(f"{arm} {devices.reported[arm]:,} of {n:,}" for arm, n in devices.enrolled.items())
     yield f"Devices that have reported: {enrolled - missing:,} of {enrolled:,} enrolled ({by_arm})."
-    if not missing:
-        return
-    if plan.federated == "scores":
-        yield (
-            f"{missing:,} missing replies: the effects hold these devices' records, but the errors are scaled up from "
-            "those that have replied, as if the others were missing at random. If who replies depends on their "
-            "outcomes, the errors are wrong."
-        )
-    else:
+    if missing:
         yield (
             f"{missing:,} missing reports: their records are in no effect. If who reports depends on the arm or on "
             "the outcomes, the effects are biased."
+        )
+
+
+def _reply_notes(devices: Devices, included: Mapping[str, int], silent: Mapping[str, int]) -> Iterator[str]:
+    """In mode scores there are two ways to be missing: before the coefficients, and after."""
+    enrolled, inside = sum(devices.enrolled.values()), sum(included.values())
+    by_arm = ", ".join(f"{arm} {devices.reported[arm]:,} of {n:,}" for arm, n in included.items())
+    yield (
+        f"Devices: {enrolled:,} enrolled, {inside:,} with records in the effects, "
+        f"{sum(devices.reported.values()):,} replied ({by_arm})."
+    )
+    if (never := enrolled - inside) > 0:
+        yield (
+            f"{never:,} enrolled devices sent no moments before the close: their records are in no effect. If who "
+            "sends depends on the arm or on the outcomes, the effects are biased."
+        )
+    if gone := sum(silent.values()):
+        yield (
+            f"{gone:,} missing replies: the effects hold these devices' records, but the errors are scaled up from "
+            "those that have replied, as if the others were missing at random. If who replies depends on their "
+            "outcomes, the errors are wrong."
         )

@@ -32,15 +32,20 @@ def report(plan: Plan, kept: Kept, arm: str) -> Moments | Sums:
     return kind(kept.number, arm, kept.records, kept.sums)
 
 
-def moments(number: bytes, arm: str, records: Sequence[bytes]) -> Moments:
-    """The message for the moments of some records."""
+def moments(number: bytes, arm: str, records: Sequence[bytes], *, first: bool) -> Moments:
+    """The message for the moments of some records; ``first`` if the device has sent none before."""
     rows = _weighted(_stacked(records))
     R = np.zeros((rows.shape[1], rows.shape[1]), order="F")
-    return Moments.of(number, arm, len(rows), append_rows(R, rows))
+    return Moments.of(number, arm, len(rows), append_rows(R, rows), first=first)
 
 
 def scores(plan: Plan, published: Coefficients, number: bytes, arm: str, records: Sequence[bytes]) -> Scores:
-    """The message with the scores of all records, for the coefficients that were published."""
+    """The message with the scores of all records, for the coefficients that were published.
+
+    Once the trial is closed there are none any more: then it is a question whether the number has been counted.
+    """
+    if published.stage == "closed":
+        return Scores(number, arm, b"")
     from foldaway.federated.replies import reply
 
     stacked = _stacked(records)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from foldaway.errors import PlanError, RecordError, ServerError, SourceError
+from foldaway.errors import PlanError, RecordError, ServerError
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Received
+from foldaway.federated.site_mark import SiteMark
 from foldaway.plan import Plan
 from foldaway.sources.folding import Progress, fold_files
-from foldaway.sources.paths import Stdin, expand
 from foldaway.tallies import UNITS
 from foldaway.tallies.scores import UnitScores
 from foldaway.trial import Trial
 
 STATE = "application/octet-stream"
+
+# Refusals of a coordinator that has looked, and does not know the number: one that it knew would be acknowledged.
+_NOT_TAKEN = (409, 410, 422)
 
 
 class SiteReport(NamedTuple):
@@ -45,7 +46,7 @@ def fold_site(plan: Plan, files: Sequence[str], *, progress: Progress | None = N
 
     Raises:
         PlanError: The plan is not one for sites.
-        RecordError: Records are faulty, or there are fewer units than the plan's cohort.
+        RecordError: Records are faulty, or an arm has fewer units than the plan's cohort.
     """
     if plan.federated != "one-message" or plan.unit is None or not plan.complete_units:
         raise PlanError(
@@ -53,11 +54,14 @@ def fold_site(plan: Plan, files: Sequence[str], *, progress: Progress | None = N
             "`complete_units` = true, a promise that all records of a unit are in one file."
         )
     trial = fold_files(list(files), plan, progress=progress)
-    units = sum(units_of(trial).values())
-    if units < plan.cohort:
+    units = units_of(trial)
+    # Each arm has tallies of its own; those of an arm without any units say nothing.
+    few = {arm: count for arm, count in units.items() if 0 < count < plan.cohort}
+    if few or not any(units.values()):
+        told = ", ".join(f"{count:,} units in the arm {arm}" for arm, count in few.items()) or "no units at all"
         raise RecordError(
-            f"the site has {units:,} units, and tallies of fewer than {plan.cohort:,} (the plan's `cohort`) stay here: "
-            "they would say too much about each. Fold the records of several sites together."
+            f"the site has {told}, and tallies of fewer than {plan.cohort:,} units (the plan's `cohort`) of an arm "
+            "stay here: they would say too much about each. Fold the records of several sites together."
         )
     return trial
 
@@ -72,39 +76,26 @@ def units_of(trial: Trial) -> dict[str, int]:
     return counts
 
 
-def send_site(trial: Trial, number: bytes, link: HttpLink) -> SiteReport:
-    """Send a site's tallies; sent again under the same number, they are not counted again."""
+def send_site(trial: Trial, mark: SiteMark, link: HttpLink) -> SiteReport:
+    """Send a site's tallies under the number in its mark; sent again, they are not counted again.
+
+    Raises:
+        ServerError: The coordinator has another plan, refuses, or cannot be reached.
+    """
+    if link.fingerprint() != trial.plan.fingerprint:
+        if mark.fresh:
+            mark.take_back()
+        raise ServerError(f"the coordinator runs {trial.plan.name} under another plan, so nothing was sent.")
     state = trial.dumps()
-    headers = {"Content-Type": STATE, "Foldaway-Number": number.hex()}
-    answer = link.ask("POST", "/tallies", content=state, headers=headers)
+    headers = {"Content-Type": STATE, "Foldaway-Number": mark.number.hex()}
+    try:
+        answer = link.ask("POST", "/tallies", content=state, headers=headers)
+    except ServerError as refused:
+        if refused.status in _NOT_TAKEN:
+            mark.take_back()
+        raise
     try:
         received = msgspec.json.decode(answer, type=Received)
     except msgspec.MsgspecError:
         raise ServerError("the answer is not a coordinator's; is the address right?") from None
     return SiteReport(units_of(trial), trial.counts, len(state), received.repeated, received.durable)
-
-
-def number_of(plan: Plan, files: Sequence[str]) -> bytes:
-    """The number under which a site's tallies are counted once: it follows from the plan and the files' bytes.
-
-    So it needs no place of its own: whatever is killed, the same command again has the same number, and so has a
-    second run by mistake. (Files that were changed in between have another number, and count as another site.)
-    """
-    digests = []
-    for path in expand(list(files)):
-        if isinstance(path, Stdin):
-            raise SourceError("standard input cannot be sent again after a break; give the site's records as files.")
-        digests.append(_digest(path))
-    whole = hashlib.blake2b(digest_size=16, key=bytes.fromhex(plan.fingerprint), person=b"foldaway-site")
-    for digest in sorted(digests):
-        whole.update(digest)
-    return whole.digest()
-
-
-def _digest(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "blake2b").digest()
-    except OSError as error:
-        reason = error.strerror
-    raise SourceError(f"{path} cannot be read: {reason}.")

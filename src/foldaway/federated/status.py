@@ -5,13 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-State = Literal["new", "enrolled", "pending", "waiting for coefficients", "counted", "missed", "expired", "forgotten"]
+State = Literal[
+    "new",
+    "enrolled",
+    "pending",
+    "waiting for coefficients",
+    "leaving",
+    "counted",
+    "missed",
+    "expired",
+    "forgotten",
+]
 
 _MEANING: dict[State, str] = {
     "new": "the coordinator does not know of it yet.",
     "enrolled": "the coordinator knows that it takes part, and has no report yet.",
     "pending": "what it sent waits at the coordinator for others to make up a cohort; report again later.",
     "waiting for coefficients": "what it sent is safe; report again when the trial has been closed.",
+    "leaving": "everything was deleted but what it has reported, which goes when it is safe; report again later.",
     "counted": "its part is done, and nothing of its records is kept.",
     "missed": "the trial ended without its report, and nothing of its records is kept.",
     "expired": "its records were deleted, for they had been kept as long as the plan allows; it will be missing.",

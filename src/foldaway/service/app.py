@@ -211,7 +211,7 @@ def _trials(work: Work, access: Access, patience: float) -> list[Any]:
         guards=[needs("admin")],
         operation_class=CloseOperation,
         summary="End a trial and give its final effects, or who is waited for",
-        responses=refused(400, 401, 403, 404, 408, 409, 413, 415, 422, 503),
+        responses=refused(400, 401, 403, 404, 408, 409, 410, 413, 415, 422, 503),
         **one,
     )
     async def close(request: Asked, name: Name) -> Answer:
@@ -234,7 +234,7 @@ def _records(work: Work, needs: Needs, patience: float) -> list[Any]:
         status_code=200,
         operation_class=RecordsOperation,
         summary="Fold a batch of records",
-        responses=refused(400, 401, 403, 404, 408, 409, 413, 415, 422, 503),
+        responses=refused(400, 401, 403, 404, 408, 409, 410, 413, 415, 422, 503),
         **about,
     )
     async def records(

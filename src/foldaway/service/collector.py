@@ -16,6 +16,7 @@ import msgspec
 from foldaway.effects import Effects
 from foldaway.errors import Conflict, SampleRatioWarning, SequenceGap, TooEarly, TrialClosed
 from foldaway.plan import Plan
+from foldaway.service.commits import is_due
 from foldaway.service.ingest import Decoded
 from foldaway.service.store import ShardRow, Store
 from foldaway.trial import Trial
@@ -130,12 +131,8 @@ class Collector:
 
     def commit_if_due(self) -> None:
         """Commit if a cohort has come together, or the plan's patience is over."""
-        if self.pending >= self.plan.cohort or (self.pending and self._waited_enough()):
+        if is_due(self.plan, self.pending, self._waiting_since):
             self.commit()
-
-    def _waited_enough(self) -> bool:
-        patience, since = self.plan.max_wait, self._waiting_since
-        return patience is not None and since is not None and time.monotonic() - since >= patience
 
     def commit(self) -> None:
         """Make the live tallies durable, with the producers' sequences, in one transaction."""

@@ -17,6 +17,7 @@ from foldaway.errors import Conflict, FoldawayError, MessageError, StateError, T
 from foldaway.federated.coordinator import Published, Share
 from foldaway.federated.messages import REPORTS, Enrolment, Moments, Received, Scores, Stage, Sums, decoded
 from foldaway.plan import Plan
+from foldaway.service.commits import is_due
 from foldaway.service.device_table import Batch, hashed
 from foldaway.service.store import Store
 from foldaway.tallies import UNITS
@@ -80,16 +81,22 @@ class DeviceCollector:
             return self._enrol(bodies)
         self.leave_out_late_moments()
         before = self._live.copy(), set(self._used), set(self._fresh), Counter(self._reported), self._waiting_since
+        take = self._moments if kind == "moments" else self._reports
         try:
-            outcomes = self._moments(bodies) if kind == "moments" else self._reports(bodies)
+            outcomes = take(bodies)
             self.commit_if_due()
         except Conflict:
             raise  # with all that was pending
-        except BaseException:
+        except BaseException as error:
             # Not acknowledged: as if nothing had come. Should the database have taken it nevertheless, the version
             # is no longer ours, and the next commit is a Conflict.
             self._live, self._used, self._fresh, self._reported, self._waiting_since = before
-            raise
+            if not isinstance(error, TrialClosed):
+                raise
+            # Another server has moved on in between. Of these messages some may be durable all the same: each gets
+            # the answer that it would get now.
+            self.leave_out_late_moments()
+            outcomes = take(bodies)
         if self.pending:
             return outcomes
         return [Received(o.repeated, durable=True) if isinstance(o, Received) else o for o in outcomes]
@@ -102,7 +109,8 @@ class DeviceCollector:
     def _enrol(self, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
         outcomes: list[Outcome] = []
         arms: dict[bytes, str] = {}
-        places: list[tuple[int, bytes]] = []
+        first: dict[bytes, int] = {}
+        numbers: dict[int, bytes] = {}
         for place, body in enumerate(bodies):
             try:
                 message = decoded(body, Enrolment)
@@ -110,13 +118,19 @@ class DeviceCollector:
             except MessageError as refused:
                 outcomes.append(refused)
                 continue
-            number = hashed(self.plan, message.number)
+            number = numbers[place] = hashed(self.plan, message.number)
             outcomes.append(Received(repeated=True, durable=True))
-            if number not in arms:
-                places.append((place, number))
+            first.setdefault(number, place)
             arms.setdefault(number, message.arm)
-        new = self._register(arms)
-        for place, number in places:
+        try:
+            new = self._register(arms)
+        except TrialClosed as closed:
+            known = self._table.known(self.plan.name, arms)
+            return [
+                closed if isinstance(outcome, Received) and numbers[place] not in known else outcome
+                for place, outcome in enumerate(outcomes)
+            ]
+        for number, place in first.items():
             if number in new:
                 outcomes[place] = Received(repeated=False, durable=True)
         return outcomes
@@ -132,8 +146,7 @@ class DeviceCollector:
         if self.plan.federated != "scores":
             raise MessageError("devices of this trial send no moments: its plan is not of the mode scores.")
         outcomes, messages, numbers = self._decoded(bodies, Moments)
-        known = self._table.known(self.plan.name, numbers.values())
-        stage = self._table.standing(self.plan).stage
+        stage, known = self._table.look(self.plan, numbers.values())
         taken: list[tuple[Moments | Sums, Floats]] = []
         for place, message in messages.items():
             number = numbers[place]
@@ -153,8 +166,7 @@ class DeviceCollector:
     def _reports(self, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
         """What the mode asks of every device once, under its enrolled number."""
         outcomes, messages, numbers = self._decoded(bodies, REPORTS[self.plan.federated or ""])
-        known = self._table.known(self.plan.name, numbers.values())
-        stage = self._table.standing(self.plan).stage
+        stage, known = self._table.look(self.plan, numbers.values())
         taken: list[tuple[Moments | Sums, Floats]] = []
         replies: list[tuple[Scores, Floats]] = []
         for place, message in messages.items():
@@ -237,21 +249,24 @@ class DeviceCollector:
         if not self.plan.complete_units:
             raise MessageError("this trial takes no tallies of sites: its plan has no `unit` with `complete_units`.")
         key = hashed(self.plan, number)
-        if self._table.known(self.plan.name, [key]):
+        stage, known = self._table.look(self.plan, [key])
+        if known:
             return Received(repeated=True, durable=True)
-        if self._table.standing(self.plan).stage == "closed":
+        if stage != "open":  # as devices, sites join while it is open
             raise self._too_late()
         trial, units = self._site(data)
         before = self._live
-        self._live = Share(self.plan, before.trial.merge(trial), before.replies)
+        self._live = before.with_site(trial, units)
         self._fresh.add(key)
         try:
             self.commit(units)
         except Conflict:
             raise
-        except BaseException:
+        except BaseException as error:
             self._live = before
             self._fresh.discard(key)
+            if isinstance(error, TrialClosed) and self._table.known(self.plan.name, [key]):
+                return Received(repeated=True, durable=True)  # another server has taken it, and moved on
             raise
         return Received(repeated=False, durable=True)
 
@@ -265,26 +280,23 @@ class DeviceCollector:
             units = Counter(dict(zip(self.plan.arms, (tally.clusters for tally in tallies), strict=True)))
             if any(tally.n != arm.n for tally, arm in zip(tallies, trial.arms, strict=True)):
                 raise MessageError("the tallies hold records without a unit; every record needs one.")
-            if units.total() < self.plan.cohort:
-                raise MessageError(f"the tallies are of fewer than {self.plan.cohort:,} units, the plan's cohort.")
+            if not units.total() or any(0 < count < self.plan.cohort for count in units.values()):
+                cohort = f"{self.plan.cohort:,} units, the plan's cohort"
+                raise MessageError(f"the tallies of an arm are of fewer than {cohort}; they would say too much.")
             return trial, units
         raise MessageError(f"the body is not the tallies of a site: {told}")
 
     def commit_if_due(self) -> None:
         """Commit if a cohort has come together, or the plan's patience is over."""
-        if self.pending >= self.plan.cohort or (self.pending and self._waited_enough()):
+        if is_due(self.plan, self.pending, self._waiting_since):
             self.commit()
-
-    def _waited_enough(self) -> bool:
-        patience, since = self.plan.max_wait, self._waiting_since
-        return patience is not None and since is not None and time.monotonic() - since >= patience
 
     def commit(self, units: Counter[str] | None = None) -> None:
         """Make the live tallies durable, with the numbers of what is in them, in one transaction."""
         units = Counter() if units is None else units
         stages: tuple[Stage, ...] = ("open", "replying")
-        if self._fresh and self.plan.federated == "scores":
-            stages = ("open",)  # moments must be in what is published
+        if units or (self._fresh and self.plan.federated == "scores"):
+            stages = ("open",)  # moments must be in what is published, and sites join before that
         try:
             self._version = self._table.commit(
                 self.plan,

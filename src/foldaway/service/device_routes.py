@@ -58,7 +58,7 @@ def device_routes(work: Work, needs: Needs, patience: float) -> list[Any]:
     sent: dict[str, Any] = {
         "status_code": 200,
         "operation_class": MessageOperation,
-        "responses": refused(400, 401, 403, 404, 408, 409, 413, 415, 422, 425, 503),
+        "responses": refused(400, 401, 403, 404, 408, 409, 410, 413, 415, 422, 425, 503),
         **about,
     }
 
@@ -106,7 +106,7 @@ def device_routes(work: Work, needs: Needs, patience: float) -> list[Any]:
         status_code=200,
         operation_class=TalliesOperation,
         summary="A site's tallies",
-        responses=refused(400, 401, 403, 404, 408, 409, 413, 415, 422, 503),
+        responses=refused(400, 401, 403, 404, 408, 409, 410, 413, 415, 422, 503),
         **about,
     )
     async def tallies(request: Asked, name: Name, number: NumberHeader) -> Received:

@@ -89,6 +89,14 @@ class DeviceTable:
             return _known(connection, name, numbers)
 
     @guarded
+    def look(self, plan: Plan, numbers: Iterable[bytes]) -> tuple[Stage, dict[bytes, bool]]:
+        """The trial's stage, and those of the numbers that are known."""
+        with self._engine.begin() as connection:
+            # The stage first: what was durable when the trial moved on is then found among the numbers.
+            stage = _standing(connection, plan).stage
+            return stage, _known(connection, plan.name, numbers)
+
+    @guarded
     def enrol(self, plan: Plan, arms: Mapping[bytes, str]) -> set[bytes]:
         """Register numbers, each with the arm that gains a device.
 

@@ -22,10 +22,13 @@ from foldaway.federated.results import results
 from foldaway.plan import Plan
 from foldaway.service.device_collector import DeviceCollector, Kind, Outcome
 from foldaway.service.device_table import Closing, Standing
-from foldaway.service.rows import ShardRow
+from foldaway.service.rows import ShardRow, left_out, versions
 from foldaway.service.store import Store
 
 _ATTEMPTS = 5
+
+# How long before its deadline a trial takes what is no cohort: servers look at their trials every second.
+_LAST_SECONDS = 3.0
 
 
 class Federated(msgspec.Struct, frozen=True):
@@ -39,6 +42,7 @@ class Federated(msgspec.Struct, frozen=True):
         missing: Those whose report is not.
         deadline: Until when reports count, in seconds since 1970, once the trial is being closed.
         integrity: In mode scores, once it is closed: whether the replies add up to the moments.
+        note: Why a closed trial has no effects, if it has none.
     """
 
     mode: str
@@ -48,6 +52,7 @@ class Federated(msgspec.Struct, frozen=True):
     missing: dict[str, int]
     deadline: float | None = None
     integrity: Integrity | None = None
+    note: str | None = None
 
 
 class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,6 +102,8 @@ class DeviceTrials:
         if plan.federated != "scores":
             raise IngestError(409, "this trial publishes no coefficients: its plan is not of the mode scores.")
         standing = self._store.devices.standing(plan)
+        if standing.stage == "closed":  # what was published is gone; a device may still ask whether it was counted
+            return Coefficients("closed", 0.0 if standing.closing is None else standing.closing.deadline, [], [])
         published = None if standing.closing is None else self._collector(plan).published()
         if published is None or standing.closing is None:
             raise TooEarly("the coefficients are published when the trial is closed.")
@@ -110,20 +117,23 @@ class DeviceTrials:
         """The effects so far, from durable shares only.
 
         Raises:
-            TooEarly: Too few devices have reported, or the mode has no effects before its end.
+            TooEarly: Too few devices have reported, or there are no effects before the trial's end: the mode has none,
+                or the last reports are waited for, of which fewer than a cohort may be counted.
         """
         if plan.federated == "scores":
             raise TooEarly("devices send their scores when the trial is closed; there are no effects before.")
         standing = self._store.devices.standing(plan)
+        if standing.stage == "replying":
+            raise TooEarly("the last reports are being waited for; the effects come when the trial has ended.")
         require_devices(plan, standing.devices.reported)
         whole, shards = self._whole(plan)
         effects, _ = results(plan, whole, standing.devices)
-        return Found(effects, whole.trial.n, _left_out(shards), _federated(plan, standing))
+        return Found(effects, whole.trial.n, left_out(shards), _federated(plan, standing))
 
     def waiting(self, plan: Plan) -> Found:
         """A trial that waits for reports."""
         shards = self._store.shards(plan.name)
-        return Found(None, sum(shard.n for shard in shards), _left_out(shards), self.who(plan))
+        return Found(None, sum(shard.n for shard in shards), left_out(shards), self.who(plan))
 
     def close(self, plan: Plan, wanted: Wanted, final: Callable[[Found], str]) -> None:
         """Begin to close, or change how long to wait; then move on if there is nothing to wait for."""
@@ -146,8 +156,13 @@ class DeviceTrials:
                 if plan.federated == "scores":
                     collector.finish()
                 whole, shards = self._whole(plan)
-                published = Published.of(whole.trial).dumps() if plan.federated == "scores" else None
-                self._store.devices.begin_closing(plan, closing, published, _versions(shards))
+                published = None
+                if plan.federated == "scores":
+                    if _too_few(plan, whole) is None:
+                        published = Published.of(whole.trial).dumps()
+                    else:  # nothing is published, so there is nothing to wait for
+                        closing = closing._replace(deadline=time.time())
+                self._store.devices.begin_closing(plan, closing, published, versions(shards))
             except Conflict:  # another server has committed in between, perhaps some of what is pending here
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -178,7 +193,9 @@ class DeviceTrials:
         if closing is None:
             return False
         here = self._collectors.get(plan.name)
-        reported = sum(devices.reported.values()) + (0 if here is None else here.pending_reports)
+        reported = sum(devices.reported.values())
+        if here is not None and plan.remainder == "include":  # otherwise the end leaves them out
+            reported += here.pending_reports
         enrolled = sum(devices.enrolled.values())
         return time.time() >= closing.deadline or (enrolled > 0 and reported >= closing.share * enrolled)
 
@@ -187,15 +204,19 @@ class DeviceTrials:
         pending = collector.finish()
         standing = self._store.devices.standing(plan)
         whole, shards = self._whole(plan)
-        effects, integrity = None, None
+        effects, integrity, note = None, None, None
+        published = collector.published()
         try:
+            if plan.federated == "scores" and published is None:
+                raise TooEarly(_too_few(plan, whole) or "no effects: nothing was published to devices.")
             require_devices(plan, standing.devices.reported)
-            effects, integrity = results(plan, whole, standing.devices, collector.published())
-        except TooEarly:
-            pass
-        federated = _federated(plan, standing, integrity, "closed")
-        found = Found(effects, whole.trial.n, _left_out(shards) + pending, federated)
-        self._store.close_trial(plan.name, final(found), _versions(shards))
+            effects, integrity = results(plan, whole, standing.devices, published)
+        except TooEarly as reason:
+            note = str(reason)
+        federated = msgspec.structs.replace(_federated(plan, standing, integrity, "closed"), note=note)
+        found = Found(effects, whole.trial.n, left_out(shards) + pending, federated)
+        # In mode scores the moments, less the sum of the replies, are the reply of whoever is missing.
+        self._store.close_trial(plan.name, final(found), versions(shards), wipe=plan.federated == "scores")
         collector.leave_out_pending()
         self._collectors.pop(plan.name, None)
 
@@ -208,7 +229,7 @@ class DeviceTrials:
                 if standing.stage == "closed":
                     collector.leave_out_pending()
                     del self._collectors[name]
-                elif standing.stage == "replying" and collector.plan.remainder == "include":
+                elif _last_moments(collector.plan, standing):
                     collector.finish()  # the close may be on another server, which does not know what is pending here
                 else:
                     collector.leave_out_late_moments()
@@ -255,6 +276,25 @@ def require_devices(plan: Plan, reported: Mapping[str, int]) -> None:
         raise TooEarly(f"no effects yet: every arm needs durable reports of {plan.min_per_arm} devices first.")
 
 
+def _too_few(plan: Plan, whole: Share) -> str | None:
+    """Why an arm's moments may not be published to devices: they would be those of a few."""
+    least = max(plan.min_per_arm, plan.cohort)
+    for arm, devices in zip(plan.arms, whole.devices, strict=True):
+        if devices < least:
+            return (
+                f"no effects: before anything is published to devices, every arm needs moments of {least:,} of them "
+                f"(the plan's cohort, and min_per_arm), and {arm} has {devices:,}."
+            )
+    return None
+
+
+def _last_moments(plan: Plan, standing: Standing) -> bool:
+    """Whether to commit a remainder that is no cohort now: once, before the deadline ends it here or elsewhere."""
+    if plan.remainder != "include" or standing.stage != "replying" or standing.closing is None:
+        return False
+    return time.time() >= standing.closing.deadline - _LAST_SECONDS
+
+
 def _closing(plan: Plan, wanted: Wanted) -> Closing:
     """Mode scores always waits for replies; the others only if they are asked to."""
     waits = plan.federated == "scores" or wanted != Wanted()
@@ -275,11 +315,3 @@ def _federated(
         None if closing is None else closing.deadline,
         integrity,
     )
-
-
-def _versions(shards: Sequence[ShardRow]) -> dict[str, int]:
-    return {shard.shard: shard.version for shard in shards if shard.version}
-
-
-def _left_out(shards: Sequence[ShardRow]) -> int:
-    return sum(shard.left_out for shard in shards)

@@ -42,7 +42,7 @@ _STATUS: dict[type[FoldawayError], HTTPStatus] = {
     UnknownNumber: HTTPStatus.NOT_FOUND,
     UnknownTrial: HTTPStatus.NOT_FOUND,
     TrialExists: HTTPStatus.CONFLICT,
-    TrialClosed: HTTPStatus.CONFLICT,
+    TrialClosed: HTTPStatus.GONE,  # and nothing else is: a device deletes what it kept for the trial
     SealedError: HTTPStatus.CONFLICT,
     SequenceGap: HTTPStatus.CONFLICT,
     Conflict: HTTPStatus.SERVICE_UNAVAILABLE,

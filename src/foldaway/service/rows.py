@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -47,3 +48,13 @@ class ShardRow(msgspec.Struct, frozen=True):
     n: int = 0
     left_out: int = 0
     state: bytes | None = None
+
+
+def left_out(shards: Sequence[ShardRow]) -> int:
+    """Records that all servers have given up."""
+    return sum(shard.left_out for shard in shards)
+
+
+def versions(shards: Sequence[ShardRow]) -> dict[str, int]:
+    """The version of every shard that was ever written."""
+    return {shard.shard: shard.version for shard in shards if shard.version}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -20,7 +19,8 @@ from foldaway.service.decoy import Decoys
 from foldaway.service.device_trials import DeviceTrials, Federated, Found, Wanted
 from foldaway.service.history import Historian, History, Series
 from foldaway.service.ingest import Limits, decode, wipe
-from foldaway.service.store import ShardRow, Store, TrialRow
+from foldaway.service.rows import TrialRow, left_out, versions
+from foldaway.service.store import Store
 from foldaway.service.tokens import Scope, issue
 
 _CLOSING_ATTEMPTS = 5
@@ -201,7 +201,7 @@ class Service:
             sum(shard.n for shard in shards),
             self.devices.pending_of(row.name) if federated else pending,
             plan.cohort,
-            _left_out(shards),
+            left_out(shards),
             row.created,
             row.closed,
             self.in_passing[row.name],
@@ -219,7 +219,7 @@ class Service:
             return _federated_answer(row, self.devices.found(plan))
         shards = self.store.shards(name)
         records, effects = self._answers.of(plan, shards)
-        return _answer(row, effects, records, _left_out(shards), final=False)
+        return _answer(row, effects, records, left_out(shards), final=False)
 
     def history(self, name: str, after: int, series: Series) -> History:
         """How the estimates have moved, at points a cohort or more apart."""
@@ -265,10 +265,9 @@ class Service:
         with suppress(TooEarly):
             _, effects = self._answers.of(collector.plan, shards)
         records = sum(shard.n for shard in shards)
-        answer = _answer(row, effects, records, _left_out(shards) + pending, final=True)
+        answer = _answer(row, effects, records, left_out(shards) + pending, final=True)
         # A commit of another server after this look at its shard would be missing from the final answer.
-        versions = {shard.shard: shard.version for shard in shards if shard.version}
-        closed = self.store.close_trial(row.name, msgspec.json.encode(answer).decode(), versions)
+        closed = self.store.close_trial(row.name, msgspec.json.encode(answer).decode(), versions(shards))
         collector.leave_out_pending()
         self._collectors.pop(row.name, None)
         self._answers.drop(row.name)
@@ -333,7 +332,3 @@ def _answer(row: TrialRow, effects: Effects | None, records: int, left_out: int,
 def _federated_answer(row: TrialRow, found: Found, *, final: bool = False) -> Answer:
     plain = _answer(row, found.effects, found.records, found.left_out, final=final)
     return msgspec.structs.replace(plain, federated=found.federated)
-
-
-def _left_out(shards: Sequence[ShardRow]) -> int:
-    return sum(shard.left_out for shard in shards)

@@ -24,7 +24,7 @@ from foldaway.service.key_table import KeyTable
 from foldaway.service.outages import guarded
 from foldaway.service.rows import ShardRow, TrialRow
 from foldaway.service.seals import Seals, key_of, seal_anew, state_context
-from foldaway.service.tables import SHARDS, TRIALS, Part, insert_new, prepare
+from foldaway.service.tables import CLOSINGS, SHARDS, TRIALS, Part, insert_new, prepare
 from foldaway.service.token_table import TokenTable
 from foldaway.service.tokens import TokenRow
 from foldaway.service.trial_table import find_trial, read_trial, read_versions, same_trial
@@ -167,13 +167,16 @@ class Store(TokenTable):
         return self._keys.find(row.fingerprint) if row.status == "open" else None
 
     @guarded
-    def close_trial(self, name: str, final: str, versions: Mapping[str, int] | None = None) -> TrialRow:
+    def close_trial(
+        self, name: str, final: str, versions: Mapping[str, int] | None = None, *, wipe: bool = False
+    ) -> TrialRow:
         """Close a trial and destroy its key. A second call changes nothing but makes sure that the key is gone.
 
         Args:
             name: The trial.
             final: What was found, as JSON.
             versions: The version of each shard that ``final`` was computed from.
+            wipe: Whether to delete the tallies, and what was published, since ``final`` is all that may remain.
 
         Returns:
             The closed trial, with the ``final`` of the call that closed it.
@@ -189,6 +192,9 @@ class Store(TokenTable):
                 row = msgspec.structs.replace(row, status="closed", closed=time.time(), final=final)
                 change = TRIALS.update().where(TRIALS.c.name == name)
                 connection.execute(change.values(status=row.status, closed=row.closed, final=row.final))
+                if wipe:
+                    connection.execute(SHARDS.update().where(SHARDS.c.trial == name).values(state=None))
+                    connection.execute(CLOSINGS.update().where(CLOSINGS.c.trial == name).values(published=None))
         # Second: an open trial without its key would be stuck, a closed one is finished here, by another call or at
         # the next start.
         self._keys.destroy([row.fingerprint])

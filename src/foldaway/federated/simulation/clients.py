@@ -56,6 +56,10 @@ class CountingLink:
         """The plan of the trial."""
         return self._link.plan()
 
+    def fingerprint(self) -> str:
+        """The fingerprint of the coordinator's plan."""
+        return self._link.fingerprint()
+
     def post(self, kind: Kind, message: bytes, *, patience: float | None = None) -> Received:
         """Send a message, and count it."""
         with self._lock:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from foldaway.effects import Effect, Effects
+from foldaway.federated.integrity import Integrity
 from foldaway.federated.simulation.clients import Tally
 from foldaway.federated.simulation.kept_rows import KeptRows
 from foldaway.federated.simulation.population import World
@@ -143,10 +144,7 @@ class Summary(msgspec.Struct, frozen=True):
 
     def _notes(self) -> Iterator[str]:
         if self.integrity is not None:
-            yield (
-                f"Integrity: {self.integrity['verdict']} (residual {self.integrity['residual']:.2g} roundings). "
-                f"{self.integrity['meaning']}"
-            )
+            yield str(msgspec.convert(self.integrity, Integrity))
         if self.world.mode == "scores" and self.missing:
             yield (
                 "The kept rows are those of all clients: the effect is the same, and the standard errors differ by "
