@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import foldaway as fa
@@ -352,3 +353,24 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
     with locked(tmp_path / "state"):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_file_of_which_nothing_was_folded_is_never_deleted(folder: Path, tmp_path: Path, processes: int) -> None:
+    """All its records are faulty and dropped: the file is the only place where they are. Mended, it is folded."""
+    plan = msgspec.structs.replace(PLAN, on_fault="drop")
+    bad, mixed, state = folder / "bad.csv", folder / "mixed.csv", tmp_path / "state"
+    bad.write_text("group,low,high\n" + 'a,"1,5",0\nb,"2,5",0\n' * 30)
+    mixed.write_text("group,low,high\na,1,0\nb,x,0\n")
+
+    def again() -> Outcome:
+        with Backlog(plan, state, resume=state, delete_after=True) as backlog:
+            return backlog.fold(backlog.find([str(folder / "*.csv")]), Options(), processes=processes)
+
+    first = again()
+    assert (list(folder.iterdir()), first.barren) == ([bad], [bad])
+    assert first.dropped == {bad: 60, mixed: 1}
+    assert (again().barren, bad.exists()) == ([bad], True)
+    bad.write_text("group,low,high\n" + "a,1.5,0\nb,2.5,0\n" * 30)
+    assert again().deleted == [bad]
+    assert fa.Trial.load(state, plan).n == 4 * 20 + 1 + 60

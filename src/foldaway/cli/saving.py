@@ -73,6 +73,10 @@ def fold_and_save(
         finally:
             for path in outcome.deleted:
                 _tell(f"deleted {path}")
+            for path, count in outcome.dropped.items():
+                _tell(f"{path}: {count:,} faulty records left out")
+            for path in outcome.barren:
+                _tell(f"{path}: no record of it was folded" + ("; it was not deleted" if delete_after else ""))
     for pattern in outcome.absent:
         _tell(f"{pattern}: no such file any more")
     if outcome.known:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ class Outcome:
         waiting: Files that wait for the next run, since together they hold fewer records than a cohort.
         waiting_records: How many records these hold.
         deleted: Files that were deleted.
+        dropped: How many records of a file were left out as faulty, for files with such.
+        barren: Files of which no record was folded. They are never deleted.
         absent: Names and patterns for which there is no file, any more.
     """
 
@@ -52,6 +55,8 @@ class Outcome:
     waiting: list[Path] = field(default_factory=list)
     waiting_records: int = 0
     deleted: list[Path] = field(default_factory=list)
+    dropped: Counter[Path] = field(default_factory=Counter)
+    barren: list[Path] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
 
 
@@ -142,8 +147,14 @@ class Backlog:
         trial = self.outcome.trial
         shares = shares_of(files, trial.plan, options.format)
         complete: list[Path] = []
-        for share, whole in fold_shares(trial, shares, options, processes, progress):
+        folded: Counter[Path] = Counter()
+        for share, whole, counts in fold_shares(trial, shares, options, processes, progress):
             trial = whole
+            for piece, count in zip(share, counts, strict=True):
+                folded[piece.path] += count.folded
+                self.outcome.dropped += Counter({piece.path: count.dropped})
+                if piece.ends:
+                    before[piece.path].barren = not folded[piece.path]
             complete += [piece.path for piece in share if piece.ends]
             if share[-1].ends and self._is_cohort(trial) and time.monotonic() >= self._next_save:
                 self._commit(trial, complete, before)
@@ -177,10 +188,11 @@ class Backlog:
     def _commit(self, trial: Trial, complete: list[Path], before: dict[Path, Entry]) -> None:
         start = time.monotonic()
         for path in complete:
-            if self.ledger.look(path) != before[path]:
+            now = self.ledger.look(path)
+            if (now.stamp, now.place) != (before[path].stamp, before[path].place):
                 raise SourceError(f"{path} changed while it was read, and is not in the state; run it again.")
             self.ledger.enter(path, before[path])
-            if self.delete_after:
+            if self.delete_after and not before[path].barren:
                 self.ledger.leave(path)
         self.outcome.trial = trial.copy()
         self._write()
@@ -193,8 +205,10 @@ class Backlog:
         Saved(self.outcome.trial.dumps(), self.ledger.dumps()).save(self.save)
 
     def _delete(self, paths: Sequence[Path]) -> None:
+        self.outcome.barren += [path for path in paths if self.ledger.is_barren(path)]
         if not self.delete_after:
             return
+        paths = [path for path in paths if not self.ledger.is_barren(path)]
         newly = [path for path in paths if self.ledger.leave(path)]
         if newly:
             self._write()

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,6 +21,21 @@ from foldaway.sources.shares import Share, shares_of
 from foldaway.trial import Trial
 
 Progress = Callable[[Path | Stdin, int], None]
+
+
+class Count(NamedTuple):
+    """What became of the records of a piece of a file."""
+
+    folded: int
+    dropped: int
+
+
+class FoldedShare(NamedTuple):
+    """A share, the trial with all shares up to it, and what became of the records of each of its pieces."""
+
+    share: Share
+    trial: Trial
+    counts: list[Count]
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -123,8 +139,8 @@ def fold_paths(
 ) -> Trial:
     """The trial with all records of the files in it."""
     files, pipes = told_apart(paths)
-    for _, whole in fold_shares(trial, shares_of(files, trial.plan, options.format), options, processes, progress):
-        trial = whole
+    for done in fold_shares(trial, shares_of(files, trial.plan, options.format), options, processes, progress):
+        trial = done.trial
     for pipe in pipes:
         fold_one(trial, pipe, options, progress=None if progress is None else partial(progress, pipe))
     return trial
@@ -149,8 +165,8 @@ def told_apart(paths: Sequence[Path | Stdin]) -> tuple[list[Path], list[Path | S
 
 def fold_shares(
     trial: Trial, shares: Sequence[Share], options: Options, processes: int = 1, progress: Progress | None = None
-) -> Iterator[tuple[Share, Trial]]:
-    """Fold share after share; after each one, the share and the trial with all shares up to it."""
+) -> Iterator[FoldedShare]:
+    """Fold share after share."""
     used: Counter[Path] = Counter()
 
     def told(path: Path, more: int) -> None:
@@ -163,22 +179,23 @@ def fold_shares(
         raise SourceError("the number of processes must be 1 or more.")
     if processes == 1 or len(shares) < 2:
         for share in shares:
-            trial += fold_share(share, trial.plan, key, options, told)
-            yield share, trial
+            more, counts = fold_share(share, trial.plan, key, options, told)
+            trial += more
+            yield FoldedShare(share, trial, counts)
         return
     from foldaway.sources.workers import Workers
 
     with Workers(trial.plan, key, options, min(processes, len(shares))) as workers:
-        for share, state in zip(shares, workers.fold(shares, told), strict=True):
-            trial += Trial.loads(state, trial.plan, key=key)
-            yield share, trial
+        for share, answer in zip(shares, workers.fold(shares, told), strict=True):
+            trial += Trial.loads(answer.state, trial.plan, key=key)
+            yield FoldedShare(share, trial, answer.counts)
 
 
 def fold_share(
     share: Share, plan: Plan, key: bytes | None, options: Options, progress: Callable[[Path, int], None]
-) -> Trial:
-    """The trial of a share; progress is told as so many more bytes of a file."""
-    trial = Trial(plan, key=key)
+) -> tuple[Trial, list[Count]]:
+    """The trial of a share, and a count for each piece; progress is told as so many more bytes of a file."""
+    trial, counts = Trial(plan, key=key), []
     for piece in share:
         done = 0
 
@@ -187,8 +204,10 @@ def fold_share(
             progress(path, used - done)
             done = used
 
+        folded, dropped = trial.n, trial.dropped.total
         fold_one(trial, piece.path, options, part=None if piece.part is None else range(*piece.part), progress=told)
-    return trial
+        counts.append(Count(trial.n - folded, trial.dropped.total - dropped))
+    return trial, counts
 
 
 def fold_one(

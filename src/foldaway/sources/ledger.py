@@ -36,12 +36,14 @@ class Entry(msgspec.Struct, array_like=True):
         place: Of these and its place on the disk, which it keeps under another name.
         deleted: Whether it was deleted: then another file may come under its name.
         leaving: Of the folder that it is to be deleted from, unless it is certain that it was.
+        barren: Whether none of its records was folded, all being faulty: then it is never deleted, and may be mended.
     """
 
     stamp: bytes
     place: bytes
     deleted: bool = False
     leaving: bytes = b""
+    barren: bool = False
 
 
 class Pages(msgspec.Struct):
@@ -102,7 +104,7 @@ class Ledger:
         now, then = self.look(path), self._pages.files.get(self._name(path))
         if then is not None and then.stamp == now.stamp:
             return Standing.FOLDED
-        if then is not None and not then.deleted:
+        if then is not None and not then.deleted and not then.barren:
             raise SourceError(
                 f"{path} has changed since its records were folded, so some of them would count twice. Put new records "
                 "into a file of another name; or fold everything anew, without --resume."
@@ -125,6 +127,10 @@ class Ledger:
         entry.leaving = folder
         self._left.add(folder)
         return is_new
+
+    def is_barren(self, path: Path) -> bool:
+        """Whether none of the file's records was folded."""
+        return self._pages.files[self._name(path)].barren
 
     def strike(self, path: Path) -> None:
         """Note that the file was deleted."""

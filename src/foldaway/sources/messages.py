@@ -6,7 +6,7 @@ from typing import IO, TypeVar
 
 import msgspec
 
-from foldaway.sources.folding import Options
+from foldaway.sources.folding import Count, Options
 from foldaway.sources.shares import Piece
 
 T = TypeVar("T")
@@ -42,9 +42,10 @@ class Progress(msgspec.Struct, frozen=True, tag=True):
 
 
 class Folded(msgspec.Struct, frozen=True, tag=True):
-    """The state of the share's records."""
+    """The state of the share's records, and what became of the records of each piece."""
 
     state: bytes
+    counts: list[Count]
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):

@@ -43,7 +43,8 @@ def serve(questions: IO[bytes], answers: IO[bytes]) -> None:
 
     while (work := receive(questions, Work)) is not None:
         try:
-            answer: Folded | Failed = Folded(fold_share(work.share, plan, setup.key, setup.options, told).dumps())
+            trial, counts = fold_share(work.share, plan, setup.key, setup.options, told)
+            answer: Folded | Failed = Folded(trial.dumps(), counts)
         except BrokenPipeError:
             raise
         except errors.FoldawayError as error:

@@ -59,8 +59,8 @@ class Workers:
                 except BrokenPipeError:
                     pass
 
-    def fold(self, shares: Sequence[Share], progress: Callable[[Path, int], None]) -> Iterator[bytes]:
-        """The state of each share, in the order of the shares.
+    def fold(self, shares: Sequence[Share], progress: Callable[[Path, int], None]) -> Iterator[Folded]:
+        """The state of each share and its counts, in the order of the shares.
 
         Args:
             shares: What to fold.
@@ -70,7 +70,7 @@ class Workers:
             FoldawayError: A share was refused, in the words of the worker.
             WorkerError: A worker ended before its work did.
         """
-        folded: dict[int, bytes] = {}
+        folded: dict[int, Folded] = {}
         at_work: dict[int, int] = {}
         idle = list(range(len(self._processes)))
         given = merged = 0
@@ -87,8 +87,8 @@ class Workers:
             match answer:
                 case Progress(name, more):
                     progress(Path(os.fsdecode(name)), more)
-                case Folded(state):
-                    folded[at_work.pop(worker)] = state
+                case Folded():
+                    folded[at_work.pop(worker)] = answer
                     idle.append(worker)
                 case Failed(kind, message):
                     raise _error(kind, message)
