@@ -32,6 +32,7 @@ class World(msgspec.Struct, frozen=True):
         drop_out: The share of devices that never report.
         late: The share of devices that report after the end.
         seed: Chooses everything but the report numbers.
+        ask_again: The share of devices that ask after the end whether their report was counted; in mode scores all do.
     """
 
     clients: int
@@ -39,6 +40,7 @@ class World(msgspec.Struct, frozen=True):
     drop_out: float = 0.0
     late: float = 0.0
     seed: int = 0
+    ask_again: float = 1.0
 
     @property
     def plan(self) -> Plan:
