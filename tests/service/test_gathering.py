@@ -12,7 +12,7 @@ from clustered import answer, devices_of, federated, moments, share_of
 from foldaway.errors import IngestError
 from foldaway.federated.coordinator import Published
 from foldaway.federated.limits import most_bytes
-from foldaway.federated.messages import MOST_BYTES, Received, encoded
+from foldaway.federated.messages import MOST_BYTES, Received, Report, encoded
 from foldaway.service import gathering
 from foldaway.service.gathering import Gathering
 from trials import make_trial
@@ -27,7 +27,8 @@ def test_every_message_of_a_plan_fits_and_little_more_does(covariates: int, leve
     factors = [moments(kept) for kept in devices]
     share = share_of(plan, factors)
     published = Published.of(share.trial)
-    longest = max(len(encoded(message)) for message in [*factors, answer(plan, published, devices[0])])
+    sent: list[Report] = [*factors, answer(plan, published, devices[0])]
+    longest = max(len(encoded(message)) for message in sent)
     assert longest <= most_bytes(plan) < 2 * longest + 200 < MOST_BYTES
 
 
