@@ -24,7 +24,8 @@ def main(care: str, address: str, token: str, folder: str) -> None:
         said: Any = None
         asked = line.split()
         if asked[0] == "record":
-            device.record({"revenue": float.fromhex(asked[1])})
+            covariates = dict.fromkeys(device.plan.covariates, 1.0)
+            device.record({"revenue": float.fromhex(asked[1]), **covariates})
         elif asked[0] == "report":
             said = device.report(wait=float(asked[1])).state
         elif asked[0] == "forget":

@@ -76,24 +76,27 @@ def others_report(trial: Hosted, count: int) -> None:
         Device(trial.plan, store=store_in(trial.plan, trial.plan.control), link=trial.link) for _ in range(count - 2)
     ]
     for i, device in enumerate(devices):
-        device.record({"revenue": float(i)})
-        device.record({"revenue": float(i + 3)})
+        for k in (0, 3):
+            device.record({"revenue": float(i + k), **{name: float(i - k) for name in trial.plan.covariates}})
     report_all(devices, rounds=1)
     if trial.plan.federated == "scores":
         trial.close(deadline=600)
         report_all(devices, rounds=1)
 
 
-@pytest.mark.parametrize("mode", ["one-message", "scores"])
-def test_nothing_is_left_of_what_a_device_has_forgotten(mode: str, tmp_path: Path) -> None:
-    # Of a single record the factor is the record itself, up to its sign: the hardest case in mode one-message.
-    marks = Marks(1 if mode == "one-message" else VALUES)
+@pytest.mark.parametrize(
+    ("mode", "covariates"), [("one-message", []), ("one-message", ["before"]), ("scores", []), ("delta", [])]
+)
+def test_nothing_is_left_of_what_a_device_has_forgotten(mode: str, covariates: list[str], tmp_path: Path) -> None:
+    # Of a single record the factor is the record itself, up to its sign, and so is the sum: the hardest cases.
+    marks = Marks(VALUES if mode == "scores" else 1)
     folder = tmp_path / "device"
     plan = fa.Plan(
         name="canary",
         arm="variant",
         arms={"control": 0.5, "treatment": 0.5},
         outcomes=["revenue"],
+        covariates=covariates,
         federated=mode,  # type: ignore[arg-type]
         cohort=3,
         min_per_arm=1,
@@ -105,7 +108,10 @@ def test_nothing_is_left_of_what_a_device_has_forgotten(mode: str, tmp_path: Pat
             for i in range(marks.count):
                 device.ask("record", marks.outcome(i).hex())
             # Teeth: while it must be there, it is found.
-            assert scan_files([folder], marks) if mode == "scores" else in_files(folder, negative(marks))
+            if mode == "one-message":
+                assert in_files(folder, negative(marks))
+            else:
+                assert scan_files([folder], marks)
             assert device.ask("report", "0") == "pending"
             others_report(trial, 4)
             assert device.ask("report", "30") == "counted"

@@ -72,6 +72,29 @@ def test_mode_scores_with_nobody_missing_is_exact() -> None:
     assert len(summary.memory) == 3
 
 
+def test_who_does_not_ask_again_is_counted_all_the_same() -> None:
+    summary = simulate(World(120, "delta", ask_again=0.1), processes=1)
+    assert (summary.enrolled, summary.reported) == (120, 120)
+    assert summary.states["pending"] + summary.states["counted"] == 120
+    assert summary.states["pending"] > 0
+    assert summary.messages["enrolments"] == 120 <= summary.messages["reports"] < 150
+    assert summary.disk > 120 * 16
+    assert summary.worked > 0
+
+
+@pytest.mark.parametrize(("end", "flat"), [(2**20, True), (2**20 + 100_000, False)])
+def test_the_study_says_of_memory_what_was_measured(end: int, flat: bool) -> None:
+    from studies.federated_scale import memory_told
+
+    class Measured:
+        world = World(1000)
+        growth = (end - 2**20) / 500
+
+    told = memory_told([Measured()])  # type: ignore[list-item]
+    assert ("keeps nothing of a device" in told) is flat
+    assert ("is not flat" in told) is not flat
+
+
 @pytest.mark.parametrize("words", [["--mode", "telepathy"], ["--drop-out", "0.6", "--late", "0.6"]])
 def test_a_simulation_that_cannot_be_is_refused(words: list[str]) -> None:
     done = subprocess.run(

@@ -504,7 +504,7 @@ def test_between_two_looks_at_the_database_another_server_moves_on(
     plan, kind, messages = ready(service, mode)
     other = Service(service.store, "other", Limits())
     one(service, plan, kind, messages[0])
-    happened = []
+    happened: list[Any] = []
 
     def then_moves_on(read: Callable[..., Any]) -> Callable[..., Any]:
         def reading(*args: Any, **named: Any) -> Any:

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from clustered import Kept, devices_of, federated, moments, report
+from foldaway.federated.limits import most_bytes
 from foldaway.federated.messages import (
     MEDIA_TYPE,
     Coefficients,
@@ -110,7 +111,7 @@ def test_refusals(server: Served) -> None:
     assert trial.post("enrolments", enrolment).json() == {"repeated": False, "durable": True}
     assert trial.post("enrolments", enrolment).json() == {"repeated": True, "durable": True}
     assert trial.post("enrolments", enrolment, "application/json").status_code == 415
-    assert trial.post("enrolments", bytes(2**18 + 1)).status_code == 413
+    assert trial.post("enrolments", bytes(most_bytes(trial.plan) + 1)).status_code == 413
     assert trial.post("enrolments", b"").status_code == 422
     assert trial.post("enrolments", encoded(Enrolment(new_number(), "nobody"))).status_code == 422
     assert trial.post("moments", own).status_code == 422

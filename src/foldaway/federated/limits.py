@@ -8,11 +8,16 @@ import numpy as np
 
 from foldaway.block import Floats
 from foldaway.errors import MessageError
+from foldaway.federated.messages import MOST_BYTES
 from foldaway.federated.models import Segment, readings
+from foldaway.inference.offered import estimators_of
 from foldaway.plan import Plan
 from foldaway.tallies.arm import ArmTally
 
 _ROUNDING = 1e-6
+
+# The number, the count, and MessagePack's own bytes.
+_HEAD = 64
 
 # A column whose root mean square is so many times that of all other devices is a slip of units at the least.
 _ABSURD = 1e6
@@ -21,6 +26,14 @@ _MEASURE = 1_000
 
 # The leverage correction makes a score longer by at most this, since directions beyond are left out.
 _CORRECTION = 1e8
+
+
+def most_bytes(plan: Plan) -> int:
+    """How long the longest message of the plan's devices can be: the factor, or the scores for all models."""
+    K, k = len(plan.columns), len(plan.regressors)
+    scores = len(plan.outcomes) * len(estimators_of(plan)) * max(k, 2) * (1 if plan.leverage is None else 2)
+    longest_arm = max(len(arm.encode()) for arm in plan.arms)
+    return min(_HEAD + longest_arm + 8 * max(K * (K + 1) // 2, scores), MOST_BYTES)
 
 
 def check_triangle(plan: Plan, n: int, R: Floats) -> None:

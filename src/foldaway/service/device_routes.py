@@ -10,7 +10,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter
 
 from foldaway.errors import FoldawayError, IngestError
-from foldaway.federated.messages import MEDIA_TYPE, MOST_BYTES, Received, encoded
+from foldaway.federated.messages import MEDIA_TYPE, Received, encoded
 from foldaway.service.access import Name, Needs
 from foldaway.service.bodies import read_body, require_kind
 from foldaway.service.device_collector import Kind
@@ -64,7 +64,8 @@ def device_routes(work: Work, needs: Needs, patience: float) -> list[Any]:
 
     async def take(request: Asked, name: str, kind: Kind) -> Received:
         require_kind(request, MEDIA_TYPE)
-        body = await read_body(request, MOST_BYTES, patience)
+        gathering.check_room()
+        body = await read_body(request, await gathering.limit(name), patience)
         try:
             received = await gathering.take(name, kind, body)
         except FoldawayError:

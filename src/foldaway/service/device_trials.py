@@ -17,6 +17,7 @@ from foldaway.effects import Effects
 from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed
 from foldaway.federated.coordinator import Published, Share
 from foldaway.federated.integrity import Integrity
+from foldaway.federated.limits import most_bytes
 from foldaway.federated.messages import Coefficients, Received, Stage
 from foldaway.federated.results import results
 from foldaway.plan import Plan
@@ -87,6 +88,10 @@ class DeviceTrials:
     def receive(self, name: str, kind: Kind, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
         """Take messages in; see ``DeviceCollector.receive``."""
         return self._collector(self._plan(name)).receive(kind, bodies)
+
+    def most_bytes(self, name: str) -> int:
+        """How long a message of the trial's devices can be."""
+        return most_bytes(self._plan(name))
 
     def receive_site(self, name: str, number: bytes, data: bytes | bytearray) -> Received:
         """Take a site's tallies in."""

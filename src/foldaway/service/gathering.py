@@ -17,6 +17,7 @@ from foldaway.service.work import Work
 
 _MOST_TOGETHER = 1_000
 _MOST_WAITING = 10_000
+_MOST_BYTES_WAITING = 2**26
 
 
 class _Waiting(NamedTuple):
@@ -31,12 +32,32 @@ class Gathering:
         self._work = work
         self._waiting: dict[tuple[str, Kind], list[_Waiting]] = {}
         self._carrying: dict[tuple[str, Kind], asyncio.Task[None]] = {}
+        self._bytes = 0
+        self._limits: dict[str, int] = {}
+
+    async def limit(self, name: str) -> int:
+        """How long a message of the trial's devices can be; a plan never changes."""
+        if name not in self._limits:
+            self._limits[name] = await self._work.run(self._work.service.devices.most_bytes, name)
+        return self._limits[name]
+
+    def check_room(self) -> None:
+        """Refuse a message before it is read, if those in hand are as many, or as large, as there is room for.
+
+        Raises:
+            IngestError: 503, to be tried again.
+        """
+        if sum(map(len, self._waiting.values())) >= _MOST_WAITING or self._bytes >= _MOST_BYTES_WAITING:
+            raise IngestError(503, "the server has as many messages in hand as it can hold; try again in a second.")
 
     async def take(self, name: str, kind: Kind, body: bytearray) -> Received:
         """Hand a message in, and wait for what becomes of it; its body is wiped then."""
-        if sum(map(len, self._waiting.values())) >= _MOST_WAITING:
+        try:
+            self.check_room()
+        except IngestError:
             wipe(body)
-            raise IngestError(503, "the server has as many messages in hand as it can hold; try again in a second.")
+            raise
+        self._bytes += len(body)
         key = name, kind
         waiting = _Waiting(body, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(key, []).append(waiting)
@@ -62,6 +83,7 @@ class Gathering:
         except BaseException as error:  # each request answers for itself
             outcomes = [error] * len(lot)
         for waiting, outcome in zip(lot, outcomes, strict=True):
+            self._bytes -= len(waiting.body)
             wipe(waiting.body)
             if waiting.outcome.done():  # the device has gone away
                 continue

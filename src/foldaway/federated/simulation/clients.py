@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -66,7 +67,8 @@ class CountingLink:
             self.messages[kind] += 1
             self.bytes[kind] += len(message)
             if kind == "reports" and not self.numbers:
-                self.numbers = len(msgspec.msgpack.decode(message)[-1]) // 8
+                parts = msgspec.msgpack.decode(message)[1:]  # without the report's own number
+                self.numbers = len(next(part for part in parts if isinstance(part, bytes))) // 8
         return self._link.post(kind, message, patience=patience)
 
     def coefficients(self) -> Coefficients | None:
@@ -102,10 +104,13 @@ class Crowd:
             roles = {role: [device for of, device in joined if of == role] for role in get_args(Role)}
             self.states["dropped out"] += len(roles["drops out"])
             self._late += roles["is late"]
-            self._waiting += roles["reports"]
-            if self._world.mode != "scores":
-                self.again()
-                self.again()  # those whose cohort has come together since are done, and make room
+            if self._world.mode == "scores":
+                self._waiting += roles["reports"]
+            else:
+                pending = self._report(roles["reports"])
+                asking = pending[: math.ceil(len(pending) * self._world.ask_again)]
+                self.states["pending"] += len(pending) - len(asking)
+                self._waiting += asking
             self._told(len(joined))
 
     def _joined(self, client: Client) -> tuple[Role, Device]:
@@ -122,12 +127,18 @@ class Crowd:
         waiting, self._waiting = self._waiting, []
         for start in range(0, len(waiting), CHUNK):
             some = waiting[start : start + CHUNK]
-            for device, status in zip(some, self._threads.map(Device.report, some), strict=True):
-                if status.settled:
-                    self.states[status.state] += 1
-                else:
-                    self._waiting.append(device)
+            self._waiting += self._report(some)
             told(len(some))
+
+    def _report(self, devices: list[Device]) -> list[Device]:
+        """All report; those who must do so again."""
+        unsettled = []
+        for device, status in zip(devices, self._threads.map(Device.report, devices), strict=True):
+            if status.settled:
+                self.states[status.state] += 1
+            else:
+                unsettled.append(device)
+        return unsettled
 
     def reply(self) -> None:
         """The trial is being closed: all who wait report; twice, for the cohort of most has come together by then."""

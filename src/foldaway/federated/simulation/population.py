@@ -19,6 +19,9 @@ MODES: dict[str, Mode] = {mode: mode for mode in get_args(Mode)}
 
 EFFECT = 0.3
 
+# As in a plan that does not say.
+_COHORT, _LEAST = 100, 10
+
 # Clients that are drawn together, from a generator of their own.
 CHUNK = 500
 
@@ -32,6 +35,7 @@ class World(msgspec.Struct, frozen=True):
         drop_out: The share of devices that never report.
         late: The share of devices that report after the end.
         seed: Chooses everything but the report numbers.
+        ask_again: The share of devices that ask after the end whether their report was counted; in mode scores all do.
     """
 
     clients: int
@@ -39,10 +43,12 @@ class World(msgspec.Struct, frozen=True):
     drop_out: float = 0.0
     late: float = 0.0
     seed: int = 0
+    ask_again: float = 1.0
 
     @property
     def plan(self) -> Plan:
-        """The plan of the trial."""
+        """The plan of the trial. With few clients its cohorts are small, so that each arm has one."""
+        cohort = max(1, min(_COHORT, self.clients // 4))
         return Plan(
             name="simulated",
             arm="variant",
@@ -50,6 +56,8 @@ class World(msgspec.Struct, frozen=True):
             outcomes=["revenue"],
             covariates=[] if self.mode == "delta" else ["revenue_before"],
             federated=self.mode,
+            cohort=cohort,
+            min_per_arm=min(_LEAST, cohort),
             remainder="include",  # so that the last few of some thousands are counted too
         )
 

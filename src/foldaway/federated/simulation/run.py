@@ -15,7 +15,7 @@ from foldaway.federated.simulation.clients import Tally, work
 from foldaway.federated.simulation.kept_rows import ESTIMATOR, analysed
 from foldaway.federated.simulation.population import World
 from foldaway.federated.simulation.serving import Coordinator, coordinating
-from foldaway.federated.simulation.summary import Summary, effect_of
+from foldaway.federated.simulation.summary import Cost, Summary, effect_of
 
 Told = Callable[[str, int], None]
 
@@ -36,7 +36,7 @@ def simulate(world: World, *, processes: int = 2, told: Told = lambda what, done
 
 
 def _simulate(world: World, coordinator: Coordinator, processes: int, told: Told) -> Summary:
-    memory = [coordinator.resident()]
+    memory, disk, worked = [coordinator.resident()], coordinator.stored(), coordinator.worked()
     began = time.monotonic()
     with _Workers(world, coordinator, processes) as workers:
         collected = 0
@@ -55,14 +55,15 @@ def _simulate(world: World, coordinator: Coordinator, processes: int, told: Told
             closed = coordinator.ask("POST", "/close", json={"deadline": 0})
         else:
             closed = coordinator.ask("POST", "/close", json={"deadline": 0})
-        seconds = time.monotonic() - began
         memory.append(coordinator.resident())
         workers.do("end", lambda what, done: None)
+        seconds = time.monotonic() - began
+        cost = Cost(seconds, memory, coordinator.stored() - disk, coordinator.worked() - worked)
         tally = workers.leave()
     told("analysing kept rows", 0)
     everyone = world.mode == "scores"
     kept = analysed(world, reported_only=not everyone)
-    return Summary.of(world, tally, closed, memory, seconds, kept, effect_of(closed, ESTIMATOR[world.mode]))
+    return Summary.of(world, tally, closed, cost, kept, effect_of(closed, ESTIMATOR[world.mode]))
 
 
 class _Workers:

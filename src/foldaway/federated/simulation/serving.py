@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -26,12 +27,14 @@ class Coordinator(NamedTuple):
         address: The trial's address.
         token: The devices' token.
         admin: The administrator's token.
+        data: Where it keeps its database.
     """
 
     pid: int
     address: str
     token: str
     admin: str
+    data: Path
 
     def ask(self, method: str, path: str = "", **request: Any) -> dict[str, Any]:
         """Ask about the trial, as its administrator."""
@@ -48,6 +51,19 @@ class Coordinator(NamedTuple):
         except (OSError, IndexError, ValueError):
             return None
         return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def worked(self) -> float:
+        """Seconds of processor time that it has used; not a number where that cannot be told."""
+        try:
+            # The name of the program, in brackets, may have spaces in it.
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        except (OSError, IndexError, ValueError):
+            return math.nan
+
+    def stored(self) -> int:
+        """Bytes on its disk."""
+        return sum(file.stat().st_size for file in self.data.rglob("*") if file.is_file())
 
 
 @contextmanager
@@ -68,7 +84,7 @@ def coordinating(folder: Path, plan: Plan) -> Iterator[Coordinator]:
             link.ask("POST", "/v1/trials", content=plan.to_json(), headers={"Content-Type": "application/json"})
         )
         link.close()
-        yield Coordinator(process.pid, f"{url}/v1/trials/{plan.name}", made["ingest_token"], admin)
+        yield Coordinator(process.pid, f"{url}/v1/trials/{plan.name}", made["ingest_token"], admin, folder / "trials")
     finally:
         process.terminate()
         process.communicate()

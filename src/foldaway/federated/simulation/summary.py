@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,12 +16,28 @@ from foldaway.federated.simulation.population import World
 from foldaway.table import number, text_table
 
 
+class Cost(NamedTuple):
+    """What a trial costs its coordinator.
+
+    Attributes:
+        seconds: From the first client to the last answer.
+        memory: Its resident bytes at the start, at half time and at the end.
+        disk: The bytes that its files have grown by.
+        worked: Seconds of processor time.
+    """
+
+    seconds: float
+    memory: list[int | None]
+    disk: int
+    worked: float
+
+
 class Summary(msgspec.Struct, frozen=True):
     """What a simulated trial came to.
 
     Attributes:
         world: What was simulated.
-        seconds: From the first client to the close.
+        seconds: From the first client to the last answer.
         states: How many devices ended in each state, as they know it.
         enrolled: Devices that the coordinator knows of.
         reported: Devices that it has counted.
@@ -31,6 +47,8 @@ class Summary(msgspec.Struct, frozen=True):
         report_numbers: The numbers in it.
         bytes_per_client: Bytes of all messages of a client, on average, without HTTP's own.
         memory: The coordinator's resident bytes at the start, at half time and at the end.
+        disk: The bytes that the coordinator's files have grown by.
+        worked: Seconds of processor time that it has used.
         integrity: What the replies' sum says, in mode scores.
         estimate: The effect of treatment.
         std_error: Its standard error (CR1).
@@ -48,6 +66,8 @@ class Summary(msgspec.Struct, frozen=True):
     report_numbers: int
     bytes_per_client: float
     memory: list[int | None]
+    disk: int
+    worked: float
     integrity: dict[str, Any] | None
     estimate: float
     std_error: float
@@ -59,8 +79,7 @@ class Summary(msgspec.Struct, frozen=True):
         world: World,
         tally: Tally,
         closed: dict[str, Any],
-        memory: list[int | None],
-        seconds: float,
+        cost: Cost,
         kept: KeptRows,
         effect: Effect,
     ) -> Summary:
@@ -69,7 +88,7 @@ class Summary(msgspec.Struct, frozen=True):
         enrolled, reported, missing = (sum(about[what].values()) for what in ("enrolled", "reported", "missing"))
         return cls(
             world,
-            seconds,
+            cost.seconds,
             dict(tally.states),
             enrolled,
             reported,
@@ -78,7 +97,9 @@ class Summary(msgspec.Struct, frozen=True):
             tally.bytes["reports"] / max(tally.messages["reports"], 1),
             tally.numbers,
             sum(tally.bytes.values()) / world.clients,
-            memory,
+            cost.memory,
+            cost.disk,
+            cost.worked,
             about.get("integrity"),
             effect.estimate,
             effect.std_error,
@@ -89,6 +110,22 @@ class Summary(msgspec.Struct, frozen=True):
     def messages_per_second(self) -> float:
         """Messages that the coordinator has answered in a second."""
         return sum(self.messages.values()) / self.seconds
+
+    @property
+    def disk_per_client(self) -> float:
+        """Bytes that a device has cost the coordinator's disk, with its numbers' index and all."""
+        return self.disk / max(self.enrolled, 1)
+
+    @property
+    def work_per_message(self) -> float:
+        """Seconds of processor time that a message has cost the coordinator."""
+        return self.worked / sum(self.messages.values())
+
+    @property
+    def growth(self) -> float | None:
+        """Bytes of memory per client that the coordinator has grown by in the second half, when it was warm."""
+        _, middle, end = self.memory
+        return None if middle is None or end is None else (end - middle) / (self.world.clients / 2)
 
     @property
     def differences(self) -> tuple[float, float]:
@@ -122,6 +159,8 @@ class Summary(msgspec.Struct, frozen=True):
             [f"  {self.report_numbers} numbers of 8 bytes", f"{8 * self.report_numbers:,}"],
             ["  around them", f"{self.report_bytes - 8 * self.report_numbers:,.0f}"],
             ["bytes per client, all messages", f"{self.bytes_per_client:,.0f}"],
+            ["coordinator's processor time per message", f"{1000 * self.work_per_message:.2f} ms"],
+            ["coordinator's disk, bytes per client", f"{self.disk_per_client:,.0f}"],
             ["coordinator's memory at the start", _mebibytes(self.memory[0])],
             ["  at half time", _mebibytes(self.memory[1])],
             ["  at the end", _mebibytes(self.memory[-1])],
