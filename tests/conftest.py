@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
 from brokers import broker, kafka_server, nats_server, redis_server
 from browser import browser
 from postgres import postgres
 from served import served_from
 
 __all__ = ["broker", "browser", "kafka_server", "nats_server", "postgres", "redis_server", "served_from"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_key_at_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Whoever sends files makes a key; not in the home of who runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state-home")))
+        yield

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pty
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -114,6 +116,35 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert "closed without effects" in foldaway("trial", "close", "empty", env=admin(server)).stdout
 
 
+def test_producers_names_say_nothing_of_the_content(server: Served, folder: Path, tmp_path: Path) -> None:
+    """The same content under another name, or by another sender, gives another name in the database."""
+    as_ingest = register(server, plan_file(tmp_path, "named", cohort=10))["ingest"]
+    content = (folder / "day2.parquet").read_bytes()
+    for name in ("one.parquet", "two.parquet"):
+        (tmp_path / name).write_bytes(content)
+    for _ in range(2):  # the second time, everything is there already
+        foldaway("send", "named", tmp_path / "*.parquet", env=as_ingest)
+    status = json.loads(foldaway("trial", "status", "named", "--json", env=admin(server)).stdout)
+    assert status["records"] + status["pending"] == 2_000
+    foldaway("send", "named", tmp_path / "one.parquet", "--key", tmp_path / "other.key", env=as_ingest)
+    with sqlite3.connect(server.data / "foldaway.db") as database:
+        names = [name for (name,) in database.execute("select producer from foldaway_sequences where trial = 'named'")]
+    assert len(set(names)) == 3
+    digests = {hashlib.new(kind, content).hexdigest()[:32] for kind in ("blake2b", "blake2s", "sha256", "md5", "sha1")}
+    assert not any(digest in name for digest in digests for name in names)
+
+
+def test_semicolons_are_said_and_sent(server: Served, folder: Path, tmp_path: Path) -> None:
+    as_ingest = register(server, plan_file(tmp_path, "semicolons"))["ingest"]
+    table = pq.read_table(folder / "day2.parquet")
+    pa.csv.write_csv(table, tmp_path / "excel.csv", pa.csv.WriteOptions(delimiter=";"))
+    refused = foldaway("send", "semicolons", tmp_path / "excel.csv", code=1, env=as_ingest).stderr
+    assert "excel.csv is separated by semicolons" in refused
+    assert "--delimiter ';'" in refused
+    sent = foldaway("send", "semicolons", tmp_path / "excel.csv", "--delimiter", ";", env=as_ingest).stdout
+    assert "1,000 records sent" in sent
+
+
 def test_a_remainder_is_said(server: Served, folder: Path, tmp_path: Path) -> None:
     register(server, plan_file(tmp_path, "rest", cohort=1500))
     sent = foldaway("send", "rest", folder / "day2.parquet", env=admin(server)).stdout
@@ -132,6 +163,7 @@ def test_a_remainder_is_said(server: Served, folder: Path, tmp_path: Path) -> No
         (["send", "wrong", "nothing.parquet"], "nothing.parquet"),
         (["send", "wrong", "-"], "standard input cannot be sent again"),
         (["send", "wrong", "faulty.ndjson"], "1 of 2 records are faulty"),
+        (["send", "wrong", "faulty.csv"], "faulty.csv, first in line 3: "),
         (["send", "wrong", "ragged.ndjson"], "1 lines that are not records"),
         (["trial", "create", "nothing.toml"], "nothing.toml"),
         (["trial", "list", "--server", "localhost"], "begins with http"),
@@ -149,6 +181,9 @@ def test_errors_are_sentences_without_values(
     row = {"variant": "control", "revenue": 1.0, "converted": 1, "revenue_before": 1.0, "country": "de", "user_id": "u"}
     good, bad = json.dumps(row), json.dumps({**row, "revenue": SECRET})
     (folder / "faulty.ndjson").write_text(f"{good}\n{bad}\n")
+    (folder / "faulty.csv").write_text(
+        "\n".join(",".join(map(str, line)) for line in (row, row.values())) + f"\n{SECRET}" + ",1" * 5
+    )
     (folder / "ragged.ndjson").write_text(f"{good}\n{SECRET}\n")
     done = foldaway(*words, code=1, env=admin(server))
     assert sentence in done.stderr

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from foldaway.cli import reporting
+from foldaway.cli.delimiter import Delimiter
 from foldaway.cli.printing import AsJson, Printing, prints_effects
 from foldaway.cli.reporting import ReportFile
 from foldaway.errors import SourceError, StateError
@@ -46,9 +47,7 @@ def run(
     format: Annotated[
         str | None, typer.Option(help="csv, tsv, parquet, arrow or ndjson, if it cannot be told.")
     ] = None,
-    delimiter: Annotated[
-        str | None, typer.Option(metavar="CHARACTER", help="What separates cells of CSV, if not a comma.")
-    ] = None,
+    delimiter: Delimiter = None,
     report: ReportFile = None,
 ) -> None:
     """Fold files of records into a trial and print its effects. No record is kept."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from foldaway.cli.delimiter import Delimiter
 from foldaway.errors import PlanError, RecordError
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def new(
         str | None, typer.Option(metavar="COLUMN", help="The column that names who was randomised.")
     ] = None,
     control: Annotated[str | None, typer.Option(metavar="ARM", help="The arm to compare the others with.")] = None,
+    delimiter: Delimiter = None,
     name: Annotated[str | None, typer.Option(help="The trial's name; that of the file by default.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; printed by default.")
@@ -53,15 +55,15 @@ def new(
 ) -> None:
     """Write a first plan for a file of records: look it over before you run it. Without options, list its columns."""
     if not (arm or outcome or covariate or levels or unit):
-        _list_columns(file)
+        _list_columns(file, delimiter)
         return
     categorical = dict(_level_list(text) for text in levels or [])
     numeric = [column for column in covariate or [] if column not in categorical]
     wanted = [*([arm] if arm else []), *(outcome or []), *numeric, *categorical, *([unit] if unit else [])]
-    _require_columns(file, wanted, named=bool(arm and outcome))
+    _require_columns(file, delimiter, wanted, named=bool(arm and outcome))
     assert arm is not None  # or the line above has said so
     assert outcome is not None
-    seen = _look(file, arm, [*outcome, *numeric])
+    seen = _look(file, delimiter, arm, [*outcome, *numeric])
     plan, guesses = _plan(seen, arm, outcome, [*numeric, *categorical], categorical, unit, control, name or _name(file))
     text = "\n".join([*(f"# {guess}" for guess in guesses), "", plan.to_toml()])
     if output is None:
@@ -71,6 +73,7 @@ def new(
     for guess in guesses:
         print(guess, file=sys.stderr)
     command = ["foldaway", "run", str(output or "plan.toml"), str(file), "--save", "trial.state"]
+    command += _said(delimiter)
     print(f"Next: {shlex.join(command)}", file=sys.stderr)
 
 
@@ -81,21 +84,22 @@ class Seen(NamedTuple):
     texts: list[str]
 
 
-def _list_columns(file: Path) -> None:
+def _list_columns(file: Path, delimiter: str | None) -> None:
     from foldaway.sources import column_names
 
-    columns = column_names(file)
+    columns = column_names(file, delimiter)
     if not columns:
         raise PlanError("lines of JSON have no header to read: say --arm COLUMN and --outcome COLUMN.")
     print("\n".join(columns))
     command = ["foldaway", "plan", "new", str(file), "--arm", "COLUMN", "--outcome", "COLUMN", "-o", "plan.toml"]
+    command += _said(delimiter)
     print(f"Next, with the column that names the arm and the one to compare: {shlex.join(command)}", file=sys.stderr)
 
 
-def _require_columns(file: Path, wanted: Sequence[str], *, named: bool) -> None:
+def _require_columns(file: Path, delimiter: str | None, wanted: Sequence[str], *, named: bool) -> None:
     from foldaway.sources import column_names
 
-    columns = column_names(file)
+    columns = column_names(file, delimiter)
     if not named:
         listed = f" The columns of {file} are: {', '.join(columns)}." if columns else ""
         raise PlanError(f"say which column names the arm, with --arm, and what to compare, with --outcome.{listed}")
@@ -106,7 +110,7 @@ def _require_columns(file: Path, wanted: Sequence[str], *, named: bool) -> None:
         raise PlanError(f"{file} has no column {missing[0]!r}.{hint} Its columns are: {', '.join(columns)}.")
 
 
-def _look(file: Path, arm: str, numeric: Sequence[str]) -> Seen:
+def _look(file: Path, delimiter: str | None, arm: str, numeric: Sequence[str]) -> Seen:
     """Through the whole file once, in bounded memory."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -117,7 +121,8 @@ def _look(file: Path, arm: str, numeric: Sequence[str]) -> Seen:
     counts: dict[str, int] = {}
     texts: set[str] = set()
     with file_progress([file]) as progress:
-        for batch in read(file, Wanted(tuple(numeric), (arm,)), progress=lambda used: progress(file, used)):
+        wanted = Wanted(tuple(numeric), (arm,))
+        for batch in read(file, wanted, delimiter=delimiter, progress=lambda used: progress(file, used)):
             records = batch.records
             column = records.column(arm) if arm in records.schema.names else pa.nulls(0, pa.string())
             for pair in pc.value_counts(pc.drop_null(column.cast(pa.string()))).to_pylist():
@@ -188,6 +193,11 @@ def _level_list(text: str) -> tuple[str, list[str]]:
     if not equals:
         raise PlanError(f"--levels {text!r} should be a column and its levels: --levels 'country=de,fr,us'.")
     return column, [level.strip() for level in listed.split(",")]
+
+
+def _said(delimiter: str | None) -> list[str]:
+    """The delimiter as an option."""
+    return [] if delimiter is None else ["--delimiter", delimiter.replace("\t", "\\t")]
 
 
 def _name(file: Path) -> str:

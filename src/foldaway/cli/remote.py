@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from foldaway.cli.delimiter import Delimiter
 from foldaway.errors import ServerError
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
@@ -180,16 +181,26 @@ def send(
     server: Server,
     token: Token,
     ca: Authority = None,
+    delimiter: Delimiter = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="FOLDAWAY_SENDER_KEY",
+            metavar="FILE",
+            help="The sender's secret key, by which files are known again; made if not there yet.",
+        ),
+    ] = None,
 ) -> None:
     """Send files of records to a trial. Sent again after a break, it goes on where the server has it durable."""
     from foldaway.cli.progress import file_progress
-    from foldaway.cli.sending import send_files
     from foldaway.sources import expand
 
+    with extra():
+        from foldaway.cli.sending import own_key, send_files
     paths = expand(files)
     try:
         with _client(server, token, ca) as client, file_progress(paths, "sending") as progress:
-            done = send_files(client, name, paths, progress)
+            done = send_files(client, name, paths, progress, key=own_key(key), delimiter=delimiter)
     except KeyboardInterrupt:
         print("stopped; the same command again goes on from what the server has.", file=sys.stderr)
         raise typer.Exit(130) from None

@@ -37,6 +37,7 @@ def batches(stream: Stream, wanted: Wanted, *, delimiter: bytes = b",", block: i
     found, rest = _header(lines, delimiter, numbers)
     columns = present(found, wanted)
     if not columns:
+        _require_several(found, delimiter)
         yield Batch(blank([]))
         return
     for data in chain([rest], lines):
@@ -58,9 +59,22 @@ def batches(stream: Stream, wanted: Wanted, *, delimiter: bytes = b",", block: i
 def names(stream: Stream, *, delimiter: bytes = b",") -> list[str]:
     """The names in the header line, if it is one."""
     found, _ = _header(blocks(stream, lambda data: whole_lines(data, delimiter)), delimiter, LineNumbers())
+    _require_several(found, delimiter)
     if any(_is_number(name) for name in found):
         raise Unreadable("has a number in its first line, which must name the columns")
     return found
+
+
+def _require_several(found: list[str], delimiter: bytes) -> None:
+    """Refuse a first line that another delimiter would cut; Excel writes semicolons where commas are decimal."""
+    for other, called, typed in (
+        (";", "semicolons", ";"),
+        ("\t", "tabs", "\\t"),
+        ("|", "bars", "|"),
+        (",", "commas", ","),
+    ):
+        if len(found) == 1 and other in found[0] and other != delimiter.decode():
+            raise Unreadable(f"is separated by {called}, as its first line shows: say --delimiter '{typed}'")
 
 
 def _is_number(text: str) -> bool:

@@ -130,11 +130,15 @@ def require_options(format: str | None, delimiter: str | None) -> None:
         raise SourceError(f"a delimiter is for CSV, not for {format}")
 
 
-def column_names(path: Path) -> list[str]:
+def column_names(path: Path, delimiter: str | None = None) -> list[str]:
     r"""The names of a file's columns; none for newline-delimited JSON, where every line has its own.
 
     A first line of a CSV file with a number in it is a record and no header. It is refused, so that no record's
     values are ever taken for names and shown.
+
+    Args:
+        path: The file.
+        delimiter: What stands between two cells of a CSV file, if not a comma (in a TSV file, a tab).
 
     Raises:
         SourceError: The file cannot be read, or its first line names no columns.
@@ -147,12 +151,14 @@ def column_names(path: Path) -> list[str]:
         ...     column_names(file)
         ['id', 'arm', 'age']
     """
+    require_options(None, delimiter)
     with _attempt(path, lambda: Stream(path)) as stream:
         kind = _attempt(path, lambda: _format(stream))
-        return _attempt(path, lambda: _NAMES[kind](stream), kind)
+        options = {"delimiter": delimiter.encode()} if delimiter is not None and kind in _DELIMITED else {}
+        return _attempt(path, lambda: _NAMES[kind](stream, **options), kind)
 
 
-_NAMES: dict[str, Callable[[Stream], list[str]]] = {
+_NAMES: dict[str, Callable[..., list[str]]] = {
     "csv": partial(delimited.names, delimiter=b","),
     "tsv": partial(delimited.names, delimiter=b"\t"),
     "parquet": parquet.names,

@@ -81,6 +81,24 @@ def require_columns(wanted: Sequence[str], found: Sequence[str]) -> None:
             raise RecordError(f"the data has {rule} {', '.join(map(repr, wrong))}; nothing was folded.")
 
 
+def require_wanted(path: Path | Stdin, wanted: Wanted, batch: Batch) -> None:
+    """Refuse a file without one of the wanted columns.
+
+    Raises:
+        RecordError: It has not all of them.
+    """
+    missing = [name for name in wanted.names if name not in batch.records.schema.names]
+    if not missing:
+        return
+    hint = (
+        " Is it separated by commas, with the names in the first line? If not, name the delimiter."
+        if len(missing) > 1
+        else ""
+    )
+    listed = ", ".join(map(repr, missing))
+    raise RecordError(f"{path} has no column {listed}; nothing of it was folded.{hint}")
+
+
 def fold_files(
     patterns: str | Path | Sequence[str | Path],
     plan: Plan,
@@ -229,15 +247,7 @@ def fold_one(
         part=part,
         progress=progress,
     ):
-        missing = [name for name in wanted.names if name not in batch.records.schema.names]
-        if missing:
-            hint = (
-                " Is it separated by commas, with the names in the first line? If not, name the delimiter."
-                if len(missing) > 1
-                else ""
-            )
-            listed = ", ".join(map(repr, missing))
-            raise RecordError(f"{path} has no column {listed}; nothing of it was folded.{hint}")
+        require_wanted(path, wanted, batch)
         refusal = _fold(trial, batch)
         if refusal:
             raise RecordError(f"{path}{refusal}")

@@ -95,6 +95,14 @@ class Ledger:
             return Entry(self._hash("stamp", stamp), self._hash("place", f"{stamp} {now.st_dev} {now.st_ino}"))
         raise SourceError(f"{path} {words}")
 
+    def mark(self, path: Path) -> bytes:
+        """The file as it is now in one hash: of its name, size and time of last change, and its place on the disk.
+
+        Raises:
+            SourceError: It is not there.
+        """
+        return self._hash("mark", self._name(path) + self.look(path).place)
+
     def standing(self, path: Path) -> Standing:
         """Whether the file is new or in the state already.
 
