@@ -57,7 +57,7 @@ bench: $(DEV) ## measure foldaway side by side with its peers
 	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(DEV) ## build the documentation to site/, without a network
-	$(BIN)/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 validate: $(DEV) ## run the long studies again and write their results to docs/validation
 	$(BIN)/python -m studies all --write $(ARGS)
