@@ -154,3 +154,15 @@ def test_of_corrected_scores_nothing_is_claimed() -> None:
     assert judged is not None
     assert "plain scores, which CR0 and CR1 are made of, are unaltered" in judged.meaning
     assert "corrected for leverage have no sum to be checked by" in judged.meaning
+
+
+def test_devices_are_sent_one_frame_of_all_arms() -> None:
+    """An arm's own frame would be all its second moments: what is sent is that of the pooled records."""
+    setting = Setting(17, clients=80)
+    frames = setting.published.message("replying", 0.0).frames
+    assert len(set(frames)) == 1
+    K = len(setting.plan.columns)
+    F = np.zeros((K, K))
+    F[np.triu_indices(K)] = np.frombuffer(frames[0])
+    pooled = np.concatenate([kept.rows for kept in setting.devices])
+    np.testing.assert_allclose(F[0], pooled.mean(axis=0), rtol=1e-9, atol=1e-9)

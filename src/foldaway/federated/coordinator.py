@@ -17,7 +17,7 @@ from foldaway.block import Floats, Shape
 from foldaway.errors import MessageError, StateError
 from foldaway.federated.limits import check_size, check_triangle, most_scores, most_squares
 from foldaway.federated.messages import Coefficients, Model, Moments, Scores, Stage, Sums
-from foldaway.federated.models import coefficients, in_own_frames, models_of, segments
+from foldaway.federated.models import coefficients, in_one_frame, models_of, segments
 from foldaway.federated.replies import Replies
 from foldaway.plan import Plan
 from foldaway.state import pack, unpack
@@ -44,7 +44,7 @@ class Published:
     @classmethod
     def of(cls, trial: Trial) -> Self:
         """The moments of a trial, and the plan's models fitted to them."""
-        arms = in_own_frames(trial.arms)
+        arms = in_one_frame(trial.arms)
         return cls(trial.plan, arms, models_of(trial.plan, arms))
 
     def message(self, stage: Stage, deadline: float) -> Coefficients:

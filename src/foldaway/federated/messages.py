@@ -144,7 +144,8 @@ class Coefficients(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     Attributes:
         stage: ``"replying"`` while replies count, then ``"closed"``.
         deadline: Until when, in seconds since 1970. What follows is empty once the trial is closed.
-        frames: For each arm the upper triangle of the frame F: rows go through it, z F⁻¹, before anything else.
+        frames: For each arm the upper triangle of the frame F, made of all arms' records: rows go
+            through it, z F⁻¹, before anything else.
         models: The regressions to reply to, in this order.
     """
 

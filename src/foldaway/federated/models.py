@@ -1,7 +1,9 @@
 """The regressions that devices reply to in mode scores: what is published of them, and where a reply's numbers stand.
 
-Everything is in the arm's own frame, in which the arm's rows are orthonormal up to one scale: a score there loses no
-digits to a large mean, and δ is small. A device's reply to a model is X'E, with X the first q columns of its framed
+Everything is in one frame, in which the rows of all arms together are orthonormal up to one scale: a score there loses
+no digits to a large mean, δ is small, and what devices are sent holds no arm's own second moments.
+
+A device's reply to a model is X'E, with X the first q columns of its framed
 rows and E its residuals. Difference and ipw use the intercept alone (q = 1), and E has the intercept in front for ipw,
 whose effect for any arm, and relative to the control, is then a combination of the two.
 """
@@ -53,9 +55,15 @@ def segments(models: Sequence[Model], k: int) -> list[Segment]:
     return found
 
 
-def in_own_frames(arms: Sequence[ArmTally]) -> list[ArmTally]:
-    """Each arm in the frame that its own records make."""
-    return [arm.rebase(Frame.of(arm.raw_factor(), arm.shape, arm.n)) if arm.n else arm for arm in arms]
+def in_one_frame(arms: Sequence[ArmTally]) -> list[ArmTally]:
+    """The arms in the frame that all their records together make: it says nothing of one arm's moments."""
+    filled = [arm for arm in arms if arm.n]
+    if not filled:
+        return list(arms)
+    R = np.linalg.qr(np.vstack([arm.raw_factor() for arm in filled]), mode="r")
+    R *= np.where(np.diag(R) < 0, -1.0, 1.0)[:, None]
+    frame = Frame.of(np.asfortranarray(R), filled[0].shape, sum(arm.n for arm in filled))
+    return [arm.rebase(Frame(frame.F, arm.n)) if arm.n else arm for arm in arms]
 
 
 def models_of(plan: Plan, arms: Sequence[ArmTally]) -> list[Model]:
