@@ -257,8 +257,8 @@ def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
     if federated is not None and (told := alarm(federated)) is not None:
         print(f"{told}\n")
     if answer["effects"] is None:
-        few = "records" if federated is None else "reports"
-        print(f"{answer['name']} is closed without effects: an arm had too few {few}.")
+        why = "an arm had too few records." if federated is None else federated["note"] or "an arm had too few reports."
+        print(f"{answer['name']} is closed without effects: {why}")
     else:
         print(Effects.from_json(msgspec.json.encode(answer["effects"])))
     if answer["left_out"]:
