@@ -122,7 +122,7 @@ def test_a_backlog_is_folded_deleted_and_told(folder: Path, expected: dict[str, 
     check_same(json.loads(done.stdout), expected)
     again = foldaway(*words)  # nothing new: the same effects, and the files are gone for good
     check_same(json.loads(again.stdout), expected)
-    assert "no such file any more" in again.stderr
+    assert "matches no file now" in again.stderr
     kept = foldaway("run", folder / "plan.toml", folder / "day1.csv", "--save", tmp_path / "kept")
     assert "deleted" not in kept.stderr
     skipped = foldaway(

@@ -162,6 +162,24 @@ def test_a_plan_is_never_overwritten(folder: Path, tmp_path: Path) -> None:
     assert (tmp_path / "plan.toml").read_text() == "mine"
 
 
+def test_slips_in_a_file_or_in_an_option_are_told(tmp_path: Path) -> None:
+    words = ("--arm", "g", "--outcome", "y", "--levels", "land=de,fr")
+    (tmp_path / "t.csv").write_text("g;y;land\n" + "a;1;de\nb;2;\n" * 3)
+    assert "say --delimiter ';'" in foldaway("plan", "new", "t.csv", folder=tmp_path, code=1).stderr
+    made = foldaway("plan", "new", "t.csv", *words, "--delimiter", ";", folder=tmp_path)
+    assert "No record has the level fr of land." in made.stderr
+    assert made.stderr.splitlines()[-1].startswith("Next: the same again with -o")  # no file was written to run
+    (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,2,SECRET\n" * 3)
+    unknown = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
+    assert "3 records have a 'land' that is none of the levels de, fr" in unknown
+    (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,2,fr\n" * 3 + "SECRET,2,de\n")
+    typo = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
+    assert "one value of 'g' occurs only once; a typo?" in typo
+    absent = foldaway("plan", "new", "tt.csv", *words, folder=tmp_path, code=1).stderr
+    assert "tt.csv matches no file; check the spelling" in absent
+    assert "SECRET" not in unknown + typo
+
+
 def test_a_first_line_of_values_is_not_shown(tmp_path: Path) -> None:
     (tmp_path / "bare.csv").write_text("SECRET-NAME,control,31.5\nSECRET-OTHER,treatment,7\n")
     done = foldaway("plan", "new", "bare.csv", folder=tmp_path, code=1)

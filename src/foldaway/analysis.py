@@ -225,5 +225,5 @@ def _notes(plan: Plan, arms: Sequence[ArmTally], ratio: SampleRatio, faults: Fau
         )
         yield f"All but bootstrap errors take records as independent. If units have several records, {remedy}."
     if faults:
-        by_arm = ", ".join(f"{arm or 'no known arm'} {n:,}" for arm, n in sorted(faults.records.items()) if n)
+        by_arm = ", ".join(f"{arm or 'arm unknown or unread'} {n:,}" for arm, n in sorted(faults.records.items()) if n)
         yield f"Faulty records left out: {by_arm}. If this depends on the arm, the effects are biased."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 import foldaway as fa
 import foldaway.batch
+from foldaway.cli.printing import Printing
 from foldaway.records.faults import Fault, FaultyBatch
 from fuzzing import fuzz
 from inputs import ALL, OBJECTS, PANDAS, records
@@ -347,7 +349,7 @@ def test_the_effects_tell_of_dropped_records_in_a_note() -> None:
     trial.fold({name: values[2:4] for name, values in spoiled("y", None, 2).items()} | {"id": ["u", "v"]})
     (note,) = [note for note in trial.effects().notes if "left out" in note]
     assert "b 1" in note
-    assert "no known arm 1" in note
+    assert "arm unknown or unread 1" in note
 
 
 def test_a_refusal_can_leave_a_worker_process() -> None:
@@ -409,3 +411,21 @@ def test_a_unit_that_loses_records_keeps_the_others(monkeypatch: pytest.MonkeyPa
     assert clustered(plan, holes.sample(frac=1, random_state=1)) == pytest.approx(expected, rel=1e-8)
     monkeypatch.setattr(foldaway.batch, "_BLOCK", 3)
     assert clustered(plan, holes.sample(frac=1, random_state=2)) == pytest.approx(expected, rel=1e-8)
+
+
+def test_a_slip_in_spelling_is_told_before_dropping_is() -> None:
+    """One arm of many in other capitals: dropping such records would bias the effects."""
+    trial = fa.Trial(PLAN)
+    with pytest.raises(fa.RecordError) as refused:
+        trial.fold(spoiled("group", "A", 0))
+    told = str(refused.value)
+    assert 0 < told.index("must be spelt as in the plan") < told.index('on_fault = "drop"')
+
+
+def test_decimal_commas_are_told(tmp_path: Path) -> None:
+    """Where all is refused, and where all is dropped."""
+    (tmp_path / "t.csv").write_text("group;y\n" + "a;1,5\nb;2,5\n" * 3)
+    for on_fault in ("refuse", "drop"):
+        plan = fa.Plan(name="t", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], on_fault=on_fault)
+        with pytest.raises(fa.RecordError, match=r"(?s)y: 6 wrong type.*decimal comma as a point"):
+            Printing().effects(fa.fold_files(tmp_path / "t.csv", plan, delimiter=";"))

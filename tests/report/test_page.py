@@ -246,7 +246,7 @@ def test_faults_are_told_by_arm_and_reason() -> None:
     for arm, taken, left_out, share in by_arm.rows[:2]:
         assert (shown(taken).value, shown(left_out).value) == (effects.counts[arm], effects.dropped[arm])
         assert matches(share, effects.dropped[arm] / (effects.counts[arm] + effects.dropped[arm]))
-    assert by_arm.rows[2][:3] == ["no known arm", "–", "3"]
+    assert by_arm.rows[2][:3] == ["arm unknown or unread", "–", "3"]
     told = [(column, rule, "" if arm == "–" else arm, int(n)) for column, rule, arm, n in reasons.rows]
     assert told == [(f.column, f.rule, f.arm, f.records) for f in effects.faults]
 

@@ -10,6 +10,7 @@ import difflib
 import re
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -54,6 +55,7 @@ def new(
     ] = None,
 ) -> None:
     """Write a first plan for a file of records: look it over before you run it. Without options, list its columns."""
+    file = _only(file)
     if not (arm or outcome or covariate or levels or unit):
         _list_columns(file, delimiter)
         return
@@ -63,7 +65,7 @@ def new(
     _require_columns(file, delimiter, wanted, named=bool(arm and outcome))
     assert arm is not None  # or the line above has said so
     assert outcome is not None
-    seen = _look(file, delimiter, arm, [*outcome, *numeric])
+    seen = _look(file, delimiter, arm, [*outcome, *numeric], categorical)
     plan, guesses = _plan(seen, arm, outcome, [*numeric, *categorical], categorical, unit, control, name or _name(file))
     text = "\n".join([*(f"# {guess}" for guess in guesses), "", plan.to_toml()])
     if output is None:
@@ -72,16 +74,38 @@ def new(
         _write(output, text)
     for guess in guesses:
         print(guess, file=sys.stderr)
-    command = ["foldaway", "run", str(output or "plan.toml"), str(file), "--save", "trial.state"]
-    command += _said(delimiter)
+    if output is None:
+        print("Next: the same again with -o plan.toml, which writes the plan to that file.", file=sys.stderr)
+        return
+    command = ["foldaway", "run", str(output), str(file), *_said(delimiter), "--save", "trial.state"]
     print(f"Next: {shlex.join(command)}", file=sys.stderr)
 
 
 class Seen(NamedTuple):
-    """What a look through the file tells: the arms, and which columns have something other than numbers in them."""
+    """What a look through the file tells.
+
+    Attributes:
+        arms: The names of the arms.
+        texts: Which columns have something other than numbers in them.
+        unused: Levels that no record has, each with its column.
+    """
 
     arms: list[str]
     texts: list[str]
+    unused: list[tuple[str, str]]
+
+
+def _only(file: Path) -> Path:
+    """The one file of that name, or that a glob matches."""
+    from foldaway.sources import expand
+    from foldaway.sources.paths import Stdin
+
+    found = expand([str(file)])
+    if len(found) > 1:
+        raise PlanError(f"{file} matches {len(found):,} files; name one of them.")
+    if isinstance(found[0], Stdin):
+        raise PlanError("standard input can be read only once; name a file.")
+    return found[0]
 
 
 def _list_columns(file: Path, delimiter: str | None) -> None:
@@ -110,7 +134,7 @@ def _require_columns(file: Path, delimiter: str | None, wanted: Sequence[str], *
         raise PlanError(f"{file} has no column {missing[0]!r}.{hint} Its columns are: {', '.join(columns)}.")
 
 
-def _look(file: Path, delimiter: str | None, arm: str, numeric: Sequence[str]) -> Seen:
+def _look(file: Path, delimiter: str | None, arm: str, numeric: Sequence[str], levels: dict[str, list[str]]) -> Seen:
     """Through the whole file once, in bounded memory."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -119,25 +143,40 @@ def _look(file: Path, delimiter: str | None, arm: str, numeric: Sequence[str]) -
     from foldaway.sources import Wanted, read
 
     counts: dict[str, int] = {}
+    used: dict[str, Counter[int]] = {column: Counter() for column in levels}
     texts: set[str] = set()
     with file_progress([file]) as progress:
-        wanted = Wanted(tuple(numeric), (arm,))
+        wanted = Wanted(tuple(numeric), (arm, *levels))
         for batch in read(file, wanted, delimiter=delimiter, progress=lambda used: progress(file, used)):
             records = batch.records
             column = records.column(arm) if arm in records.schema.names else pa.nulls(0, pa.string())
             for pair in pc.value_counts(pc.drop_null(column.cast(pa.string()))).to_pylist():
                 counts[pair["values"]] = counts.get(pair["values"], 0) + pair["counts"]
+            for name in (name for name in levels if name in records.schema.names):
+                known = pc.index_in(records.column(name).cast(pa.string()), pa.array(levels[name], pa.string()))
+                known = pc.if_else(pc.is_null(records.column(name)), -1, pc.fill_null(known, len(levels[name])))
+                for pair in pc.value_counts(known).to_pylist():
+                    used[name][pair["values"]] += pair["counts"]
             if len(counts) > _MOST_ARMS:
                 raise PlanError(f"{arm!r} has more than {_MOST_ARMS} different values: is it the column of the arm?")
             texts |= {name for name in numeric if name in records.schema.names and _is_text(records.column(name).type)}
     if not counts:
         raise RecordError(f"{file} has no records with an arm in {arm!r}.")
+    for name, found in used.items():
+        if others := found[len(levels[name])]:
+            raise PlanError(
+                f"{others:,} records have a {name!r} that is none of the levels {', '.join(levels[name])}: name every "
+                "level, spelt as in the file, capitals and blanks included."
+            )
+    if len(counts) > 2 and sorted(counts.values())[:2] != [1, 1] and 1 in counts.values():
+        raise PlanError(f"one value of {arm!r} occurs only once; a typo? Mend it in the file.")
     if len(counts) < 2 or min(counts.values()) < _FEWEST_RECORDS:
         raise PlanError(
             f"{arm!r} does not look like the column of the arm: it should have two or more different values, each in "
             f"{_FEWEST_RECORDS} records or more."
         )
-    return Seen(sorted(counts), [name for name in numeric if name in texts])
+    unused = [(name, level) for name in levels for i, level in enumerate(levels[name]) if not used[name][i]]
+    return Seen(sorted(counts), [name for name in numeric if name in texts], unused)
 
 
 def _is_text(kind: object) -> bool:
@@ -181,6 +220,7 @@ def _plan(
     guesses = [f"Assumed: equal probabilities for {', '.join(arms)}. Put in those that the arms were drawn with."]
     if control is None:
         guesses.append(f"Assumed: {first} is the control, that is, the first of the arms.")
+    guesses += [f"No record has the level {level} of {column}." for column, level in seen.unused]
     if unit is not None:
         guesses.append(
             f"If {unit} has several records, add complete_units = true if they are in one file, else a bootstrap."

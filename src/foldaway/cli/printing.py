@@ -37,9 +37,10 @@ class Printing:
         import warnings
 
         from foldaway.errors import RecordError, SampleRatioWarning
+        from foldaway.records.faults import none_folded
 
         if not trial.n:
-            raise RecordError("no records were folded, so there is nothing to report.")
+            raise RecordError(none_folded(trial.dropped, "report"))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SampleRatioWarning)  # the table says it
             effects = trial.effects(adjust=self.adjust)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from glob import has_magic
 from pathlib import Path
 
 from foldaway.cli.progress import file_progress
@@ -78,7 +79,11 @@ def fold_and_save(
             for path in outcome.barren:
                 _tell(f"{path}: no record of it was folded" + ("; it was not deleted" if delete_after else ""))
     for pattern in outcome.absent:
-        _tell(f"{pattern}: no such file any more")
+        _tell(
+            f"{pattern}: matches no file now; only what was folded before is in the state"
+            if has_magic(pattern)
+            else f"{pattern}: not there any more; the state knows it from before"
+        )
     if outcome.known:
         _tell(f"{counted(outcome.known)} skipped: {save} holds their records already.")
     if outcome.waiting_records:

@@ -87,14 +87,33 @@ class FaultyBatch(RecordError):
         return FaultyBatch, (self.faults, self.n, self.first)  # so that it can leave a worker process
 
 
+def none_folded(dropped: Faults, what: str) -> str:
+    """That there is nothing to save or to report, and which faults that comes from.
+
+    Example:
+        >>> print(none_folded(Faults([("a", 2)], [Fault("a", "y", "wrong type", 2)]), "report"))  # doctest: +ELLIPSIS
+        no records were folded, so there is nothing to report: 2 were faulty and left out.
+          y: 2 wrong type
+        A column that is wrong throughout must be written as numbers: a date as days, ...
+    """
+    said = f"no records were folded, so there is nothing to {what}"
+    if not dropped:
+        return f"{said}."
+    lines = [f"  {line}" for line in dropped.lines()]
+    return "\n".join([f"{said}: {dropped.total:,} were faulty and left out.", *lines, *_hints(dropped, dropped.total)])
+
+
 def _hints(faults: Faults, n: int) -> list[str]:
     """What to do: write a column that is wrong throughout in another way, or mend single records."""
     rules = list(faults.by_column().values())
     if any(counts.get("wrong type", 0) >= n for counts in rules):
         return [
-            "A column that is wrong throughout must be written as numbers: a date as days, a percentage as 0.17, yes "
-            "and no as 1 and 0; or, for a categorical covariate, name its levels in the plan's `levels`."
+            "A column that is wrong throughout must be written as numbers: a date as days, a percentage as 0.17, "
+            "a decimal comma as a point (1.5), yes and no as 1 and 0; or, for a categorical covariate, name its levels in the plan's `levels`."
         ]
-    if any(counts.get(rule, 0) >= n for counts in rules for rule in ("unknown arm", "unknown level")):
-        return ["Arms and levels must be spelt as in the plan, capitals and blanks included."]
+    unknown = [counts[rule] for counts in rules for rule in ("unknown arm", "unknown level") if rule in counts]
+    if unknown:
+        spelling = "Arms and levels must be spelt as in the plan, capitals and blanks included."
+        drop = 'Records that are not of this trial can be left out, counted, with on_fault = "drop" in the plan.'
+        return [spelling] if max(unknown) >= n else [spelling, drop]
     return ['Mend these records, or set on_fault = "drop" in the plan to leave such records out, counted.']

@@ -118,7 +118,7 @@ def left_out_check(effects: Effects) -> Check:
         for arm, n in effects.counts.items()
     ]
     if stray := effects.dropped.get("", 0):
-        rows.append(["no known arm", "–", f"{stray:,}", "–"])
+        rows.append(["arm unknown or unread", "–", f"{stray:,}", "–"])
     reasons = [[named(f.column), f.rule, named(f.arm) if f.arm else "–", f"{f.records:,}"] for f in effects.faults]
     told = (
         f"{total:,} faulty record{' was' if total == 1 else 's were'} left out. That is harmless if it has nothing to "

@@ -21,6 +21,7 @@ from typing import Self
 from foldaway.disk import remove_draft, sync_folder
 from foldaway.errors import RecordError, SourceError, StateError
 from foldaway.plan import Plan
+from foldaway.records.faults import none_folded
 from foldaway.saved import Saved, load
 from foldaway.sources.folding import Options, Progress, fold_one, fold_shares, started, told_apart
 from foldaway.sources.ledger import Entry, Ledger, Standing
@@ -168,7 +169,7 @@ class Backlog:
     def _end(self, trial: Trial, complete: list[Path], before: dict[Path, Entry]) -> None:
         """Save what is left, unless that is too little to be told apart from single records."""
         if not trial.n:
-            raise RecordError("no records were folded, so there is nothing to save.")
+            raise RecordError(none_folded(trial.dropped, "save"))
         more = trial.n - self.outcome.trial.n
         if self._is_cohort(trial) or not more or trial.plan.remainder == "include":
             if complete or more:

@@ -22,6 +22,7 @@ from foldaway.sources.numbers import as_numbers
 from foldaway.sources.quoting import first_line, is_open, whole_lines
 from foldaway.sources.streams import Stream
 
+_NOT_UTF8 = "is not UTF-8; save it as UTF-8, for instance with `iconv -f CP1252 -t UTF-8`"
 _NULLS = ["", "NA", "NaN", "null"]
 
 
@@ -30,7 +31,8 @@ def batches(stream: Stream, wanted: Wanted, *, delimiter: bytes = b",", block: i
 
     Numeric columns come as float64 (true and false as 1 and 0), or as string with the blanks around the cells
     removed in blocks where some cell is not a number; text columns come as string. Lines with too few or too
-    many cells, or with a wanted cell that is not UTF-8, count as ragged.
+    many cells count as ragged. A wanted cell that is not UTF-8 stops the read: the file is in another encoding, and
+    the lines of it that happen to be ASCII would be a biased choice.
     """
     lines = blocks(stream, lambda data: whole_lines(data, delimiter), block)
     numbers = LineNumbers()
@@ -48,8 +50,7 @@ def batches(stream: Stream, wanted: Wanted, *, delimiter: bytes = b",", block: i
         lines_read = data if utf8 else data.decode("latin-1").encode()
         cells, ragged = _cells(lines_read, delimiter, len(found), list(columns.values()))
         if not utf8:
-            cells, left_out = _restored(cells)
-            ragged += left_out
+            cells = _restored(cells)
         line = numbers.of(data, len(cells[0])) if not ragged else numbers.of(data, 0)
         kinds = [_text if name in wanted.text else _numbers for name in columns]
         arrays = [kind(column) for kind, column in zip(kinds, cells, strict=True)]
@@ -97,8 +98,10 @@ def _header(lines: Iterator[bytes], delimiter: bytes, numbers: LineNumbers) -> t
         else:
             end = first_line(data, delimiter)
             header = data[:end].decode(errors="replace")
-            if "\0" in header or "\ufffd" in header:
-                raise Unreadable("is not text in UTF-8; check its format and its suffix")
+            if "\0" in header:
+                raise Unreadable("is not text; check its format and its suffix")
+            if "\ufffd" in header:
+                raise Unreadable(_NOT_UTF8)
             names = next(csv.reader(io.StringIO(header, newline=""), delimiter=delimiter.decode()))
             numbers.of(block[: len(block) - len(data) + end], 0)
             return names, data[end:]
@@ -132,15 +135,16 @@ def _cells(data: bytes, delimiter: bytes, width: int, positions: list[int]) -> t
     return [column.combine_chunks() for column in table.columns], ragged
 
 
-def _restored(cells: list[pa.Array]) -> tuple[list[pa.Array], int]:
-    """Cells that were read as Latin-1, as the UTF-8 they are, and how many lines were left out as they are not."""
-    lines = list(zip(*(column.to_pylist() for column in cells), strict=True))
-    good = []
-    for line in lines:
-        with suppress(UnicodeDecodeError):
-            good.append([None if cell is None else cell.encode("latin-1").decode() for cell in line])
-    columns = [pa.array([line[i] for line in good], pa.string()) for i in range(len(cells))]
-    return columns, len(lines) - len(good)
+def _restored(cells: list[pa.Array]) -> list[pa.Array]:
+    """Cells that were read as Latin-1, as the UTF-8 they are."""
+    with suppress(UnicodeDecodeError):
+        return [
+            pa.array(
+                [None if cell is None else cell.encode("latin-1").decode() for cell in column.to_pylist()], pa.string()
+            )
+            for column in cells
+        ]
+    raise Unreadable(_NOT_UTF8)
 
 
 def _is_utf8(data: bytes) -> bool:
