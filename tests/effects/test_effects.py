@@ -66,7 +66,9 @@ def test_a_filter_keeps_the_rows_that_fit_and_their_order(effects: fa.Effects) -
     assert list(found) == [row for row in effects if row.estimator == "regression" and row.arm == "arm2"]
     assert len(found) == 2 * 5
     assert list(effects.filter()) == list(effects)
-    assert len(effects.filter(estimator="none")) == 0
+    with pytest.raises(fa.EstimateError, match=r"no effect has the estimator 'regresion'; there are .*regression"):
+        effects.filter(estimator="regresion")
+    assert len(effects.filter(estimator="ipw").filter(estimator="regression")) == 0  # the plan has both
     assert len(found.filter(outcome="y1").filter(se_kind="HC1")) == 1
 
 
