@@ -11,7 +11,7 @@ import numpy as np
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.printed import as_html, as_text
-from foldaway.errors import EstimateError
+from foldaway.errors import EstimateError, not_installed
 from foldaway.inference.offered import BOOTSTRAP, error_kinds, estimators_of
 from foldaway.inference.sample_ratio import SampleRatio
 from foldaway.inference.several import ADJUSTMENTS
@@ -151,13 +151,18 @@ class Effects(Sequence[Effect]):
 
     def to_pandas(self) -> pandas.DataFrame:
         """A pandas data frame."""
-        frame: pandas.DataFrame = self.to_arrow().to_pandas()
+        try:
+            frame: pandas.DataFrame = self.to_arrow().to_pandas()
+        except ModuleNotFoundError:
+            raise ImportError(not_installed("pandas", "pandas")) from None
         return frame
 
     def to_polars(self) -> polars.DataFrame:
         """A polars data frame."""
-        import polars as pl
-
+        try:
+            import polars as pl
+        except ModuleNotFoundError:
+            raise ImportError(not_installed("polars", "polars")) from None
         return pl.DataFrame(self.to_arrow())
 
     def to_json(self) -> str:
