@@ -109,6 +109,11 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
         assert ours["estimate"] == pytest.approx(theirs["estimate"], rel=1e-9)
     closed = foldaway("trial", "close", "life", env=admin(server)).stdout
     assert "revenue: treatment against control" in closed
+    repeated = foldaway("trial", "create", plan, env=admin(server)).stdout
+    assert "exists already and is closed" in repeated
+    assert "New tokens" in repeated
+    wrong = foldaway("send", "life", folder / "day1.parquet", code=1, env=as_read).stderr
+    assert "This token does not allow that: this takes the trial's ingest token or an admin token." in wrong
     late = foldaway("send", "life", folder / "day1.parquet", env=as_ingest).stdout  # it has all of this already
     assert "2,000 were there already" in late
     plan_file(folder, "empty")
@@ -169,7 +174,7 @@ def test_a_remainder_is_said(server: Served, folder: Path, tmp_path: Path) -> No
         (["trial", "list", "--server", "localhost"], "begins with http"),
         (["trial", "list", "--server", "http://[::"], "cannot be used"),
         (["trial", "list", "--ca", "nothing.pem"], "cannot be used"),
-        (["trial", "list", "--token", "fa_x"], "valid bearer token"),
+        (["trial", "list", "--token", "fa_x"], "token is needed: this takes the trial's read token or an admin token."),
     ],
 )
 def test_errors_are_sentences_without_values(
@@ -326,4 +331,6 @@ def test_without_the_extra_it_says_what_to_install(missing: str, words: list[str
     )
     done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stderr == f"error: {missing} is not installed: pip install 'foldaway[serve]'.\n"
+    assert done.stderr == (
+        f"error: {missing} is not installed: pip install 'foldaway[serve]', or '.[serve]' in a checkout.\n"
+    )

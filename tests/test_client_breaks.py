@@ -192,11 +192,11 @@ def lines(path: Path, n: int) -> Path:
 def test_every_file_is_a_producer_of_its_own(stand: Stand, tmp_path: Path) -> None:
     files = [lines(tmp_path / f"day{n}.csv", n) for n in (4, 7, 12)]
     with made(stand) as client:
-        assert send_files(client, "small", files, ignored)[0] == 23
+        assert send_files(client, "small", files, ignored, key=bytes(16))[0] == 23
     assert {sequence for _, sequence in stand.sent} == {1}
     assert len({producer for producer, _ in stand.sent}) == 3
     with made(stand) as client:
-        assert send_files(client, "small", files, ignored)[:2] == (0, 23)
+        assert send_files(client, "small", files, ignored, key=bytes(16))[:2] == (0, 23)
 
 
 ignored: Callable[..., None] = lambda *_: None  # noqa: E731

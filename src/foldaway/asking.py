@@ -7,10 +7,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import httpx
 import msgspec
 
-from foldaway.errors import ServerError
+from foldaway.errors import ServerError, not_installed
+
+try:
+    import httpx
+except ModuleNotFoundError:
+    raise ModuleNotFoundError(not_installed("httpx", "client"), name="httpx") from None
 
 # Refusals that pass: the server is busy, restarting, or has lost a race with another one.
 PASSING = (None, 408, 429, 500, 502, 503, 504)
@@ -70,7 +74,9 @@ class Asking:
             try:
                 response = self._http.request(method, path, **request)
             except httpx.TransportError as error:
-                problem = ServerError(f"the server cannot be reached ({type(error).__name__}).")
+                # Without what stands before an @, which may be a password.
+                address = f"{self._http.base_url.scheme}://{self._http.base_url.netloc.decode()}"
+                problem = ServerError(f"the server at {address} cannot be reached ({type(error).__name__}).")
             else:
                 if response.is_success:
                     return response.content

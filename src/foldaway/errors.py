@@ -6,6 +6,16 @@ All of them can be pickled, so that they reach the user from a worker process or
 from typing import Any
 
 
+def not_installed(package: str, extra: str) -> str:
+    """What to say where a package is missing that comes with an extra.
+
+    Example:
+        >>> not_installed("polars", "polars")
+        "polars is not installed: pip install 'foldaway[polars]', or '.[polars]' in a checkout."
+    """
+    return f"{package} is not installed: pip install 'foldaway[{extra}]', or '.[{extra}]' in a checkout."
+
+
 class FoldawayError(Exception):
     """Base of every error that foldaway raises on purpose."""
 

@@ -207,11 +207,12 @@ class Trial:
             warnings.warn(effects.notes[0], SampleRatioWarning, stacklevel=2)
         return effects if adjust is None else effects.adjusted(adjust)
 
-    def report(self, *, adjust: str | None = None) -> Report:
+    def report(self, *, adjust: str | None = None, positions: bytes = b"") -> Report:
         """A page for people who are no statisticians: what was asked, found and kept, and whether to trust it.
 
         Args:
             adjust: As for `effects`.
+            positions: What a run over files or streams saved with the state, which is then in the list of what exists.
 
         Example:
             >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
@@ -223,7 +224,7 @@ class Trial:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SampleRatioWarning)  # the page begins with it
             effects = self.effects(adjust=adjust)
-        return trial_page(effects, self.plan, self._arms, self.dumps())
+        return trial_page(effects, self.plan, self._arms, Saved(self.dumps(), positions))
 
     def dumps(self) -> bytes:
         """The state as bytes: the plan and its tallies, nothing else; the key is not in it."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import subprocess
+import sys
 import warnings
 from typing import Any
 
@@ -66,7 +68,9 @@ def test_a_filter_keeps_the_rows_that_fit_and_their_order(effects: fa.Effects) -
     assert list(found) == [row for row in effects if row.estimator == "regression" and row.arm == "arm2"]
     assert len(found) == 2 * 5
     assert list(effects.filter()) == list(effects)
-    assert len(effects.filter(estimator="none")) == 0
+    with pytest.raises(fa.EstimateError, match=r"no effect has the estimator 'regresion'; there are .*regression"):
+        effects.filter(estimator="regresion")
+    assert len(effects.filter(estimator="ipw").filter(estimator="regression")) == 0  # the plan has both
     assert len(found.filter(outcome="y1").filter(se_kind="HC1")) == 1
 
 
@@ -287,3 +291,18 @@ def test_effects_know_their_plan_and_their_adjustment(effects: fa.Effects) -> No
         assert given.plan is not None
         assert given.plan.fingerprint == plan.fingerprint
     assert json.loads(effects.to_json())["plan"] == json.loads(plan.canonical())
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_an_export_without_its_package_says_what_to_install(effects: fa.Effects, package: str) -> None:
+    program = (
+        "import sys\nclass Absent:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {package!r}: raise ModuleNotFoundError(name=name)\n"
+        "sys.meta_path.insert(0, Absent())\nimport foldaway as fa\n"
+        "effects = fa.Effects.from_json(sys.stdin.read())\n"
+        f"try: effects.to_{package}()\n"
+        "except ImportError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], input=effects.to_json(), capture_output=True, text=True)
+    assert f"{package} is not installed: pip install 'foldaway[{package}]'" in done.stdout, done.stderr

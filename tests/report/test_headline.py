@@ -8,6 +8,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.report.headline import comparisons, verdict, why
+from foldaway.report.sentences import sentence
 from reported import case
 from trials import folded, make_trial
 
@@ -43,6 +44,17 @@ def test_the_choice_does_not_look_at_the_outcome() -> None:
         changed = rows.assign(y0=rng.permutation(rows["y0"]) * 10.0 ** rng.integers(-5, 5))
         chosen.add(tuple((c.lead.estimator, c.lead.se_kind) for c in comparisons(folded(plan, changed).effects())))
     assert len(chosen) == 1
+
+
+@pytest.mark.parametrize(("sign", "word"), [(1, "higher"), (-1, "lower")])
+def test_what_holds_at_any_time_is_the_direction_and_not_the_interval(sign: int, word: str) -> None:
+    plan = fa.Plan(name="t", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
+    trial = fa.Trial(plan)
+    trial.fold({"group": ["a", "b"] * 500, "y": [i % 7 + sign * 20.0 * (i % 2) for i in range(1000)]})
+    effects = trial.effects()
+    [comparison] = comparisons(effects)
+    told = sentence(effects, comparison)
+    assert f"That it is {word} holds however often the results were looked at." in str(told)
 
 
 def test_errors_by_unit_lead_where_there_are_any() -> None:

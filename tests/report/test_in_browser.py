@@ -70,3 +70,11 @@ def test_on_paper_everything_is_open(browser: Browser, reports: Path) -> None:
         assert heights
         assert min(heights) > 0
         assert not watched.page.get_by_role("navigation").is_visible()
+
+
+def test_the_counts_of_the_arms_fit_a_telephone(browser: Browser, reports: Path) -> None:
+    """Nothing of the table that says whether to trust the rest is cut off."""
+    with page_at(browser, written(reports, "small"), width=400) as watched:
+        watched.page.evaluate(OPEN_ALL)
+        box = watched.page.get_by_role("region", name="Arms", exact=True).first
+        assert box.evaluate("each => each.scrollWidth - each.clientWidth") <= 0

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 
 import foldaway as fa
 from foldaway.report.kept import inventory
+from foldaway.saved import Saved, load
+from foldaway.sources.backlog import Backlog
+from foldaway.sources.folding import Options
 from fuzzing import fuzz
+from measured import measured
 from pages import parsed, tables
 from plans import plans
 from reported import CASES, case
@@ -31,7 +40,7 @@ def counts(trial: fa.Trial) -> int:
 def test_sizes_add_up_to_the_state_and_numbers_to_the_tallies(name: str) -> None:
     trial = case(name)
     state = trial.dumps()
-    found = inventory(state)
+    found = inventory(Saved(state))
     assert sum(kept.size for kept in found) == len(state)
     assert sum(kept.numbers for kept in found) == floats(trial) + counts(trial)
     assert len({kept.name for kept in found}) == len(found)
@@ -48,7 +57,7 @@ def test_sizes_add_up_to_the_state_and_numbers_to_the_tallies(name: str) -> None
 @given(plans())
 def test_every_plan_has_an_inventory(plan: fa.Plan) -> None:
     trial = fa.Trial(plan)
-    found = inventory(trial.dumps())
+    found = inventory(Saved(trial.dumps()))
     assert sum(kept.size for kept in found) == len(trial.dumps())
     assert sum(kept.numbers for kept in found) == floats(trial) + counts(trial)
 
@@ -61,7 +70,7 @@ def test_the_page_shows_it_and_its_sum(name: str) -> None:
     *rows, total = [
         [row[0], *(0 if cell == "–" else int(cell.replace(",", "")) for cell in row[2:])] for row in table.rows
     ]
-    found = inventory(trial.dumps())
+    found = inventory(Saved(trial.dumps()))
     assert rows == [[kept.name, kept.numbers, kept.size] for kept in found]
     assert total == ["In all", sum(kept.numbers for kept in found), len(trial.dumps())]
     assert "No record was kept." in section.text
@@ -69,7 +78,7 @@ def test_the_page_shows_it_and_its_sum(name: str) -> None:
 
 
 def test_it_does_not_grow_with_records() -> None:
-    small, large = (inventory(case(name).dumps()) for name in ("small", "large"))
+    small, large = (inventory(Saved(case(name).dumps())) for name in ("small", "large"))
     assert [kept.numbers for kept in small] == [kept.numbers for kept in large]
     # Only the counts may take a byte or two more.
     assert np.allclose([kept.size for kept in small], [kept.size for kept in large], atol=10)
@@ -77,4 +86,21 @@ def test_it_does_not_grow_with_records() -> None:
 
 def test_a_damaged_state_has_no_inventory() -> None:
     with pytest.raises(fa.StateError, match="damaged"):
-        inventory(case("small").dumps()[:-1])
+        inventory(Saved(case("small").dumps()[:-1]))
+
+
+def test_what_is_saved_with_the_state_is_on_the_page(tmp_path: Path) -> None:
+    """The sum of everything that exists is the size of the file that exists."""
+    (tmp_path / "day.csv").write_text("group,y\n" + "a,1\nb,2\n" * 60)
+    plan = fa.Plan(name="t", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
+    state = tmp_path / "state"
+    with Backlog(plan, state) as backlog:
+        backlog.fold(backlog.find([str(tmp_path / "day.csv")]), Options())
+    subprocess.run(
+        [sys.executable, "-m", "foldaway", "report", str(state)], check=True, env={**os.environ, **measured()}
+    )
+    section = parsed((tmp_path / "state.html").read_text("utf-8")).one("section", id="kept")
+    [table] = tables(section)
+    sizes = {row[0]: int(row[-1].replace(",", "")) for row in table.rows}
+    assert sizes.pop("In all") == sum(sizes.values()) == state.stat().st_size
+    assert sizes["Ledger of files"] > len(load(state).positions)

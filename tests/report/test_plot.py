@@ -90,4 +90,4 @@ def test_matplotlib_is_asked_for_only_when_it_is_needed() -> None:
         "except ImportError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == "plots need matplotlib: pip install 'foldaway[plot]'.\n"
+    assert done.stdout == "matplotlib is not installed: pip install 'foldaway[plot]', or '.[plot]' in a checkout.\n"

@@ -55,6 +55,7 @@ def run(
     from foldaway.cli.saving import fold_and_save, fold_only, require_savable
     from foldaway.plan import Plan
     from foldaway.report.document import require_place
+    from foldaway.saved import load
     from foldaway.sources.folding import Options
 
     if save is None and delete_after:
@@ -75,7 +76,8 @@ def run(
         )
     printing.effects(trial)
     if report is not None:
-        reporting.save(trial.report(adjust=printing.adjust), report)
+        positions = b"" if save is None else load(save).positions
+        reporting.save(trial.report(adjust=printing.adjust, positions=positions), report)
 
 
 @app.command()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foldaway.cli.delimiter import Delimiter
-from foldaway.errors import ServerError
+from foldaway.errors import ServerError, not_installed
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
     from foldaway.client import Client
@@ -105,7 +105,12 @@ def create(
     if json:
         _print_json(made)
         return
-    print(f"{made['name']} is registered (fingerprint {made['fingerprint'][:12]}…). Shown this once:")
+    name, mark = made["name"], f"(fingerprint {made['fingerprint'][:12]}…)"
+    if made.get("new", True):
+        print(f"{name} is registered {mark}. Shown this once:")
+    else:
+        closed = " and is closed: it takes no more records" if made["status"] == "closed" else ""
+        print(f"{name} {mark} exists already{closed}. New tokens beside the old ones, shown this once:")
     print(f"  ingest token  {made['ingest_token']}")
     print(f"  read token    {made['read_token']}")
 
@@ -235,7 +240,7 @@ def extra() -> Iterator[None]:
         missing = (error.name or "").partition(".")[0]
     if missing == "foldaway":
         raise ServerError("this installation of foldaway is incomplete; install it again.")
-    raise ServerError(f"{missing} is not installed: pip install 'foldaway[serve]'.")
+    raise ServerError(not_installed(missing, "serve"))
 
 
 def _print_json(answer: Any) -> None:

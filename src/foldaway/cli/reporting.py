@@ -28,13 +28,14 @@ def report(
 ) -> None:
     """Write what a trial found as one HTML page, to read or to send: no other file, no network."""
     from foldaway.report.document import require_place
+    from foldaway.saved import load
     from foldaway.trial import Trial
 
     target = state.with_name(f"{state.name}.html") if output is None else output
     printed = str(target) == "-"
     if not printed:
         require_place(target)  # before the work
-    page = Trial.load(state).report(adjust=adjust)
+    page = Trial.load(state).report(adjust=adjust, positions=load(state).positions)
     print(page) if printed else save(page, target)
 
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.printed import as_html, as_text
-from foldaway.errors import EstimateError
+from foldaway.errors import EstimateError, not_installed
+from foldaway.inference.offered import BOOTSTRAP, error_kinds, estimators_of
 from foldaway.inference.sample_ratio import SampleRatio
 from foldaway.inference.several import ADJUSTMENTS
 from foldaway.plan import Plan
@@ -77,11 +78,41 @@ class Effects(Sequence[Effect]):
         return self._with(self._rows[index]) if isinstance(index, slice) else self._rows[index]
 
     def filter(self, **wanted: str) -> Effects:
-        """The rows whose fields have these values, for example ``estimator="regression", se_kind="HC1"``."""
+        """The rows whose fields have these values, for example ``estimator="regression", se_kind="HC1"``.
+
+        Raises:
+            EstimateError: There is no such field, or no effect of this plan has such a value.
+        """
         unknown = [field for field in wanted if field not in Effect.__struct_fields__]
         if unknown:
             raise EstimateError(f"an effect has no field {', '.join(unknown)}.")
+        for field, value in wanted.items():
+            there = self._values(field)
+            if self and value not in there and value not in self._possible(field):
+                raise EstimateError(f"no effect has the {field} {value!r}; there are {', '.join(map(str, there))}.")
         return self._with([row for row in self if all(getattr(row, f) == v for f, v in wanted.items())])
+
+    def _values(self, field: str) -> list[object]:
+        """The values of a field, each once."""
+        return list(dict.fromkeys(getattr(row, field) for row in self))
+
+    def _possible(self, field: str) -> list[str]:
+        """The values that the plan allows for a field, whether a row has them or not: rows may be withheld."""
+        plan = self.plan
+        if plan is None:
+            return []
+        estimators = estimators_of(plan)
+        match field:
+            case "outcome":
+                return list(plan.outcomes)
+            case "arm" | "control":
+                return list(plan.arms)
+            case "estimator":
+                return estimators
+            case "se_kind":
+                return [BOOTSTRAP, *(kind for name in estimators for kind in error_kinds(plan, name))]
+            case _:
+                return []
 
     def adjusted(self, method: str) -> Effects:
         """With p-values adjusted over arms and outcomes, for each estimator and kind of error apart.
@@ -120,13 +151,18 @@ class Effects(Sequence[Effect]):
 
     def to_pandas(self) -> pandas.DataFrame:
         """A pandas data frame."""
-        frame: pandas.DataFrame = self.to_arrow().to_pandas()
+        try:
+            frame: pandas.DataFrame = self.to_arrow().to_pandas()
+        except ModuleNotFoundError:
+            raise ImportError(not_installed("pandas", "pandas")) from None
         return frame
 
     def to_polars(self) -> polars.DataFrame:
         """A polars data frame."""
-        import polars as pl
-
+        try:
+            import polars as pl
+        except ModuleNotFoundError:
+            raise ImportError(not_installed("polars", "polars")) from None
         return pl.DataFrame(self.to_arrow())
 
     def to_json(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from foldaway.errors import ServerError
+from foldaway.errors import ServerError, not_installed
 from foldaway.federated.messages import MEDIA_TYPE, Coefficients, Received, decoded
 from foldaway.plan import Plan
 
@@ -53,7 +53,7 @@ class HttpLink:
         try:
             from foldaway.asking import Asking
         except ModuleNotFoundError:
-            raise ServerError("httpx is not installed: pip install 'foldaway[client]'.") from None
+            raise ServerError(not_installed("httpx", "client")) from None
         self._asking = Asking(address, token, patience=patience, verify=verify, look=self._look)
         self._fingerprint: str | None = None
 

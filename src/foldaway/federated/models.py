@@ -60,7 +60,7 @@ def in_one_frame(arms: Sequence[ArmTally]) -> list[ArmTally]:
     filled = [arm for arm in arms if arm.n]
     if not filled:
         return list(arms)
-    R = np.linalg.qr(np.vstack([arm.raw_factor() for arm in filled]), mode="r")
+    R: Floats = np.linalg.qr(np.vstack([arm.raw_factor() for arm in filled]), mode="r")  # type: ignore[assignment]
     R *= np.where(np.diag(R) < 0, -1.0, 1.0)[:, None]
     frame = Frame.of(np.asfortranarray(R), filled[0].shape, sum(arm.n for arm in filled))
     return [arm.rebase(Frame(frame.F, arm.n)) if arm.n else arm for arm in arms]

@@ -109,7 +109,8 @@ def _hints(faults: Faults, n: int) -> list[str]:
     if any(counts.get("wrong type", 0) >= n for counts in rules):
         return [
             "A column that is wrong throughout must be written as numbers: a date as days, a percentage as 0.17, "
-            "a decimal comma as a point (1.5), yes and no as 1 and 0; or, for a categorical covariate, name its levels in the plan's `levels`."
+            "a decimal comma as a point (1.5), yes and no as 1 and 0; or, for a categorical covariate, "
+            "name its levels in the plan's `levels`."
         ]
     unknown = [counts[rule] for counts in rules for rule in ("unknown arm", "unknown level") if rule in counts]
     if unknown:

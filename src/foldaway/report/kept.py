@@ -10,6 +10,7 @@ import msgspec
 from foldaway.report.document import Section, details, table
 from foldaway.report.markup import html, tag
 from foldaway.report.numbers import bytes_text
+from foldaway.saved import Saved
 from foldaway.state import HEADER, unpack
 from foldaway.tallies import RECORDS, REPLICATES, UNITS
 
@@ -28,6 +29,10 @@ _FIELDS = {
 }
 
 
+_FILES = ("Ledger of files", "salted hashes of names, sizes and times, so that no file is folded twice")
+_STREAMS = ("Positions", "how far each source has been read, so that nothing is folded twice")
+
+
 class Kept(NamedTuple):
     """One kind of thing in a state: how many numbers it is, and how many bytes."""
 
@@ -37,12 +42,17 @@ class Kept(NamedTuple):
     size: int
 
 
-def inventory(state: bytes) -> list[Kept]:
-    """Everything in a state, by kind. The sizes add up to that of the state.
+def inventory(saved: Saved) -> list[Kept]:
+    """Everything in a saved file, by kind. The sizes add up to that of the file."""
+    found = _in_state(saved.state)
+    if not saved.positions:
+        return found
+    name, what = _FILES if b"salt" in saved.positions else _STREAMS
+    return [*found, Kept(name, what, 0, len(saved.dumps()) - len(saved.state))]
 
-    Args:
-        state: What ``Trial.dumps`` gave.
-    """
+
+def _in_state(state: bytes) -> list[Kept]:
+    """Everything in a state, by kind."""
     body = unpack(state, dict)
     parts: dict[tuple[str, str], tuple[int, int]] = {}
     for name, what, part in _parts(body):
@@ -79,13 +89,13 @@ def _numbers(part: Any) -> int:
     return sum(map(_numbers, part))
 
 
-def kept(state: bytes, n: int) -> Section:
+def kept(saved: Saved, n: int) -> Section:
     """The table of all that exists."""
-    found = inventory(state)
+    found, total = inventory(saved), len(saved.dumps())
     numbers = sum(each.numbers for each in found)
     rows = [[each.name, each.what, f"{each.numbers:,}" if each.numbers else "–", f"{each.size:,}"] for each in found]
-    rows.append(["In all", "", f"{numbers:,}", f"{len(state):,}"])
-    size = f"{numbers:,} numbers, {bytes_text(len(state))} in all"
+    rows.append(["In all", "", f"{numbers:,}", f"{total:,}"])
+    size = f"{numbers:,} numbers, {bytes_text(total)} in all"
     past = f"{n:,} records were" if n != 1 else "1 record was"
     told = f"{past} folded into {size}, and forgotten. " if n else f"No record has come in yet. There are {size}. "
     body = html(

@@ -18,6 +18,7 @@ from foldaway.report.headline import comparisons
 from foldaway.report.kept import kept
 from foldaway.report.markup import Html, html, listed, named, tag
 from foldaway.report.trust import sample_ratio_check, trust
+from foldaway.saved import Saved
 from foldaway.tallies.arm import ArmTally
 
 if TYPE_CHECKING:
@@ -30,20 +31,20 @@ def effects_page(effects: Effects) -> Report:
     return _page(effects, [*first, found(effects, None), trust(effects, None)])
 
 
-def trial_page(effects: Effects, plan: Plan, arms: Sequence[ArmTally], state: bytes) -> Report:
+def trial_page(effects: Effects, plan: Plan, arms: Sequence[ArmTally], saved: Saved) -> Report:
     """The whole report.
 
     Args:
         effects: What the trial found.
         plan: Its plan.
         arms: Its tallies, from which come the covariates' balance and the spread of the bootstrap.
-        state: Its state, from which comes what was kept.
+        saved: Its state and what is saved with it, from which comes what was kept.
     """
     sections = [
         asked(plan),
         found(effects, spreads(effects, plan, arms)),
         trust(effects, balance(plan, arms)),
-        kept(state, sum(effects.counts.values())),
+        kept(saved, sum(effects.counts.values())),
     ]
     return _page(effects, sections)
 

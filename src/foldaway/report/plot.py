@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from foldaway.errors import not_installed
 from foldaway.report.headline import Comparison, comparisons
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _figure(panels: Sequence[Sequence[Effect]]) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ImportError("plots need matplotlib: pip install 'foldaway[plot]'.") from None
+        raise ImportError(not_installed("matplotlib", "plot")) from None
 
     heights = [1.2 + 0.42 * len(rows) for rows in panels]
     figure = Figure(figsize=(7.0, sum(heights)), layout="constrained")

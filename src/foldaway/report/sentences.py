@@ -84,7 +84,7 @@ def _between(effects: Effects, row: Effect, places: int | None) -> str:
 
 def _looks(row: Effect, places: int | None) -> str:
     if holds_any_time(row):
-        return "This holds however often the results were looked at."
+        return f"That it is {'higher' if row.estimate > 0 else 'lower'} holds however often the results were looked at."
     interval = typeset(interval_text(row.anytime_ci_lower, row.anytime_ci_upper, places))
     return f"That is for one look at the end; if results were watched along the way, it is not clear yet: {interval}."
 

@@ -12,6 +12,7 @@ from litestar.handlers import BaseRouteHandler
 from litestar.params import PathParameter
 from litestar.types import Guard
 
+from foldaway.service.problems import NEEDED
 from foldaway.service.tokens import Scope, TokenRow, allows, id_of, verify
 from foldaway.service.work import Work
 
@@ -42,24 +43,24 @@ class Access:
 
     async def listed(self, connection: Connection, _: BaseRouteHandler) -> None:
         """A guard for the list of trials: a token to read one lists that one, admin lists all."""
-        row = await self._holder(connection)
+        row = await self._holder(connection, ("read",))
         if row.scope == "ingest":
-            raise PermissionDeniedException
+            raise PermissionDeniedException(extra={NEEDED: kinds(("read",))})
         connection.scope["state"]["trial"] = row.trial
 
     async def _check(self, connection: Connection, scopes: tuple[Scope, ...], trial: str | None) -> None:
-        row = await self._holder(connection)
+        row = await self._holder(connection, scopes)
         if not any(allows(row, scope, trial) for scope in scopes):
-            raise PermissionDeniedException
+            raise PermissionDeniedException(extra={NEEDED: kinds(scopes)})
 
-    async def _holder(self, connection: Connection) -> TokenRow:
+    async def _holder(self, connection: Connection, scopes: tuple[Scope, ...]) -> TokenRow:
         """The token that a request comes with, if it is one."""
         scheme, _, text = connection.headers.get("Authorization", "").partition(" ")
         token = text.strip() if scheme.lower() == "bearer" else ""
         id = id_of(token)
         row = None if id is None else await self._work.run(self._work.service.store.token, id)
         if not verify(token, row) or row is None:
-            raise NotAuthorizedException
+            raise NotAuthorizedException(extra={NEEDED: kinds(scopes)})
         return row
 
     async def _fingerprint(self, name: str) -> str:
@@ -69,3 +70,16 @@ class Access:
             row = await self._work.run(self._work.service.store.trial, name)
             self._fingerprints[name] = row.fingerprint
         return self._fingerprints[name]
+
+
+def kinds(scopes: tuple[Scope, ...]) -> str:
+    """The tokens that open a door, in words.
+
+    Example:
+        >>> kinds(("ingest", "read")), kinds(("admin",))
+        ("the trial's ingest token, its read token or an admin token", 'an admin token')
+    """
+    own = [f"{scope} token" for scope in scopes if scope != "admin"]
+    if not own:
+        return "an admin token"
+    return f"the trial's {', its '.join(own)} or an admin token"

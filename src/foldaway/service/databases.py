@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 import sqlalchemy as sa
 
-from foldaway.errors import StoreError, Unavailable
+from foldaway.errors import StoreError, Unavailable, not_installed
 
 # Seconds to wait for another process or server before saying that the database is locked.
 PATIENCE = 10.0
@@ -141,7 +141,7 @@ def postgres_engine(address: str) -> sa.Engine:
             hide_parameters=True,
         )
     except ImportError:
-        raise StoreError("PostgreSQL needs its driver: pip install 'foldaway[serve]'.") from None
+        raise StoreError(not_installed("PostgreSQL's driver", "serve")) from None
     sa.event.listen(engine, "connect", _set_session)
     return engine
 

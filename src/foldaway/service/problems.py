@@ -104,11 +104,18 @@ def on_foldaway_error(request: Request[Any, Any, Any], error: FoldawayError) -> 
     return answer(problem)
 
 
+# Under this name a refusal for want of a token says which one is needed.
+NEEDED = "needed"
+
+
 def on_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """The framework's refusals; their details could quote the request, so only the status is told."""
     status = HTTPStatus(error.status_code)
     headers = {name: text for name, text in (error.headers or {}).items() if name.lower() == "allow"}
-    return answer(Problem(status.phrase, status, _PLAIN.get(status, f"{status.phrase}.")), **headers)
+    told = _PLAIN.get(status, f"{status.phrase}.")
+    if isinstance(error.extra, dict) and NEEDED in error.extra:  # our own words
+        told = f"{told.removesuffix('.')}: this takes {error.extra[NEEDED]}."
+    return answer(Problem(status.phrase, status, told), **headers)
 
 
 def on_unexpected(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

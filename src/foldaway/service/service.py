@@ -27,12 +27,23 @@ _CLOSING_ATTEMPTS = 5
 
 
 class Created(msgspec.Struct, frozen=True):
-    """A registered trial, and the tokens to use it with; they are told this once."""
+    """A registered trial, and the tokens to use it with; they are told this once.
+
+    Attributes:
+        name: The trial's name.
+        fingerprint: Its plan's fingerprint.
+        ingest_token: A token to send records with.
+        read_token: A token to read effects with.
+        new: Whether this request has registered it; if not, the same plan was there, and only the tokens are new.
+        status: How the trial stands.
+    """
 
     name: str
     fingerprint: str
     ingest_token: str
     read_token: str
+    new: bool = True
+    status: str = "open"
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -128,7 +139,7 @@ class Service:
         key = None if plan.resampling is None else secrets.token_bytes(16)
         row = self.store.create_trial(plan, key)
         ingest, read = (self.issue(TokenWanted(scope, plan.name)).token for scope in ("ingest", "read"))
-        return Created(row.name, row.fingerprint, ingest, read)
+        return Created(row.name, row.fingerprint, ingest, read, row.new, row.status)
 
     def issue(self, wanted: TokenWanted) -> Issued:
         """A new token. Those for admin are for all trials, the others for one."""

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from foldaway.errors import FoldawayError, SourceError
+from foldaway.errors import FoldawayError, SourceError, not_installed
 
 Place = tuple[int, ...]
 """Where in a part of a stream a message stands. Places of one part are ordered as the messages are."""
@@ -83,12 +83,12 @@ def required(module: str, extra: str) -> Any:
     """A package that comes with an extra.
 
     Example:
-        >>> required("surely_not_installed", "nats")
+        >>> required("surely_not_installed", "nats")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        foldaway.errors.SourceError: surely_not_installed is not installed: pip install 'foldaway[nats]'.
+        foldaway.errors.SourceError: surely_not_installed is not installed: pip install 'foldaway[nats]'...
     """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         missing = (error.name or module).partition(".")[0]
-    raise SourceError(f"{missing} is not installed: pip install 'foldaway[{extra}]'.")
+    raise SourceError(not_installed(missing, extra))
