@@ -177,7 +177,7 @@ def test_another_delimiter(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "day1.csv").write_text((folder / "day1.csv").read_text().replace(",", ";"))
     words: list[str | Path] = ["run", folder / "plan.toml", tmp_path / "day1.csv"]
     assert "2,000 records" in foldaway(*words, "--delimiter", ";").stdout
-    assert "name the delimiter" in foldaway(*words, code=1).stderr
+    assert "say --delimiter ';'" in foldaway(*words, code=1).stderr
     assert "one character" in foldaway(*words, "--delimiter", ";;", code=1).stderr
 
 

@@ -67,13 +67,15 @@ def in_process(pid: int, patterns: list[bytes]) -> bool:
         return any(pattern in data for _, data in _chunks(pid, memory) for pattern in patterns)
 
 
-def others_report(trial: Hosted, count: int) -> None:
-    """Devices that make up the cohort."""
+def others_report(trial: Hosted) -> None:
+    """Devices that make up a cohort in every arm."""
     from devices import report_all, store_in
     from foldaway.federated import Device
 
-    devices = [Device(trial.plan, store=store_in(trial.plan, arm), link=trial.link) for arm in trial.plan.arms] + [
-        Device(trial.plan, store=store_in(trial.plan, trial.plan.control), link=trial.link) for _ in range(count - 2)
+    devices = [
+        Device(trial.plan, store=store_in(trial.plan, arm), link=trial.link)
+        for arm in trial.plan.arms
+        for _ in range(trial.plan.cohort)
     ]
     for i, device in enumerate(devices):
         for k in (0, 3):
@@ -113,7 +115,7 @@ def test_nothing_is_left_of_what_a_device_has_forgotten(mode: str, covariates: l
             else:
                 assert scan_files([folder], marks)
             assert device.ask("report", "0") == "pending"
-            others_report(trial, 4)
+            others_report(trial)
             assert device.ask("report", "30") == "counted"
             device.ask("forget")
             time.sleep(1.5)

@@ -92,7 +92,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "NaN wait": ({"max_wait": math.nan}, "`max_wait` must be between 1 and"),
     "none per arm": ({"min_per_arm": 0}, "`min_per_arm` must be between 1 and"),
     "too many per arm": ({"min_per_arm": 10**10}, "`min_per_arm` must be between 1 and"),
-    "federated bootstrap": ({"federated": "one-message"}, "`bootstrap` cannot go with `federated`"),
+    "federated bootstrap": ({"federated": "one-message", "errors": []}, "`bootstrap` cannot go with `federated`"),
 }
 
 FEDERATED_CASES: dict[str, tuple[dict[str, Any], str]] = {

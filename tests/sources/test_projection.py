@@ -94,7 +94,7 @@ def test_a_delimiter_of_ones_own(tmp_path: Path, delimiter: str) -> None:
     assert fa.fold_files(tmp_path / "t.csv", PLAN, delimiter=delimiter).n == 2
     (tmp_path / "t.txt").write_text(text)
     assert fa.fold_files(tmp_path / "t.txt", PLAN, delimiter=delimiter, format="csv").n == 2
-    with pytest.raises(fa.RecordError, match="name the delimiter"):
+    with pytest.raises(fa.FoldawayError, match="delimiter"):
         fa.fold_files(tmp_path / "t.csv", PLAN, delimiter="!")
 
 
@@ -141,5 +141,5 @@ def test_a_saved_state_is_no_file_of_records(tmp_path: Path) -> None:
     trial = fa.Trial(PLAN)
     trial.fold(TABLE)
     trial.save(tmp_path / "state")
-    with pytest.raises(fa.SourceError, match="with --resume"):
+    with pytest.raises(fa.SourceError, match="as --resume"):
         fa.fold_files(tmp_path / "state", PLAN)
