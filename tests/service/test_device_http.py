@@ -111,7 +111,7 @@ def test_refusals(server: Served) -> None:
     assert trial.post("enrolments", enrolment).json() == {"repeated": False, "durable": True}
     assert trial.post("enrolments", enrolment).json() == {"repeated": True, "durable": True}
     assert trial.post("enrolments", enrolment, "application/json").status_code == 415
-    assert trial.post("enrolments", bytes(most_bytes(trial.plan) + 1)).status_code == 413
+    assert trial.post("enrolments", bytes(most_bytes(trial.plan) + 1)).status_code == 422
     assert trial.post("enrolments", b"").status_code == 422
     assert trial.post("enrolments", encoded(Enrolment(new_number(), "nobody"))).status_code == 422
     assert trial.post("moments", own).status_code == 422
@@ -150,4 +150,4 @@ def test_a_plain_trial_takes_no_messages(server: Served) -> None:
 
 def test_closed_without_enough_devices(server: Served) -> None:
     trial = Hosted(server, "few", "delta")
-    assert "an arm had too few reports" in trial.foldaway("close")
+    assert "every arm needs durable reports" in trial.foldaway("close")

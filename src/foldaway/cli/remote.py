@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -263,7 +264,8 @@ def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
         print(f"{told}\n")
     if answer["effects"] is None:
         why = "an arm had too few records." if federated is None else federated["note"] or "an arm had too few reports."
-        print(f"{answer['name']} is closed without effects: {why}")
+        why = why.removeprefix("no effects yet: ")
+        print(textwrap.fill(f"{answer['name']} is closed without effects: {why}", 80))
     else:
         print(Effects.from_json(msgspec.json.encode(answer["effects"])))
     if answer["left_out"]:

@@ -13,12 +13,14 @@ from foldaway.errors import IngestError
 from foldaway.service.ingest import wipe
 
 
-async def read_body(request: Request[Any, Any, Any], limit: int, patience: float) -> bytearray:
+async def read_body(
+    request: Request[Any, Any, Any], limit: int, patience: float, too_long: IngestError | None = None
+) -> bytearray:
     """All of the body.
 
     Raises:
-        IngestError: 413 if it is larger than the limit, 408 if it takes longer than our patience, 400 if the other
-            side went away in the middle of it.
+        IngestError: 413, unless told otherwise, if it is larger than the limit, 408 if it takes longer than our
+            patience, 400 if the other side went away in the middle of it.
     """
     body = bytearray()
     try:
@@ -26,7 +28,9 @@ async def read_body(request: Request[Any, Any, Any], limit: int, patience: float
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > limit:
-                    refusal = IngestError(413, f"the body is larger than {limit:,} bytes; send less at a time.")
+                    refusal = too_long or IngestError(
+                        413, f"the body is larger than {limit:,} bytes; send less at a time."
+                    )
                     break
             else:
                 return body

@@ -65,7 +65,8 @@ def device_routes(work: Work, needs: Needs, patience: float) -> list[Any]:
     async def take(request: Asked, name: str, kind: Kind) -> Received:
         require_kind(request, MEDIA_TYPE)
         gathering.check_room()
-        body = await read_body(request, await gathering.limit(name), patience)
+        too_long = IngestError(422, "the message is longer than any of this plan can be.")
+        body = await read_body(request, await gathering.limit(name), patience, too_long)
         try:
             received = await gathering.take(name, kind, body)
         except FoldawayError:
