@@ -74,7 +74,6 @@ def test_killed_at_any_moment_every_file_counts_once(tmp_path: Path, processes: 
     words = [sys.executable, "-m", "foldaway", "run", str(tmp_path / "plan.toml"), str(folder / "*.csv")]
     words += ["--save", str(state), "--resume", str(state), "--delete-after", "--processes", str(processes), "--json"]
     rng = random.Random(processes)
-    left = []
     for number in range(rounds):
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if number % 2:
@@ -85,13 +84,11 @@ def test_killed_at_any_moment_every_file_counts_once(tmp_path: Path, processes: 
         process.kill()
         process.wait()
         check_nothing_is_lost(folder, state)
-        left.append(len(list(folder.iterdir())))
     done = subprocess.run(words, capture_output=True, env={**os.environ, **measured()}, timeout=120)
     assert done.returncode == 0, done.stderr.decode()
     assert counted(state)[:FILES] == [1] * FILES
     assert list(folder.iterdir()) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["inbox", "plan.toml", "state"]
-    assert any(0 < files < FILES for files in left)  # some kill fell in the middle
 
 
 def wait_for_a_change(process: subprocess.Popen[bytes], folder: Path, state: Path) -> None:
