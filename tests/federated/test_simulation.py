@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ import pytest
 from foldaway.federated.simulation.kept_rows import analysed
 from foldaway.federated.simulation.population import CHUNK, World, clients
 from foldaway.federated.simulation.run import simulate
+from measured import measured
 
 
 def all_of(world: World) -> list[tuple[bytes, str, str]]:
@@ -47,7 +49,8 @@ def test_without_statsmodels_kept_rows_are_analysed_by_foldaway(mode: str, monke
 
 def test_the_command_in_mode_one_message() -> None:
     words = ["federated", "simulate", "--clients", "150", "--drop-out", "0.1", "--late", "0.1", "--processes", "1"]
-    done = subprocess.run([sys.executable, "-m", "foldaway", *words, "--json"], capture_output=True, text=True)
+    command = [sys.executable, "-m", "foldaway", *words, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **measured()})
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["enrolled"] == 150
