@@ -45,7 +45,8 @@ def whole(X: np.ndarray, y: np.ndarray, names: list[str], kind: str) -> None:
             part = slice(start, start + BLOCK)
             R = np.linalg.qr(np.vstack([R, np.column_stack([X[part], y[part]])]), mode="r")  # type: ignore[assignment]
 
-    times = best_times({"statsmodels OLS": statsmodels, "NumPy block QR (the limit)": block_qr, "foldaway": ours})
+    contestants = {"statsmodels OLS": statsmodels, "NumPy block QR (the limit)": block_qr, "foldaway": ours}
+    times = best_times(contestants, rounds=12)
     peer = times["statsmodels OLS"]
     worst = np.max(np.abs(answers["foldaway"] / answers["statsmodels"] - 1))
     rows = [[name, f"{1000 * t:,.0f} ms", f"{peer / t:.1f}"] for name, t in times.items()]
