@@ -72,6 +72,7 @@ class Reader:
         self._name = name
         self._folder = folder
         self._stack = ExitStack()
+        self.ran = 0
         self._names: dict[str, Any] = {"__name__": "__main__", "afterwards": self._stack.callback}
         self._environ = {**environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"}
 
@@ -85,6 +86,7 @@ class Reader:
         """Run one; an error names its line in the page."""
         if snippet.not_run is not None:
             return
+        self.ran += snippet.title is not None or snippet.language in ("python", "sh")
         if snippet.title is not None:
             (self._folder / snippet.title).write_text(snippet.text, encoding="utf-8")
         elif snippet.language == "python":

@@ -40,8 +40,11 @@ def test_the_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("MPLBACKEND", "agg")
     with Reader(str(page), tmp_path, dict(os.environ)) as reader:
-        for snippet in snippets((ROOT / page).read_text(encoding="utf-8")):
+        found = list(snippets((ROOT / page).read_text(encoding="utf-8")))
+        for snippet in found:
             reader.run(snippet)
+        excused = sum(snippet.not_run is not None or snippet.language == "text" for snippet in found)
+        assert reader.ran == len(found) - excused
 
 
 @pytest.mark.parametrize("page", [*PAGES, Path("README.md")], ids=str)

@@ -251,7 +251,8 @@ def test_a_device_is_light_until_it_talks() -> None:
         "from foldaway.federated import Device\n"
         "assert not {'httpx', 'scipy.linalg', 'sqlalchemy', 'litestar', 'numba'} & set(sys.modules)\n"
     )
-    subprocess.run([sys.executable, "-c", light], check=True)
+    done = subprocess.run([sys.executable, "-c", light], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_there_is_nothing_else_in_the_room() -> None:

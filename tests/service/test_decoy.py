@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -107,8 +108,17 @@ def test_decoys_overwrite_the_last_rows(n: int, rare: int, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("settings", [SMALL, FULL, {**SMALL, "bootstrap": 5}])
 @pytest.mark.parametrize("records", [0, 1, 2, 1000])
-def test_any_plan_has_decoys(settings: dict[str, object], records: int) -> None:
+def test_any_plan_has_decoys(settings: dict[str, object], records: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    folded: list[int] = []
+
+    class Counted(fa.Trial):
+        def fold(self, data: Any, **options: Any) -> None:
+            super().fold(data, **options)
+            folded.append(self.n)
+
+    monkeypatch.setattr("foldaway.service.decoy.Trial", Counted)
     fold_decoy(fa.Plan(**settings), records)  # type: ignore[arg-type]
+    assert folded[:1] == ([records] if records else [])
 
 
 def test_a_decoy_is_as_large_as_the_largest_batch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,7 +154,7 @@ class Schedule:
         return {j for j in range(len(self.devices)) if records >> j & 1}
 
 
-def run_in_one_round(store: Store, seed: int, mode: str) -> None:
+def assert_counted_once_in_one_round(store: Store, seed: int, mode: str) -> None:
     schedule = Schedule(store, seed, mode)
     for _ in range(25):
         schedule.step(["enrolments", "enrolments", "reports", "reports", "reports"])
@@ -168,7 +168,7 @@ def run_in_one_round(store: Store, seed: int, mode: str) -> None:
     assert schedule.close() == answer
 
 
-def run_scores(store: Store, seed: int) -> None:
+def assert_counted_once_with_scores(store: Store, seed: int) -> None:
     schedule = Schedule(store, seed, "scores")
     for _ in range(20):
         schedule.step(["enrolments", "moments"])
@@ -226,17 +226,17 @@ SCHEDULES = int(os.environ.get("FOLDAWAY_SCHEDULES", "15"))
 def test_random_schedules(store: Store, mode: str, part: int) -> None:
     for seed in range(part * SCHEDULES, (part + 1) * SCHEDULES):
         if mode == "scores":
-            run_scores(store, seed)
+            assert_counted_once_with_scores(store, seed)
         else:
-            run_in_one_round(store, seed, mode)
+            assert_counted_once_in_one_round(store, seed, mode)
 
 
 def test_several_servers_on_postgres(database: Place) -> None:
     store = database.open()
     try:
         for seed in range(1000, 1003):
-            run_in_one_round(store, seed, "delta")
-            run_scores(store, seed)
+            assert_counted_once_in_one_round(store, seed, "delta")
+            assert_counted_once_with_scores(store, seed)
     finally:
         store.close()
 

@@ -538,6 +538,7 @@ def test_types_that_no_record_has_are_faults_and_no_crash(column: str) -> None:
         pa.DictionaryArray.from_arrays(pa.array([0] * n), pa.array([[1]])),
         pa.RunEndEncodedArray.from_arrays(pa.array([n], pa.int32()), pa.array([None], pa.null())),
     ]
+    refused = 0
     for array in odd:
         data = table(rows(n)).drop_columns(["other", column]).append_column(column, array)
         found = decoded(as_arrow(data), ARROW)
@@ -545,6 +546,8 @@ def test_types_that_no_record_has_are_faults_and_no_crash(column: str) -> None:
             folded(found.records, text=found.text)
         except RecordError as error:
             require_silence(error)
+            refused += 1
+    assert refused >= len(odd) - 2  # a decimal is a number, and a timestamp names somebody
 
 
 def test_offsets_and_indices_out_of_bounds_are_refused() -> None:

@@ -363,12 +363,12 @@ def test_a_broker_that_goes_away_is_waited_for(tmp_path: Path) -> None:
         server = KINDS[name]()
         try:
             server.start()
-            _outlive(server, tmp_path / name)
+            assert_outlived(server, tmp_path / name)
         finally:
             server.remove()
 
 
-def _outlive(server: Server, folder: Path) -> None:
+def assert_outlived(server: Server, folder: Path) -> None:
     plan = plan_of(fresh_name())
     records = people(300)
     server.create(plan.name)
