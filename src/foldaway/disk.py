@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    import sqlite3
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = 0o666) -> None:
@@ -54,6 +60,26 @@ def destroy_file(path: Path) -> None:
         _write(os.open(path, os.O_WRONLY), bytes(size))
         path.unlink()
         sync_folder(path.parent)
+
+
+def open_sqlite(file: Path, pragmas: Iterable[str], patience: float) -> sqlite3.Connection:
+    """A connection to a SQLite file that is there, with its settings made; transactions are begun by hand.
+
+    Raises:
+        sqlite3.Error: There is none, or it is damaged.
+    """
+    import sqlite3  # not for those who never open one
+
+    # mode=rw: a file that has gone is an error, not a new database.
+    uri = f"file:{quote(str(file.absolute()))}?mode=rw"
+    connection = sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None, check_same_thread=False)
+    try:
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
 
 
 def sync_folder(folder: Path) -> None:

@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
-from foldaway.disk import destroy_file, replace_file
+from foldaway.disk import destroy_file, open_sqlite, replace_file
 from foldaway.errors import PlanError, StateError
 from foldaway.federated.kept import Forgotten, Kept
 from foldaway.plan import Plan
@@ -198,16 +197,7 @@ def _kept_in(connection: sqlite3.Connection) -> bytes | None:
 def _connect(file: Path, *, new: bool = False) -> sqlite3.Connection:
     if new:
         os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
-    # mode=rw: a file that has gone is an error, not a new database.
-    uri = f"file:{quote(str(file.absolute()))}?mode=rw"
-    connection = sqlite3.connect(uri, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
-    try:
-        for pragma in _PRAGMAS:
-            connection.execute(f"PRAGMA {pragma}")
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
+    return open_sqlite(file, _PRAGMAS, _PATIENCE)
 
 
 @contextmanager

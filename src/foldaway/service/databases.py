@@ -7,10 +7,11 @@ import sqlite3
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import sqlalchemy as sa
 
+from foldaway.disk import open_sqlite
 from foldaway.errors import StoreError, Unavailable, not_installed
 
 # Seconds to wait for another process or server before saying that the database is locked.
@@ -88,16 +89,7 @@ def _identity(file: Path) -> tuple[int, int] | None:
 
 
 def _connect(file: Path) -> sqlite3.Connection:
-    # mode=rw: a file that has gone is an error, not a new database.
-    uri = f"file:{quote(str(file.absolute()))}?mode=rw"
-    connection = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
-    try:
-        for pragma in _PRAGMAS:
-            connection.execute(f"PRAGMA {pragma}")
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
+    return open_sqlite(file, _PRAGMAS, PATIENCE)
 
 
 def _begin(connection: sa.Connection) -> None:
