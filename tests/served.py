@@ -30,8 +30,15 @@ def rows(count: int, start: int = 0) -> list[dict[str, Any]]:
 class Served(Server):
     """A running server that logs every request; `flags` are further ones of `foldaway serve`."""
 
-    def __init__(self, folder: Path, nursery: Nursery | None, *flags: object, database: str | None = None) -> None:
-        super().__init__(folder, database=database, nursery=nursery)
+    def __init__(
+        self,
+        folder: Path,
+        nursery: Nursery | None,
+        *flags: object,
+        database: str | None = None,
+        measured: bool = False,
+    ) -> None:
+        super().__init__(folder, database=database, nursery=nursery, measured=measured)
         self._http = httpx.Client(timeout=30)  # making one takes longer than most requests
         self._arguments = [word for word in self._arguments if word != "--quiet"] + [str(flag) for flag in flags]
 

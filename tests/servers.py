@@ -16,11 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import coverage
 import httpx
 import psutil
 import pyarrow as pa
 
 from foldaway.client import Client
+from measured import measured as in_environment
 from postgres import _free_port as free_port
 
 KEY = bytes(range(32)).hex()
@@ -51,11 +53,11 @@ class Nursery:
         )
         self._lock = threading.Lock()
 
-    def start(self, arguments: Sequence[str], out: Path, err: Path) -> int:
+    def start(self, arguments: Sequence[str], out: Path, err: Path, environment: dict[str, str]) -> int:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._lock:
-            print(json.dumps([list(arguments), str(out), str(err)]), file=self._process.stdin, flush=True)
+            print(json.dumps([list(arguments), str(out), str(err), environment]), file=self._process.stdin, flush=True)
             return int(self._process.stdout.readline())
 
     def end(self) -> None:
@@ -80,10 +82,17 @@ class Server:
         database: A PostgreSQL database.
         shard: The server's name among those on one database.
         nursery: What starts it; if left out, it is started as anybody would.
+        measured: Whether its lines count as covered, which makes it slower, and takes an end in good order.
     """
 
     def __init__(
-        self, folder: Path, *, database: str | None = None, shard: str = "main", nursery: Nursery | None = None
+        self,
+        folder: Path,
+        *,
+        database: str | None = None,
+        shard: str = "main",
+        nursery: Nursery | None = None,
+        measured: bool = False,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -94,17 +103,19 @@ class Server:
         place = ["--data", str(self.data)] if database is None else ["--database", database]
         self._arguments = ["serve", *place, "--port", str(self.port), "--shard", shard, "--quiet"]
         self._nursery = nursery
+        self._measured = in_environment() if measured else {}
         self._process: psutil.Process | None = None
         self.admin = ""
 
     def start(self, *, wait: bool = True) -> None:
         """Start; the first time, the administrator's token is read from the output."""
         if self._nursery is not None:
-            pid = self._nursery.start(self._arguments, self.out, self.err)
+            pid = self._nursery.start(self._arguments, self.out, self.err, self._measured)
         else:
             with self.out.open("ab") as out, self.err.open("ab") as err:
                 command = [sys.executable, "-m", "foldaway", *self._arguments]
-                pid = subprocess.Popen(command, stdout=out, stderr=err, env={**os.environ, **_ENVIRONMENT}).pid
+                environment = {**os.environ, **_ENVIRONMENT, **self._measured}
+                pid = subprocess.Popen(command, stdout=out, stderr=err, env=environment).pid
         try:
             self._process = psutil.Process(pid)
         except psutil.NoSuchProcess:
@@ -161,7 +172,10 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.kill()
+        if self._measured:
+            self.stop()
+        else:
+            self.kill()
 
 
 class Producer(threading.Thread):
@@ -270,9 +284,11 @@ def _fork_servers() -> None:
     setattr(server, "rehearse", lambda: None)  # noqa: B010
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that those that are killed are gone
     for line in sys.stdin:
-        arguments, out, err = json.loads(line)
+        arguments, out, err, environment = json.loads(line)
         pid = os.fork()
         if pid == 0:
+            os.environ.update(environment)
+            coverage.process_startup()  # if the environment says so
             _become_server(cli.main, arguments, out, err)
         print(pid, flush=True)
 

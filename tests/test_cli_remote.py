@@ -46,7 +46,7 @@ def foldaway(*words: object, code: int = 0, env: dict[str, str] | None = None) -
 
 @pytest.fixture(scope="module")
 def server(served_from: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with Served(tmp_path_factory.mktemp("cli"), served_from) as server:
+    with Served(tmp_path_factory.mktemp("cli"), served_from, measured=True) as server:
         yield server
 
 
@@ -275,7 +275,7 @@ def test_progress_at_a_terminal_and_control_c(server: Served, folder: Path, big:
 
 
 def test_rotate_changes_the_key_and_loses_nothing(tmp_path: Path, folder: Path, served_from: Nursery) -> None:
-    server = Served(tmp_path, served_from)
+    server = Served(tmp_path, served_from, measured=True)
     with server:
         envs = register(server, plan_file(tmp_path, "kept"))
         foldaway("send", "kept", folder / "day1.parquet", env=envs["ingest"])

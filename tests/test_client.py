@@ -23,14 +23,14 @@ SECRET = "SECRET-14142"
 
 @pytest.fixture
 def server(served_from: Nursery, tmp_path: Path) -> Iterator[Served]:
-    with Served(tmp_path, served_from) as server:
+    with Served(tmp_path, served_from, measured=True) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def steady(served_from: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server that is not stopped."""
-    with Served(tmp_path_factory.mktemp("steady"), served_from) as server:
+    with Served(tmp_path_factory.mktemp("steady"), served_from, measured=True) as server:
         yield server
 
 

@@ -33,7 +33,7 @@ from trials import make_trial
 
 @pytest.fixture(scope="module")
 def server(served_from: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with Served(tmp_path_factory.mktemp("devices"), served_from) as server:
+    with Served(tmp_path_factory.mktemp("devices"), served_from, measured=True) as server:
         yield server
 
 

@@ -23,7 +23,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 @pytest.fixture(scope="module")
 def server(served_from: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with Served(tmp_path_factory.mktemp("http"), served_from, "--max-body", 1) as server:
+    with Served(tmp_path_factory.mktemp("http"), served_from, "--max-body", 1, measured=True) as server:
         yield server
 
 

@@ -42,7 +42,7 @@ SLOW = 10_000
 
 @pytest.fixture
 def server(served_from: Nursery, tmp_path: Path) -> Iterator[Served]:
-    with Served(tmp_path, served_from) as server:
+    with Served(tmp_path, served_from, measured=True) as server:
         yield server
 
 
@@ -82,7 +82,7 @@ def test_a_bug_is_told_to_the_log_by_type_and_place_alone(
 def test_sigterm_answers_what_is_under_way_and_stores_what_the_cohort_allows(
     served_from: Nursery, tmp_path: Path
 ) -> None:
-    with Served(tmp_path, served_from) as server:
+    with Served(tmp_path, served_from, measured=True) as server:
         trial = server.create("ending", cohort=10)
         path = "/v1/trials/ending/records"
         assert server.ask("POST", path, trial["ingest_token"], json=rows(9)).json()["pending"] == 9
@@ -121,7 +121,7 @@ def test_sigterm_answers_what_is_under_way_and_stores_what_the_cohort_allows(
 
 
 def test_a_full_queue_says_when_to_come_back(served_from: Nursery, tmp_path: Path) -> None:
-    with Served(tmp_path, served_from, "--queue", 2) as server, ThreadPoolExecutor(8) as threads:
+    with Served(tmp_path, served_from, "--queue", 2, measured=True) as server, ThreadPoolExecutor(8) as threads:
         token = server.create("pressed")["ingest_token"]
         with sqlite3.connect(server.data / "foldaway.db", isolation_level=None) as other:
             other.execute("BEGIN EXCLUSIVE")  # for less long than the store waits
@@ -154,7 +154,7 @@ def connect(server: Served) -> socket.socket:
 
 
 def test_bodies_that_do_not_come(served_from: Nursery, tmp_path: Path) -> None:
-    with Served(tmp_path, served_from, "--patience", 2, "--queue", 2) as server:
+    with Served(tmp_path, served_from, "--patience", 2, "--queue", 2, measured=True) as server:
         token = server.create("slow")["ingest_token"]
         path = "/v1/trials/slow/records"
         body = json.dumps(rows(10)).encode()
@@ -287,7 +287,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_disk_without_room_is_told_and_mended_without_a_restart(served_from: Nursery, small_disk: Path) -> None:
-    with Served(small_disk, served_from) as server:
+    with Served(small_disk, served_from, measured=True) as server:
         token = server.create("crowded")["ingest_token"]
         path = "/v1/trials/crowded/records"
         assert server.ask("POST", path, token, json=rows(10)).status_code == 200
@@ -362,7 +362,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 def test_tls(served_from: Nursery, tmp_path: Path) -> None:
     chain, secret = certificate(tmp_path)
-    server = Served(tmp_path, served_from, "--certificate", chain, "--certificate-key", secret)
+    server = Served(tmp_path, served_from, "--certificate", chain, "--certificate-key", secret, measured=True)
     server.url = f"https://127.0.0.1:{server.port}"
     server.start(wait=False)
     try:

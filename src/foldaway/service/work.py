@@ -28,8 +28,7 @@ class Work:
         self.metrics = metrics
         self._most_queued = most_queued
         self._queued = 0
-        self._forgetting = False  # soon
-        self._more_to_forget = False  # what has come since, and needs another time
+        self._leave_taking: asyncio.TimerHandle | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fold", initializer=wipe_arrays)
 
     @asynccontextmanager
@@ -52,24 +51,18 @@ class Work:
         return await asyncio.get_running_loop().run_in_executor(self._thread, task, *arguments)
 
     def forget_soon(self) -> None:
-        """Overwrite what the last batch has left, once no other is waiting and nothing else holds on to it.
+        """Overwrite what the last batch or message has left, once nothing else holds on to it.
 
-        However many come within that time, it is done once after the last of them: it costs as much as many messages.
+        While others follow closely it is put off, since it costs as much as many messages: but for a second at most,
+        when `tick` does it.
         """
-        if self._queued > 1:
-            return
-        if self._forgetting:
-            self._more_to_forget = True
-        else:
-            self._forgetting = True
-            asyncio.get_running_loop().call_later(_LEAVE_TAKING, self._forget_if_idle)
+        if self._leave_taking is not None:
+            self._leave_taking.cancel()
+        self._leave_taking = asyncio.get_running_loop().call_later(_LEAVE_TAKING, self._forget_if_idle)
 
     def _forget_if_idle(self) -> None:
-        again, self._forgetting, self._more_to_forget = self._more_to_forget, False, False
-        if not self._queued:
+        if not self._queued:  # otherwise that batch will be followed by this again
             self._thread.submit(self._forget)
-        if again:
-            self.forget_soon()
 
     def _forget(self) -> None:
         self.service.fold_decoys()

@@ -22,6 +22,9 @@ Told = Callable[[str, int], None]
 # Seconds for which replies are waited for, at the most.
 _DEADLINE = 3600
 
+# Seconds in which a process that has said all may end by itself.
+_FAREWELL = 10
+
 
 def simulate(world: World, *, processes: int = 2, told: Told = lambda what, done: None) -> Summary:
     """Run the devices of a simulated world against a real coordinator.
@@ -109,6 +112,8 @@ class _Workers:
         whole = Tally(Counter(), Counter(), Counter(), 0)
         for _ in self._processes:
             whole += self._next()[1]
+        for process in self._processes:
+            process.join(_FAREWELL)
         return whole
 
     def _next(self) -> tuple[str, Any]:
