@@ -23,7 +23,7 @@ class DirectLink:
     def plan(self) -> fa.Plan:
         return self._plan
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, *, patience: float | None = None) -> str:
         return self._plan.fingerprint
 
     def post(self, kind: Any, message: bytes, *, patience: float | None = None) -> Received:

@@ -198,7 +198,7 @@ class Schedule:
         self.tale.events[what] += 1
         return True
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, *, patience: float | None = None) -> str:
         return self.plan.fingerprint
 
     def post(self, kind: Any, message: bytes, *, patience: float | None = None) -> Received:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,6 +33,9 @@ class Asking:
         patience: Seconds to go on trying while the server does not answer.
         verify: A file with the certificate authority for https, or True for the system's.
         look: Called with every answer's headers; what it raises ends the request.
+
+    Raises:
+        ServerError: The address, or the file, cannot be used.
     """
 
     def __init__(
@@ -44,7 +48,7 @@ class Asking:
         look: Callable[[Mapping[str, str]], None] | None = None,
     ) -> None:
         headers = {"Authorization": f"Bearer {token}"}
-        self._http = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=60.0, verify=verify)
+        self._http = _connection(url.rstrip("/"), headers, verify)
         if look is not None:
             self._http.event_hooks = {"response": [lambda response: look(response.headers)]}
         self._patience = patience
@@ -85,6 +89,17 @@ class Asking:
                 raise problem
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _connection(url: str, headers: dict[str, str], verify: str | bool) -> httpx.Client:
+    if not url.startswith(("http://", "https://")):
+        raise ServerError("a server's address begins with http:// or https://.")
+    try:
+        trusted = ssl.create_default_context(cafile=verify) if isinstance(verify, str) else verify
+        return httpx.Client(base_url=url, headers=headers, timeout=60.0, verify=trusted)
+    except (OSError, ValueError, httpx.InvalidURL):  # ssl.SSLError is an OSError
+        pass
+    raise ServerError("the server's address, the token, or the certificate authority's file cannot be used.")
 
 
 def _problem(response: httpx.Response) -> ServerError:

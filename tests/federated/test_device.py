@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +115,59 @@ def test_a_coordinator_that_is_away_costs_no_record(tmp_path: Path) -> None:
         device.report()
     device.record(RECORD)
     assert (device.status.state, device.status.records) == ("new", 2)
+
+
+class Portal(BaseHTTPRequestHandler):
+    """What stands between a phone and the network: it answers everything, with a page of its own."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html>Accept our terms</html>")
+
+    do_POST = do_GET
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def portal() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Portal) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_whoever_answers_in_between_costs_no_record_and_doubles_none(tmp_path: Path, portal: str) -> None:
+    device = Device(PLAN, tmp_path, server=portal, token="fa_x", patience=0.1)
+    device.record(RECORD)
+    assert device.status.records == 1
+    with pytest.raises(ServerError, match="not a trial's plan") as refused:
+        device.report()
+    assert "terms" not in str(refused.value)
+
+
+@pytest.mark.parametrize("wrong", [{"verify": "no-such-file.pem"}, {"token": "fa_\u00fc"}])
+def test_a_connection_that_cannot_be_made_costs_no_record(tmp_path: Path, wrong: dict[str, str]) -> None:
+    device = Device(PLAN, tmp_path, server="https://127.0.0.1:1", patience=0.1, **{"token": "fa_x", **wrong})
+    device.record(RECORD)
+    assert device.status.records == 1
+    with pytest.raises(ServerError):
+        device.report()
+
+
+def test_the_first_record_is_not_held_up_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However patient the device is when it reports."""
+    from foldaway.federated import device as module
+
+    monkeypatch.setattr(module, "_NOT_LONG", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        device = Device(PLAN, tmp_path, server=address, token="fa_x", patience=600)
+        begun = time.monotonic()
+        device.record(RECORD)
+        assert time.monotonic() - begun < 60
 
 
 # Records.
@@ -238,6 +295,37 @@ def test_what_was_kept_too_long_is_deleted(
     with pytest.raises(StateError, match="as long as the plan allows"):
         device.record({"y": 1.0})
     assert device.report().settled
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["running", "started later"])
+def test_a_device_that_leaves_for_too_long_has_forgotten(
+    running: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = Device(PLAN, tmp_path)
+    device.record(RECORD)
+    with device._store.changing() as kept:
+        kept.report, kept.sums, kept.stage = kept.sums, b"", "reporting"
+    device.forget(keep_report=True)
+    assert device.status.state == "leaving"
+    later = time.time() + PLAN.retention + 1
+    monkeypatch.setattr(time, "time", lambda: later)
+    device = device if running else Device(PLAN, tmp_path)
+    assert device.status.state == "forgotten"
+    assert [path.name for path in tmp_path.iterdir()] == ["device-trial.forgotten"]
+    with pytest.raises(StateError, match="has forgotten"):
+        _ = device.arm
+
+
+def test_a_device_whose_file_is_damaged_says_so_and_can_forget(tmp_path: Path) -> None:
+    Device(PLAN, tmp_path).record(RECORD)
+    (tmp_path / "device-trial.sqlite").write_bytes(b"something else" * 100)
+    device = Device(PLAN, tmp_path)
+    for step in (lambda: device.arm, lambda: device.status, device.report, lambda: device.record(RECORD)):
+        with pytest.raises(StateError, match=r"damaged; then the device's forget\(\) deletes it"):
+            step()
+    device.forget()
+    assert device.status.state == "forgotten"
+    assert [path.name for path in tmp_path.iterdir()] == ["device-trial.forgotten"]
 
 
 # Weight.

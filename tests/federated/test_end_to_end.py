@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -396,8 +397,8 @@ def test_who_reports_and_forgets_is_counted_even_if_the_coordinator_crashes(
         device.record({"y": 10.0})
         device.record({"y": 12.0})
         assert device.report().state == "pending"
-        device.forget()
-        device.forget()
+        device.forget(keep_report=True)
+        device.forget(keep_report=True)
         server.kill()
         server.start()
         again = hosted_device(trial, tmp_path / "home")
@@ -417,7 +418,7 @@ def test_of_moments_that_are_on_their_way_the_message_alone_is_kept(server: Serv
     device.record({"y": 10.0})
     assert device.report().state == "pending"
     device.record({"y": 11.0})  # never reported: it goes at once
-    device.forget()
+    device.forget(keep_report=True)
     with device._store.changing() as kept:
         assert (kept.identity, kept.sums, kept.report, kept.records) == (b"", b"", b"", 0)
         assert device._store.unsent() == device._store.covered() == []
@@ -433,13 +434,28 @@ def test_of_moments_that_are_on_their_way_the_message_alone_is_kept(server: Serv
     assert device.report().state == "forgotten"
 
 
-def test_who_forgets_even_the_unreported_keeps_nothing(server: Served, tmp_path: Path) -> None:
-    trial = Hosted(server, simple_plan("even-unreported"))
+def test_who_forgets_keeps_nothing_reported_or_not(server: Served, tmp_path: Path) -> None:
+    trial = Hosted(server, simple_plan("gone-at-once"))
     device = hosted_device(trial, tmp_path / "home")
     device.record({"y": 10.0})
     assert device.report().state == "pending"
-    device.forget(even_unreported=True)
-    assert [path.name for path in (tmp_path / "home").iterdir()] == ["even-unreported.forgotten"]
+    device.forget()
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["gone-at-once.forgotten"]
+
+
+def test_a_device_that_leaves_waits_if_it_is_told_to(server: Served, tmp_path: Path) -> None:
+    trial = Hosted(server, simple_plan("leaving-slowly"))
+    device = hosted_device(trial, tmp_path / "home")
+    device.record({"y": 10.0})
+    assert device.report().state == "pending"
+    device.forget(keep_report=True)
+    with ThreadPoolExecutor(1) as pool:
+        left = pool.submit(device.report, wait=30)
+        others = [Device(trial.plan, store=store_in(trial.plan, arm), link=trial.link) for arm in "ab"]
+        for other in others:
+            other.record({"y": 2.0})
+            other.report()
+        assert left.result().state == "forgotten"
 
 
 def test_who_leaves_a_trial_that_has_ended_keeps_nothing(server: Served, tmp_path: Path) -> None:
@@ -447,7 +463,7 @@ def test_who_leaves_a_trial_that_has_ended_keeps_nothing(server: Served, tmp_pat
     device = hosted_device(trial, tmp_path / "home")
     device.record({"y": 10.0})
     assert device.report().state == "pending"
-    device.forget()
+    device.forget(keep_report=True)
     trial.close(deadline=0)  # leaves out who is no cohort
     assert device.report().state == "forgotten"
 

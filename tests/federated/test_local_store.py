@@ -98,10 +98,10 @@ def test_a_message_covers_the_rows_before_it(store: Store) -> None:
 
 
 def test_what_was_erased_is_forgotten(store: Store) -> None:
-    store.erase()
+    store.erase(PLAN.fingerprint)
     with pytest.raises(Forgotten), store.changing():
         pass
-    store.erase()
+    store.erase(PLAN.fingerprint)
 
 
 # The file.
@@ -120,7 +120,7 @@ def test_the_folder_and_the_file_are_for_their_owner_alone(folder: Path) -> None
         os.umask(old)
     assert folder.stat().st_mode & 0o777 == 0o700
     assert set(modes.values()) == {0o600}
-    store.erase()
+    store.erase(PLAN.fingerprint)
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
 
 
@@ -183,7 +183,7 @@ def test_nothing_is_left_of_what_was_forgotten_but_a_mark(folder: Path) -> None:
         for _ in range(500):
             store.add_row(CANARY)
     assert files(folder).count(CANARY) >= 500
-    store.erase()
+    store.erase(PLAN.fingerprint)
     assert [path.name for path in folder.iterdir()] == ["local.trial.forgotten"]
     assert files(folder) == PLAN.fingerprint.encode()
     assert identity not in files(folder)
@@ -216,7 +216,7 @@ def test_forgetting_that_was_cut_short_is_ended_by_the_next_who_opens(folder: Pa
         "    os.kill(os.getpid(), 9)\n"
         f"store = local_store.LocalStore(Path(sys.argv[1]), {PLAN.name!r})\n"
         f"local_store.{moment} = killed\n"
-        "store.erase()\n"
+        f"store.erase({PLAN.fingerprint!r})\n"
     )
     done = subprocess.run([sys.executable, "-c", killed, str(folder)])
     assert done.returncode == -signal.SIGKILL
@@ -243,8 +243,33 @@ def test_a_journal_that_a_kill_has_left_is_deleted_with_the_rest(folder: Path) -
     assert subprocess.run([sys.executable, "-c", killed, str(folder)]).returncode == -signal.SIGKILL
     journal = folder / f"{PLAN.name}.sqlite-journal"
     assert CANARY in journal.read_bytes()  # the pages as they were, to roll back with
-    LocalStore(folder, PLAN.name).erase()
+    LocalStore(folder, PLAN.name).erase(PLAN.fingerprint)
     assert files(folder) == PLAN.fingerprint.encode()
+
+
+@pytest.mark.parametrize("harm", [b"something else", b"SQLite format 3\0 and then nothing that fits"])
+def test_a_damaged_file_can_be_forgotten(folder: Path, harm: bytes) -> None:
+    with begun(folder).changing() as kept:
+        kept.sums = CANARY * 3
+    file = folder / f"{PLAN.name}.sqlite"
+    with file.open("r+b") as damaged:
+        damaged.write(harm)
+    assert CANARY in files(folder)
+    LocalStore(folder, PLAN.name).erase(PLAN.fingerprint)
+    assert files(folder) == PLAN.fingerprint.encode()
+
+
+def test_a_damaged_file_that_nobody_asks_for_is_deleted_when_it_is_old(folder: Path) -> None:
+    begun(folder)
+    file = folder / f"{PLAN.name}.sqlite"
+    file.write_bytes(CANARY * 100)
+    sweep(folder, time.time() + 29 * 86_400)
+    assert CANARY in files(folder)
+    sweep(folder, time.time() + 31 * 86_400)
+    assert [path.name for path in folder.iterdir()] == ["local.trial.forgotten"]
+    assert files(folder) == b""
+    store = LocalStore(folder, PLAN.name)
+    assert (store.plan(), store.forgotten) == (None, "")
 
 
 # Retention.

@@ -14,6 +14,7 @@ import foldaway as fa
 from clustered import answer, devices_of, federated, moments, share_of
 from foldaway.errors import MessageError
 from foldaway.federated.coordinator import Published, Share
+from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import (
     MOST_BYTES,
     REPORTS,
@@ -27,6 +28,7 @@ from foldaway.federated.messages import (
     new_number,
     packed,
 )
+from foldaway.federated.models import in_one_frame, models_of
 from foldaway.federated.replies import reply
 from plans import SMALL
 from trials import make_trial
@@ -191,3 +193,28 @@ def test_coefficients_of_another_plan_are_refused() -> None:
 
 def test_every_mode_has_its_report() -> None:
     assert set(REPORTS) == {"one-message", "delta", "scores"}
+
+
+def test_what_is_published_may_be_longer_than_any_message() -> None:
+    """It grows with arms, outcomes and estimators; a device that could not read it would be missing for good."""
+    columns = [f"x{i}" for i in range(20)]
+    outcomes = [f"y{i}" for i in range(20)]
+    plan = fa.Plan(
+        name="wide",
+        arm="g",
+        arms={"a": 0.5, "b": 0.5},
+        outcomes=outcomes,
+        covariates=columns,
+        federated="scores",
+        leverage="CR2",
+    )
+    rng = np.random.default_rng(1)
+    trial = fa.Trial(msgspec.structs.replace(plan, federated=None, leverage=None))
+    trial.fold({"g": np.tile(["a", "b"], 100), **{name: rng.normal(size=200) for name in (*columns, *outcomes)}})
+    arms = in_one_frame(trial.arms)
+    published = Published(plan, arms, models_of(plan, arms)).message("replying", 0.0)
+    sent = encoded(published)
+    assert len(sent) > 2**18
+    link = HttpLink("http://127.0.0.1:1", "fa_x")
+    link._asking.ask = lambda *_, **__: sent  # type: ignore[method-assign]
+    assert link.coefficients() == published

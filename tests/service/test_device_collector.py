@@ -29,6 +29,7 @@ from foldaway.errors import (
     Unavailable,
     UnknownNumber,
 )
+from foldaway.federated.coordinator import Share
 from foldaway.federated.messages import Enrolment, Moments, Received, Scores, Sums, encoded, new_number
 from foldaway.federated.replies import reply
 from foldaway.service.device_table import Closing
@@ -428,7 +429,7 @@ def test_what_was_published_follows_the_key(folder: Place) -> None:
     service.close(plan.name)
     published = service.devices.coefficients(plan.name)
     assert devices[0].moments.factor not in folder.files()
-    assert published.frames[0] not in folder.files()
+    assert published.frame not in folder.files()
     store.rotate(new)
     store.close()
     again = folder.open(new)
@@ -449,7 +450,7 @@ def test_moments_of_a_few_devices_are_not_published(service: Service, settings: 
     assert f"every arm needs moments of {least}" in answer.federated.note
     assert f"b has {least - 1}" in answer.federated.note
     after = service.devices.coefficients(plan.name)
-    assert (after.stage, after.frames, after.models) == ("closed", [], [])
+    assert (after.stage, after.frame, after.models) == ("closed", b"", [])
     enough, devices = begun(service, "scores", count=2 * least, **settings)
     service.devices.receive(enough.name, "moments", [d.message("moments") for d in devices])
     assert not service.close(enough.name, Wanted(deadline=1000.0)).final
@@ -475,6 +476,17 @@ def test_a_remainder_is_included_at_the_deadline_and_not_before(service: Service
     assert service.close(plan.name, Wanted(deadline=0.0)).records == 31
 
 
+def test_a_remainder_is_included_once_however_often_a_server_looks(service: Service) -> None:
+    plan, devices = begun(service, "one-message", count=4, remainder="include")
+    service.close(plan.name, Wanted(deadline=1.5))
+    for device in devices[:2]:
+        one(service, plan, "reports", device.message("reports"))
+        service.tick()
+    assert service.status(plan.name).records == 1
+    assert service.status(plan.name).pending == 1
+    assert service.close(plan.name, Wanted(deadline=0.0)).records == 3
+
+
 @pytest.mark.parametrize(("remainder", "closed"), [("leave_out", False), ("include", True)])
 def test_what_the_end_would_leave_out_does_not_bring_it_about(service: Service, remainder: str, closed: bool) -> None:
     plan, devices = begun(service, "delta", count=4, remainder=remainder)
@@ -485,6 +497,56 @@ def test_what_the_end_would_leave_out_does_not_bring_it_about(service: Service, 
     assert (service.status(plan.name).status == "closed") is closed
     if closed:
         assert service.status(plan.name).records == 15
+
+
+def test_a_site_takes_no_single_device_with_it(service: Service) -> None:
+    """Its tallies are a cohort by themselves; a report that waits for its own stays in memory."""
+    settings = {"unit": "u", "complete_units": True, "remainder": "include"}
+    plan, devices = begun(service, "one-message", count=2, **settings)
+    one(service, plan, "reports", devices[1].message("reports"))
+    site = fa.Trial(plan)
+    site.fold({"group": ["a"] * 4, "u": [1, 2, 3, 4], "y": [1.0, 2.0, 4.0, 3.0]})
+    assert service.devices.receive_site(plan.name, new_number(), site.dumps()).durable
+    status = service.status(plan.name)
+    assert (status.records, status.pending) == (4, 1)
+    (shard,) = service.store.shards(plan.name)
+    assert shard.state is not None
+    assert Share.loads(shard.state, plan).trial.counts == {"a": 4, "b": 0}
+    # Lost with the server, it may come again; and it is counted beside the site, once.
+    again = Service(service.store, "main", Limits())
+    for server in (service, again):
+        assert not isinstance(one(server, plan, "reports", devices[1].message("reports")), FoldawayError)
+    one(again, plan, "reports", devices[0].message("reports"))
+    assert again.close(plan.name, Wanted(deadline=0.0)).records == 4 + 1 + 2
+
+
+def test_moments_that_were_given_up_are_in_no_later_commit(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the database goes away at that moment; and they are counted as left out in the end."""
+    plan, devices = begun(service, "scores", count=6, cohort=2, remainder="include")
+    for device in devices[:4]:
+        one(service, plan, "moments", device.message("moments"))
+    late = Service(service.store, "late", Limits())
+    one(late, plan, "moments", devices[4].message("moments"))
+    assert not service.close(plan.name, Wanted(deadline=1000.0)).final
+
+    def away(*_: Any) -> None:
+        raise Unavailable("the database cannot be reached.")
+
+    published = service.devices.coefficients(plan.name)
+    replies = []
+    for j, device in enumerate(devices[:4]):
+        values = reply(plan, published, device.arm, device.rows(j))
+        replies.append(encoded(Scores.of(device.number, device.arm, values)))
+    with monkeypatch.context() as patch:
+        patch.setattr(service.store, "leave_out", away)
+        with pytest.raises(Unavailable):
+            late.tick()
+        with pytest.raises(Unavailable):
+            late.devices.receive(plan.name, "reports", replies)
+    outcomes = late.devices.receive(plan.name, "reports", replies)
+    assert outcomes == [Received(repeated=False, durable=True)] * 4
+    answer = service.close(plan.name, Wanted(deadline=0.0))
+    assert (answer.records, answer.left_out) == (1 + 2 + 4 + 8, 1)
 
 
 # Two servers on one store: what is durable is never told to be too late.

@@ -38,7 +38,6 @@ def site_run(
     from foldaway.cli.progress import file_progress
     from foldaway.federated.link import HttpLink, trial_address
     from foldaway.federated.site import fold_site, send_site
-    from foldaway.federated.site_mark import SiteMark
     from foldaway.plan import Plan
     from foldaway.sources import expand
 
@@ -48,7 +47,7 @@ def site_run(
         trial = fold_site(the_plan, files, progress=progress)
     link = HttpLink(address, token, verify=True if ca is None else str(ca))
     try:
-        sent = send_site(trial, SiteMark.of(the_plan, files, folder), link)
+        sent = send_site(trial, files, link, folder)
     finally:
         link.close()
     if json:

@@ -28,14 +28,14 @@ class CollectedScores:
         arm: The arm's tallies, in the frame that was published.
         place: Its place in the plan.
         clusters: The devices whose records are in the arm's moments, and so in the coefficients.
-        replied: Those that have replied.
+        scored: Those that have replied, from whose scores the error is estimated.
         products: By outcome, the part of the reply and its Σ u u'.
     """
 
     arm: ArmTally
     place: int
     clusters: int
-    replied: int
+    scored: int
     products: dict[int, tuple[Segment, Floats]] = field(default_factory=dict)
 
     @property
@@ -49,12 +49,12 @@ class CollectedScores:
         meat = np.zeros((k, k))
         if not self.arm.n:
             return meat
-        if not self.replied:
+        if not self.scored:
             raise EstimateError("no device of an arm has replied, so its part of the error is not known.")
         segment, product = self.products[outcome]
         if segment.r == 2:
             product = self._combined(segment, product, delta, scale)
-        meat[: segment.q, : segment.q] = product * (self.clusters / self.replied)
+        meat[: segment.q, : segment.q] = product * (self.clusters / self.scored)
         return meat
 
     def _combined(self, segment: Segment, product: Floats, delta: Floats, scale: float) -> Floats:

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from foldaway.block import Floats
-from foldaway.errors import PlanError, RecordError, ServerError, StateError
+from foldaway.errors import FoldawayError, PlanError, RecordError, ServerError, StateError
 from foldaway.federated import running
 from foldaway.federated.kept import Forgotten, Kept, Store
 from foldaway.federated.link import HttpLink, Link, trial_address
@@ -98,13 +98,17 @@ class Device:
         elif not isinstance(plan, Plan):
             plan = Plan.load(plan)
         store = LocalStore(folder, plan.name if isinstance(plan, Plan) else str(name))
-        known = store.plan()
+        known, usable = None, True
+        try:
+            known = store.plan()
+        except StateError:  # whatever is asked of the device will say so, but it can be told to forget
+            usable = False
         if not isinstance(plan, Plan):
             plan = known or self._coordinator().plan()
         fingerprint = known.fingerprint if known is not None else store.forgotten
-        if fingerprint is not None and fingerprint != plan.fingerprint:
+        if fingerprint and fingerprint != plan.fingerprint:
             raise PlanError(f"this device knows the trial {plan.name} under another plan; a plan never changes.")
-        if fingerprint is None:
+        if usable and fingerprint is None:
             _require_federated(plan)
             store.begin(Kept.new(plan))
         return plan, store
@@ -123,8 +127,7 @@ class Device:
     def status(self) -> Status:
         """Where the device stands, as far as it knows without asking."""
         try:
-            with self._store.changing() as kept:
-                self._expire(kept)
+            with self._unexpired() as kept:
                 return self._status(kept)
         except Forgotten:
             return Status(self.plan.name, "forgotten", 0)
@@ -156,7 +159,8 @@ class Device:
             kept.since = time.time() if kept.since is None else kept.since
             first = kept.records == 1
         if first and (self.server is not None or self._link is not None):
-            with suppress(ServerError):
+            # The record is taken; whatever is wrong with the coordinator is told by the report.
+            with suppress(FoldawayError):
                 self.enrol(patience=_NOT_LONG)
 
     def enrol(self, *, patience: float | None = None) -> None:
@@ -168,7 +172,7 @@ class Device:
             enrolled, number = kept.enrolled, kept.number
         if enrolled:
             return
-        self._agreed().post("enrolments", encoded(Enrolment(number, arm)), patience=patience)
+        self._agreed(patience).post("enrolments", encoded(Enrolment(number, arm)), patience=patience)
         with self._changing() as kept:
             kept.enrolled = True
 
@@ -188,25 +192,31 @@ class Device:
         until, pause = time.monotonic() + wait, _FIRST_PAUSE
         while True:
             status = self._report()
-            if status.settled or not status.records or time.monotonic() + pause > until:
+            nothing = not status.records and status.state != "leaving"
+            if status.settled or nothing or time.monotonic() + pause > until:
                 return status
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def forget(self, *, even_unreported: bool = False) -> None:
+    def forget(self, *, keep_report: bool = False) -> None:
         """Delete everything local, for good: what remains is a mark that the trial was forgotten.
 
-        Records, and what was never reported, go at once. A report that is made, and not known to be safe at the
-        coordinator, is kept, as it is sent and under its number alone, until it is: the device is then ``leaving``,
-        and a ``report()`` at any later time ends that. In mode ``scores`` that is so for moments and for scores; who
-        forgets before the close has no scores to send, and will be missing among the replies.
+        A report that the coordinator has, but has not yet made durable, may still be lost there with its memory; once
+        forgotten it cannot be sent again, and the device is then missing. Wait until it is settled
+        (``report(wait=…)``), or keep the report alone until then.
 
         Args:
-            even_unreported: Delete such a report too: if the coordinator has lost it, it is never counted.
+            keep_report: Keep a report that is made and not known to be safe, as it is sent and under its number alone.
+                The device is then ``leaving``, and a ``report()`` at any later time ends that. Records, and what was
+                never reported, go at once all the same. In mode ``scores`` that is so for moments and for scores; who
+                forgets before the close has no scores to send, and will be missing among the replies.
         """
-        records = self.status.records
-        if even_unreported or not self._leave():
-            self._store.erase()
+        try:
+            records = self.status.records
+        except StateError:  # damaged: whatever is in it goes, read or not
+            records, keep_report = 1, False
+        if not keep_report or not self._leave():
+            self._store.erase(self.plan.fingerprint)
         self._arm = None
         if records:
             from foldaway.federated.decoys import overwrite
@@ -216,8 +226,7 @@ class Device:
     def _leave(self) -> bool:
         """Delete all but what was reported and is not known to be durable; whether there is such a thing."""
         try:
-            with self._store.changing() as kept:
-                self._expire(kept)
+            with self._unexpired() as kept:
                 if not kept.report and not self._store.waiting():
                     return False
                 self._store.drop_rows()
@@ -251,7 +260,7 @@ class Device:
             with _But(CLOSED):
                 durable = self._send_report(report).durable and durable
         if durable:
-            self._store.erase()
+            self._store.erase(self.plan.fingerprint)
         return self.status
 
     def _report_sums(self) -> Status:
@@ -346,20 +355,29 @@ class Device:
 
     @contextmanager
     def _changing(self) -> Iterator[Kept]:
-        """The state, to be changed in one step; without records that have been kept for too long."""
+        """The state, to be changed in one step; StateError if the device has forgotten it."""
         try:
-            with self._store.changing() as kept:
-                self._expire(kept)
+            with self._unexpired() as kept:
                 yield kept
             return
         except Forgotten:
             pass
         raise StateError(f"this device has forgotten the trial {self.plan.name}, and cannot take part in it again.")
 
-    def _expire(self, kept: Kept) -> None:
-        if kept.expired(self.plan.retention, time.time()):
-            self._store.drop_records()
-            kept.end("expired")
+    @contextmanager
+    def _unexpired(self) -> Iterator[Kept]:
+        """The state, to be changed in one step; without records that have been kept for too long."""
+        with self._store.changing() as kept:
+            expired = kept.expired(self.plan.retention, time.time())
+            leaving = kept.stage == "leaving"  # it was told to forget, and has waited for its report long enough
+            if expired and not leaving:
+                self._store.drop_records()
+                kept.end("expired")
+            if not (expired and leaving):
+                yield kept
+                return
+        self._store.erase(self.plan.fingerprint)
+        raise Forgotten
 
     def _checked(self, record: Mapping[str, Any]) -> Floats:
         """The record's row z = [1, x, y], and its weight."""
@@ -387,10 +405,10 @@ class Device:
             self._link = HttpLink(address, token, patience=self._patience, verify=self._verify)
         return self._link
 
-    def _agreed(self) -> Link:
+    def _agreed(self, patience: float | None = None) -> Link:
         """The coordinator, if it runs the trial under this device's plan: nothing is sent to any other."""
         link = self._coordinator()
-        if link.fingerprint() != self.plan.fingerprint:
+        if link.fingerprint(patience=patience) != self.plan.fingerprint:
             raise ServerError(
                 f"the coordinator runs {self.plan.name} under another plan than this device's, so nothing was sent; "
                 "compare the two with foldaway plan check, and take the trial's plan from its address."

@@ -51,7 +51,7 @@ def integrity(arms: Sequence[ArmTally], replies: Sequence[Replies], missing: Map
     """Judge the replies.
 
     Args:
-        arms: The arms' moments, in the frames that were published.
+        arms: The arms' moments, in the frame that was published.
         replies: The sums of the replies, by arm.
         missing: The devices whose records are in the moments and that have not replied, by arm.
     """

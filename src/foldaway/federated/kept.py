@@ -94,8 +94,8 @@ class Store(Protocol):
         """Delete all rows and messages."""
         ...
 
-    def erase(self) -> None:
-        """Delete everything, for good."""
+    def erase(self, fingerprint: str) -> None:
+        """Delete everything, for good, but a mark that the plan of this fingerprint was forgotten."""
         ...
 
 
@@ -165,7 +165,7 @@ class MemoryStore:
         """Delete all rows and messages."""
         self._rows, self._messages = [], {}
 
-    def erase(self) -> None:
+    def erase(self, fingerprint: str) -> None:
         """Delete everything."""
         self.drop_records()
         self.kept = None

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from foldaway.errors import ServerError, not_installed
+from foldaway.errors import PlanError, ServerError, not_installed
 from foldaway.federated.messages import MEDIA_TYPE, Coefficients, Received, decoded
 from foldaway.plan import Plan
 
@@ -26,7 +26,7 @@ class Link(Protocol):
         """The plan of the trial."""
         ...
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, *, patience: float | None = None) -> str:
         """The fingerprint of the plan that the coordinator has; whatever is asked later is asked under the same."""
         ...
 
@@ -65,14 +65,19 @@ class HttpLink:
         """Ask for something else below the address."""
         return self._asking.ask(method, path, **request)
 
-    def plan(self) -> Plan:
+    def plan(self, *, patience: float | None = None) -> Plan:
         """The plan of the trial."""
-        return Plan.loads(self._asking.ask("GET", "/plan").decode())
+        answer = self._asking.ask("GET", "/plan", **_waiting(patience))
+        try:
+            return Plan.loads(answer.decode())
+        except (PlanError, UnicodeDecodeError):
+            pass  # what it holds is not repeated: it may be anybody's page
+        raise ServerError("the answer is not a trial's plan; is the address right, and does nobody answer in between?")
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, *, patience: float | None = None) -> str:
         """The fingerprint of the plan that the coordinator has; asked for once, and every answer is held against it."""
         if self._fingerprint is None:
-            self._fingerprint = self.plan().fingerprint
+            self._fingerprint = self.plan(patience=patience).fingerprint
         return self._fingerprint
 
     def _look(self, headers: Mapping[str, str]) -> None:
@@ -82,10 +87,8 @@ class HttpLink:
 
     def post(self, kind: Kind, message: bytes, *, patience: float | None = None) -> Received:
         """Send a message; what became of it."""
-        # One that may not take long is not waited for either.
-        timeout = {} if patience is None else {"timeout": max(patience, 1.0)}
         headers = {"Content-Type": MEDIA_TYPE}
-        answer = self._asking.ask("POST", f"/{kind}", patience=patience, content=message, headers=headers, **timeout)
+        answer = self._asking.ask("POST", f"/{kind}", content=message, headers=headers, **_waiting(patience))
         try:
             return msgspec.json.decode(answer, type=Received)
         except msgspec.MsgspecError:
@@ -100,7 +103,12 @@ class HttpLink:
             if refused.status != TOO_EARLY:
                 raise
             return None
-        return decoded(answer, Coefficients)
+        return decoded(answer, Coefficients, most=None)  # the coordinator is trusted with its length
+
+
+def _waiting(patience: float | None) -> dict[str, float]:
+    """How long to go on trying; one that may not take long is not waited for either."""
+    return {} if patience is None else {"patience": patience, "timeout": max(patience, 1.0)}
 
 
 def trial_address(address: str, name: str | None = None) -> tuple[str, str]:

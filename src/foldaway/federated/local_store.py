@@ -25,6 +25,9 @@ from foldaway.plan import Plan
 # Seconds to wait for another process of the same device.
 _PATIENCE = 10.0
 
+# Seconds after its last change when a file goes that cannot be read, and so cannot say for how long it may be kept.
+_UNREADABLE = 30 * 86_400.0
+
 _PRAGMAS = (
     "journal_mode = TRUNCATE",  # the old pages in the journal go when the transaction ends
     "synchronous = FULL",
@@ -57,7 +60,7 @@ class LocalStore:
 
     @property
     def forgotten(self) -> str | None:
-        """The fingerprint of the plan that was forgotten, if one was."""
+        """The fingerprint of the plan that was forgotten, if one was; empty if the file of its state was damaged."""
         try:
             return self._tombstone.read_text(encoding="ascii")
         except FileNotFoundError:
@@ -145,12 +148,13 @@ class LocalStore:
         assert self._connection is not None, "only within changing()"
         return self._connection.execute(command, values).fetchall()
 
-    def erase(self) -> None:
-        """Delete everything but the mark that the trial was forgotten."""
-        with suppress(Forgotten), self.changing() as kept:
-            fingerprint = Plan.loads(kept.plan).fingerprint
-            # From here on it will be done, whatever happens.
-            replace_file(self._tombstone, fingerprint.encode(), mode=0o600)
+    def erase(self, fingerprint: str) -> None:
+        """Delete everything but the mark that the trial was forgotten, also where the file is damaged."""
+        if not self._file.exists():
+            return
+        # From here on it will be done, whatever happens.
+        replace_file(self._tombstone, fingerprint.encode(), mode=0o600)
+        with suppress(Forgotten, StateError), self.changing():
             # For another process that has the file open: it finds nothing, and stops before it writes.
             for table in ("rows", "messages", "device"):
                 self._run(f"DELETE FROM {table}")
@@ -161,9 +165,14 @@ def sweep(folder: Path, now: float | None = None) -> None:
     """End deletions that were cut short, and delete the records of all trials that have been kept for too long."""
     for tombstone in folder.glob("*.forgotten"):
         _remove(tombstone.with_suffix(".sqlite"))
+    now = time.time() if now is None else now
     for file in folder.glob("*.sqlite"):
-        with suppress(StateError, PlanError):  # whoever opens that trial will be told
-            _drop_expired(file, time.time() if now is None else now)
+        try:
+            _drop_expired(file, now)
+        except (StateError, PlanError):  # whoever opens that trial will be told, until it has been here for too long
+            if now - file.stat().st_mtime > _UNREADABLE:
+                replace_file(file.with_suffix(".forgotten"), b"", mode=0o600)
+                _remove(file)
 
 
 def _drop_expired(file: Path, now: float) -> None:
@@ -210,7 +219,10 @@ def _told(file: Path) -> Iterator[None]:
         kind = getattr(error, "sqlite_errorname", type(error).__name__)
     if not file.exists():
         raise Forgotten
-    raise StateError(f"the device's file {file} cannot be used ({kind}): it is locked, damaged, or the disk is full.")
+    raise StateError(
+        f"the device's file {file} cannot be used ({kind}): it is locked, or the disk is full, or it is damaged; then "
+        "the device's forget() deletes it."
+    )
 
 
 def require_private(folder: Path) -> None:

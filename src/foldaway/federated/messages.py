@@ -17,8 +17,8 @@ from foldaway.errors import MessageError
 
 MEDIA_TYPE = "application/vnd.foldaway+msgpack"
 
-# The largest message is the factor of a plan with as many columns as there may be, or all its models' scores.
-MOST_BYTES = 2**18
+# No message of a device is longer, whatever its plan; a plan's own are shorter (`limits.most_bytes`).
+MOST_BYTES = 2**24
 MOST_RECORDS = 10**12
 
 Number = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
@@ -144,14 +144,14 @@ class Coefficients(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     Attributes:
         stage: ``"replying"`` while replies count, then ``"closed"``.
         deadline: Until when, in seconds since 1970. What follows is empty once the trial is closed.
-        frames: For each arm the upper triangle of the frame F, made of all arms' records: rows go
-            through it, z F⁻¹, before anything else.
+        frame: The upper triangle of the frame F, made of all arms' records: rows go through it, z F⁻¹, before
+            anything else.
         models: The regressions to reply to, in this order.
     """
 
     stage: Stage
     deadline: float
-    frames: list[Numbers]
+    frame: Numbers
     models: list[Model]
 
 
@@ -168,13 +168,13 @@ def encoded(message: Enrolment | Report | Coefficients) -> bytes:
     return msgspec.msgpack.encode(message)
 
 
-def decoded(data: bytes | bytearray | memoryview, kind: type[Message]) -> Message:
-    """The message in the bytes.
+def decoded(data: bytes | bytearray | memoryview, kind: type[Message], *, most: int | None = MOST_BYTES) -> Message:
+    """The message in the bytes; no longer than ``most``, since anybody may send one.
 
     Raises:
         MessageError: It is not such a message, or is longer than any.
     """
-    if len(data) <= MOST_BYTES:
+    if most is None or len(data) <= most:
         try:
             return msgspec.msgpack.decode(data, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -98,14 +98,14 @@ def _model(plan: Plan, arms: Sequence[ArmTally], name: str, outcome: int) -> Mod
 
 def coefficients(arms: Sequence[ArmTally], models: list[Model], stage: Stage, deadline: float) -> Coefficients:
     """What is published."""
-    frames = [packed(arm.frame.F[np.triu_indices(len(arm.frame.F))]) for arm in arms]
-    return Coefficients(stage, deadline, frames, models)
+    F = next(arm for arm in arms if arm.n).frame.F  # the same for all, see `in_one_frame`
+    return Coefficients(stage, deadline, packed(F[np.triu_indices(len(F))]), models)
 
 
-def frame_of(published: Coefficients, arm: int, columns: int) -> Floats:
-    """The frame of an arm."""
+def frame_of(published: Coefficients, columns: int) -> Floats:
+    """The frame again, K by K."""
     F = np.zeros((columns, columns), order="F")
-    F[np.triu_indices(columns)] = unpacked(published.frames[arm], columns * (columns + 1) // 2)
+    F[np.triu_indices(columns)] = unpacked(published.frame, columns * (columns + 1) // 2)
     return F
 
 

@@ -31,9 +31,9 @@ def reply(plan: Plan, published: Coefficients, arm: str, rows: Floats, weights: 
     """
     k, columns = len(plan.regressors), len(plan.columns)
     a = list(plan.arms).index(arm)
-    if len(published.frames) != len(plan.arms):
+    if any(len(model.deltas) != len(plan.arms) for model in published.models):
         raise MessageError("what was published does not fit the plan: it has another number of arms.")
-    F = frame_of(published, a, columns)
+    F = frame_of(published, columns)
     framed = frame_rows(F, np.asfortranarray(rows, dtype=np.float64))
     if weights is not None:
         framed *= np.sqrt(weights)[:, None]

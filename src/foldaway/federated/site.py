@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +22,8 @@ STATE = "application/octet-stream"
 
 # Refusals of a coordinator that has looked, and does not know the number: one that it knew would be acknowledged.
 _NOT_TAKEN = (409, 410, 422)
+# Refusals of one that has not looked: only a number that was never sent before is certainly not taken.
+_NOT_READ = (400, 413, 415)
 
 
 class SiteReport(NamedTuple):
@@ -76,22 +79,28 @@ def units_of(trial: Trial) -> dict[str, int]:
     return counts
 
 
-def send_site(trial: Trial, mark: SiteMark, link: HttpLink) -> SiteReport:
+def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | Path = "~/.foldaway") -> SiteReport:
     """Send a site's tallies under the number in its mark; sent again, they are not counted again.
+
+    Args:
+        trial: The site's records, folded.
+        files: What they were folded from.
+        link: The coordinator.
+        folder: Where the site keeps its mark.
 
     Raises:
         ServerError: The coordinator has another plan, refuses, or cannot be reached.
+        StateError: The site has sent other records in this trial, or its folder cannot be used.
     """
     if link.fingerprint() != trial.plan.fingerprint:
-        if mark.fresh:
-            mark.take_back()
         raise ServerError(f"the coordinator runs {trial.plan.name} under another plan, so nothing was sent.")
+    mark = SiteMark.of(trial.plan, files, folder)
     state = trial.dumps()
     headers = {"Content-Type": STATE, "Foldaway-Number": mark.number.hex()}
     try:
         answer = link.ask("POST", "/tallies", content=state, headers=headers)
     except ServerError as refused:
-        if refused.status in _NOT_TAKEN:
+        if refused.status in _NOT_TAKEN or (mark.fresh and refused.status in _NOT_READ):
             mark.take_back()
         raise
     try:

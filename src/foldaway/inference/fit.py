@@ -33,6 +33,11 @@ class ClusterScores(Protocol):
     n: int
     clusters: int
 
+    @property
+    def scored(self) -> int:
+        """The clusters whose scores are in the meat: all, but for devices that have not replied."""
+        ...
+
     def meat(self, outcome: int, delta: Floats, scale: float = 1.0) -> Floats:
         """Σ_j u_j u_j' with u_j = Σ_i x (scale·y − x'δ), in the arm's frame."""
         ...
@@ -149,6 +154,10 @@ class Fit:
     def clusters(self, tally: str) -> int:
         """How many clusters that tally has, over all arms."""
         return sum(_clusters_of(model.arm, tally).clusters for model in self.models)
+
+    def scored(self, tally: str) -> int:
+        """How many of them have their scores in the meat."""
+        return sum(_clusters_of(model.arm, tally).scored for model in self.models)
 
     def covers(self, tally: str) -> bool:
         """Whether that tally exists and has seen every record."""

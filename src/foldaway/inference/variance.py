@@ -36,8 +36,8 @@ def covariance(fit: Fit, kind: str) -> Floats:
 
 
 def degrees_of_freedom(fit: Fit, kind: str) -> float:
-    """n − k, or clusters − 1 for clustered errors."""
-    return float(fit.clusters(UNITS) - 1 if is_clustered(kind) else fit.df)
+    """n − k; for clustered errors clusters − 1, of those whose scores the error is estimated from."""
+    return float(fit.scored(UNITS) - 1 if is_clustered(kind) else fit.df)
 
 
 def is_clustered(kind: str) -> bool:

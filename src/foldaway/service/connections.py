@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import socket
 from typing import Any, ClassVar, cast
 
 import h11
@@ -38,6 +39,9 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A new one."""
         super().connection_made(transport)
+        # An answer is written in two pieces, its head and its body. Without this the second waits until the first is
+        # acknowledged, which the other side puts off: 40 ms for every answer.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._fall_idle()
         if len(self.connections) > self.most:
             next(iter(self._idle)).drop()

@@ -2,7 +2,8 @@
 
 As with batches of records, ``durable`` is what the database holds of this server's share, and ``live`` is that and the
 messages folded since. A commit writes the live tallies, marks the messages' numbers as used and counts the reports, in
-one transaction. Of single devices nothing is in memory but the numbers of a cohort that has not come together yet.
+one transaction. A site's tallies are a cohort by themselves, and are committed without the messages that still wait for
+theirs. Of single devices nothing is in memory but the numbers of a cohort that has not come together yet.
 """
 
 from __future__ import annotations
@@ -38,14 +39,15 @@ class DeviceCollector:
         self.plan = plan
         self.shard = shard
         self._published: Published | None = None
+        self._given_up = 0  # messages left out, and not yet counted as such in the database
         self._reload()
 
     def _reload(self) -> None:
         """Start again from what is durable; messages folded since are with their devices."""
         row = self._store.shard(self.plan.name, self.shard)
-        live = Share(self.plan) if row.state is None else Share.loads(row.state, self.plan, self.published())
+        durable = Share(self.plan) if row.state is None else Share.loads(row.state, self.plan, self.published())
         # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
-        self._version, self._live = row.version, live
+        self._version, self._durable, self._live = row.version, durable, durable.copy()
         self._start_waiting()
 
     def _start_waiting(self) -> None:
@@ -103,7 +105,8 @@ class DeviceCollector:
 
     def leave_out_late_moments(self) -> None:
         """Give up moments that wait here while another server has begun to close, and published without them."""
-        if self.plan.federated == "scores" and self._fresh and self._table.standing(self.plan).stage != "open":
+        late = self.plan.federated == "scores" and self._fresh and self._table.standing(self.plan).stage != "open"
+        if late or self._given_up:
             self.leave_out_pending()
 
     def _enrol(self, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
@@ -255,19 +258,14 @@ class DeviceCollector:
         if stage != "open":  # as devices, sites join while it is open
             raise self._too_late()
         trial, units = self._site(data)
-        before = self._live
-        self._live = before.with_site(trial, units)
-        self._fresh.add(key)
+        durable, live = (share.with_site(trial, units) for share in (self._durable, self._live))
         try:
-            self.commit(units)
-        except Conflict:
-            raise
-        except BaseException as error:
-            self._live = before
-            self._fresh.discard(key)
-            if isinstance(error, TrialClosed) and self._table.known(self.plan.name, [key]):
+            self._write(durable, Batch([], [key], units, units), ("open",))
+        except TrialClosed:
+            if self._table.known(self.plan.name, [key]):
                 return Received(repeated=True, durable=True)  # another server has taken it, and moved on
             raise
+        self._live = live
         return Received(repeated=False, durable=True)
 
     def _site(self, data: bytes | bytearray) -> tuple[Trial, Counter[str]]:
@@ -291,27 +289,30 @@ class DeviceCollector:
         if is_due(self.plan, self.pending, self._waiting_since):
             self.commit()
 
-    def commit(self, units: Counter[str] | None = None) -> None:
+    def commit(self) -> None:
         """Make the live tallies durable, with the numbers of what is in them, in one transaction."""
-        units = Counter() if units is None else units
-        stages: tuple[Stage, ...] = ("open", "replying")
-        if units or (self._fresh and self.plan.federated == "scores"):
-            stages = ("open",)  # moments must be in what is published, and sites join before that
+        # Moments must be in what is published.
+        stages: tuple[Stage, ...] = ("open",) if self._fresh else ("open", "replying")
+        self._write(self._live, Batch(sorted(self._used), sorted(self._fresh), self._reported, {}), stages)
+        self._live = self._durable.copy()
+        self._start_waiting()
+
+    def _write(self, share: Share, batch: Batch, stages: tuple[Stage, ...]) -> None:
         try:
             self._version = self._table.commit(
                 self.plan,
                 self.shard,
                 version=self._version,
-                n=self._live.trial.n,
-                state=self._live.dumps(),
-                batch=Batch(sorted(self._used), sorted(self._fresh), self._reported + units, units),
+                n=share.trial.n,
+                state=share.dumps(),
+                batch=batch,
                 stages=stages,
             )
         except Conflict:
             # Another server has taken some of the same messages: what is pending here will come again.
             self._reload()
             raise
-        self._start_waiting()
+        self._durable = share
 
     def finish(self) -> int:
         """Before the trial moves on: commit what may be committed.
@@ -326,7 +327,9 @@ class DeviceCollector:
 
     def leave_out_pending(self) -> None:
         """Once the trial has moved on: give up the messages that no cohort came together for, and count them."""
-        if count := self.pending:
-            self._start_waiting()
-            self._store.leave_out(self.plan.name, self.shard, count)
-        self._reload()
+        count = self.pending
+        self._reload()  # tallies and numbers together, or neither: none of what is given up may be in a later commit
+        self._given_up += count
+        if self._given_up:
+            self._store.leave_out(self.plan.name, self.shard, self._given_up)
+            self._given_up = 0

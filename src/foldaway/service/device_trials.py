@@ -84,6 +84,7 @@ class DeviceTrials:
         self._store = store
         self._shard = shard
         self._collectors: dict[str, DeviceCollector] = {}
+        self._finished: set[str] = set()  # trials whose last remainder was taken here
 
     def receive(self, name: str, kind: Kind, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
         """Take messages in; see ``DeviceCollector.receive``."""
@@ -108,7 +109,7 @@ class DeviceTrials:
             raise IngestError(409, "this trial publishes no coefficients: its plan is not of the mode scores.")
         standing = self._store.devices.standing(plan)
         if standing.stage == "closed":  # what was published is gone; a device may still ask whether it was counted
-            return Coefficients("closed", 0.0 if standing.closing is None else standing.closing.deadline, [], [])
+            return Coefficients("closed", 0.0 if standing.closing is None else standing.closing.deadline, b"", [])
         published = None if standing.closing is None else self._collector(plan).published()
         if published is None or standing.closing is None:
             raise TooEarly("the coefficients are published when the trial is closed.")
@@ -223,7 +224,11 @@ class DeviceTrials:
         # In mode scores the moments, less the sum of the replies, are the reply of whoever is missing.
         self._store.close_trial(plan.name, final(found), versions(shards), wipe=plan.federated == "scores")
         collector.leave_out_pending()
-        self._collectors.pop(plan.name, None)
+        self._let_go(plan.name)
+
+    def _let_go(self, name: str) -> None:
+        self._collectors.pop(name, None)
+        self._finished.discard(name)
 
     def tick(self) -> list[FoldawayError]:
         """Commit what has waited for as long as its plan allows; let go of trials that were closed elsewhere."""
@@ -233,9 +238,10 @@ class DeviceTrials:
                 standing = self._store.devices.standing(collector.plan)
                 if standing.stage == "closed":
                     collector.leave_out_pending()
-                    del self._collectors[name]
-                elif _last_moments(collector.plan, standing):
+                    self._let_go(name)
+                elif name not in self._finished and _last_moments(collector.plan, standing):
                     collector.finish()  # the close may be on another server, which does not know what is pending here
+                    self._finished.add(name)
                 else:
                     collector.leave_out_late_moments()
                     collector.commit_if_due()

@@ -55,6 +55,11 @@ class Scores:
         return cls(shape, 0, 0, np.zeros(_length(shape)))
 
     @property
+    def scored(self) -> int:
+        """The clusters whose scores are in the tally: all."""
+        return self.clusters
+
+    @property
     def vv(self) -> Floats:
         """Σ v v'."""
         return _split(self.sums, self.shape)[0]

@@ -57,9 +57,9 @@ class CountingLink:
         """The plan of the trial."""
         return self._link.plan()
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, *, patience: float | None = None) -> str:
         """The fingerprint of the coordinator's plan."""
-        return self._link.fingerprint()
+        return self._link.fingerprint(patience=patience)
 
     def post(self, kind: Kind, message: bytes, *, patience: float | None = None) -> Received:
         """Send a message, and count it."""
