@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -53,11 +53,12 @@ class Nursery:
         )
         self._lock = threading.Lock()
 
-    def start(self, arguments: Sequence[str], out: Path, err: Path, environment: dict[str, str]) -> int:
+    def start(self, arguments: Sequence[str], out: Path, err: Path, environment: Mapping[str, str] = {}) -> int:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._lock:
-            print(json.dumps([list(arguments), str(out), str(err), environment]), file=self._process.stdin, flush=True)
+            words = json.dumps([list(arguments), str(out), str(err), dict(environment)])
+            print(words, file=self._process.stdin, flush=True)
             return int(self._process.stdout.readline())
 
     def end(self) -> None:

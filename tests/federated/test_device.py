@@ -149,7 +149,7 @@ def test_whoever_answers_in_between_costs_no_record_and_doubles_none(tmp_path: P
 
 
 @pytest.mark.parametrize("wrong", [{"verify": "no-such-file.pem"}, {"token": "fa_\u00fc"}])
-def test_a_connection_that_cannot_be_made_costs_no_record(tmp_path: Path, wrong: dict[str, str]) -> None:
+def test_a_connection_that_cannot_be_made_costs_no_record(tmp_path: Path, wrong: dict[str, Any]) -> None:
     device = Device(PLAN, tmp_path, server="https://127.0.0.1:1", patience=0.1, **{"token": "fa_x", **wrong})
     device.record(RECORD)
     assert device.status.records == 1

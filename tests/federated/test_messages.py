@@ -20,6 +20,7 @@ from foldaway.federated.messages import (
     REPORTS,
     Coefficients,
     Enrolment,
+    Model,
     Moments,
     Scores,
     Sums,
@@ -185,10 +186,10 @@ def test_coefficients_of_another_plan_are_refused() -> None:
     plan, rows = make_trial(3, n=60, units=True, covariates=1)
     modal = federated(plan, "scores")
     kept = devices_of(modal, rows)[0]
-    with pytest.raises(MessageError):
-        reply(modal, Coefficients("replying", 0.0, [b""], []), kept.arm, kept.rows)
-    with pytest.raises(MessageError):
-        reply(modal, Coefficients("replying", 0.0, [b"", b""], []), kept.arm, kept.rows)
+    model = Model("difference", 0, [packed(np.zeros(2))], None)  # of one arm
+    for published in (Coefficients("replying", 0.0, b"", []), Coefficients("replying", 0.0, b"", [model])):
+        with pytest.raises(MessageError):
+            reply(modal, published, kept.arm, kept.rows)
 
 
 def test_every_mode_has_its_report() -> None:

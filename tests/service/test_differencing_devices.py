@@ -158,4 +158,4 @@ def test_who_alone_does_not_reply_cannot_be_solved_for(folder: Place) -> None:
     assert about.integrity.residual is None
     assert "above rounding" in " ".join(fa.Effects.from_json(bytes(answer.effects)).notes)
     after = target.service.devices.coefficients("target")
-    assert (after.stage, after.frames, after.models) == ("closed", [], [])
+    assert (after.stage, after.frame, after.models) == ("closed", b"", [])
