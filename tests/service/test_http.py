@@ -67,6 +67,15 @@ def check_problem(answer: httpx.Response, status: int) -> dict[str, Any]:
     return problem
 
 
+def test_a_token_that_was_just_used_is_revoked_at_once(server: Served) -> None:
+    server.create("withdrawn")
+    issued = server.ask("POST", "/v1/tokens", json={"scope": "read", "trial": "withdrawn"}).json()
+    for _ in range(2):
+        assert server.ask("GET", "/v1/trials/withdrawn", issued["token"]).status_code == 200
+    assert server.ask("DELETE", f"/v1/tokens/{issued['id']}").status_code == 204
+    assert server.ask("GET", "/v1/trials/withdrawn", issued["token"]).status_code == 401
+
+
 NOBODY = ["none", "no token", "wrong secret", "unknown id", "revoked"]
 ROUTES = {
     ("GET", "/v1/trials"): ["admin", "read", "other read"],

@@ -96,7 +96,7 @@ def make_app(service: Service, *, quiet: bool = False, most_queued: int = 64, pa
             *history_routes(work, needs),
             *_records(work, needs, patience),
             *device_routes(work, needs, patience),
-            *_tokens(work, needs, patience),
+            *_tokens(work, access, patience),
         ],
         lifespan=[lifespan],
         exception_handlers={
@@ -271,9 +271,9 @@ def _records(work: Work, needs: Needs, patience: float) -> list[Any]:
     return [records, progress]
 
 
-def _tokens(work: Work, needs: Needs, patience: float) -> list[Any]:
+def _tokens(work: Work, access: Access, patience: float) -> list[Any]:
     service = work.service
-    about: dict[str, Any] = {"guards": [needs("admin")], "security": TOKEN, "tags": ["tokens"]}
+    about: dict[str, Any] = {"guards": [access.needs("admin")], "security": TOKEN, "tags": ["tokens"]}
 
     @post(
         "/v1/tokens",
@@ -305,7 +305,7 @@ def _tokens(work: Work, needs: Needs, patience: float) -> list[Any]:
         **about,
     )
     async def revoke(id: TokenId) -> None:
-        if not await work.run(service.store.revoke_token, id):
+        if not await access.revoke(id):
             raise NotFoundException
 
     return [issue, tokens, revoke]
