@@ -127,8 +127,8 @@ def test_a_read_only_file(folder: Place, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_locked_file(folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = filled(folder)
     monkeypatch.setattr(databases, "PATIENCE", 0.2)
+    store = filled(folder)
     other = sqlite3.connect(Path(folder.where) / "foldaway.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     refused(lambda: commit(store, 1), "another process has it locked")
