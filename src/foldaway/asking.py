@@ -17,9 +17,6 @@ try:
 except ModuleNotFoundError:
     raise ModuleNotFoundError(not_installed("httpx", "client"), name="httpx") from None
 
-# Refusals that pass: the server is busy, restarting, or has lost a race with another one.
-PASSING = (None, 408, 429, 500, 502, 503, 504)
-
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
 
@@ -85,7 +82,7 @@ class Asking:
                 if response.is_success:
                     return response.content
                 problem = _problem(response)
-            if problem.status not in PASSING or time.monotonic() + pause > until:
+            if not problem.passes or time.monotonic() + pause > until:
                 raise problem
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, _LONGEST_PAUSE)

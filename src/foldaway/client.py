@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 import pyarrow as pa
 
-from foldaway.asking import PASSING, Asking
+from foldaway.asking import Asking
 from foldaway.errors import ServerError
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -86,7 +86,7 @@ class Client:
         try:
             return self._deliver(stream, only_last=True)
         except ServerError as refused:
-            if refused.status not in PASSING:
+            if not refused.passes:
                 # For good: the number is free again.
                 stream.kept.pop()
                 stream.last -= 1
@@ -166,7 +166,9 @@ class Client:
         """The effects so far."""
         return self._ask("GET", f"/v1/trials/{trial}/effects")
 
-    def finish(self, trial: str, *, deadline: float | None = None, share: float | None = None) -> dict[str, Any]:
+    def finish(
+        self, trial: str, *, deadline: float | None = None, share: float | None = None, without_effects: bool = False
+    ) -> dict[str, Any]:
         """Close a trial; answers with its final effects.
 
         Args:
@@ -174,8 +176,10 @@ class Client:
             deadline: Where records stay on devices, seconds in which their reports still count: until then the answer
                 is not ``final``, and the same call again, without a deadline, says how far it is.
             share: The share of the enrolled devices whose reports are enough.
+            without_effects: Close it even if it ends without effects, which is refused otherwise.
         """
-        wanted = {name: value for name, value in (("deadline", deadline), ("share", share)) if value is not None}
+        asked = {"deadline": deadline, "share": share, "without_effects": without_effects or None}
+        wanted = {name: value for name, value in asked.items() if value is not None}
         return self._ask("POST", f"/v1/trials/{trial}/close", **({"json": wanted} if wanted else {}))
 
     def _ask(self, method: str, path: str, **request: Any) -> dict[str, Any]:

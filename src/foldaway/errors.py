@@ -48,6 +48,10 @@ class ReportError(FoldawayError):
     """A report that cannot be written where it is to go."""
 
 
+class CoordinatorWarning(UserWarning):
+    """A device has taken a record, but its coordinator refuses it: what it records may never be counted."""
+
+
 class SampleRatioWarning(UserWarning):
     """The arms' counts do not fit the plan's probabilities."""
 
@@ -78,6 +82,11 @@ class ServerError(FoldawayError):
         super().__init__(detail)
         self.status = status
         self.expected = expected
+
+    @property
+    def passes(self) -> bool:
+        """Whether the same may be taken later: the server is away, busy, restarting, or has lost a race."""
+        return self.status in (None, 408, 429, 500, 502, 503, 504)
 
 
 class IngestError(FoldawayError):

@@ -132,7 +132,7 @@ def test_a_killed_driver_goes_on_from_its_checkpoint_and_counts_once(tmp_path: P
     sparks.require_java()
     plan, rows = planned(cohort=70)
     source = Source(None, tmp_path / "in", rows)
-    source.add(*[50] * 18)
+    source.add(*[100] * 9)
     plan.save(tmp_path / "plan.toml")
     store = tmp_path / "store"
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])

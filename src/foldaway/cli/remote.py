@@ -136,6 +136,7 @@ def close(
     share: Annotated[
         float | None, typer.Option(min=0, max=1, help="Federated: the share of devices that is enough.")
     ] = None,
+    without_effects: Annotated[bool, typer.Option("--without-effects", help="Also if it has none, for good.")] = False,
     json: AsJson = False,
 ) -> None:
     """End a trial: no more records, its key destroyed, its effects final.
@@ -147,7 +148,7 @@ def close(
 
     try:
         with _client(server, token, ca) as client:
-            answer = close_and_wait(client, name, deadline, share)
+            answer = close_and_wait(client, name, deadline, share, without_effects)
     except KeyboardInterrupt:
         print("stopped looking; the server goes on waiting for reports.", file=sys.stderr)
         raise typer.Exit(130) from None

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 _PAUSE = 1.0
 
 
-def close_and_wait(client: Client, name: str, deadline: float | None, share: float | None) -> dict[str, Any]:
+def close_and_wait(
+    client: Client, name: str, deadline: float | None, share: float | None, without_effects: bool
+) -> dict[str, Any]:
     """Close a trial; where records stay on devices, show their reports coming in until it is closed.
 
     Returns:
@@ -24,7 +26,7 @@ def close_and_wait(client: Client, name: str, deadline: float | None, share: flo
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    answer = client.finish(name, deadline=deadline, share=share)
+    answer = client.finish(name, deadline=deadline, share=share, without_effects=without_effects)
     if answer["final"]:
         return answer
     console = Console(stderr=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import msgspec
 import numpy as np
 
 from foldaway.block import Floats
-from foldaway.errors import FoldawayError, PlanError, RecordError, ServerError, StateError
+from foldaway.errors import CoordinatorWarning, PlanError, RecordError, ServerError, StateError
 from foldaway.federated import running
 from foldaway.federated.kept import Forgotten, Kept, Store
 from foldaway.federated.link import HttpLink, Link, trial_address
@@ -22,6 +23,8 @@ from foldaway.federated.messages import REPORTS, Coefficients, Enrolment, Receiv
 from foldaway.federated.status import State, Status
 from foldaway.plan import Plan
 from foldaway.records import check
+from foldaway.records.columns import REFUSED
+from foldaway.records.faults import FaultyBatch
 
 UNKNOWN, CLOSED = 404, 410
 """How a coordinator refuses a number that it does not know, and whatever comes after the end."""
@@ -107,7 +110,10 @@ class Device:
             plan = known or self._coordinator().plan()
         fingerprint = known.fingerprint if known is not None else store.forgotten
         if fingerprint and fingerprint != plan.fingerprint:
-            raise PlanError(f"this device knows the trial {plan.name} under another plan; a plan never changes.")
+            raise PlanError(
+                f"this device knows the trial {plan.name} under another plan; a plan never changes. If the other was a "
+                f"mistake, remove {store.traces()} and begin anew."
+            )
         if usable and fingerprint is None:
             _require_federated(plan)
             store.begin(Kept.new(plan))
@@ -159,9 +165,18 @@ class Device:
             kept.since = time.time() if kept.since is None else kept.since
             first = kept.records == 1
         if first and (self.server is not None or self._link is not None):
-            # The record is taken; whatever is wrong with the coordinator is told by the report.
-            with suppress(FoldawayError):
-                self.enrol(patience=_NOT_LONG)
+            self._join()
+
+    def _join(self) -> None:
+        """Enrol with the first record, which is taken whatever comes of it: an error would say that it is not."""
+        try:
+            self.enrol(patience=_NOT_LONG)
+        except ServerError as refused:
+            if refused.status == CLOSED:
+                self._end("missed")
+            if not refused.passes:
+                told = f"the record was taken, but the coordinator refuses this device: {refused}"
+                warnings.warn(told, CoordinatorWarning, stacklevel=3)
 
     def enrol(self, *, patience: float | None = None) -> None:
         """Tell the coordinator the number of the report to come, once; reporting does it if it was not done before."""
@@ -247,6 +262,9 @@ class Device:
                 self.enrol()
             return self._report_scores() if self.plan.federated == "scores" else self._report_sums()
         except ServerError as refused:
+            if refused.status is None:
+                told = f"{refused} The device keeps what it has: report again later."
+                raise ServerError(told) from None
             if refused.status != CLOSED:
                 raise
         return self._end("missed")
@@ -347,8 +365,10 @@ class Device:
         state: State
         if kept.stage in ("leaving", "counted", "missed", "expired"):
             state = kept.stage
-        elif kept.stage == "reporting":
+        elif kept.stage == "reporting" or self._store.waiting():
             state = "pending"
+        elif kept.records and self.plan.federated == "scores" and not self._store.unsent():
+            state = "waiting for coefficients"
         else:
             state = "enrolled" if kept.enrolled else "new"
         return Status(self.plan.name, state, kept.records)
@@ -390,8 +410,16 @@ class Device:
         filled = {**record, plan.arm: self.arm}
         if plan.unit is not None:
             filled[plan.unit] = "this device"
-        batch, _ = check([filled], plan)
-        return np.append(batch.assemble(slice(0, 1))[:, 0], 1.0 if batch.weight is None else batch.weight[0])
+        try:
+            batch, _ = check([filled], plan)
+        except FaultyBatch as faulty:
+            columns = [f"{column} ({', '.join(rules)})" for column, rules in faulty.faults.by_column().items()]
+            refusal = f"the record was not taken: faulty in {'; '.join(columns)}. Mend it, and give it again."
+        except RecordError as refused:
+            refusal = str(refused).replace(REFUSED, "the record was not taken")
+        else:
+            return np.append(batch.assemble(slice(0, 1))[:, 0], 1.0 if batch.weight is None else batch.weight[0])
+        raise RecordError(refusal)
 
     def _coordinator(self) -> Link:
         if self._link is None:
@@ -401,7 +429,7 @@ class Device:
             address, _ = trial_address(self.server, None if plan is None else plan.name)
             token = self._token or os.environ.get("FOLDAWAY_TOKEN")
             if not token:
-                raise ServerError("the coordinator wants a token: give it as token=, or in FOLDAWAY_TOKEN.")
+                raise ServerError("the coordinator wants a token: give it as token=, or in FOLDAWAY_TOKEN.", 401)
             self._link = HttpLink(address, token, patience=self._patience, verify=self._verify)
         return self._link
 
@@ -411,7 +439,8 @@ class Device:
         if link.fingerprint(patience=patience) != self.plan.fingerprint:
             raise ServerError(
                 f"the coordinator runs {self.plan.name} under another plan than this device's, so nothing was sent; "
-                "compare the two with foldaway plan check, and take the trial's plan from its address."
+                "compare the two with foldaway plan check, and take the trial's plan from its address.",
+                409,
             )
         return link
 

@@ -22,7 +22,7 @@ _HEAD = 64
 # A column whose root mean square is so many times that of all other devices is a slip of units at the least.
 _ABSURD = 1e6
 # How many records must be here before others are measured by them.
-_MEASURE = 1_000
+_MEASURE = 100
 
 # The leverage correction makes a score longer by at most this, since directions beyond are left out.
 _CORRECTION = 1e8

@@ -58,6 +58,10 @@ class LocalStore:
         self._connection: sqlite3.Connection | None = None
         sweep(folder)
 
+    def traces(self) -> str:
+        """What is here of the trial, for a person."""
+        return " and ".join(str(path) for path in (self._file, self._tombstone) if path.exists())
+
     @property
     def forgotten(self) -> str | None:
         """The fingerprint of the plan that was forgotten, if one was; empty if the file of its state was damaged."""
@@ -218,11 +222,11 @@ def _told(file: Path) -> Iterator[None]:
     except (sqlite3.Error, msgspec.MsgspecError, OSError) as error:
         kind = getattr(error, "sqlite_errorname", type(error).__name__)
     if not file.exists():
-        raise Forgotten
+        raise Forgotten from None
     raise StateError(
         f"the device's file {file} cannot be used ({kind}): it is locked, or the disk is full, or it is damaged; then "
         "the device's forget() deletes it."
-    )
+    ) from None
 
 
 def require_private(folder: Path) -> None:

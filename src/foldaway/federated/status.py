@@ -24,7 +24,7 @@ _MEANING: dict[State, str] = {
     "waiting for coefficients": "what it sent is safe; report again when the trial has been closed.",
     "leaving": "everything was deleted but what it has reported, which goes when it is safe; report again later.",
     "counted": "its part is done, and nothing of its records is kept.",
-    "missed": "the trial ended without its report, and nothing of its records is kept.",
+    "missed": "the trial ended without its report, or its reply, and nothing of its records is kept.",
     "expired": "its records were deleted, for they had been kept as long as the plan allows; it will be missing.",
     "forgotten": "everything was deleted; it cannot take part in this trial again.",
 }

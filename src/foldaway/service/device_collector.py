@@ -68,9 +68,9 @@ class DeviceCollector:
         return len(self._used) + len(self._fresh)
 
     @property
-    def pending_reports(self) -> int:
-        """Reports among them."""
-        return sum(self._reported.values())
+    def pending_reports(self) -> Counter[str]:
+        """Reports among them, by arm."""
+        return Counter(self._reported)
 
     def receive(self, kind: Kind, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
         """Take messages of one kind in, and say of each what became of it; commit if a cohort has come together.

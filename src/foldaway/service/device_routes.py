@@ -42,7 +42,9 @@ async def read_wanted(request: Asked, patience: float) -> Wanted | None:
         return msgspec.json.decode(body, type=Wanted)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         pass
-    raise IngestError(400, 'say {"deadline": seconds, "share": above 0 and at most 1}, either or both.')
+    raise IngestError(
+        400, 'say {"deadline": seconds, "share": above 0 and at most 1, "without_effects": true}, or some.'
+    )
 
 
 def device_routes(work: Work, needs: Needs, patience: float) -> list[Any]:

@@ -8,6 +8,7 @@ effects are computed and stored, as for any trial, if no server has committed in
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, NamedTuple
 
@@ -62,10 +63,17 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         deadline: Seconds from now in which reports still count.
         share: The share of the enrolled devices whose reports are enough.
+        without_effects: Whether to close it even if it ends without effects.
     """
 
     deadline: Annotated[float, msgspec.Meta(ge=0, le=10**7)] | None = None
     share: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    without_effects: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it says for how long, or for how many."""
+        return self.deadline is not None or self.share is not None
 
 
 class Found(NamedTuple):
@@ -142,11 +150,18 @@ class DeviceTrials:
         return Found(None, sum(shard.n for shard in shards), left_out(shards), self.who(plan))
 
     def close(self, plan: Plan, wanted: Wanted, final: Callable[[Found], str]) -> None:
-        """Begin to close, or change how long to wait; then move on if there is nothing to wait for."""
+        """Begin to close, or change how long to wait; then move on if there is nothing to wait for.
+
+        Raises:
+            IngestError: It would end without effects, and that is not wanted.
+        """
         standing = self._store.devices.standing(plan)
         if standing.stage == "open":
-            self._begin(plan, _closing(plan, wanted))
-        elif standing.closing is not None and wanted != Wanted():
+            closing = _closing(plan, wanted)
+            if plan.federated != "scores" and not wanted.without_effects:
+                self._require_hope(plan, standing, closing)
+            self._begin(plan, closing, without_effects=wanted.without_effects)
+        elif standing.closing is not None and wanted.waits:
             before = standing.closing
             moved = before.deadline if wanted.deadline is None else time.time() + wanted.deadline
             self._store.devices.move_deadline(
@@ -154,7 +169,23 @@ class DeviceTrials:
             )
         self.move_on(plan, final)
 
-    def _begin(self, plan: Plan, closing: Closing) -> None:
+    def _require_hope(self, plan: Plan, standing: Standing, closing: Closing) -> None:
+        """Refuse to end a trial of which even the best that can still come gives no effects."""
+        enrolled, reported = standing.devices.enrolled, Counter(standing.devices.reported)
+        waits = closing.deadline > time.time()
+        pending = Counter(self._collector(plan).pending_reports)
+        coming = Counter(enrolled) - reported if waits else pending
+        if coming.total() >= plan.cohort or plan.remainder == "include":
+            reported += coming
+        arm, devices = min(((arm, reported[arm]) for arm in plan.arms), key=lambda counted: counted[1])
+        if devices < plan.min_per_arm:
+            raise would_be_without_effects(
+                f"every arm needs durable reports of {plan.min_per_arm:,} devices (the plan's min_per_arm), and {arm} "
+                f"would have {devices:,}. {pending.total():,} reports wait here for others to make up a cohort of "
+                f"{plan.cohort:,}"
+            )
+
+    def _begin(self, plan: Plan, closing: Closing, *, without_effects: bool) -> None:
         for attempt in range(_ATTEMPTS):
             collector = self._collector(plan)
             try:
@@ -164,8 +195,11 @@ class DeviceTrials:
                 whole, shards = self._whole(plan)
                 published = None
                 if plan.federated == "scores":
-                    if _too_few(plan, whole) is None:
+                    few = _too_few(plan, whole)
+                    if few is None:
                         published = Published.of(whole.trial).dumps()
+                    elif not without_effects:
+                        raise would_be_without_effects(few)
                     else:  # nothing is published, so there is nothing to wait for
                         closing = closing._replace(deadline=time.time())
                 self._store.devices.begin_closing(plan, closing, published, versions(shards))
@@ -201,7 +235,7 @@ class DeviceTrials:
         here = self._collectors.get(plan.name)
         reported = sum(devices.reported.values())
         if here is not None and plan.remainder == "include":  # otherwise the end leaves them out
-            reported += here.pending_reports
+            reported += here.pending_reports.total()
         enrolled = sum(devices.enrolled.values())
         return time.time() >= closing.deadline or (enrolled > 0 and reported >= closing.share * enrolled)
 
@@ -214,7 +248,7 @@ class DeviceTrials:
         published = collector.published()
         try:
             if plan.federated == "scores" and published is None:
-                raise TooEarly(_too_few(plan, whole) or "no effects: nothing was published to devices.")
+                raise TooEarly(f"{_too_few(plan, whole) or 'nothing was published to devices'}.")
             require_devices(plan, standing.devices.reported)
             effects, integrity = results(plan, whole, standing.devices, published)
         except TooEarly as reason:
@@ -287,14 +321,23 @@ def require_devices(plan: Plan, reported: Mapping[str, int]) -> None:
         raise TooEarly(f"no effects yet: every arm needs durable reports of {plan.min_per_arm} devices first.")
 
 
+def would_be_without_effects(why: str) -> IngestError:
+    """The refusal to end a trial for nothing."""
+    return IngestError(
+        409,
+        f"the trial was not closed, for it would end without effects: {why}. Wait for more, or close it all the same, "
+        "for good: foldaway trial close --without-effects.",
+    )
+
+
 def _too_few(plan: Plan, whole: Share) -> str | None:
     """Why an arm's moments may not be published to devices: they would be those of a few."""
     least = max(plan.min_per_arm, plan.cohort)
     for arm, devices in zip(plan.arms, whole.devices, strict=True):
         if devices < least:
             return (
-                f"no effects: before anything is published to devices, every arm needs moments of {least:,} of them "
-                f"(the plan's cohort, and min_per_arm), and {arm} has {devices:,}."
+                f"before anything is published to devices, every arm needs moments of {least:,} of them (the plan's "
+                f"cohort, and min_per_arm), and {arm} has {devices:,}"
             )
     return None
 
@@ -308,7 +351,7 @@ def _last_moments(plan: Plan, standing: Standing) -> bool:
 
 def _closing(plan: Plan, wanted: Wanted) -> Closing:
     """Mode scores always waits for replies; the others only if they are asked to."""
-    waits = plan.federated == "scores" or wanted != Wanted()
+    waits = plan.federated == "scores" or wanted.waits
     seconds = (plan.reply_deadline if waits else 0.0) if wanted.deadline is None else wanted.deadline
     return Closing(time.time() + seconds, plan.reply_share if wanted.share is None else wanted.share)
 

@@ -92,12 +92,12 @@ class TalliesOperation(Operation):
 
 @dataclass
 class CloseOperation(Operation):
-    """How long to wait for reports, where records stay on devices."""
+    """How to close a trial."""
 
     def __post_init__(self) -> None:
         self.request_body = RequestBody(
             description="For trials whose records stay on devices: how many seconds reports still count, and the "
-            "share of the enrolled devices that is enough.",
+            "share of the enrolled devices that is enough. For all: whether to close one that has no effects.",
             required=False,
             content={"application/json": OpenAPIMediaType(schema=_WANTED)},
         )
@@ -108,6 +108,7 @@ _WANTED = Schema(
     properties={
         "deadline": Schema(type=[OpenAPIType.NUMBER, OpenAPIType.NULL], minimum=0, maximum=10**7),
         "share": Schema(type=[OpenAPIType.NUMBER, OpenAPIType.NULL], exclusive_minimum=0, maximum=1),
+        "without_effects": Schema(type=OpenAPIType.BOOLEAN),
     },
     additional_properties=False,
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -16,7 +15,7 @@ from foldaway.plan import Plan
 from foldaway.service.answers import Answers
 from foldaway.service.collector import Collector, Receipt
 from foldaway.service.decoy import Decoys
-from foldaway.service.device_trials import DeviceTrials, Federated, Found, Wanted
+from foldaway.service.device_trials import DeviceTrials, Federated, Found, Wanted, would_be_without_effects
 from foldaway.service.history import Historian, History, Series
 from foldaway.service.ingest import Limits, decode, wipe
 from foldaway.service.rows import TrialRow, left_out, versions
@@ -241,23 +240,27 @@ class Service:
         """End a trial: no more records, its key destroyed, its effects final.
 
         A trial whose records stay on devices may wait for reports first: until then the answer has no effects.
+
+        Raises:
+            IngestError: It would end without effects, and that is not wanted.
         """
         row = self.store.trial(name)
         plan = Plan.loads(row.plan)
+        wanted = wanted or Wanted()
         if plan.federated is not None:
-            self.devices.close(plan, wanted or Wanted(), partial(self._final, row))
+            self.devices.close(plan, wanted, partial(self._final, row))
             row = self.store.trial(name)
             if row.final is None:
                 return _federated_answer(row, self.devices.waiting(plan))
             return msgspec.json.decode(row.final, type=Answer)
-        if wanted is not None:
+        if wanted.waits:
             raise IngestError(409, "a deadline or a share is for trials whose records stay on devices.")
         for attempt in range(_CLOSING_ATTEMPTS):
             if row.final is not None:
                 row = self.store.close_trial(name, row.final)  # once more: the key may have outlived a crash
                 break
             try:
-                row = self._close(row)
+                row = self._close(row, without_effects=wanted.without_effects)
                 break
             except (Conflict, TrialClosed):  # another server has committed, or closed it, in between
                 if attempt == _CLOSING_ATTEMPTS - 1:
@@ -268,13 +271,18 @@ class Service:
     def _final(self, row: TrialRow, found: Found) -> str:
         return msgspec.json.encode(_federated_answer(row, found, final=True)).decode()
 
-    def _close(self, row: TrialRow) -> TrialRow:
+    def _close(self, row: TrialRow, *, without_effects: bool) -> TrialRow:
         collector = self._collector(row.name)
         pending = collector.finish()
         shards = self.store.shards(row.name)
         effects: Effects | None = None
-        with suppress(TooEarly):
+        try:
             _, effects = self._answers.of(collector.plan, shards)
+        except TooEarly:
+            if not without_effects:
+                least = f"every arm needs {collector.plan.min_per_arm:,} durable records (the plan's min_per_arm)"
+                few = f"{pending:,} records wait here for others to make up a cohort of {collector.plan.cohort:,}"
+                raise would_be_without_effects(f"{least}. {few}") from None
         records = sum(shard.n for shard in shards)
         answer = _answer(row, effects, records, left_out(shards) + pending, final=True)
         # A commit of another server after this look at its shard would be missing from the final answer.
