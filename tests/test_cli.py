@@ -16,26 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import foldaway as fa
+from commands import foldaway
 from foldaway.cli.demo import PLAN
 from foldaway.datasets import checkout, wards
-from measured import measured
 
 SECRET = "SECRET-31415"
-
-
-def foldaway(
-    *words: str | Path, stdin: bytes | None = None, code: int = 0, **env: str
-) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "foldaway", *map(str, words)],
-        input=stdin,
-        capture_output=True,
-        env={**os.environ, "COLUMNS": "80", **measured(), **env},
-        timeout=120,
-    )
-    result = subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
-    assert result.returncode == code, result.stderr
-    return result
 
 
 @pytest.fixture(scope="module")

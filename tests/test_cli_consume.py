@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import commands
 import foldaway as fa
 from brokers import Nats, Redis, Sent, require
 from consuming import as_arrow, as_json, as_ndjson, fresh_name, messages, one_pass, people, plan_of, sizes_of
@@ -32,11 +33,9 @@ def started(*words: object, **options: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": env, **options})
 
 
-def foldaway(*words: object, code: int = 0, **options: Any) -> tuple[str, str]:
-    process = started(*words, **options)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == code, err.decode()
-    return out.decode(), err.decode()
+def foldaway(*words: object, **options: Any) -> tuple[str, str]:
+    done = commands.foldaway(*words, **options)
+    return done.stdout, done.stderr
 
 
 def saved(folder: Path, **settings: Any) -> tuple[fa.Plan, Path]:
@@ -232,7 +231,7 @@ def test_the_key_lies_apart_from_the_store(
     tmp_path: Path, words: list[str], settings: dict[str, Any], told: str
 ) -> None:
     _, file = saved(tmp_path, **settings)
-    said = foldaway("consume", "redis://127.0.0.1:9/orders", file, "--store", "store", *words, code=1, cwd=tmp_path)
+    said = foldaway("consume", "redis://127.0.0.1:9/orders", file, "--store", "store", *words, code=1, folder=tmp_path)
     assert told in said[1]
 
 

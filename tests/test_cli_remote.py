@@ -23,25 +23,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import foldaway as fa
+from commands import foldaway
 from foldaway.cli.demo import PLAN
 from foldaway.datasets import checkout
-from measured import measured
 from served import Served, eventually
 from servers import Nursery
 
 SECRET = "SECRET-17320"
-
-
-def foldaway(*words: object, code: int = 0, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "foldaway", *map(str, words)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "COLUMNS": "80", **measured(), **(env or {})},
-        timeout=120,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")

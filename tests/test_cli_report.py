@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,23 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import foldaway as fa
+from commands import foldaway
 from foldaway.cli.demo import PLAN
 from foldaway.datasets import checkout
-from measured import measured
 from pages import parsed
-
-
-def foldaway(*words: str | Path, folder: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "foldaway", *map(str, words)],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "80", **measured()},
-        timeout=120,
-    )
-    assert done.returncode == code, done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")

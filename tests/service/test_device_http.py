@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +10,7 @@ import httpx
 import pytest
 
 from clustered import Kept, devices_of, federated, moments, report
+from commands import foldaway
 from foldaway.federated.limits import most_bytes
 from foldaway.federated.messages import (
     MEDIA_TYPE,
@@ -25,7 +23,6 @@ from foldaway.federated.messages import (
     new_number,
 )
 from foldaway.federated.replies import reply
-from measured import measured
 from served import Served
 from servers import Nursery
 from trials import make_trial
@@ -63,12 +60,8 @@ class Hosted:
             assert answer.json() == {"repeated": False, "durable": True}
 
     def foldaway(self, *words: str) -> str:
-        environment = {"FOLDAWAY_SERVER": self.server.url, "FOLDAWAY_TOKEN": self.server.admin, "COLUMNS": "80"}
-        command = [sys.executable, "-m", "foldaway", "trial", words[0], self.plan.name, *words[1:]]
-        done = subprocess.run(
-            command, capture_output=True, text=True, env={**os.environ, **measured(), **environment}, timeout=120
-        )
-        assert done.returncode == 0, done.stderr
+        environment = {"FOLDAWAY_SERVER": self.server.url, "FOLDAWAY_TOKEN": self.server.admin}
+        done = foldaway("trial", words[0], self.plan.name, *words[1:], env=environment)
         assert max(map(len, done.stdout.splitlines())) <= 80 or "--json" in words
         return done.stdout
 

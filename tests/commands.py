@@ -1,0 +1,126 @@
+"""`foldaway` on the command line: real processes, forked from one that has it loaded.
+
+A start takes a tenth of a second that way, not one. What is forked is the same program; that it also starts by itself
+is seen wherever tests kill it, watch it on a terminal, or run the documentation's snippets.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+import coverage
+
+from measured import measured
+
+_PATIENCE = 120.0
+
+
+class Commands:
+    """The process that commands are forked from."""
+
+    def __init__(self) -> None:
+        words = [sys.executable, __file__]
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def run(self, words: list[str], folder: Path, environment: Mapping[str, str], stdin: bytes) -> tuple[int, str, str]:
+        """Run a command to its end: its exit code, and what it wrote."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with tempfile.TemporaryDirectory() as place:
+            streams = [Path(place) / name for name in ("in", "out", "err")]
+            streams[0].write_bytes(stdin)
+            asked = {"words": words, "folder": str(folder), "environment": dict(environment)}
+            print(json.dumps({**asked, "streams": list(map(str, streams))}), file=self._process.stdin, flush=True)
+            ready, _, _ = select.select([self._process.stdout], [], [], _PATIENCE)
+            assert ready, f"the command has not ended: {words}"
+            code = int(self._process.stdout.readline())
+            return code, *(stream.read_text("utf-8") for stream in streams[1:])  # type: ignore[return-value]
+
+    def end(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+
+
+@lru_cache(maxsize=1)
+def _commands() -> Commands:
+    commands = Commands()
+    atexit.register(commands.end)
+    return commands
+
+
+def foldaway(
+    *words: object,
+    code: int = 0,
+    folder: Path | None = None,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run `foldaway` with these words in a folder; it must end with this code."""
+    environment = {**os.environ, "COLUMNS": "80", **measured(), **(env or {})}
+    given = [str(word) for word in words]
+    found, out, err = _commands().run(given, folder or Path.cwd(), environment, stdin)
+    assert found == code, out + err
+    return subprocess.CompletedProcess(["foldaway", *given], found, out, err)
+
+
+def _fork_commands() -> None:
+    """The program: a line in for each command, its exit code out."""
+    import pandas  # noqa: F401 - which pyarrow loads when it first makes an array
+    import scipy.special  # noqa: F401
+
+    import foldaway.cli.consuming
+    import foldaway.cli.federated
+    import foldaway.cli.reports
+    import foldaway.client
+    import foldaway.report
+    import foldaway.sources.folding
+    import foldaway.threads  # noqa: F401
+
+    for line in sys.stdin:
+        asked = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            _become_command(asked)
+        _, status = os.waitpid(pid, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _become_command(asked: dict[str, Any]) -> NoReturn:
+    code = 70
+    try:
+        os.environ.clear()
+        os.environ.update(asked["environment"])
+        os.chdir(asked["folder"])
+        for stream, path in enumerate(asked["streams"]):
+            os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), stream)
+        sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)  # the one before has read ahead
+        sys.argv = ["foldaway", *asked["words"]]
+        coverage.process_startup()  # if the environment says so
+        from foldaway import cli
+
+        cli.main()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    _fork_commands()
