@@ -106,7 +106,9 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert "2,000 were there already" in late
     plan_file(folder, "empty")
     register(server, folder / "empty.toml")
-    assert "closed without effects" in foldaway("trial", "close", "empty", env=admin(server)).stdout
+    assert "--without-effects" in foldaway("trial", "close", "empty", code=1, env=admin(server)).stderr
+    closed = foldaway("trial", "close", "empty", "--without-effects", env=admin(server)).stdout
+    assert "closed without effects" in closed
 
 
 def test_producers_names_say_nothing_of_the_content(server: Served, folder: Path, tmp_path: Path) -> None:
@@ -143,7 +145,7 @@ def test_a_remainder_is_said(server: Served, folder: Path, tmp_path: Path) -> No
     sent = foldaway("send", "rest", folder / "day2.parquet", env=admin(server)).stdout
     assert "1,000 records wait on the server" in sent
     assert max(map(len, sent.splitlines())) <= 80
-    closed = foldaway("trial", "close", "rest", env=admin(server)).stdout
+    closed = foldaway("trial", "close", "rest", "--without-effects", env=admin(server)).stdout
     assert "1,000 records were left out at the close" in closed
     assert max(map(len, closed.splitlines())) <= 80
 

@@ -464,7 +464,7 @@ def test_who_leaves_a_trial_that_has_ended_keeps_nothing(server: Served, tmp_pat
     device.record({"y": 10.0})
     assert device.report().state == "pending"
     device.forget(keep_report=True)
-    trial.close(deadline=0)  # leaves out who is no cohort
+    trial.close(without_effects=True)  # leaves out who is no cohort
     assert device.report().state == "forgotten"
 
 

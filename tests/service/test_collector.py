@@ -14,6 +14,7 @@ import foldaway as fa
 from foldaway.errors import Conflict, RecordError, SequenceGap, TooEarly, TrialClosed, Unavailable, VaultError
 from foldaway.service import collector as collecting
 from foldaway.service.collector import Collector, merged
+from foldaway.service.device_trials import Wanted
 from foldaway.service.ingest import Decoded, Limits
 from foldaway.service.service import Service
 from foldaway.service.store import Store
@@ -341,7 +342,7 @@ def test_a_second_close_makes_sure_that_the_key_is_gone(place: Place, monkeypatc
     with monkeypatch.context() as broken:
         broken.setattr(store._keys, "destroy", gone)
         with pytest.raises(Unavailable):
-            service.close(NAME)
+            service.close(NAME, Wanted(without_effects=True))
     assert store._keys.fingerprints() == {plan.fingerprint}
     assert service.close(NAME).final
     assert store._keys.fingerprints() == set()
@@ -366,7 +367,7 @@ def test_a_trial_closed_elsewhere_is_noticed(place: Place) -> None:
     store = opened(place, PLAN)
     service, other = Service(store, "first", Limits()), Service(place.open(), "second", Limits())
     send(service, 4)
-    assert other.close(NAME).records == 0
+    assert other.close(NAME, Wanted(without_effects=True)).records == 0
     service.tick()
     service.tick()
     assert (service.status(NAME).left_out, service.pending()) == (4, 0)

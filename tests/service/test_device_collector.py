@@ -160,10 +160,10 @@ def assert_counted_once_in_one_round(store: Store, seed: int, mode: str) -> None
     for _ in range(25):
         schedule.step(["enrolments", "enrolments", "reports", "reports", "reports"])
     if schedule.random.random() < 0.5:
-        schedule.close(Wanted(deadline=1000.0))
+        schedule.close(Wanted(deadline=1000.0, without_effects=True))
         for _ in range(8):
             schedule.step(["enrolments", "reports", "reports"])
-    answer = schedule.close(Wanted(deadline=0.0))
+    answer = schedule.close(Wanted(deadline=0.0, without_effects=True))
     assert answer.final
     check(schedule, answer, schedule.counted(answer.records), "reports")
     assert schedule.close() == answer
@@ -173,7 +173,7 @@ def assert_counted_once_with_scores(store: Store, seed: int) -> None:
     schedule = Schedule(store, seed, "scores")
     for _ in range(20):
         schedule.step(["enrolments", "moments"])
-    answer = schedule.close(Wanted(deadline=1000.0))
+    answer = schedule.close(Wanted(deadline=1000.0, without_effects=True))
     if answer.final:  # the moments of an arm were too few to be published
         assert answer.federated is not None
         assert answer.federated.note is not None
@@ -190,7 +190,7 @@ def assert_counted_once_with_scores(store: Store, seed: int) -> None:
             device.scores = encoded(Scores.of(device.number, device.arm, values))
     for _ in range(20):
         schedule.step(["enrolments", "moments", "reports", "reports"])
-    answer = schedule.close(Wanted(deadline=0.0))
+    answer = schedule.close(Wanted(deadline=0.0, without_effects=True))
     assert answer.final
     assert schedule.counted(answer.records) == inside
     assert answer.federated is not None
@@ -442,7 +442,10 @@ def test_moments_of_a_few_devices_are_not_published(service: Service, settings: 
     """An arm's frame and coefficients are those of its few devices: everyone who takes part could read them."""
     plan, devices = begun(service, "scores", count=2 * least - 1, **settings)
     service.devices.receive(plan.name, "moments", [d.message("moments") for d in devices])
-    answer = service.close(plan.name, Wanted(deadline=1000.0))
+    with pytest.raises(IngestError, match=f"every arm needs moments of {least}.*--without-effects"):
+        service.close(plan.name, Wanted(deadline=1000.0))
+    assert service.status(plan.name).status == "open"
+    answer = service.close(plan.name, Wanted(deadline=1000.0, without_effects=True))
     assert answer.final
     assert bytes(answer.effects) == b"null"
     assert answer.federated is not None
@@ -601,7 +604,7 @@ def test_a_commit_that_comes_too_late_does_not_refuse_what_is_durable(
 
     def after_the_close(*args: Any, **named: Any) -> int:
         monkeypatch.undo()
-        service.close(plan.name, Wanted(deadline=0.0))
+        service.close(plan.name, Wanted(deadline=0.0, without_effects=True))
         return commit(*args, **named)
 
     monkeypatch.setattr(service.store.devices, "commit", after_the_close)

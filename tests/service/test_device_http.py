@@ -143,4 +143,8 @@ def test_a_plain_trial_takes_no_messages(server: Served) -> None:
 
 def test_closed_without_enough_devices(server: Served) -> None:
     trial = Hosted(server, "few", "delta")
-    assert "every arm needs durable reports" in trial.foldaway("close")
+    refused = server.ask("POST", "/v1/trials/few/close", json={"deadline": 600})
+    assert refused.status_code == 409
+    assert "would end without effects: every arm needs durable reports of" in refused.json()["detail"]
+    assert trial.foldaway("status").count("open") >= 1
+    assert "every arm needs durable reports" in trial.foldaway("close", "--without-effects")

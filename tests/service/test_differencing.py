@@ -20,9 +20,10 @@ import uvicorn
 
 import foldaway as fa
 from foldaway.client import Client
-from foldaway.errors import ServerError, TooEarly
+from foldaway.errors import IngestError, ServerError, TooEarly
 from foldaway.service.app import make_app
 from foldaway.service.collector import Collector
+from foldaway.service.device_trials import Wanted
 from foldaway.service.ingest import Decoded, Limits
 from foldaway.service.service import Service, TokenWanted
 from foldaway.service.store import Store
@@ -212,7 +213,11 @@ def test_a_remainder_is_left_out_at_the_close_and_counted_or_included(
 def test_a_trial_closed_too_early_has_no_effects(folder: Place) -> None:
     service = Service(opened(folder, plan_of()), "main", Limits())
     service._collector("target").receive(Decoded(people().slice(0, 99)), "p", 1)
-    answer = service.close("target")
+    with pytest.raises(IngestError, match="99 records wait here for others to make up a cohort of 100"):
+        service.close("target")
+    assert service.status("target").status == "open"
+    assert service.status("target").pending == 99
+    answer = service.close("target", Wanted(without_effects=True))
     assert (bytes(answer.effects), answer.records, answer.left_out) == (b"null", 0, 99)
 
 
