@@ -292,7 +292,10 @@ def test_serve_as_anybody_would(tmp_path: Path) -> None:
             ),
             90,
         )
-        assert "There are no trials yet" in foldaway("trial", "list", "--server", said[1], "--token", said[2]).stdout
+        export = "Export them as FOLDAWAY_SERVER and FOLDAWAY_TOKEN for the other commands.\n"
+        assert eventually(lambda: (tmp_path / "out").read_text().endswith(export) or None)
+        exported = {"FOLDAWAY_SERVER": said[1], "FOLDAWAY_TOKEN": said[2]}
+        assert "There are no trials yet" in foldaway("trial", "list", env=exported).stdout
         assert (tmp_path / "trials").stat().st_mode & 0o777 == 0o700
         assert (tmp_path / "trials" / "master.key").stat().st_mode & 0o777 == 0o600
         time.sleep(0.2)
