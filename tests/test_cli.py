@@ -234,6 +234,20 @@ def test_progress_is_shown_at_a_terminal_and_only_there(folder: Path) -> None:
     assert json.loads(done.stdout)["counts"]
 
 
+def test_errors_fit_a_terminal_and_are_one_line_elsewhere(folder: Path) -> None:
+    words = ["site", "run", str(folder / "plan.toml"), str(folder / "day1.csv"), "--server", "http://x", "--token", "x"]
+    (line,) = foldaway(*words, code=1).stderr.splitlines()
+    assert "is not for sites" in line
+    control, terminal = pty.openpty()
+    subprocess.run([sys.executable, "-m", "foldaway", *words], stderr=terminal, timeout=120)
+    os.close(terminal)
+    shown = os.read(control, 100_000).decode()
+    os.close(control)
+    told = shown[shown.index("error: ") :].splitlines()  # behind the progress bar
+    assert max(map(len, told)) <= 80
+    assert " ".join(told) == line
+
+
 def test_plan_check_says_what_the_plan_does(folder: Path) -> None:
     done = foldaway("plan", "check", folder / "plan.toml")
     assert PLAN.fingerprint in done.stdout

@@ -99,7 +99,8 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert "revenue: treatment against control" in closed
     repeated = foldaway("trial", "create", plan, env=admin(server)).stdout
     assert "exists already and is closed" in repeated
-    assert "New tokens" in repeated
+    assert "New tokens beside the old ones" in " ".join(repeated.split())
+    assert max(map(len, repeated.splitlines())) <= 80
     wrong = foldaway("send", "life", folder / "day1.parquet", code=1, env=as_read).stderr
     assert "This token does not allow that: this takes the trial's ingest token or an admin token." in wrong
     late = foldaway("send", "life", folder / "day1.parquet", env=as_ingest).stdout  # it has all of this already

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foldaway.cli.delimiter import Delimiter
+from foldaway.cli.words import in_lines
 from foldaway.errors import ServerError, not_installed
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
@@ -108,10 +108,10 @@ def create(
         return
     name, mark = made["name"], f"(fingerprint {made['fingerprint'][:12]}…)"
     if made.get("new", True):
-        print(f"{name} is registered {mark}. Shown this once:")
+        print(in_lines(f"{name} is registered {mark}. Shown this once:"))
     else:
         closed = " and is closed: it takes no more records" if made["status"] == "closed" else ""
-        print(f"{name} {mark} exists already{closed}. New tokens beside the old ones, shown this once:")
+        print(in_lines(f"{name} {mark} exists already{closed}. New tokens beside the old ones, shown this once:"))
     print(f"  ingest token  {made['ingest_token']}")
     print(f"  read token    {made['read_token']}")
 
@@ -213,7 +213,7 @@ def send(
         raise typer.Exit(130) from None
     print(f"{done.sent:,} records sent." + (f" {done.known:,} were there already." if done.known else ""))
     if done.pending:
-        print(f"{done.pending:,} records wait on the server until their cohort has come together.")
+        print(in_lines(f"{done.pending:,} records wait on the server until their cohort has come together."))
         print("Should the server stop before that, send the same files again.")
 
 
@@ -258,12 +258,13 @@ def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
     if answer["effects"] is None:
         why = "an arm had too few records." if federated is None else federated["note"] or "an arm had too few reports."
         why = why.removeprefix("no effects yet: ")
-        print(textwrap.fill(f"{answer['name']} is closed without effects: {why}", 80))
+        print(in_lines(f"{answer['name']} is closed without effects: {why}"))
     else:
         print(Effects.from_json(msgspec.json.encode(answer["effects"])))
     if answer["left_out"]:
         what = "records" if federated is None else "messages of devices"
-        print(f"\n{answer['left_out']:,} {what} were left out at the close: they were fewer than a cohort.")
+        print()
+        print(in_lines(f"{answer['left_out']:,} {what} were left out at the close: they were fewer than a cohort."))
 
 
 def _print_statuses(rows: list[dict[str, Any]]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from foldaway.cli.words import in_lines
 from foldaway.table import text_table
 
 if TYPE_CHECKING:
@@ -68,4 +68,4 @@ def alarm(told: dict[str, Any]) -> str | None:
     judged = told["integrity"]
     if judged is None or judged["verdict"] != "altered":
         return None
-    return fill(f"! {judged['meaning']}", 80, subsequent_indent="  ")
+    return in_lines(f"! {judged['meaning']}", indent="  ")
