@@ -87,6 +87,7 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert "life" in foldaway("trial", "list", env=admin(server)).stdout
     effects = foldaway("trial", "effects", "life", env=as_read).stdout
     assert "revenue: treatment against control" in effects
+    assert "final" not in effects
     assert max(map(len, effects.splitlines())) <= 80
     whole = fa.Trial(fa.Plan.load(plan))
     for day in ("day1", "day2"):
@@ -97,6 +98,9 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
         assert ours["estimate"] == pytest.approx(theirs["estimate"], rel=1e-9)
     closed = foldaway("trial", "close", "life", env=admin(server)).stdout
     assert "revenue: treatment against control" in closed
+    assert closed.startswith("life is closed; these effects are final.\n\nlife: 3,000 records")
+    assert foldaway("trial", "close", "life", env=admin(server)).stdout == closed
+    assert foldaway("trial", "effects", "life", env=as_read).stdout == closed
     repeated = foldaway("trial", "create", plan, env=admin(server)).stdout
     assert "exists already and is closed" in repeated
     assert "New tokens beside the old ones" in " ".join(repeated.split())

@@ -167,7 +167,7 @@ def status(name: TrialName, server: Server, token: Token, ca: Authority = None, 
         if answer.get("federated") is not None:
             from foldaway.cli.reports import who
 
-            print(f"\n{who(answer['federated'])}")
+            print(f"\n{who(answer['federated'], answer['pending'])}")
 
 
 @trial_app.command("list")
@@ -253,6 +253,8 @@ def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
         _print_json(answer)
         return
     federated = answer.get("federated")
+    if answer["final"] and answer["effects"] is not None:
+        print(in_lines(f"{answer['name']} is closed; these effects are final.") + "\n")
     if federated is not None and (told := alarm(federated)) is not None:
         print(f"{told}\n")
     if answer["effects"] is None:
@@ -268,14 +270,30 @@ def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
 
 
 def _print_statuses(rows: list[dict[str, Any]]) -> None:
-    from foldaway.table import text_table
-
     if not rows:
         print("There are no trials yet; register one with foldaway trial create.")
         return
-    header = ["trial", "status", "durable", "pending", "cohort", "left out"]
+    plain = [row for row in rows if row.get("federated") is None]
+    federated = [row for row in rows if row.get("federated") is not None]
+    print("\n\n".join(_statuses(some, counts) for some, counts in ((plain, _RECORDS), (federated, _MESSAGES)) if some))
+
+
+# What is counted. Where records stay on devices, it is their messages that wait for a cohort.
+_RECORDS = ("durable", "pending", "cohort", "left out")
+_MESSAGES = ("records", "messages: pending", "cohort", "left out")
+
+
+def _statuses(rows: list[dict[str, Any]], counts: tuple[str, ...]) -> str:
+    from foldaway.table import text_table
+
     cells = [
-        [row["name"], row["status"], *(f"{row[field]:,}" for field in ("records", "pending", "cohort", "left_out"))]
+        [row["name"], _stage(row), *(f"{row[field]:,}" for field in ("records", "pending", "cohort", "left_out"))]
         for row in rows
     ]
-    print(text_table(header, cells, left=2))
+    return text_table(["trial", "status", *counts], cells, left=2)
+
+
+def _stage(row: dict[str, Any]) -> str:
+    """Open or closed; replying in between, where the reports of devices are waited for."""
+    federated = row.get("federated")
+    return str(row["status"] if federated is None else federated["stage"])
