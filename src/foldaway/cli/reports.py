@@ -60,7 +60,7 @@ def who(told: dict[str, Any], pending: int = 0) -> str:
         a       1,200     1,000      200
         <BLANKLINE>
         Pending reports: 70. They are in this server's memory until a cohort has come
-        together, and are not counted above yet.
+        together, and in no other count yet.
     """
     counts = [told[column] for column in ("enrolled", "reported", "missing")]
     rows = [[arm, *(f"{count[arm]:,}" for count in counts)] for arm in told["enrolled"]]
@@ -84,8 +84,8 @@ def _notes(told: dict[str, Any], pending: int) -> Iterator[str]:
     if pending:
         what = "reports" if not scores else "messages with moments" if is_open else "replies"
         yield (
-            f"Pending {what}: {pending:,}. They are in this server's memory until a cohort has come together, and are "
-            "not counted above yet."
+            f"Pending {what}: {pending:,}. They are in this server's memory until a cohort has come together, and in "
+            "no other count yet."
         )
 
 
