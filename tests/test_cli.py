@@ -234,6 +234,20 @@ def test_progress_is_shown_at_a_terminal_and_only_there(folder: Path) -> None:
     assert json.loads(done.stdout)["counts"]
 
 
+def test_errors_fit_a_terminal_and_are_one_line_elsewhere(folder: Path) -> None:
+    words = ["site", "run", str(folder / "plan.toml"), str(folder / "day1.csv"), "--server", "http://x", "--token", "x"]
+    (line,) = foldaway(*words, code=1).stderr.splitlines()
+    assert "is not for sites" in line
+    control, terminal = pty.openpty()
+    subprocess.run([sys.executable, "-m", "foldaway", *words], stderr=terminal, timeout=120)
+    os.close(terminal)
+    shown = os.read(control, 100_000).decode()
+    os.close(control)
+    told = shown[shown.index("error: ") :].splitlines()  # behind the progress bar
+    assert max(map(len, told)) <= 80
+    assert " ".join(told) == line
+
+
 def test_plan_check_says_what_the_plan_does(folder: Path) -> None:
     done = foldaway("plan", "check", folder / "plan.toml")
     assert PLAN.fingerprint in done.stdout
@@ -242,6 +256,40 @@ def test_plan_check_says_what_the_plan_does(folder: Path) -> None:
     answer = json.loads(foldaway("plan", "check", folder / "plan.toml", "--json").stdout)
     assert fa.Plan.loads(json.dumps(answer["plan"])) == PLAN
     assert answer["fingerprint"] == PLAN.fingerprint
+
+
+def checked(folder: Path, **settings: Any) -> str:
+    """What is said of a plan, in one line."""
+    few: dict[str, Any] = {"arm": "variant", "arms": {"control": 0.5, "treatment": 0.5}, "outcomes": ["revenue"]}
+    fa.Plan(name="devices", **few, **settings).save(folder / "devices.toml")
+    said = foldaway("plan", "check", folder / "devices.toml").stdout
+    assert max(map(len, said.splitlines())) <= 80
+    return " ".join(said.split())
+
+
+def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:
+    one = checked(tmp_path, federated="one-message", covariates=["before"], on_fault="drop", cohort=1)
+    assert "one-message: a device keeps the triangular factor of its records, 6 numbers, and no record" in one
+    assert "at least 1 message of devices (`cohort`)" in one
+    assert "at the close is left out" in one
+    assert "reports of 10 devices (`min_per_arm`)" in one
+    assert "30 days after its first record (`retention`)" in one
+    assert "A device refuses a faulty record, whatever `on_fault` says" in one
+    assert "batch" not in one
+    assert "Kept on the coordinator: " in one
+    assert "reply" not in one
+    delta = checked(tmp_path, federated="delta", remainder="include", retention=5_400)
+    assert "a device keeps a count and 1 sum, and no record" in delta
+    assert "at the close is included" in delta
+    assert "1.5 hours after its first record" in delta
+    settings: dict[str, Any] = {"covariates": ["before"], "leverage": "CR3", "reply_deadline": 60, "reply_share": 0.95}
+    scores = checked(tmp_path, federated="scores", **settings)
+    assert "corrected for leverage (CR3), 14 numbers" in scores
+    assert "moments of 100 devices" in scores
+    assert "for 1 minute after the close (`reply_deadline`), or until 95 % of the enrolled" in scores
+    site = checked(tmp_path, federated="one-message", unit="user", complete_units=True, on_fault="drop")
+    assert "A site folds its batch without it." in site
+    assert "Federated" not in checked(tmp_path)
 
 
 def test_a_wrong_plan_is_told_in_sentences(tmp_path: Path) -> None:

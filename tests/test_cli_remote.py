@@ -87,6 +87,7 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert "life" in foldaway("trial", "list", env=admin(server)).stdout
     effects = foldaway("trial", "effects", "life", env=as_read).stdout
     assert "revenue: treatment against control" in effects
+    assert "final" not in effects
     assert max(map(len, effects.splitlines())) <= 80
     whole = fa.Trial(fa.Plan.load(plan))
     for day in ("day1", "day2"):
@@ -97,9 +98,13 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
         assert ours["estimate"] == pytest.approx(theirs["estimate"], rel=1e-9)
     closed = foldaway("trial", "close", "life", env=admin(server)).stdout
     assert "revenue: treatment against control" in closed
+    assert closed.startswith("life is closed; these effects are final.\n\nlife: 3,000 records")
+    assert foldaway("trial", "close", "life", env=admin(server)).stdout == closed
+    assert foldaway("trial", "effects", "life", env=as_read).stdout == closed
     repeated = foldaway("trial", "create", plan, env=admin(server)).stdout
     assert "exists already and is closed" in repeated
-    assert "New tokens" in repeated
+    assert "New tokens beside the old ones" in " ".join(repeated.split())
+    assert max(map(len, repeated.splitlines())) <= 80
     wrong = foldaway("send", "life", folder / "day1.parquet", code=1, env=as_read).stderr
     assert "This token does not allow that: this takes the trial's ingest token or an admin token." in wrong
     late = foldaway("send", "life", folder / "day1.parquet", env=as_ingest).stdout  # it has all of this already
@@ -294,7 +299,10 @@ def test_serve_as_anybody_would(tmp_path: Path) -> None:
             ),
             90,
         )
-        assert "There are no trials yet" in foldaway("trial", "list", "--server", said[1], "--token", said[2]).stdout
+        export = "Export them as FOLDAWAY_SERVER and FOLDAWAY_TOKEN for the other commands.\n"
+        assert eventually(lambda: (tmp_path / "out").read_text().endswith(export) or None)
+        exported = {"FOLDAWAY_SERVER": said[1], "FOLDAWAY_TOKEN": said[2]}
+        assert "There are no trials yet" in foldaway("trial", "list", env=exported).stdout
         assert (tmp_path / "trials").stat().st_mode & 0o777 == 0o700
         assert (tmp_path / "trials" / "master.key").stat().st_mode & 0o777 == 0o600
         time.sleep(0.2)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from clustered import Kept, devices_of, federated, moments, report
@@ -83,15 +87,49 @@ def test_a_life_in_mode_scores(server: Served) -> None:
         scores = reply(trial.plan, coefficients, kept.arm, kept.rows)
         assert trial.post("reports", encoded(Scores.of(number, kept.arm, scores))).status_code == 200
     status = trial.foldaway("status")
-    assert "replying until" in status
+    assert re.search(r"^replies  replying ", status, re.MULTILINE)
+    until = re.search(r"replying until (.+)", status)
+    assert until is not None
+    deadline = datetime.fromisoformat(until[1])
+    assert deadline.tzinfo is not None
+    assert 0 < deadline.timestamp() - time.time() < 500
+    assert columns(status) == ["enrolled", "replied", "not yet"]
     told = trial.foldaway("close", "--deadline", "0")
+    assert told.startswith("replies is closed; these effects are final.\n\n")
+    assert trial.foldaway("close") == told
     assert "CR2" in told
     assert "Integrity: some missing" in told
     assert "missing at random" in " ".join(told.split())
-    assert "closed" in trial.foldaway("status")
+    status = trial.foldaway("status")
+    assert re.search(r"^replies  closed ", status, re.MULTILINE)
+    assert columns(status) == ["enrolled", "replied", "missing"]
     final = json.loads(trial.foldaway("close", "--json"))
     assert final["federated"]["integrity"]["verdict"] == "some missing"
     assert sum(final["federated"]["missing"].values()) == 1
+
+
+def columns(status: str) -> list[str]:
+    """The headings of the table of arms."""
+    (header,) = (line for line in status.splitlines() if line.startswith("arm "))
+    return re.split(r"\s{2,}", header)[1:]
+
+
+@pytest.mark.parametrize("mode", ["one-message", "scores", "delta"])
+def test_while_a_trial_is_open_nobody_is_missing_and_what_is_pending_is_said(server: Served, mode: str) -> None:
+    trial = Hosted(server, f"open-{mode}", mode)
+    trial.enrol()
+    assert "Pending" not in trial.foldaway("status")
+    scores = mode == "scores"
+    for number, kept in list(zip(trial.numbers, trial.kept, strict=True))[:3]:
+        message = moments(kept) if scores else msgspec.structs.replace(report(trial.plan, kept), number=number)
+        assert trial.post("moments" if scores else "reports", encoded(message)).status_code == 200
+    status = trial.foldaway("status")
+    assert re.search(rf"open-{mode}\s+open\s+0\s+3\s+5\s+0\n", status)
+    assert "records  messages: pending  cohort  left out" in status
+    assert columns(status) == ["enrolled", "replied" if scores else "reported", "not yet"]
+    assert f"Pending {'messages with moments' if scores else 'reports'}: 3. " in status
+    assert ("asked for replies at its close" in " ".join(status.split())) is scores
+    assert json.loads(trial.foldaway("status", "--json"))["status"] == "open"
 
 
 def test_refusals(server: Served) -> None:

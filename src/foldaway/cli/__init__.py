@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from foldaway.cli import consume, federated, local, plan_new, remote, reporting
+from foldaway.cli.words import in_lines
 from foldaway.errors import FoldawayError
 
 app = typer.Typer(
@@ -74,5 +75,7 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    print(message.encode(errors="backslashreplace").decode(), file=sys.stderr)
+    told = message.encode(errors="backslashreplace").decode()
+    # In a file, or for a script that looks for it, a sentence stays in one line.
+    print(in_lines(told) if sys.stderr.isatty() else told, file=sys.stderr)
     sys.exit(code)

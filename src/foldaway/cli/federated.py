@@ -11,6 +11,7 @@ import typer
 from foldaway.cli.local import PlanFile
 from foldaway.cli.printing import AsJson
 from foldaway.cli.remote import Authority, Server, Token
+from foldaway.cli.words import in_lines
 from foldaway.errors import FoldawayError
 
 app = typer.Typer()
@@ -55,16 +56,17 @@ def site_run(
         return
     from foldaway.table import text_table
 
-    print(f"{the_plan.name}: the site's records stay here; {sent.bytes:,} bytes of tallies were sent.\n")
+    print(in_lines(f"{the_plan.name}: the site's records stay here; {sent.bytes:,} bytes of tallies were sent."))
+    print()
     rows = [[arm, f"{units:,}", f"{sent.records[arm]:,}"] for arm, units in sent.units.items()]
     print(text_table(["arm", "units", "records"], rows))
     print()
     if sent.repeated:
-        print("The coordinator had them already, from an earlier run, and has not counted them again.")
+        print(in_lines("The coordinator had them already, from an earlier run, and has not counted them again."))
     if sent.durable:
         print("They are safe there, whatever crashes.")
     else:
-        print("They are not stored yet; run the same command again later: they are counted once.")
+        print(in_lines("They are not stored yet; run the same command again later: they are counted once."))
 
 
 @federated_app.command("simulate")

@@ -113,6 +113,7 @@ def check(plan: PlanFile, json: AsJson = False) -> None:
     """Say what a plan will do, or what is wrong with it."""
     import msgspec
 
+    from foldaway.federated.described import described
     from foldaway.plan import Plan
     from foldaway.report.plan_summary import summary
 
@@ -121,7 +122,7 @@ def check(plan: PlanFile, json: AsJson = False) -> None:
         about = {"fingerprint": the_plan.fingerprint, "plan": the_plan}
         print(msgspec.json.encode(about).decode())
     else:
-        print(summary(the_plan))
+        print(summary(the_plan, described(the_plan)))
 
 
 @app.command()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foldaway.cli.delimiter import Delimiter
+from foldaway.cli.words import in_lines
 from foldaway.errors import ServerError, not_installed
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
@@ -108,10 +108,10 @@ def create(
         return
     name, mark = made["name"], f"(fingerprint {made['fingerprint'][:12]}…)"
     if made.get("new", True):
-        print(f"{name} is registered {mark}. Shown this once:")
+        print(in_lines(f"{name} is registered {mark}. Shown this once:"))
     else:
         closed = " and is closed: it takes no more records" if made["status"] == "closed" else ""
-        print(f"{name} {mark} exists already{closed}. New tokens beside the old ones, shown this once:")
+        print(in_lines(f"{name} {mark} exists already{closed}. New tokens beside the old ones, shown this once:"))
     print(f"  ingest token  {made['ingest_token']}")
     print(f"  read token    {made['read_token']}")
 
@@ -167,7 +167,7 @@ def status(name: TrialName, server: Server, token: Token, ca: Authority = None, 
         if answer.get("federated") is not None:
             from foldaway.cli.reports import who
 
-            print(f"\n{who(answer['federated'])}")
+            print(f"\n{who(answer['federated'], answer['pending'])}")
 
 
 @trial_app.command("list")
@@ -213,7 +213,7 @@ def send(
         raise typer.Exit(130) from None
     print(f"{done.sent:,} records sent." + (f" {done.known:,} were there already." if done.known else ""))
     if done.pending:
-        print(f"{done.pending:,} records wait on the server until their cohort has come together.")
+        print(in_lines(f"{done.pending:,} records wait on the server until their cohort has come together."))
         print("Should the server stop before that, send the same files again.")
 
 
@@ -253,28 +253,47 @@ def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
         _print_json(answer)
         return
     federated = answer.get("federated")
+    if answer["final"] and answer["effects"] is not None:
+        print(in_lines(f"{answer['name']} is closed; these effects are final.") + "\n")
     if federated is not None and (told := alarm(federated)) is not None:
         print(f"{told}\n")
     if answer["effects"] is None:
         why = "an arm had too few records." if federated is None else federated["note"] or "an arm had too few reports."
         why = why.removeprefix("no effects yet: ")
-        print(textwrap.fill(f"{answer['name']} is closed without effects: {why}", 80))
+        print(in_lines(f"{answer['name']} is closed without effects: {why}"))
     else:
         print(Effects.from_json(msgspec.json.encode(answer["effects"])))
     if answer["left_out"]:
         what = "records" if federated is None else "messages of devices"
-        print(f"\n{answer['left_out']:,} {what} were left out at the close: they were fewer than a cohort.")
+        print()
+        print(in_lines(f"{answer['left_out']:,} {what} were left out at the close: they were fewer than a cohort."))
 
 
 def _print_statuses(rows: list[dict[str, Any]]) -> None:
-    from foldaway.table import text_table
-
     if not rows:
         print("There are no trials yet; register one with foldaway trial create.")
         return
-    header = ["trial", "status", "durable", "pending", "cohort", "left out"]
+    plain = [row for row in rows if row.get("federated") is None]
+    federated = [row for row in rows if row.get("federated") is not None]
+    print("\n\n".join(_statuses(some, counts) for some, counts in ((plain, _RECORDS), (federated, _MESSAGES)) if some))
+
+
+# What is counted. Where records stay on devices, it is their messages that wait for a cohort.
+_RECORDS = ("durable", "pending", "cohort", "left out")
+_MESSAGES = ("records", "messages: pending", "cohort", "left out")
+
+
+def _statuses(rows: list[dict[str, Any]], counts: tuple[str, ...]) -> str:
+    from foldaway.table import text_table
+
     cells = [
-        [row["name"], row["status"], *(f"{row[field]:,}" for field in ("records", "pending", "cohort", "left_out"))]
+        [row["name"], _stage(row), *(f"{row[field]:,}" for field in ("records", "pending", "cohort", "left_out"))]
         for row in rows
     ]
-    print(text_table(header, cells, left=2))
+    return text_table(["trial", "status", *counts], cells, left=2)
+
+
+def _stage(row: dict[str, Any]) -> str:
+    """Open or closed; replying in between, where the reports of devices are waited for."""
+    federated = row.get("federated")
+    return str(row["status"] if federated is None else federated["stage"])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from datetime import datetime
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from foldaway.cli.words import in_lines
 from foldaway.table import text_table
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def close_and_wait(
         task = bar.add_task("waiting for reports", total=None, left="")
         while not answer["final"]:
             told = answer["federated"]
-            left = f"until {datetime.fromtimestamp(told['deadline']):%Y-%m-%d %H:%M:%S}"
+            left = f"until {_moment(told['deadline'])}"
             total = sum(told["enrolled"].values())
             bar.update(task, total=total, completed=sum(told["reported"].values()), left=left)
             time.sleep(_PAUSE)
@@ -43,24 +44,54 @@ def close_and_wait(
     return answer
 
 
-def who(told: dict[str, Any]) -> str:
-    """The devices of a trial by arm, as a table, and its stage.
+def who(told: dict[str, Any], pending: int = 0) -> str:
+    """The devices of a trial by arm, as a table, its stage, and what does not count yet.
+
+    Args:
+        told: What the server says about the devices.
+        pending: Messages that wait in the server's memory for their cohort.
 
     Example:
         >>> print(who({"mode": "delta", "stage": "open", "deadline": None, "integrity": None,
-        ...            "enrolled": {"a": 1200}, "reported": {"a": 1000}, "missing": {"a": 200}}))
+        ...            "enrolled": {"a": 1200}, "reported": {"a": 1000}, "missing": {"a": 200}}, pending=70))
         federated (delta), open
-        arm  enrolled  reported  missing
+        arm  enrolled  reported  not yet
         ───  ────────  ────────  ───────
         a       1,200     1,000      200
+        <BLANKLINE>
+        Pending reports: 70. They are in this server's memory until a cohort has come
+        together, and in no other count yet.
     """
     counts = [told[column] for column in ("enrolled", "reported", "missing")]
     rows = [[arm, *(f"{count[arm]:,}" for count in counts)] for arm in told["enrolled"]]
     stage = told["stage"]
     if stage == "replying" and told["deadline"] is not None:
-        stage += f" until {datetime.fromtimestamp(told['deadline']):%Y-%m-%d %H:%M:%S}"
-    table = text_table(["arm", "enrolled", "reported", "missing"], rows, left=1)
-    return f"federated ({told['mode']}), {stage}\n{table}"
+        stage += f" until {_moment(told['deadline'])}"
+    table = text_table(["arm", "enrolled", *_headings(told)], rows, left=1)
+    return "\n\n".join([f"federated ({told['mode']}), {stage}\n{table}", *map(in_lines, _notes(told, pending))])
+
+
+def _headings(told: dict[str, Any]) -> tuple[str, str]:
+    """Of those that have reported and those that have not: nobody is missing as long as a report still counts."""
+    reported = "replied" if told["mode"] == "scores" else "reported"
+    return reported, "missing" if told["stage"] == "closed" else "not yet"
+
+
+def _notes(told: dict[str, Any], pending: int) -> Iterator[str]:
+    scores, is_open = told["mode"] == "scores", told["stage"] == "open"
+    if scores and is_open:
+        yield "Devices send moments while the trial is open; they are asked for replies at its close."
+    if pending:
+        what = "reports" if not scores else "messages with moments" if is_open else "replies"
+        yield (
+            f"Pending {what}: {pending:,}. They are in this server's memory until a cohort has come together, and in "
+            "no other count yet."
+        )
+
+
+def _moment(seconds: float) -> str:
+    """A time where the person is, with its distance from UTC."""
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "seconds")
 
 
 def alarm(told: dict[str, Any]) -> str | None:
@@ -68,4 +99,4 @@ def alarm(told: dict[str, Any]) -> str | None:
     judged = told["integrity"]
     if judged is None or judged["verdict"] != "altered":
         return None
-    return fill(f"! {judged['meaning']}", 80, subsequent_indent="  ")
+    return in_lines(f"! {judged['meaning']}", indent="  ")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from textwrap import fill
+
 from foldaway.block import Shape
 from foldaway.inference.offered import BOOTSTRAP, error_kinds, estimators_of
 from foldaway.plan import Plan
@@ -9,9 +12,15 @@ from foldaway.table import text_table
 from foldaway.tallies import kinds_of
 from foldaway.tallies.arm import ArmTally
 
+WIDTH = 80
 
-def summary(plan: Plan) -> str:
+
+def summary(plan: Plan, more: Sequence[str] = ()) -> str:
     """The plan's columns and their roles, its estimators and errors, and what will be kept.
+
+    Args:
+        plan: The plan.
+        more: Further paragraphs, such as what a federated plan asks of its devices.
 
     Example:
         >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
@@ -24,8 +33,7 @@ def summary(plan: Plan) -> str:
             text_table(["column", "role", "detail"], _roles(plan), left=3),
             text_table(["estimator", "standard errors"], _estimators(plan), left=2),
             *_bootstrap(plan),
-            f"A batch with a faulty record is {'refused whole' if plan.on_fault == 'refuse' else 'folded without it'}.",
-            f"Kept: {_kept(plan):,} numbers in all, however many records come.",
+            *(fill(paragraph, WIDTH, break_on_hyphens=False) for paragraph in (*more, _faults(plan), _kept(plan))),
             f"Fingerprint: {plan.fingerprint}",
         ]
     )
@@ -57,6 +65,23 @@ def _bootstrap(plan: Plan) -> list[str]:
     return [f"Bootstrap: {plan.resampling.replicates:,} replicates {by}, {plan.resampling.weights} weights."]
 
 
-def _kept(plan: Plan) -> int:
+def _faults(plan: Plan) -> str:
+    refused = plan.on_fault == "refuse"
+    if plan.federated is None:
+        return f"A batch with a faulty record is {'refused whole' if refused else 'folded without it'}."
+    device = "A device refuses a faulty record"
+    device += "." if refused else ", whatever `on_fault` says: it has nowhere to count it."
+    if plan.unit is None:
+        return device
+    return f"{device} A site {'refuses a batch with one whole' if refused else 'folds its batch without it'}."
+
+
+def _kept(plan: Plan) -> str:
     arm = ArmTally.empty(Shape(len(plan.regressors), len(plan.outcomes)), kinds_of(plan))
-    return len(plan.arms) * arm.size()
+    numbers = f"{len(plan.arms) * arm.size():,} numbers"
+    if plan.federated is None:
+        return f"Kept: {numbers} in all, however many records come."
+    return (
+        f"Kept on the coordinator: {numbers} about the records, however many there are, and a hash of each message's "
+        "random number."
+    )

@@ -132,3 +132,4 @@ def _say_hello(settings: Settings, service: Service, port: int) -> None:
     if not service.store.has_admin():
         token = service.issue(TokenWanted("admin")).token
         print(f"admin token, shown this once: {token}", flush=True)
+        print("Export them as FOLDAWAY_SERVER and FOLDAWAY_TOKEN for the other commands.", flush=True)

@@ -1,0 +1,26 @@
+"""Sentences for a person, in lines that fit a terminal."""
+
+from __future__ import annotations
+
+from textwrap import fill
+
+WIDTH = 80
+
+
+def in_lines(text: str, indent: str = "") -> str:
+    """The text in lines of at most 80 columns; those that it has stay, and no word or path is cut.
+
+    Args:
+        text: Sentences.
+        indent: What stands before every line but the first.
+
+    Example:
+        >>> print(in_lines("A site is counted once. If these files are those of another site, it needs a --folder."))
+        A site is counted once. If these files are those of another site, it needs a
+        --folder.
+    """
+    lines = (
+        fill(line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        for line in text.splitlines()
+    )
+    return "\n".join(lines)
