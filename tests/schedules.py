@@ -133,7 +133,7 @@ class Coordinator:
             raise ServerError(str(error), error.status) from None
 
     def close(self, deadline: float) -> None:
-        self.trials.close(self.plan, Wanted(deadline=deadline), self._keep)
+        self.trials.close(self.plan, Wanted(deadline=deadline, without_effects=True), self._keep)
 
     def _keep(self, found: Found) -> str:
         self.found = found

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 
 import foldaway as fa
-from foldaway.errors import PlanError, RecordError, ServerError, StateError
+from foldaway.errors import CoordinatorWarning, PlanError, RecordError, ServerError, StateError
 from foldaway.federated import Device
 from foldaway.federated.kept import Kept, MemoryStore
 from foldaway.federated.messages import Moments
@@ -77,8 +78,10 @@ def test_another_plan_of_the_same_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="under another plan"):
         Device(other, tmp_path)
     Device(PLAN, tmp_path).forget()
-    with pytest.raises(PlanError, match="under another plan"):
+    with pytest.raises(PlanError, match=r"under another plan.* remove .*device-trial.forgotten and begin anew"):
         Device(other, tmp_path)
+    (tmp_path / "device-trial.forgotten").unlink()
+    assert Device(other, tmp_path).status.state == "new"
 
 
 def test_a_plan_whose_records_do_not_stay_on_devices_is_refused(tmp_path: Path) -> None:
@@ -102,10 +105,19 @@ def test_without_its_coordinator_a_device_says_what_is_missing(
 ) -> None:
     monkeypatch.delenv("FOLDAWAY_TOKEN", raising=False)
     device = Device(PLAN, tmp_path, patience=0, **arguments)
-    device.record(RECORD)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CoordinatorWarning)
+        device.record(RECORD)
     with pytest.raises(ServerError, match=words):
         device.report()
     assert device.status.state == "new"
+
+
+def test_a_coordinator_that_refuses_is_told_of_with_the_first_record_which_is_taken(tmp_path: Path) -> None:
+    device = Device(PLAN, tmp_path, server="http://127.0.0.1:1", token="")
+    with pytest.warns(CoordinatorWarning, match=r"the record was taken, but .* wants a token"):
+        device.record(RECORD)
+    assert device.status.records == 1
 
 
 def test_a_coordinator_that_is_away_costs_no_record(tmp_path: Path) -> None:
@@ -227,7 +239,14 @@ def test_a_faulty_record_is_refused_and_not_repeated(
     with pytest.raises(RecordError, match=words) as refused:
         device.record({**RECORD, **fault})
     assert "secret" not in str(refused.value)
+    assert str(refused.value).startswith("the record was not taken: ")
+    assert "batch" not in str(refused.value)
     assert device.status.records == 0
+
+
+def test_a_record_without_a_column_is_refused_in_words_for_one_record(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"^the record was not taken: it has no column 'x'"):
+        Device(PLAN, tmp_path).record({"y": 1.0, "kind": "old"})
 
 
 def test_the_arm_may_be_named_but_not_another(tmp_path: Path) -> None:

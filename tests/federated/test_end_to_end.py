@@ -16,7 +16,7 @@ import pytest
 import foldaway as fa
 from clustered import federated
 from devices import Hosted, assert_as_kept_rows, devices_for, records_of, report_all, store_in
-from foldaway.errors import ServerError, StateError
+from foldaway.errors import CoordinatorWarning, ServerError, StateError
 from foldaway.federated import Device
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Enrolment, encoded, new_number
@@ -342,6 +342,31 @@ def test_nobody_who_was_never_enrolled_gets_in_at_the_end(server: Served) -> Non
     assert refused.value.status == 410
 
 
+def test_the_status_says_what_the_last_report_did(server: Served, tmp_path: Path) -> None:
+    trial = Hosted(server, simple_plan("status", federated="scores"))
+    device = hosted_device(trial, tmp_path / "home")
+    device.record({"y": 10.0})
+    states = [str(device.status), str(device.report()), str(device.status)]
+    for arm in "ab":
+        other = Device(trial.plan, store=store_in(trial.plan, arm), link=trial.link)
+        other.record({"y": 2.0})
+        other.report()
+    states += [str(device.report()), str(device.status)]
+    device.record({"y": 11.0})
+    states.append(str(device.status))
+    expected = ["enrolled", "pending", "pending", "waiting for coefficients", "waiting for coefficients", "enrolled"]
+    assert [state.removeprefix("status: ").partition(" (")[0] for state in states] == expected
+
+
+def test_who_joins_a_trial_that_has_ended_is_told_so_and_keeps_nothing(server: Served, tmp_path: Path) -> None:
+    trial = Hosted(server, simple_plan("over"))
+    device = hosted_device(trial, tmp_path / "home")
+    trial.close(without_effects=True)
+    with pytest.warns(CoordinatorWarning, match="is closed"):
+        device.record({"y": 10.0})
+    assert device.status.state == "missed"
+
+
 def test_what_travels_says_nothing_about_who(server: Served) -> None:
     """Of all a device keeps, its report number and its arm leave it, and what its records came to."""
     _, plan, rows = trial_of("scores", 21, "anonymous", cohort=1)
@@ -473,7 +498,8 @@ def test_a_device_sends_nothing_to_a_coordinator_with_another_plan(server: Serve
     theirs = simple_plan("two-plans", outcomes=["revenue", "clicks"], cohort=1)
     trial = Hosted(server, theirs)
     device = Device(mine, tmp_path / "home", server=server.url, token=trial.token)
-    device.record({"clicks": 1.0, "revenue": 900.0})
+    with pytest.warns(CoordinatorWarning, match="under another plan"):
+        device.record({"clicks": 1.0, "revenue": 900.0})
     with pytest.raises(ServerError, match="under another plan"):
         device.report()
     assert device.status.state == "new"

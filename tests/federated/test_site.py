@@ -140,7 +140,7 @@ def test_no_site_joins_once_the_trial_is_closing_and_its_number_is_free_again(se
     _, plan, rows = site_plan("too-late")
     trial = Hosted(server, plan)
     (file,) = site_files(rows, tmp_path, 1)
-    trial.close(deadline=600)
+    trial.close(deadline=600, without_effects=True)
     with pytest.raises(ServerError) as refused:
         sent(plan, file, trial)
     assert refused.value.status == 410
