@@ -132,6 +132,32 @@ def test_nothing_is_left_of_what_a_device_has_forgotten(mode: str, covariates: l
         assert [path.name for path in folder.iterdir()] == ["canary.forgotten"]
 
 
+def test_who_forgets_while_the_report_is_pending_keeps_nothing_either(tmp_path: Path) -> None:
+    """The report of one record is that record; it waits at the coordinator, and nowhere else."""
+    marks = Marks(1)
+    folder = tmp_path / "device"
+    plan = fa.Plan(
+        name="pending",
+        arm="variant",
+        arms={"control": 0.5, "treatment": 0.5},
+        outcomes=["revenue"],
+        federated="one-message",
+    )
+    with Served(tmp_path / "server", None) as server:
+        trial = Hosted(server, plan)
+        with device_process("hardened", trial, folder) as device:
+            device.ask("record", marks.outcome(0).hex())
+            assert device.ask("report", "0") == "pending"
+            assert in_files(folder, negative(marks))
+            device.ask("forget")
+            time.sleep(1.5)
+            assert not scan_files([tmp_path], marks)
+            assert not scan_process(device.pid, marks)
+            assert not in_files(tmp_path, negative(marks))
+            assert not in_process(device.pid, negative(marks))
+        assert [path.name for path in folder.iterdir()] == ["pending.forgotten"]
+
+
 def test_the_scan_finds_what_a_careless_process_leaves(tmp_path: Path) -> None:
     """Teeth of the scan of the process: before it forgets, and without care, values are in the device's memory."""
     marks = Marks(VALUES)
