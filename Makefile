@@ -15,8 +15,7 @@ PYTHON ?= $(shell for p in python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
 # Processes that run tests side by side, and further words for pytest or the benchmarks: `make test ARGS="-k plan"`.
-# Three for two cores: tests often wait for servers and browsers.
-WORKERS ?= 3
+WORKERS ?= 2
 ARGS ?=
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -35,7 +34,7 @@ help: ## list these targets
 demo: $(RUN) ## simulate a trial, stream it through, show its effects and what is left of its records
 	$(BIN)/foldaway demo $(ARGS)
 
-# One thread for each worker's linear algebra: otherwise each would take all cores.
+# One thread for each worker's linear algebra: two workers on two cores, not two times all cores.
 test: $(DEV) ## run all tests and doctests with coverage
 	@tools/install_test_services.sh
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
