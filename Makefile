@@ -18,6 +18,10 @@ PYTHON ?= $(shell for p in python3.11 python3; do \
 WORKERS ?= 2
 ARGS ?=
 
+# One thread for each worker's linear algebra: two workers on two cores, not two times all cores.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL_PACKAGE := $(PIP) install --quiet --no-deps --no-build-isolation --editable .
 
@@ -26,7 +30,7 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make pins" PIP_CONFIG_FILE=/dev/null PIP_
 	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(UPGRADE)
 
-.PHONY: help demo test lint mypy format bench docs validate pins clean
+.PHONY: help demo test long lint mypy format bench docs validate pins clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,11 +38,14 @@ help: ## list these targets
 demo: $(RUN) ## simulate a trial, stream it through, show its effects and what is left of its records
 	$(BIN)/foldaway demo $(ARGS)
 
-# One thread for each worker's linear algebra: two workers on two cores, not two times all cores.
-test: $(DEV) ## run all tests and doctests with coverage
+test: $(DEV) ## run the tests and doctests with coverage, all but the longest
 	@tools/install_test_services.sh
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term $(ARGS)
+	$(PYTEST) -m "not slow" --cov --cov-report=term $(ARGS)
+	@tools/install_test_services.sh --missing
+
+long: $(DEV) ## run the longest tests: many kills, or much data
+	@tools/install_test_services.sh
+	$(PYTEST) -m slow $(ARGS)
 	@tools/install_test_services.sh --missing
 
 lint: $(DEV) ## check style, formatting and types

@@ -74,6 +74,7 @@ def marked(count: int) -> tuple[fa.Plan, pd.DataFrame, Marks]:
     return plan, rows, marks
 
 
+@pytest.mark.slow
 def test_a_cluster_gives_it_too_and_neither_writes_nor_logs_a_record(tmp_path: Path) -> None:
     plan, rows, marks = marked(400)
     faulty = rows.assign(y0=rows["y0"].mask(rows.index == 17))

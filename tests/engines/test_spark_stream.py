@@ -128,6 +128,7 @@ def test_a_batch_that_is_stored_but_that_spark_took_no_note_of_counts_once(
     assert_same_replicates(spark.load(store, plan, key=KEY), folded(plan, source.added))
 
 
+@pytest.mark.slow
 def test_a_killed_driver_goes_on_from_its_checkpoint_and_counts_once(tmp_path: Path) -> None:
     sparks.require_java()
     plan, rows = planned(cohort=70)

@@ -95,7 +95,10 @@ def both_arms(crowd: Crowd) -> bool:
     return min(arms.get(arm, 0) for arm in crowd.plan.arms) >= COHORT
 
 
-@pytest.mark.parametrize("mode", ["one-message", "scores", "delta"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("mode", [pytest.param("one-message", marks=SLOW), "scores", pytest.param("delta", marks=SLOW)])
 def test_whoever_is_killed_is_counted_once(
     mode: str, tmp_path: Path, device_nursery: DeviceNursery, served_from: Nursery
 ) -> None:

@@ -97,7 +97,7 @@ def petersen(what: str) -> tuple[pd.DataFrame, float, float]:
 
 
 @pytest.mark.parametrize("mode", ["one-message", "scores"])
-@pytest.mark.parametrize("what", ["constant", "slope"])
+@pytest.mark.parametrize("what", ["constant", pytest.param("slope", marks=pytest.mark.slow)])
 def test_petersens_errors_with_firms_as_devices(what: str, mode: str, server: Served) -> None:
     rows, coefficient, error = petersen(what)
     plan = fa.Plan(

@@ -50,6 +50,7 @@ def test_a_server_on_sqlite(tmp_path: Path, nursery: Nursery) -> None:
     assert tale.killed == Counter(server=KILLS)
 
 
+@pytest.mark.slow
 def test_two_servers_on_one_postgresql(tmp_path: Path, nursery: Nursery, postgres: Postgres) -> None:
     address = postgres.database()
     servers = [
@@ -60,6 +61,7 @@ def test_two_servers_on_one_postgresql(tmp_path: Path, nursery: Nursery, postgre
     assert tale.killed == Counter(server=KILLS - KILLS // 3, database=KILLS // 3)
 
 
+@pytest.mark.slow
 def test_a_server_started_as_anybody_would_is_killed_and_goes_on(tmp_path: Path) -> None:
     """The other tests fork their servers from a process that is loaded already."""
     server = Server(tmp_path)

@@ -25,6 +25,7 @@ def nursery() -> Iterator[Nursery]:
         yield nursery
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_every_message_counts_once(broker: Server, nursery: Nursery, tmp_path: Path) -> None:
     tale = kill_often(broker, nursery, tmp_path, fresh_name(), 4, random.Random(3), BATCHES)
     assert tale.counted == Counter({1: BATCHES})

@@ -54,6 +54,7 @@ WRITE: dict[str, Callable[[pa.Table, Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITE)
 def test_three_times_the_records_take_no_more_memory(name: str, tmp_path: Path) -> None:
     small, large = tmp_path / f"small_{name}", tmp_path / f"large_{name}"
