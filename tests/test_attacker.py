@@ -126,6 +126,7 @@ def member_scores(kind: Kind, trials: int, *, know_key: bool) -> tuple[Floats, N
     return scores, inside
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_the_key_nobody_can_tell_whether_a_unit_was_in_the_trial(kind: Kind) -> None:
     trials = 1_000

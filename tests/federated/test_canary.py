@@ -87,7 +87,13 @@ def others_report(trial: Hosted) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "covariates"), [("one-message", []), ("one-message", ["before"]), ("scores", []), ("delta", [])]
+    ("mode", "covariates"),
+    [
+        ("one-message", ["before"]),
+        ("scores", []),
+        pytest.param("one-message", [], marks=pytest.mark.slow),
+        pytest.param("delta", [], marks=pytest.mark.slow),
+    ],
 )
 def test_nothing_is_left_of_what_a_device_has_forgotten(mode: str, covariates: list[str], tmp_path: Path) -> None:
     # Of a single record the factor is the record itself, up to its sign, and so is the sum: the hardest cases.

@@ -63,6 +63,7 @@ def test_the_command_in_mode_one_message() -> None:
     assert found["messages"]["enrolments"] == 150
 
 
+@pytest.mark.slow
 def test_mode_scores_with_nobody_missing_is_exact() -> None:
     told = []
     summary = simulate(World(80, "scores"), processes=2, told=lambda what, done: told.append((what, done)))

@@ -53,7 +53,7 @@ def sent(server: Served, marks: Marks, *, killed: bool, data: list[Path]) -> tup
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
-@pytest.mark.parametrize("kept_in", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kept_in", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def test_nothing_is_left_of_what_was_sent(
     kept_in: str, killed: bool, tmp_path: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:

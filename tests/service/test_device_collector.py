@@ -219,7 +219,7 @@ def check(schedule: Schedule, answer: Answer, counted: set[int], kind: str) -> N
 
 
 # So many schedules for each test below; FOLDAWAY_SCHEDULES=85 makes a thousand of them.
-SCHEDULES = int(os.environ.get("FOLDAWAY_SCHEDULES", "15"))
+SCHEDULES = int(os.environ.get("FOLDAWAY_SCHEDULES", "10"))
 
 
 @pytest.mark.parametrize("part", range(4))

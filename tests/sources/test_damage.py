@@ -129,7 +129,7 @@ def test_want_of_memory_is_told_in_words(tmp_path: Path, monkeypatch: pytest.Mon
         list(read(put(tmp_path, "a.csv", b"y\n1\n"), WANTED, whole=True))
 
 
-fuzzing = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+fuzzing = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.parametrize("name", NAMES)

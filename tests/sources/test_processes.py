@@ -70,7 +70,7 @@ def numbers_of(trial: fa.Trial) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.array([value for row in rows for value in row.values() if isinstance(value, float)])
 
 
-@pytest.mark.parametrize("bootstrap", [None, 50])
+@pytest.mark.parametrize("bootstrap", [None, pytest.param(50, marks=pytest.mark.slow)])
 def test_any_split_is_the_fold_in_one_pass(
     drawn: tuple[fa.Plan, pd.DataFrame], folder: Path, bootstrap: int | None
 ) -> None:
