@@ -92,8 +92,9 @@ def memory_told(found: Sequence[Summary]) -> str:
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Run the study."""
-    options = options_of(NAME, arguments, clients=100_000, scores=20_000, processes=2, seed=1)
-    sizes = {"one-message": options.clients, "scores": options.scores, "delta": options.scores}
+    options = options_of(NAME, arguments, clients=100_000, scores=50_000, processes=2, seed=1)
+    # In mode scores a device sends several messages.
+    sizes = {"one-message": options.clients, "scores": options.scores, "delta": options.clients}
     found = []
     for mode, clients in sizes.items():
         if not clients:
