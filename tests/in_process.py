@@ -9,8 +9,20 @@ from devices import store_in
 from foldaway.errors import FoldawayError, ServerError, TooEarly
 from foldaway.federated import Device
 from foldaway.federated.messages import Coefficients, Received
+from foldaway.service.device_trials import DeviceTrials
 from foldaway.service.problems import of_error
 from foldaway.service.service import Service
+
+
+def received(trials: DeviceTrials, name: str, kind: Any, message: bytes) -> Received:
+    """Hand a message to a coordinator; a refusal is what it would be over HTTP."""
+    try:
+        (outcome,) = trials.receive(name, kind, [bytearray(message)])
+    except FoldawayError as error:
+        outcome = error
+    if isinstance(outcome, Received):
+        return outcome
+    raise ServerError(str(outcome), of_error(outcome).status)
 
 
 class DirectLink:
@@ -27,13 +39,7 @@ class DirectLink:
         return self._plan.fingerprint
 
     def post(self, kind: Any, message: bytes, *, patience: float | None = None) -> Received:
-        try:
-            (outcome,) = self.service.devices.receive(self._plan.name, kind, [bytearray(message)])
-        except FoldawayError as error:
-            outcome = error
-        if isinstance(outcome, Received):
-            return outcome
-        raise ServerError(str(outcome), of_error(outcome).status)
+        return received(self.service.devices, self._plan.name, kind, message)
 
     def coefficients(self) -> Coefficients | None:
         try:

@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 
 import foldaway as fa
-from foldaway.errors import FoldawayError, IngestError, ServerError, TooEarly
+from foldaway.errors import IngestError, ServerError, TooEarly
 from foldaway.federated import Device
 from foldaway.federated.kept import Kept, MemoryStore, Store
 from foldaway.federated.local_store import LocalStore
 from foldaway.federated.messages import Coefficients, Received
 from foldaway.service.device_trials import DeviceTrials, Found, Wanted
-from foldaway.service.problems import of_error
 from foldaway.service.store import Store as Database
 from foldaway.service.vault import Vault
+from in_process import received
 
 MODES = ("one-message", "scores", "delta")
 DEVICES = 5
@@ -116,13 +116,7 @@ class Coordinator:
         self._open()
 
     def receive(self, kind: Any, message: bytes) -> Received:
-        try:
-            (outcome,) = self.trials.receive(self.plan.name, kind, [bytearray(message)])
-        except FoldawayError as error:
-            outcome = error
-        if isinstance(outcome, Received):
-            return outcome
-        raise ServerError(str(outcome), of_error(outcome).status)
+        return received(self.trials, self.plan.name, kind, message)
 
     def coefficients(self) -> Coefficients | None:
         try:

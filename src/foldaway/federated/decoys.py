@@ -12,11 +12,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from foldaway.block import Floats
 from foldaway.federated import running
+from foldaway.federated.checked import checked_row
 from foldaway.federated.kept import Kept
 from foldaway.federated.messages import Moments, new_number, packed
 from foldaway.plan import Plan
-from foldaway.records import check
 
 # More rows than this go through in pieces: further ones end up in the same places.
 _ENOUGH = 1_000
@@ -45,15 +46,14 @@ def overwrite(plan: Plan, records: int) -> None:
     gc.collect()  # also empties Python's own list of freed floats, which keep their values
 
 
-def _numbers(plan: Plan, chance: np.random.Generator) -> Any:
+def _numbers(plan: Plan, chance: np.random.Generator) -> Floats:
     record: dict[str, Any] = {plan.arm: plan.control}
     for name in (*plan.covariates, *plan.outcomes):
         levels = plan.levels.get(name)
         record[name] = float(chance.standard_normal()) if levels is None else str(chance.choice(list(levels)))
     if plan.weight is not None:
         record[plan.weight] = float(chance.uniform(0.5, 1.5))
-    batch, _ = check([record], plan)
-    return np.append(batch.assemble(slice(0, 1))[:, 0], 1.0 if batch.weight is None else batch.weight[0])
+    return checked_row(plan, record)
 
 
 def _score(plan: Plan, rows: list[bytes]) -> None:

@@ -11,20 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from foldaway.block import Floats
 from foldaway.errors import CoordinatorWarning, PlanError, RecordError, ServerError, StateError
 from foldaway.federated import running
+from foldaway.federated.checked import checked_row
 from foldaway.federated.kept import Forgotten, Kept, Store
 from foldaway.federated.link import HttpLink, Link, trial_address
 from foldaway.federated.local_store import LocalStore
 from foldaway.federated.messages import REPORTS, Coefficients, Enrolment, Received, decoded, encoded, new_number, packed
 from foldaway.federated.status import State, Status
 from foldaway.plan import Plan
-from foldaway.records import check
-from foldaway.records.columns import REFUSED
-from foldaway.records.faults import FaultyBatch
 
 UNKNOWN, CLOSED = 404, 410
 """How a coordinator refuses a number that it does not know, and whatever comes after the end."""
@@ -410,16 +407,7 @@ class Device:
         filled = {**record, plan.arm: self.arm}
         if plan.unit is not None:
             filled[plan.unit] = "this device"
-        try:
-            batch, _ = check([filled], plan)
-        except FaultyBatch as faulty:
-            columns = [f"{column} ({', '.join(rules)})" for column, rules in faulty.faults.by_column().items()]
-            refusal = f"the record was not taken: faulty in {'; '.join(columns)}. Mend it, and give it again."
-        except RecordError as refused:
-            refusal = str(refused).replace(REFUSED, "the record was not taken")
-        else:
-            return np.append(batch.assemble(slice(0, 1))[:, 0], 1.0 if batch.weight is None else batch.weight[0])
-        raise RecordError(refusal)
+        return checked_row(plan, filled)
 
     def _coordinator(self) -> Link:
         if self._link is None:
