@@ -28,7 +28,8 @@ from foldaway.federated import Device
 from foldaway.federated.kept import Kept, MemoryStore, Store
 from foldaway.federated.local_store import LocalStore
 from foldaway.federated.messages import Coefficients, Received
-from foldaway.service.device_trials import DeviceTrials, Found, Wanted
+from foldaway.service.closing import Wanted
+from foldaway.service.device_trials import DeviceTrials, Found
 from foldaway.service.store import Store as Database
 from foldaway.service.vault import Vault
 from in_process import received

@@ -406,6 +406,14 @@ def hosted_device(trial: Hosted, folder: Path) -> Device:
     return Device(trial.address, folder, token=trial.token)
 
 
+def pending_device(trial: Hosted, folder: Path) -> Device:
+    """One whose report waits for others to make up a cohort."""
+    device = hosted_device(trial, folder)
+    device.record({"y": 10.0})
+    assert device.report().state == "pending"
+    return device
+
+
 @pytest.mark.parametrize("mode", ["one-message", "delta"])
 def test_who_reports_and_forgets_is_counted_even_if_the_coordinator_crashes(
     mode: str, tmp_path: Path, served_from: Nursery
@@ -461,18 +469,14 @@ def test_of_moments_that_are_on_their_way_the_message_alone_is_kept(server: Serv
 
 def test_who_forgets_keeps_nothing_reported_or_not(server: Served, tmp_path: Path) -> None:
     trial = Hosted(server, simple_plan("gone-at-once"))
-    device = hosted_device(trial, tmp_path / "home")
-    device.record({"y": 10.0})
-    assert device.report().state == "pending"
+    device = pending_device(trial, tmp_path / "home")
     device.forget()
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["gone-at-once.forgotten"]
 
 
 def test_a_device_that_leaves_waits_if_it_is_told_to(server: Served, tmp_path: Path) -> None:
     trial = Hosted(server, simple_plan("leaving-slowly"))
-    device = hosted_device(trial, tmp_path / "home")
-    device.record({"y": 10.0})
-    assert device.report().state == "pending"
+    device = pending_device(trial, tmp_path / "home")
     device.forget(keep_report=True)
     with ThreadPoolExecutor(1) as pool:
         left = pool.submit(device.report, wait=30)
@@ -485,9 +489,7 @@ def test_a_device_that_leaves_waits_if_it_is_told_to(server: Served, tmp_path: P
 
 def test_who_leaves_a_trial_that_has_ended_keeps_nothing(server: Served, tmp_path: Path) -> None:
     trial = Hosted(server, simple_plan("leaving-late"))
-    device = hosted_device(trial, tmp_path / "home")
-    device.record({"y": 10.0})
-    assert device.report().state == "pending"
+    device = pending_device(trial, tmp_path / "home")
     device.forget(keep_report=True)
     trial.close(without_effects=True)  # leaves out who is no cohort
     assert device.report().state == "forgotten"

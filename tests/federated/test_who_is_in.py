@@ -14,7 +14,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.federated import Device
-from foldaway.service.device_trials import Wanted
+from foldaway.service.closing import Wanted
 from foldaway.service.ingest import Limits
 from foldaway.service.service import Answer, Service
 from foldaway.service.store import Store

@@ -13,8 +13,8 @@ import pytest
 import foldaway as fa
 from foldaway.errors import Conflict, RecordError, SequenceGap, TooEarly, TrialClosed, Unavailable, VaultError
 from foldaway.service import collector as collecting
+from foldaway.service.closing import Wanted
 from foldaway.service.collector import Collector, merged
-from foldaway.service.device_trials import Wanted
 from foldaway.service.ingest import Decoded, Limits
 from foldaway.service.service import Service
 from foldaway.service.store import Store

@@ -32,8 +32,8 @@ from foldaway.errors import (
 from foldaway.federated.coordinator import Share
 from foldaway.federated.messages import Enrolment, Moments, Received, Scores, Sums, encoded, new_number
 from foldaway.federated.replies import reply
+from foldaway.service.closing import Wanted
 from foldaway.service.device_table import Closing
-from foldaway.service.device_trials import Wanted
 from foldaway.service.ingest import Limits
 from foldaway.service.service import Answer, Service
 from foldaway.service.store import Store

@@ -22,8 +22,8 @@ import foldaway as fa
 from foldaway.client import Client
 from foldaway.errors import IngestError, ServerError, TooEarly
 from foldaway.service.app import make_app
+from foldaway.service.closing import Wanted
 from foldaway.service.collector import Collector
-from foldaway.service.device_trials import Wanted
 from foldaway.service.ingest import Decoded, Limits
 from foldaway.service.service import Service, TokenWanted
 from foldaway.service.store import Store

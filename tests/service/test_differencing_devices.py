@@ -18,7 +18,7 @@ from foldaway.federated.coordinator import Published, Share
 from foldaway.federated.messages import Coefficients, Enrolment, Moments, Scores, encoded, new_number
 from foldaway.federated.models import readings
 from foldaway.federated.replies import reply
-from foldaway.service.device_trials import Wanted
+from foldaway.service.closing import Wanted
 from foldaway.service.ingest import Limits
 from foldaway.service.service import Answer, Service
 from stores import VAULT, Place

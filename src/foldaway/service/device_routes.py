@@ -13,8 +13,8 @@ from foldaway.errors import FoldawayError, IngestError
 from foldaway.federated.messages import MEDIA_TYPE, Received, encoded
 from foldaway.service.access import Name, Needs
 from foldaway.service.bodies import read_body, require_kind
+from foldaway.service.closing import Wanted
 from foldaway.service.device_collector import Kind
-from foldaway.service.device_trials import Wanted
 from foldaway.service.documents import STAMPED, TOKEN, MessageOperation, TalliesOperation
 from foldaway.service.documents import refusals as refused
 from foldaway.service.gathering import Gathering

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,6 +22,7 @@ from foldaway.federated.limits import most_bytes
 from foldaway.federated.messages import Coefficients, Received, Stage
 from foldaway.federated.results import results
 from foldaway.plan import Plan
+from foldaway.service.closing import Wanted, would_be_without_effects
 from foldaway.service.device_collector import DeviceCollector, Kind, Outcome
 from foldaway.service.device_table import Closing, Standing
 from foldaway.service.rows import ShardRow, left_out, versions
@@ -55,25 +56,6 @@ class Federated(msgspec.Struct, frozen=True):
     deadline: float | None = None
     integrity: Integrity | None = None
     note: str | None = None
-
-
-class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How to close a federated trial.
-
-    Attributes:
-        deadline: Seconds from now in which reports still count.
-        share: The share of the enrolled devices whose reports are enough.
-        without_effects: Whether to close it even if it ends without effects.
-    """
-
-    deadline: Annotated[float, msgspec.Meta(ge=0, le=10**7)] | None = None
-    share: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    without_effects: bool = False
-
-    @property
-    def waits(self) -> bool:
-        """Whether it says for how long, or for how many."""
-        return self.deadline is not None or self.share is not None
 
 
 class Found(NamedTuple):
@@ -319,15 +301,6 @@ def require_devices(plan: Plan, reported: Mapping[str, int]) -> None:
     """No answer before every arm has the plan's minimum of devices."""
     if min(reported.values()) < plan.min_per_arm:
         raise TooEarly(f"no effects yet: every arm needs durable reports of {plan.min_per_arm} devices first.")
-
-
-def would_be_without_effects(why: str) -> IngestError:
-    """The refusal to end a trial for nothing."""
-    return IngestError(
-        409,
-        f"the trial was not closed, for it would end without effects: {why}. Wait for more, or close it all the same, "
-        "for good: foldaway trial close --without-effects.",
-    )
 
 
 def _too_few(plan: Plan, whole: Share) -> str | None:

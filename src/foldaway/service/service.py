@@ -13,9 +13,10 @@ from foldaway.effects import Effects
 from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed
 from foldaway.plan import Plan
 from foldaway.service.answers import Answers
+from foldaway.service.closing import Wanted, would_be_without_effects
 from foldaway.service.collector import Collector, Receipt
 from foldaway.service.decoy import Decoys
-from foldaway.service.device_trials import DeviceTrials, Federated, Found, Wanted, would_be_without_effects
+from foldaway.service.device_trials import DeviceTrials, Federated, Found
 from foldaway.service.history import Historian, History, Series
 from foldaway.service.ingest import Limits, decode, wipe
 from foldaway.service.rows import TrialRow, left_out, versions
