@@ -97,7 +97,6 @@ def _fork_commands() -> None:
 
 
 def _become_command(asked: dict[str, Any]) -> NoReturn:
-    code = 70
     try:
         os.environ.clear()
         os.environ.update(asked["environment"])
@@ -110,16 +109,11 @@ def _become_command(asked: dict[str, Any]) -> NoReturn:
         from foldaway import cli
 
         cli.main()
-        code = 0
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:
         sys.excepthook(*sys.exc_info())
-        code = 1
-    finally:
-        sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)
+    finally:
+        os._exit(1)  # it ends by itself otherwise
 
 
 if __name__ == "__main__":

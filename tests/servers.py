@@ -295,7 +295,6 @@ def _fork_servers() -> None:
 
 
 def _become_server(main: Callable[[], Any], arguments: list[str], out: str, err: str) -> None:
-    code = 70
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for stream, path in ((1, out), (2, err)):
@@ -303,11 +302,8 @@ def _become_server(main: Callable[[], Any], arguments: list[str], out: str, err:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         sys.argv = ["foldaway", *arguments]
         main()
-        code = 0
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 1
     finally:
-        os._exit(code)
+        os._exit(70)
 
 
 if __name__ == "__main__":

@@ -7,15 +7,15 @@
 from __future__ import annotations
 
 import os
-import sys
 import traceback
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
+import pyarrow as pa
 import typer
 
 from foldaway.cli import consume, federated, local, plan_new, remote, reporting
-from foldaway.cli.words import in_lines
+from foldaway.cli.leaving import INTERRUPTED, Interrupted, leave, tell_end
 from foldaway.errors import FoldawayError
 
 app = typer.Typer(
@@ -52,30 +52,38 @@ def start(
     """Randomised trials that keep no records: fold each one into running tallies, read effects from them."""
 
 
-def main() -> None:
-    """Run the command line; errors are sentences, never tracebacks with values of records in them."""
+def main() -> NoReturn:
+    """Run the command line as a process of its own."""
+    # Arrow's handler would take control-C for itself while a block is read, and lose it if the block is nearly done.
+    pa.enable_signal_handlers(False)
+    leave(run())
+
+
+def run() -> int:
+    """Run the command line; errors are sentences, never tracebacks with values of records in them.
+
+    Returns:
+        The exit code.
+    """
     try:
         app()
     except FoldawayError as error:
-        _fail(f"error: {error}", 1)
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except KeyboardInterrupt:
-        _fail("stopped; what was saved before stays as it is.", 130)
+        tell_end(f"error: {error}")
+        return 1
+    except Interrupted as stopped:
+        tell_end(str(stopped))
+        return INTERRUPTED
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:  # which is all that Typer tells of control-C
+            tell_end("stopped; what was saved before stays as it is.")
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except Exception as error:
         if os.environ.get("FOLDAWAY_DEBUG"):
             raise
         where = traceback.extract_tb(error.__traceback__)[-1]
-        _fail(
+        tell_end(
             f"unexpected error: {type(error).__name__} at {Path(where.filename).name}:{where.lineno}. This is a bug in "
-            "foldaway. Set FOLDAWAY_DEBUG=1 to see all of it; that may show values of records.",
-            70,
+            "foldaway. Set FOLDAWAY_DEBUG=1 to see all of it; that may show values of records."
         )
-
-
-def _fail(message: str, code: int) -> None:
-    told = message.encode(errors="backslashreplace").decode()
-    # In a file, or for a script that looks for it, a sentence stays in one line.
-    print(in_lines(told) if sys.stderr.isatty() else told, file=sys.stderr)
-    sys.exit(code)
+        return 70
+    return 0

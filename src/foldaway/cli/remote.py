@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foldaway.cli.delimiter import Delimiter
+from foldaway.cli.leaving import interruptible
 from foldaway.cli.words import in_lines
 from foldaway.errors import ServerError, not_installed
 
@@ -146,12 +146,11 @@ def close(
     """
     from foldaway.cli.reports import close_and_wait
 
-    try:
-        with _client(server, token, ca) as client:
-            answer = close_and_wait(client, name, deadline, share, without_effects)
-    except KeyboardInterrupt:
-        print("stopped looking; the server goes on waiting for reports.", file=sys.stderr)
-        raise typer.Exit(130) from None
+    with (
+        interruptible("stopped looking; the server goes on waiting for reports."),
+        _client(server, token, ca) as client,
+    ):
+        answer = close_and_wait(client, name, deadline, share, without_effects)
     _print_answer(answer, json)
 
 
@@ -205,12 +204,12 @@ def send(
     with extra():
         from foldaway.cli.sending import own_key, send_files
     paths = expand(files)
-    try:
-        with _client(server, token, ca) as client, file_progress(paths, "sending") as progress:
-            done = send_files(client, name, paths, progress, key=own_key(key), delimiter=delimiter)
-    except KeyboardInterrupt:
-        print("stopped; the same command again goes on from what the server has.", file=sys.stderr)
-        raise typer.Exit(130) from None
+    with (
+        interruptible("stopped; the same command again goes on from what the server has."),
+        _client(server, token, ca) as client,
+        file_progress(paths, "sending") as progress,
+    ):
+        done = send_files(client, name, paths, progress, key=own_key(key), delimiter=delimiter)
     print(f"{done.sent:,} records sent." + (f" {done.known:,} were there already." if done.known else ""))
     if done.pending:
         print(in_lines(f"{done.pending:,} records wait on the server until their cohort has come together."))

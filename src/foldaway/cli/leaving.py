@@ -1,0 +1,47 @@
+"""How a command ends: with a sentence where it was stopped or has failed, and always with an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import NoReturn
+
+from foldaway.cli.words import in_lines
+
+INTERRUPTED = 130
+"""The exit code of a command that control-C has stopped, as shells have it."""
+
+
+class Interrupted(Exception):
+    """Control-C has stopped a command, which has a sentence about it."""
+
+
+@contextmanager
+def interruptible(sentence: str) -> Iterator[None]:
+    """Have a sentence of its own said if control-C stops what is in the block."""
+    try:
+        yield
+        return
+    except KeyboardInterrupt:
+        pass
+    raise Interrupted(sentence)
+
+
+def tell_end(sentence: str) -> None:
+    """Say why a command ends: at a terminal in its lines; in a file, or for a script that looks for it, in one."""
+    told = sentence.encode(errors="backslashreplace").decode()
+    print(in_lines(told) if sys.stderr.isatty() else told, file=sys.stderr)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process at once, with everything written.
+
+    Python is not taken down first. When a read has just ended or been stopped, a thread of Arrow's may still be about
+    to give back memory of Python's; if it asks for Python's lock while Python goes down, the process aborts.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BrokenPipeError):  # the reader, such as `head`, has seen enough
+            stream.flush()
+    os._exit(code)
