@@ -80,7 +80,9 @@ def filled(text: str) -> str:
         <BLANKLINE>
         Another.
     """
-    return "\n\n".join(textwrap.fill(" ".join(part.split()), 118) for part in text.split("\n\n"))
+    return "\n\n".join(
+        textwrap.fill(" ".join(part.split()), 118, break_on_hyphens=False) for part in text.split("\n\n")
+    )
 
 
 def publish(findings: Findings, name: str, options: argparse.Namespace) -> None:
