@@ -7,8 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from foldaway.service.ingest import Limits
+from foldaway.service.service import Service
+from foldaway.service.store import Store
 from postgres import Postgres, quick_folder
-from stores import Place
+from stores import VAULT, Place
 
 
 @pytest.fixture
@@ -29,3 +32,17 @@ def place(request: pytest.FixtureRequest) -> Place:
     found = request.getfixturevalue(request.param)
     assert isinstance(found, Place)
     return found
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    """In memory where there is such a place, for tests that do not ask what a disk would lose."""
+    with tempfile.TemporaryDirectory(dir=quick_folder()) as folder:
+        store = Store.open(folder, VAULT)
+        yield store
+        store.close()
+
+
+@pytest.fixture
+def service(store: Store) -> Service:
+    return Service(store, "main", Limits())

@@ -1,17 +1,12 @@
-"""Each device is counted once or is missing, whatever is repeated, reordered, killed or lost.
-
-Device j has 2^j records, so the number of records in the final state, in binary, says who is counted; one counted twice
-would carry.
-"""
+"""Each device is counted once or is missing, whatever is repeated, reordered, killed or lost."""
 
 from __future__ import annotations
 
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -19,6 +14,7 @@ import numpy as np
 import pytest
 
 import foldaway as fa
+from counted_devices import Simulated, begun, one, plan_of
 from foldaway.errors import (
     Conflict,
     FoldawayError,
@@ -30,71 +26,15 @@ from foldaway.errors import (
     UnknownNumber,
 )
 from foldaway.federated.coordinator import Share
-from foldaway.federated.messages import Enrolment, Moments, Received, Scores, Sums, encoded, new_number
+from foldaway.federated.messages import Enrolment, Received, Scores, Sums, encoded, new_number
 from foldaway.federated.replies import reply
 from foldaway.service.closing import Wanted
-from foldaway.service.device_table import Closing
 from foldaway.service.ingest import Limits
 from foldaway.service.service import Answer, Service
 from foldaway.service.store import Store
 from foldaway.service.vault import Vault
 from plans import SMALL
-from postgres import quick_folder
-from stores import VAULT, Place
-
-
-@pytest.fixture(scope="module")
-def store() -> Iterator[Store]:
-    """In memory where there is such a place: what a disk would lose is not the question here."""
-    with TemporaryDirectory(dir=quick_folder()) as folder:
-        store = Store.open(folder, VAULT)
-        yield store
-        store.close()
-
-
-def plan_of(name: str, mode: str, **settings: Any) -> fa.Plan:
-    return fa.Plan(**{**SMALL, "name": name, "federated": mode, "min_per_arm": 1, "cohort": 3, **settings})
-
-
-class Simulated:
-    """A device that keeps what it has sent until it is durable, and can be told to send it again."""
-
-    def __init__(self, plan: fa.Plan, j: int) -> None:
-        self.plan = plan
-        self.arm = list(plan.arms)[j % len(plan.arms)]
-        self.n = 2**j
-        self.number = new_number()
-        self.moments = Moments.of(new_number(), self.arm, self.n, self.triangle(j))
-        self.scores: bytes | None = None
-        self.states: dict[str, Any] = {}
-
-    def triangle(self, j: int) -> Any:
-        """The factor of as many records with the mean j and some spread."""
-        spread = np.sqrt(self.n) if self.n > 1 else 0.0
-        return np.array([[np.sqrt(self.n), j * np.sqrt(self.n)], [0.0, spread]])
-
-    def rows(self, j: int) -> Any:
-        half = np.ones(self.n) if self.n > 1 else np.zeros(1)
-        half[::2] *= -1
-        return np.column_stack([np.ones(self.n), j + half])
-
-    def message(self, kind: str) -> bytes:
-        if kind == "enrolments":
-            return encoded(Enrolment(self.number, self.arm))
-        if kind == "moments":
-            return encoded(self.moments)
-        if self.plan.federated == "scores":
-            assert self.scores is not None
-            return self.scores
-        if self.plan.federated == "delta":
-            return encoded(Sums.of(self.number, self.arm, self.n, self.n * np.array([3.0])))
-        return encoded(Moments(self.number, self.arm, self.n, self.moments.factor))
-
-    def told(self, kind: str, outcome: Received | FoldawayError) -> None:
-        if isinstance(outcome, Received) and outcome.durable:
-            self.states[kind] = "durable"
-        elif isinstance(outcome, TrialClosed) and self.states.get(kind) != "durable":
-            self.states[kind] = "too late"
+from stores import Place
 
 
 class Schedule:
@@ -245,25 +185,6 @@ def test_several_servers_on_postgres(database: Place) -> None:
 # Single cases.
 
 
-@pytest.fixture
-def service(store: Store) -> Service:
-    return Service(store, "main", Limits())
-
-
-def begun(service: Service, mode: str, count: int = 3, **settings: Any) -> tuple[fa.Plan, list[Simulated]]:
-    plan = plan_of(f"{mode}-{time.time_ns()}", mode, **settings)
-    service.create(plan.to_toml())
-    devices = [Simulated(plan, j) for j in range(count)]
-    outcomes = service.devices.receive(plan.name, "enrolments", [d.message("enrolments") for d in devices])
-    assert outcomes == [Received(repeated=False, durable=True)] * count
-    return plan, devices
-
-
-def one(service: Service, plan: fa.Plan, kind: Any, message: bytes) -> Received | FoldawayError:
-    (outcome,) = service.devices.receive(plan.name, kind, [message])
-    return outcome
-
-
 def test_a_report_is_durable_with_its_cohort_and_not_before(service: Service) -> None:
     plan, devices = begun(service, "delta")
     first, second, third = (device.message("reports") for device in devices)
@@ -327,34 +248,6 @@ def test_each_stage_takes_its_own_messages(service: Service) -> None:
     assert isinstance(late, TrialClosed)
     assert again == Received(repeated=True, durable=True)
     assert service.devices.coefficients(plan.name).stage == "replying"
-
-
-def test_the_deadline_ends_it_without_anybody_asking(service: Service) -> None:
-    plan, devices = begun(service, "delta", remainder="include")
-    one(service, plan, "reports", devices[0].message("reports"))
-    assert not service.close(plan.name, Wanted(deadline=1000.0)).final
-    service.tick()
-    assert service.status(plan.name).status == "open"
-    service.store.devices.move_deadline(plan.name, service.store.devices.standing(plan).closing._replace(deadline=0.0))  # type: ignore[union-attr]
-    service.tick()
-    status = service.status(plan.name)
-    assert status.status == "closed"
-    assert status.federated is not None
-    assert sum(status.federated.missing.values()) == 2
-
-
-def test_a_share_that_is_enough_ends_it(service: Service) -> None:
-    plan, devices = begun(service, "delta", count=4, cohort=1)
-    assert not service.close(plan.name, Wanted(deadline=1000.0, share=0.75)).final
-    for device in devices[:2]:
-        one(service, plan, "reports", device.message("reports"))
-    service.tick()
-    assert service.status(plan.name).status == "open"
-    one(service, plan, "reports", devices[2].message("reports"))
-    service.tick()
-    assert service.status(plan.name).status == "closed"
-    assert isinstance(one(service, plan, "reports", devices[3].message("reports")), TrialClosed)
-    assert one(service, plan, "reports", devices[2].message("reports")) == Received(repeated=True, durable=True)
 
 
 def test_a_commit_that_is_not_answered_is_found_out(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -435,71 +328,6 @@ def test_what_was_published_follows_the_key(folder: Place) -> None:
     again = folder.open(new)
     assert Service(again, "main", Limits()).devices.coefficients(plan.name) == published
     again.close()
-
-
-@pytest.mark.parametrize(("settings", "least"), [({"cohort": 3}, 3), ({"cohort": 1, "min_per_arm": 4}, 4)])
-def test_moments_of_a_few_devices_are_not_published(service: Service, settings: dict[str, int], least: int) -> None:
-    """An arm's frame and coefficients are those of its few devices: everyone who takes part could read them."""
-    plan, devices = begun(service, "scores", count=2 * least - 1, **settings)
-    service.devices.receive(plan.name, "moments", [d.message("moments") for d in devices])
-    with pytest.raises(IngestError, match=f"every arm needs moments of {least}.*--without-effects"):
-        service.close(plan.name, Wanted(deadline=1000.0))
-    assert service.status(plan.name).status == "open"
-    answer = service.close(plan.name, Wanted(deadline=1000.0, without_effects=True))
-    assert answer.final
-    assert bytes(answer.effects) == b"null"
-    assert answer.federated is not None
-    assert answer.federated.note is not None
-    assert f"every arm needs moments of {least}" in answer.federated.note
-    assert f"b has {least - 1}" in answer.federated.note
-    after = service.devices.coefficients(plan.name)
-    assert (after.stage, after.frame, after.models) == ("closed", b"", [])
-    enough, devices = begun(service, "scores", count=2 * least, **settings)
-    service.devices.receive(enough.name, "moments", [d.message("moments") for d in devices])
-    assert not service.close(enough.name, Wanted(deadline=1000.0)).final
-    assert service.devices.coefficients(enough.name).stage == "replying"
-
-
-def test_a_remainder_is_included_at_the_deadline_and_not_before(service: Service) -> None:
-    """A report at a time, each second, would be as good as a cohort of one; and nothing is answered in between."""
-    plan, devices = begun(service, "one-message", count=5, remainder="include")
-    service.devices.receive(plan.name, "reports", [d.message("reports") for d in devices[:3]])
-    assert service.effects(plan.name).records == 7
-    service.close(plan.name, Wanted(deadline=1000.0))
-    one(service, plan, "reports", devices[3].message("reports"))
-    service.tick()
-    assert service.status(plan.name).records == 7
-    with pytest.raises(TooEarly, match="last reports are being waited for"):
-        service.effects(plan.name)
-    other = Service(service.store, "other", Limits())
-    one(other, plan, "reports", devices[4].message("reports"))
-    service.store.devices.move_deadline(plan.name, Closing(time.time() + 1.0, 1.0))
-    other.tick()
-    assert other.status(plan.name).pending == 0
-    assert service.close(plan.name, Wanted(deadline=0.0)).records == 31
-
-
-def test_a_remainder_is_included_once_however_often_a_server_looks(service: Service) -> None:
-    plan, devices = begun(service, "one-message", count=4, remainder="include")
-    service.close(plan.name, Wanted(deadline=1.5))
-    for device in devices[:2]:
-        one(service, plan, "reports", device.message("reports"))
-        service.tick()
-    assert service.status(plan.name).records == 1
-    assert service.status(plan.name).pending == 1
-    assert service.close(plan.name, Wanted(deadline=0.0)).records == 3
-
-
-@pytest.mark.parametrize(("remainder", "closed"), [("leave_out", False), ("include", True)])
-def test_what_the_end_would_leave_out_does_not_bring_it_about(service: Service, remainder: str, closed: bool) -> None:
-    plan, devices = begun(service, "delta", count=4, remainder=remainder)
-    service.close(plan.name, Wanted(deadline=1000.0, share=1.0))
-    service.devices.receive(plan.name, "reports", [d.message("reports") for d in devices[:3]])
-    one(service, plan, "reports", devices[3].message("reports"))
-    service.tick()
-    assert (service.status(plan.name).status == "closed") is closed
-    if closed:
-        assert service.status(plan.name).records == 15
 
 
 def test_a_site_takes_no_single_device_with_it(service: Service) -> None:

@@ -258,7 +258,6 @@ def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
         print(f"{told}\n")
     if answer["effects"] is None:
         why = "an arm had too few records." if federated is None else federated["note"] or "an arm had too few reports."
-        why = why.removeprefix("no effects yet: ")
         print(in_lines(f"{answer['name']} is closed without effects: {why}"))
     else:
         print(Effects.from_json(msgspec.json.encode(answer["effects"])))

@@ -79,6 +79,8 @@ def _headings(told: dict[str, Any]) -> tuple[str, str]:
 
 def _notes(told: dict[str, Any], pending: int) -> Iterator[str]:
     scores, is_open = told["mode"] == "scores", told["stage"] == "open"
+    if told["stage"] == "replying" and told.get("note"):
+        yield f"{told['note'][0].upper()}{told['note'][1:]}"
     if scores and is_open:
         yield "Devices send moments while the trial is open; they are asked for replies at its close."
     if pending:

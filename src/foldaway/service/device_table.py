@@ -17,6 +17,7 @@ from foldaway.errors import Conflict, TrialClosed
 from foldaway.federated.messages import Stage
 from foldaway.federated.results import Devices
 from foldaway.plan import Plan
+from foldaway.service.closing import Closing
 from foldaway.service.commits import parts, write_shard
 from foldaway.service.databases import writing
 from foldaway.service.outages import guarded
@@ -24,13 +25,6 @@ from foldaway.service.rows import TrialRow
 from foldaway.service.seals import Seals, published_context, state_context
 from foldaway.service.tables import CLOSINGS, DEVICES, NUMBERS, TRIALS, insert_new
 from foldaway.service.trial_table import read_trial, read_versions
-
-
-class Closing(NamedTuple):
-    """A trial that is being closed: until when reports count, or how large a share of devices is enough."""
-
-    deadline: float
-    share: float
 
 
 class Standing(NamedTuple):
@@ -154,15 +148,13 @@ class DeviceTable:
             if read_versions(connection, plan.name) != dict(versions):
                 raise Conflict(f"reports have come in while {plan.name} was being closed; close it once more.")
             sealed = None if published is None else vault.encrypt(published, published_context(plan.name))
-            row = {"trial": plan.name, "deadline": closing.deadline, "share": closing.share, "published": sealed}
-            connection.execute(CLOSINGS.insert().values(row))
+            connection.execute(CLOSINGS.insert().values(trial=plan.name, published=sealed, **closing._asdict()))
 
     @guarded
-    def move_deadline(self, name: str, closing: Closing) -> None:
+    def change_closing(self, name: str, closing: Closing) -> None:
         """Wait for reports longer, or not as long."""
         with writing(self._engine).begin() as connection:
-            change = CLOSINGS.update().where(CLOSINGS.c.trial == name)
-            connection.execute(change.values(deadline=closing.deadline, share=closing.share))
+            connection.execute(CLOSINGS.update().where(CLOSINGS.c.trial == name).values(**closing._asdict()))
 
     @guarded
     def closings(self) -> list[str]:
@@ -183,9 +175,8 @@ class DeviceTable:
 def _standing(connection: sa.Connection, plan: Plan, *, lock: bool = False) -> Standing:
     # Shared: servers commit side by side, but not while the trial is moved on to its next stage.
     row = read_trial(connection, plan.name, lock="share" if lock else None)
-    closing = connection.execute(
-        sa.select(CLOSINGS.c.deadline, CLOSINGS.c.share).where(CLOSINGS.c.trial == plan.name)
-    ).one_or_none()
+    columns = [CLOSINGS.c[field] for field in Closing._fields]
+    closing = connection.execute(sa.select(*columns).where(CLOSINGS.c.trial == plan.name)).one_or_none()
     counts = connection.execute(sa.select(DEVICES).where(DEVICES.c.trial == plan.name)).all()
     enrolled, reported = (dict.fromkeys(plan.arms, 0) for _ in range(2))
     enrolled |= {count.arm: count.enrolled for count in counts}

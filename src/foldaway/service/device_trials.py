@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -22,9 +22,9 @@ from foldaway.federated.limits import most_bytes
 from foldaway.federated.messages import Coefficients, Received, Stage
 from foldaway.federated.results import results
 from foldaway.plan import Plan
-from foldaway.service.closing import Wanted, would_be_without_effects
+from foldaway.service.closing import Closing, Wanted, waits_on, would_be_without_effects
 from foldaway.service.device_collector import DeviceCollector, Kind, Outcome
-from foldaway.service.device_table import Closing, Standing
+from foldaway.service.device_table import Standing
 from foldaway.service.rows import ShardRow, left_out, versions
 from foldaway.service.store import Store
 
@@ -32,6 +32,9 @@ _ATTEMPTS = 5
 
 # How long before its deadline a trial takes what is no cohort: servers look at their trials every second.
 _LAST_SECONDS = 3.0
+
+# 0.55 of 100 devices is 55.00000000000001 of them.
+_ROUNDING = 1e-12
 
 
 class Federated(msgspec.Struct, frozen=True):
@@ -45,7 +48,7 @@ class Federated(msgspec.Struct, frozen=True):
         missing: Those whose report is not.
         deadline: Until when reports count, in seconds since 1970, once the trial is being closed.
         integrity: In mode scores, once it is closed: whether the replies add up to the moments.
-        note: Why a closed trial has no effects, if it has none.
+        note: Why a closed trial has no effects, if it has none; or why it waits on though its deadline is over.
     """
 
     mode: str
@@ -74,7 +77,7 @@ class DeviceTrials:
         self._store = store
         self._shard = shard
         self._collectors: dict[str, DeviceCollector] = {}
-        self._finished: set[str] = set()  # trials whose last remainder was taken here
+        self._finished: dict[str, float] = {}  # trials whose last remainder was taken here, and before which deadline
 
     def receive(self, name: str, kind: Kind, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
         """Take messages in; see ``DeviceCollector.receive``."""
@@ -105,9 +108,9 @@ class DeviceTrials:
             raise TooEarly("the coefficients are published when the trial is closed.")
         return published.message(standing.stage, standing.closing.deadline)
 
-    def who(self, plan: Plan, integrity: Integrity | None = None, stage: Stage | None = None) -> Federated:
+    def who(self, plan: Plan) -> Federated:
         """Who takes part."""
-        return _federated(plan, self._store.devices.standing(plan), integrity, stage)
+        return _federated(plan, self._store.devices.standing(plan))
 
     def found(self, plan: Plan) -> Found:
         """The effects so far, from durable shares only.
@@ -121,7 +124,8 @@ class DeviceTrials:
         standing = self._store.devices.standing(plan)
         if standing.stage == "replying":
             raise TooEarly("the last reports are being waited for; the effects come when the trial has ended.")
-        require_devices(plan, standing.devices.reported)
+        if (few := _too_few_reports(plan, standing)) is not None:
+            raise TooEarly(f"no effects yet: {few}.")
         whole, shards = self._whole(plan)
         effects, _ = results(plan, whole, standing.devices)
         return Found(effects, whole.trial.n, left_out(shards), _federated(plan, standing))
@@ -139,24 +143,29 @@ class DeviceTrials:
         """
         standing = self._store.devices.standing(plan)
         if standing.stage == "open":
-            closing = _closing(plan, wanted)
-            if plan.federated != "scores" and not wanted.without_effects:
-                self._require_hope(plan, standing, closing)
-            self._begin(plan, closing, without_effects=wanted.without_effects)
-        elif standing.closing is not None and wanted.waits:
-            before = standing.closing
-            moved = before.deadline if wanted.deadline is None else time.time() + wanted.deadline
-            self._store.devices.move_deadline(
-                plan.name, Closing(moved, before.share if wanted.share is None else wanted.share)
-            )
-        self.move_on(plan, final)
+            closing = Closing.begun(plan, wanted)
+            self._require_hope(plan, standing, closing)
+            self._begin(plan, closing)
+        elif standing.stage == "replying" and standing.closing is not None and wanted.changes:
+            closing = standing.closing.changed(wanted)
+            self._require_hope(plan, standing, closing)
+            self._store.devices.change_closing(plan.name, closing)
+        if (why := self.move_on(plan, final)) is not None:
+            raise IngestError(409, waits_on(why))
 
     def _require_hope(self, plan: Plan, standing: Standing, closing: Closing) -> None:
         """Refuse to end a trial of which even the best that can still come gives no effects."""
+        if closing.without_effects:
+            return
+        if plan.federated == "scores" and standing.stage == "open":
+            if closing.is_over:
+                raise would_be_without_effects(
+                    "its devices reply once it is being closed, so they need a deadline later than now"
+                )
+            return  # whether it can begin is seen from the moments
         enrolled, reported = standing.devices.enrolled, Counter(standing.devices.reported)
-        waits = closing.deadline > time.time()
         pending = Counter(self._collector(plan).pending_reports)
-        coming = Counter(enrolled) - reported if waits else pending
+        coming = pending if closing.is_over else Counter(enrolled) - reported
         if coming.total() >= plan.cohort or plan.remainder == "include":
             reported += coming
         arm, devices = min(((arm, reported[arm]) for arm in plan.arms), key=lambda counted: counted[1])
@@ -167,7 +176,7 @@ class DeviceTrials:
                 f"{plan.cohort:,}"
             )
 
-    def _begin(self, plan: Plan, closing: Closing, *, without_effects: bool) -> None:
+    def _begin(self, plan: Plan, closing: Closing) -> None:
         for attempt in range(_ATTEMPTS):
             collector = self._collector(plan)
             try:
@@ -177,10 +186,10 @@ class DeviceTrials:
                 whole, shards = self._whole(plan)
                 published = None
                 if plan.federated == "scores":
-                    few = _too_few(plan, whole)
+                    few = _too_few_moments(plan, whole)
                     if few is None:
                         published = Published.of(whole.trial).dumps()
-                    elif not without_effects:
+                    elif not closing.without_effects:
                         raise would_be_without_effects(few)
                     else:  # nothing is published, so there is nothing to wait for
                         closing = closing._replace(deadline=time.time())
@@ -197,54 +206,67 @@ class DeviceTrials:
         """The trials that wait for reports, whichever server they were closed on."""
         return self._store.devices.closings()
 
-    def move_on(self, plan: Plan, final: Callable[[Found], str]) -> None:
-        """End a trial that is being closed, if its deadline is over or enough devices have reported."""
+    def move_on(self, plan: Plan, final: Callable[[Found], str]) -> str | None:
+        """End a trial that is being closed, if its deadline is over or enough devices have reported.
+
+        Returns:
+            Why it waits on though its deadline is over, if it does: it would end without effects, which nobody wants.
+        """
         for attempt in range(_ATTEMPTS):
             standing = self._store.devices.standing(plan)
-            if standing.stage != "replying" or not self._enough(plan, standing):
-                return
+            closing = standing.closing
+            if standing.stage != "replying" or closing is None or not self._enough(plan, standing, closing):
+                return None
             try:
-                self._end(plan, final)
-                return
+                why = self._end(plan, closing, final)
             except (Conflict, TrialClosed):  # another server has committed, or closed it, in between
                 if attempt == _ATTEMPTS - 1:
                     raise
+            else:
+                return why if closing.is_over else None
+        return None
 
-    def _enough(self, plan: Plan, standing: Standing) -> bool:
-        closing, devices = standing.closing, standing.devices
-        if closing is None:
-            return False
+    def _enough(self, plan: Plan, standing: Standing, closing: Closing) -> bool:
+        devices = standing.devices
         here = self._collectors.get(plan.name)
         reported = sum(devices.reported.values())
         if here is not None and plan.remainder == "include":  # otherwise the end leaves them out
             reported += here.pending_reports.total()
         enrolled = sum(devices.enrolled.values())
-        return time.time() >= closing.deadline or (enrolled > 0 and reported >= closing.share * enrolled)
+        return closing.is_over or (enrolled > 0 and reported >= closing.share * enrolled * (1 - _ROUNDING))
 
-    def _end(self, plan: Plan, final: Callable[[Found], str]) -> None:
+    def _end(self, plan: Plan, closing: Closing, final: Callable[[Found], str]) -> str | None:
+        """End it, unless it would have no effects and that is not wanted.
+
+        Returns:
+            Why it was not ended, if it was not.
+        """
         collector = self._collector(plan)
         pending = collector.finish()
-        standing = self._store.devices.standing(plan)
-        whole, shards = self._whole(plan)
-        effects, integrity, note = None, None, None
         published = collector.published()
-        try:
-            if plan.federated == "scores" and published is None:
-                raise TooEarly(f"{_too_few(plan, whole) or 'nothing was published to devices'}.")
-            require_devices(plan, standing.devices.reported)
-            effects, integrity = results(plan, whole, standing.devices, published)
-        except TooEarly as reason:
-            note = str(reason)
-        federated = msgspec.structs.replace(_federated(plan, standing, integrity, "closed"), note=note)
+        few = _too_few_reports(plan, self._store.devices.standing(plan))
+        if few is not None and not closing.without_effects:
+            return few
+        whole, shards = self._whole(plan)
+        # After the shards: if another server commits in between, their versions are no longer those, and all is done
+        # once more. The other way round its reports would be in the tallies, and missing from the counts.
+        standing = self._store.devices.standing(plan)
+        why = _too_few_reports(plan, standing)
+        if plan.federated == "scores" and published is None:
+            why = _too_few_moments(plan, whole) or "nothing was published to devices"
+        effects, integrity = (None, None) if why is not None else results(plan, whole, standing.devices, published)
+        note = None if why is None else f"{why}."
+        federated = msgspec.structs.replace(_federated(plan, standing), stage="closed", integrity=integrity, note=note)
         found = Found(effects, whole.trial.n, left_out(shards) + pending, federated)
         # In mode scores the moments, less the sum of the replies, are the reply of whoever is missing.
         self._store.close_trial(plan.name, final(found), versions(shards), wipe=plan.federated == "scores")
         collector.leave_out_pending()
         self._let_go(plan.name)
+        return None
 
     def _let_go(self, name: str) -> None:
         self._collectors.pop(name, None)
-        self._finished.discard(name)
+        self._finished.pop(name, None)
 
     def tick(self) -> list[FoldawayError]:
         """Commit what has waited for as long as its plan allows; let go of trials that were closed elsewhere."""
@@ -252,12 +274,13 @@ class DeviceTrials:
         for name, collector in list(self._collectors.items()):
             try:
                 standing = self._store.devices.standing(collector.plan)
+                deadline = _last_deadline(collector.plan, standing)
                 if standing.stage == "closed":
                     collector.leave_out_pending()
                     self._let_go(name)
-                elif name not in self._finished and _last_moments(collector.plan, standing):
+                elif deadline is not None and deadline != self._finished.get(name):
                     collector.finish()  # the close may be on another server, which does not know what is pending here
-                    self._finished.add(name)
+                    self._finished[name] = deadline
                 else:
                     collector.leave_out_late_moments()
                     collector.commit_if_due()
@@ -297,13 +320,16 @@ class DeviceTrials:
         return self._collectors[plan.name]
 
 
-def require_devices(plan: Plan, reported: Mapping[str, int]) -> None:
-    """No answer before every arm has the plan's minimum of devices."""
-    if min(reported.values()) < plan.min_per_arm:
-        raise TooEarly(f"no effects yet: every arm needs durable reports of {plan.min_per_arm} devices first.")
+def _too_few_reports(plan: Plan, standing: Standing) -> str | None:
+    """Why there are no effects yet, if that is for want of reports."""
+    arm, devices = min(standing.devices.reported.items(), key=lambda counted: counted[1])
+    if devices >= plan.min_per_arm:
+        return None
+    least = f"every arm needs durable reports of {plan.min_per_arm:,} devices (the plan's min_per_arm)"
+    return f"{least}, and {arm} has {devices:,}"
 
 
-def _too_few(plan: Plan, whole: Share) -> str | None:
+def _too_few_moments(plan: Plan, whole: Share) -> str | None:
     """Why an arm's moments may not be published to devices: they would be those of a few."""
     least = max(plan.min_per_arm, plan.cohort)
     for arm, devices in zip(plan.arms, whole.devices, strict=True):
@@ -315,30 +341,23 @@ def _too_few(plan: Plan, whole: Share) -> str | None:
     return None
 
 
-def _last_moments(plan: Plan, standing: Standing) -> bool:
-    """Whether to commit a remainder that is no cohort now: once, before the deadline ends it here or elsewhere."""
+def _last_deadline(plan: Plan, standing: Standing) -> float | None:
+    """The deadline before which to commit a remainder that is no cohort, once, now that it has nearly come."""
     if plan.remainder != "include" or standing.stage != "replying" or standing.closing is None:
-        return False
-    return time.time() >= standing.closing.deadline - _LAST_SECONDS
+        return None
+    deadline = standing.closing.deadline
+    return deadline if time.time() >= deadline - _LAST_SECONDS else None
 
 
-def _closing(plan: Plan, wanted: Wanted) -> Closing:
-    """Mode scores always waits for replies; the others only if they are asked to."""
-    waits = plan.federated == "scores" or wanted.waits
-    seconds = (plan.reply_deadline if waits else 0.0) if wanted.deadline is None else wanted.deadline
-    return Closing(time.time() + seconds, plan.reply_share if wanted.share is None else wanted.share)
-
-
-def _federated(
-    plan: Plan, standing: Standing, integrity: Integrity | None = None, stage: Stage | None = None
-) -> Federated:
+def _federated(plan: Plan, standing: Standing) -> Federated:
     devices, closing = standing.devices, standing.closing
+    few = _too_few_reports(plan, standing) if standing.stage == "replying" and closing and closing.is_over else None
     return Federated(
         plan.federated or "",
-        stage or standing.stage,
+        standing.stage,
         devices.enrolled,
         devices.reported,
         devices.missing,
         None if closing is None else closing.deadline,
-        integrity,
+        note=None if few is None else waits_on(few),
     )

@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from foldaway.errors import StoreError
 
-SCHEMA = 1
+SCHEMA = 2
 Part = Literal["trials", "keys"]
 
 # About any number tells foldaway's lock from those of others in the same database.
@@ -58,8 +58,8 @@ SEQUENCES = sa.Table(
     sa.Column("sequence", sa.BigInteger, nullable=False),
 )
 
-# A federated trial's single-use numbers, hashed, and whether what came under them is counted. They stand in the order
-# of their hashes, so that the table says nothing about who came when, or with what.
+# A federated trial's single-use numbers, hashed, and whether what came under them is counted. In SQLite they stand in
+# the order of their hashes, so that the table says nothing about who came when; PostgreSQL knows no such tables.
 NUMBERS = sa.Table(
     "foldaway_numbers",
     _about["trials"],
@@ -85,6 +85,7 @@ CLOSINGS = sa.Table(
     sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
     sa.Column("deadline", sa.Double, nullable=False),
     sa.Column("share", sa.Double, nullable=False),
+    sa.Column("without_effects", sa.Boolean, nullable=False),
     sa.Column("published", sa.LargeBinary),
 )
 

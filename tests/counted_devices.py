@@ -1,0 +1,76 @@
+"""Devices that can be counted: device j has 2^j records.
+
+The number of records in a state, in binary, then says who is in it; one counted twice would carry.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+import foldaway as fa
+from foldaway.errors import FoldawayError, TrialClosed
+from foldaway.federated.messages import Enrolment, Moments, Received, Sums, encoded, new_number
+from foldaway.service.service import Service
+from plans import SMALL
+
+
+def plan_of(name: str, mode: str, **settings: Any) -> fa.Plan:
+    return fa.Plan(**{**SMALL, "name": name, "federated": mode, "min_per_arm": 1, "cohort": 3, **settings})
+
+
+class Simulated:
+    """A device that keeps what it has sent until it is durable, and can be told to send it again."""
+
+    def __init__(self, plan: fa.Plan, j: int) -> None:
+        self.plan = plan
+        self.arm = list(plan.arms)[j % len(plan.arms)]
+        self.n = 2**j
+        self.number = new_number()
+        self.moments = Moments.of(new_number(), self.arm, self.n, self.triangle(j))
+        self.scores: bytes | None = None
+        self.states: dict[str, Any] = {}
+
+    def triangle(self, j: int) -> Any:
+        """The factor of as many records with the mean j and some spread."""
+        spread = np.sqrt(self.n) if self.n > 1 else 0.0
+        return np.array([[np.sqrt(self.n), j * np.sqrt(self.n)], [0.0, spread]])
+
+    def rows(self, j: int) -> Any:
+        half = np.ones(self.n) if self.n > 1 else np.zeros(1)
+        half[::2] *= -1
+        return np.column_stack([np.ones(self.n), j + half])
+
+    def message(self, kind: str) -> bytes:
+        if kind == "enrolments":
+            return encoded(Enrolment(self.number, self.arm))
+        if kind == "moments":
+            return encoded(self.moments)
+        if self.plan.federated == "scores":
+            assert self.scores is not None
+            return self.scores
+        if self.plan.federated == "delta":
+            return encoded(Sums.of(self.number, self.arm, self.n, self.n * np.array([3.0])))
+        return encoded(Moments(self.number, self.arm, self.n, self.moments.factor))
+
+    def told(self, kind: str, outcome: Received | FoldawayError) -> None:
+        if isinstance(outcome, Received) and outcome.durable:
+            self.states[kind] = "durable"
+        elif isinstance(outcome, TrialClosed) and self.states.get(kind) != "durable":
+            self.states[kind] = "too late"
+
+
+def begun(service: Service, mode: str, count: int = 3, **settings: Any) -> tuple[fa.Plan, list[Simulated]]:
+    plan = plan_of(f"{mode}-{time.time_ns()}", mode, **settings)
+    service.create(plan.to_toml())
+    devices = [Simulated(plan, j) for j in range(count)]
+    outcomes = service.devices.receive(plan.name, "enrolments", [d.message("enrolments") for d in devices])
+    assert outcomes == [Received(repeated=False, durable=True)] * count
+    return plan, devices
+
+
+def one(service: Service, plan: fa.Plan, kind: Any, message: bytes) -> Received | FoldawayError:
+    (outcome,) = service.devices.receive(plan.name, kind, [message])
+    return outcome
