@@ -99,10 +99,19 @@ def test_the_study_says_of_memory_what_was_measured(end: int, flat: bool) -> Non
     assert ("is not flat" in told) is not flat
 
 
-@pytest.mark.parametrize("words", [["--mode", "telepathy"], ["--drop-out", "0.6", "--late", "0.6"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--mode", "telepathy"],
+        ["--drop-out", "0.6", "--late", "0.6"],
+        ["--mode", "scores", "--clients", "100", "--drop-out", "0.9", "--processes", "1"],
+        ["--mode", "delta", "--clients", "10", "--drop-out", "0.9", "--processes", "1"],
+    ],
+)
 def test_a_simulation_that_cannot_be_is_refused(words: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "foldaway", "federated", "simulate", *words], capture_output=True, text=True
     )
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1

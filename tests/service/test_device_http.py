@@ -63,9 +63,12 @@ class Hosted:
             answer = self.post("enrolments", encoded(Enrolment(number, kept.arm)))
             assert answer.json() == {"repeated": False, "durable": True}
 
-    def foldaway(self, *words: str) -> str:
+    def foldaway(self, *words: str, code: int = 0) -> str:
+        """What a command about the trial says, as a person reads it or, if it fails, as a script does."""
         environment = {"FOLDAWAY_SERVER": self.server.url, "FOLDAWAY_TOKEN": self.server.admin}
-        done = foldaway("trial", words[0], self.plan.name, *words[1:], env=environment)
+        done = foldaway("trial", words[0], self.plan.name, *words[1:], env=environment, code=code)
+        if code:
+            return done.stderr
         assert max(map(len, done.stdout.splitlines())) <= 80 or "--json" in words
         return done.stdout
 
@@ -186,3 +189,20 @@ def test_closed_without_enough_devices(server: Served) -> None:
     assert "would end without effects: every arm needs durable reports of" in refused.json()["detail"]
     assert trial.foldaway("status").count("open") >= 1
     assert "every arm needs durable reports" in trial.foldaway("close", "--without-effects")
+
+
+def test_a_deadline_that_too_few_have_kept(server: Served) -> None:
+    """The command waits for the deadline, then says that the trial waits on, and how to go on from there."""
+    trial = Hosted(server, "late", "delta")
+    trial.enrol()
+    told = trial.foldaway("close", "--deadline", "1", code=1)
+    assert "waits on, though its deadline is over" in told
+    assert f"reports of 2 devices (the plan's min_per_arm), and {next(iter(trial.plan.arms))} has 0." in told
+    status = " ".join(trial.foldaway("status").split())
+    assert "replying" in status
+    assert "The trial waits on, though its deadline is over" in status
+    assert "--share is above 0" in trial.foldaway("close", "--share", "0", code=1)
+    for number, kept in zip(trial.numbers, trial.kept, strict=True):
+        message = msgspec.structs.replace(report(trial.plan, kept), number=number)
+        assert trial.post("reports", encoded(message)).status_code == 200
+    assert "these effects are final" in trial.foldaway("close")

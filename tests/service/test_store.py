@@ -21,6 +21,7 @@ from foldaway.errors import (
     VaultError,
 )
 from foldaway.service.store import ShardRow, Store
+from foldaway.service.tables import SCHEMA
 from foldaway.service.tokens import issue, verify
 from foldaway.service.vault import Vault
 from plans import SMALL
@@ -244,8 +245,8 @@ def test_a_wrong_key_is_said_so_and_changes_nothing(store: Store, place: Place) 
 
 
 def test_tables_of_a_later_foldaway_are_left_alone(store: Store, place: Place) -> None:
-    place.sql("UPDATE foldaway_trials_meta SET schema = 2")
-    with pytest.raises(StoreError, match="has form 2, and this foldaway knows form 1"):
+    place.sql(f"UPDATE foldaway_trials_meta SET schema = {SCHEMA + 1}")
+    with pytest.raises(StoreError, match=f"has form {SCHEMA + 1}, and this foldaway knows form {SCHEMA}"):
         place.open()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Iterator
@@ -36,11 +37,12 @@ def tell_end(sentence: str) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process at once, with everything written.
+    """End the process, with everything written and all done that is to be done at an end.
 
-    Python is not taken down first. When a read has just ended or been stopped, a thread of Arrow's may still be about
+    But Python is not taken down. When a read has just ended or been stopped, a thread of Arrow's may still be about
     to give back memory of Python's; if it asks for Python's lock while Python goes down, the process aborts.
     """
+    atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(BrokenPipeError):  # the reader, such as `head`, has seen enough
             stream.flush()

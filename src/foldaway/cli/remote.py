@@ -146,6 +146,8 @@ def close(
     """
     from foldaway.cli.reports import close_and_wait
 
+    if share == 0:
+        raise ServerError("--share is above 0, and at most 1: the share of the devices whose reports are enough.")
     with (
         interruptible("stopped looking; the server goes on waiting for reports."),
         _client(server, token, ca) as client,

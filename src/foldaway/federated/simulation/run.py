@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from foldaway.errors import ServerError
+from foldaway.errors import FoldawayError, ServerError
 from foldaway.federated.simulation.clients import Tally, work
 from foldaway.federated.simulation.kept_rows import ESTIMATOR, analysed
 from foldaway.federated.simulation.population import World
@@ -53,11 +53,9 @@ def _simulate(world: World, coordinator: Coordinator, processes: int, told: Told
 
         workers.do("collect", halfway)
         if world.mode == "scores":
-            coordinator.ask("POST", "/close", json={"deadline": _DEADLINE})
+            _close(coordinator, _DEADLINE)
             workers.do("reply", told)
-            closed = coordinator.ask("POST", "/close", json={"deadline": 0})
-        else:
-            closed = coordinator.ask("POST", "/close", json={"deadline": 0})
+        closed = _close(coordinator, 0)
         memory.append(coordinator.resident())
         workers.do("end", lambda what, done: None)
         seconds = time.monotonic() - began
@@ -67,6 +65,15 @@ def _simulate(world: World, coordinator: Coordinator, processes: int, told: Told
     everyone = world.mode == "scores"
     kept = analysed(world, reported_only=not everyone)
     return Summary.of(world, tally, closed, cost, kept, effect_of(closed, ESTIMATOR[world.mode]))
+
+
+def _close(coordinator: Coordinator, deadline: int) -> dict[str, Any]:
+    try:
+        return coordinator.ask("POST", "/close", json={"deadline": deadline})
+    except ServerError as refused:
+        if refused.status != 409:
+            raise
+    raise FoldawayError("too few devices have reported for effects; simulate more --clients, or less --drop-out.")
 
 
 class _Workers:
