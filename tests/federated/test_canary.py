@@ -135,7 +135,7 @@ def test_nothing_is_left_of_what_a_device_has_forgotten(mode: str, covariates: l
             assert not in_files(tmp_path, negative(marks))
             assert not in_process(device.pid, negative(marks))
             assert not in_process(server.pid, negative(marks))
-        assert [path.name for path in folder.iterdir()] == ["canary.forgotten"]
+        assert [path.name for path in folder.iterdir()] == ["canary.foldaway-forgotten"]
 
 
 def test_who_forgets_while_the_report_is_pending_keeps_nothing_either(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_who_forgets_while_the_report_is_pending_keeps_nothing_either(tmp_path: 
             assert not scan_process(device.pid, marks)
             assert not in_files(tmp_path, negative(marks))
             assert not in_process(device.pid, negative(marks))
-        assert [path.name for path in folder.iterdir()] == ["pending.forgotten"]
+        assert [path.name for path in folder.iterdir()] == ["pending.foldaway-forgotten"]
 
 
 def test_the_scan_finds_what_a_careless_process_leaves(tmp_path: Path) -> None:

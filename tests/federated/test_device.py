@@ -78,9 +78,9 @@ def test_another_plan_of_the_same_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="under another plan"):
         Device(other, tmp_path)
     Device(PLAN, tmp_path).forget()
-    with pytest.raises(PlanError, match=r"under another plan.* remove .*device-trial.forgotten and begin anew"):
+    with pytest.raises(PlanError, match=r"under another plan.* remove .*-trial.foldaway-forgotten and begin anew"):
         Device(other, tmp_path)
-    (tmp_path / "device-trial.forgotten").unlink()
+    (tmp_path / "device-trial.foldaway-forgotten").unlink()
     assert Device(other, tmp_path).status.state == "new"
 
 
@@ -284,7 +284,7 @@ def test_a_device_that_has_forgotten_is_out_of_the_trial_for_good(tmp_path: Path
         for step in (lambda again=again: again.arm, again.report, lambda again=again: again.record(RECORD)):
             with pytest.raises(StateError, match="has forgotten"):
                 step()
-    assert [path.name for path in tmp_path.iterdir()] == ["device-trial.forgotten"]
+    assert [path.name for path in tmp_path.iterdir()] == ["device-trial.foldaway-forgotten"]
 
 
 def test_one_trial_is_forgotten_and_another_goes_on(tmp_path: Path) -> None:
@@ -330,21 +330,21 @@ def test_a_device_that_leaves_for_too_long_has_forgotten(
     monkeypatch.setattr(time, "time", lambda: later)
     device = device if running else Device(PLAN, tmp_path)
     assert device.status.state == "forgotten"
-    assert [path.name for path in tmp_path.iterdir()] == ["device-trial.forgotten"]
+    assert [path.name for path in tmp_path.iterdir()] == ["device-trial.foldaway-forgotten"]
     with pytest.raises(StateError, match="has forgotten"):
         _ = device.arm
 
 
 def test_a_device_whose_file_is_damaged_says_so_and_can_forget(tmp_path: Path) -> None:
     Device(PLAN, tmp_path).record(RECORD)
-    (tmp_path / "device-trial.sqlite").write_bytes(b"something else" * 100)
+    (tmp_path / "device-trial.foldaway-device").write_bytes(b"something else" * 100)
     device = Device(PLAN, tmp_path)
     for step in (lambda: device.arm, lambda: device.status, device.report, lambda: device.record(RECORD)):
         with pytest.raises(StateError, match=r"damaged; then the device's forget\(\) deletes it"):
             step()
     device.forget()
     assert device.status.state == "forgotten"
-    assert [path.name for path in tmp_path.iterdir()] == ["device-trial.forgotten"]
+    assert [path.name for path in tmp_path.iterdir()] == ["device-trial.foldaway-forgotten"]
 
 
 # Weight.

@@ -441,7 +441,7 @@ def test_who_reports_and_forgets_is_counted_even_if_the_coordinator_crashes(
         assert again.report().state == "forgotten"
         about = trial.close(deadline=0)["federated"]
         assert sum(about["reported"].values()) == 3
-        assert [path.name for path in (tmp_path / "home").iterdir()] == [f"{plan.name}.forgotten"]
+        assert [path.name for path in (tmp_path / "home").iterdir()] == [f"{plan.name}.foldaway-forgotten"]
 
 
 def test_of_moments_that_are_on_their_way_the_message_alone_is_kept(server: Served, tmp_path: Path) -> None:
@@ -471,7 +471,7 @@ def test_who_forgets_keeps_nothing_reported_or_not(server: Served, tmp_path: Pat
     trial = Hosted(server, simple_plan("gone-at-once"))
     device = pending_device(trial, tmp_path / "home")
     device.forget()
-    assert [path.name for path in (tmp_path / "home").iterdir()] == ["gone-at-once.forgotten"]
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["gone-at-once.foldaway-forgotten"]
 
 
 def test_a_device_that_leaves_waits_if_it_is_told_to(server: Served, tmp_path: Path) -> None:

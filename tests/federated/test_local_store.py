@@ -26,6 +26,7 @@ PLAN = fa.Plan(
     federated="scores",
     retention=1000.0,
 )
+FILE, MARK = "local.trial.foldaway-device", "local.trial.foldaway-forgotten"
 CANARY = b"a value that nobody else has"
 
 
@@ -113,7 +114,7 @@ def test_the_folder_and_the_file_are_for_their_owner_alone(folder: Path) -> None
         store = begun(folder)
         with store.changing():
             store.add_row(CANARY)
-            journal = folder / f"{PLAN.name}.sqlite-journal"
+            journal = folder / f"{FILE}-journal"
             assert journal.exists()
             modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
     finally:
@@ -141,7 +142,7 @@ def test_a_state_is_begun_once_and_comes_back(folder: Path) -> None:
 
 def test_a_file_that_is_no_database_is_told_and_left_alone(folder: Path) -> None:
     folder.mkdir(mode=0o700)
-    file = folder / f"{PLAN.name}.sqlite"
+    file = folder / FILE
     file.write_bytes(b"something else" * 100)
     with pytest.raises(StateError, match="cannot be used"):
         LocalStore(folder, PLAN.name).plan()
@@ -150,7 +151,7 @@ def test_a_file_that_is_no_database_is_told_and_left_alone(folder: Path) -> None
 
 def test_an_empty_file_is_what_a_kill_leaves_at_the_very_beginning(folder: Path) -> None:
     folder.mkdir(mode=0o700)
-    (folder / f"{PLAN.name}.sqlite").touch(0o600)
+    (folder / FILE).touch(0o600)
     store = LocalStore(folder, PLAN.name)
     assert store.plan() is None
     store.begin(Kept.new(PLAN))
@@ -184,7 +185,7 @@ def test_nothing_is_left_of_what_was_forgotten_but_a_mark(folder: Path) -> None:
             store.add_row(CANARY)
     assert files(folder).count(CANARY) >= 500
     store.erase(PLAN.fingerprint)
-    assert [path.name for path in folder.iterdir()] == ["local.trial.forgotten"]
+    assert [path.name for path in folder.iterdir()] == [MARK]
     assert files(folder) == PLAN.fingerprint.encode()
     assert identity not in files(folder)
     assert LocalStore(folder, PLAN.name).forgotten == PLAN.fingerprint
@@ -220,11 +221,11 @@ def test_forgetting_that_was_cut_short_is_ended_by_the_next_who_opens(folder: Pa
     )
     done = subprocess.run([sys.executable, "-c", killed, str(folder)])
     assert done.returncode == -signal.SIGKILL
-    assert (folder / f"{PLAN.name}.sqlite").exists()
+    assert (folder / FILE).exists()
     if moment == "replace_file":
         assert CANARY in files(folder)  # so that there is something to end
     LocalStore(folder, "another")
-    assert [path.name for path in folder.iterdir()] == ["local.trial.forgotten"]
+    assert [path.name for path in folder.iterdir()] == [MARK]
 
 
 def test_a_journal_that_a_kill_has_left_is_deleted_with_the_rest(folder: Path) -> None:
@@ -241,7 +242,7 @@ def test_a_journal_that_a_kill_has_left_is_deleted_with_the_rest(folder: Path) -
         "    os.kill(os.getpid(), 9)\n"
     )
     assert subprocess.run([sys.executable, "-c", killed, str(folder)]).returncode == -signal.SIGKILL
-    journal = folder / f"{PLAN.name}.sqlite-journal"
+    journal = folder / f"{FILE}-journal"
     assert CANARY in journal.read_bytes()  # the pages as they were, to roll back with
     LocalStore(folder, PLAN.name).erase(PLAN.fingerprint)
     assert files(folder) == PLAN.fingerprint.encode()
@@ -251,7 +252,7 @@ def test_a_journal_that_a_kill_has_left_is_deleted_with_the_rest(folder: Path) -
 def test_a_damaged_file_can_be_forgotten(folder: Path, harm: bytes) -> None:
     with begun(folder).changing() as kept:
         kept.sums = CANARY * 3
-    file = folder / f"{PLAN.name}.sqlite"
+    file = folder / FILE
     with file.open("r+b") as damaged:
         damaged.write(harm)
     assert CANARY in files(folder)
@@ -261,12 +262,12 @@ def test_a_damaged_file_can_be_forgotten(folder: Path, harm: bytes) -> None:
 
 def test_a_damaged_file_that_nobody_asks_for_is_deleted_when_it_is_old(folder: Path) -> None:
     begun(folder)
-    file = folder / f"{PLAN.name}.sqlite"
+    file = folder / FILE
     file.write_bytes(CANARY * 100)
     sweep(folder, time.time() + 29 * 86_400)
     assert CANARY in files(folder)
     sweep(folder, time.time() + 31 * 86_400)
-    assert [path.name for path in folder.iterdir()] == ["local.trial.forgotten"]
+    assert [path.name for path in folder.iterdir()] == [MARK]
     assert files(folder) == b""
     store = LocalStore(folder, PLAN.name)
     assert (store.plan(), store.forgotten) == (None, "")
@@ -307,5 +308,5 @@ def test_sqlite_is_told_to_leave_nothing_behind(folder: Path) -> None:
     with store.changing():
         settings = {name: store._run(f"PRAGMA {name}")[0][0] for name in ("journal_mode", "secure_delete")}
     assert settings == {"journal_mode": "truncate", "secure_delete": 1}
-    with sqlite3.connect(folder / f"{PLAN.name}.sqlite") as other:
+    with sqlite3.connect(folder / FILE) as other:
         assert other.execute("PRAGMA journal_mode").fetchone() != ("wal",)

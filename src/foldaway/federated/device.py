@@ -36,7 +36,8 @@ class Device:
 
     Args:
         plan: The plan, the path of its file, or the trial's address at its coordinator.
-        folder: Where the device keeps its state, for its owner alone. It must not be shared between devices.
+        folder: Where the device keeps its state, for its owner alone. It may hold other files, which are left alone,
+            but must not be shared between devices.
         server: The address of the coordinator, or of the trial there; may be given later, as ``device.server``.
         token: The trial's ingest token; ``FOLDAWAY_TOKEN`` by default.
         patience: Seconds to go on trying while the coordinator does not answer.

@@ -1,8 +1,9 @@
 """A device's state on its disk: one SQLite file for each trial, for its owner alone, and without what was deleted.
 
-``NAME.sqlite`` holds the state. ``NAME.forgotten`` is what is left when the device has forgotten the trial: the plan's
-fingerprint and nothing else, so that the same person is not enrolled a second time, perhaps in another arm. It is
-written before anything is deleted, so a deletion that was cut short is ended by whoever opens the folder next.
+``NAME.foldaway-device`` holds the state. ``NAME.foldaway-forgotten`` is what is left when the device has forgotten the
+trial: the plan's fingerprint and nothing else, so that the same person is not enrolled a second time, perhaps in
+another arm. It is written before anything is deleted, so a deletion that was cut short is ended by whoever opens the
+folder next. The folder may hold an app's own files: those without such a name are not even opened.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ _PATIENCE = 10.0
 
 # Seconds after its last change when a file goes that cannot be read, and so cannot say for how long it may be kept.
 _UNREADABLE = 30 * 86_400.0
+
+# A file is the device's by its name alone, for what is in it may be damaged, and must go all the same.
+_STATE, _MARK = ".foldaway-device", ".foldaway-forgotten"
 
 _PRAGMAS = (
     "journal_mode = TRUNCATE",  # the old pages in the journal go when the transaction ends
@@ -53,8 +57,8 @@ class LocalStore:
 
     def __init__(self, folder: Path, name: str) -> None:
         require_private(folder)
-        self._file = folder / f"{name}.sqlite"
-        self._tombstone = folder / f"{name}.forgotten"
+        self._file = folder / f"{name}{_STATE}"
+        self._tombstone = folder / f"{name}{_MARK}"
         self._connection: sqlite3.Connection | None = None
         sweep(folder)
 
@@ -167,16 +171,21 @@ class LocalStore:
 
 def sweep(folder: Path, now: float | None = None) -> None:
     """End deletions that were cut short, and delete the records of all trials that have been kept for too long."""
-    for tombstone in folder.glob("*.forgotten"):
-        _remove(tombstone.with_suffix(".sqlite"))
+    for tombstone in _own(folder, _MARK):
+        _remove(tombstone.with_suffix(_STATE))
     now = time.time() if now is None else now
-    for file in folder.glob("*.sqlite"):
+    for file in _own(folder, _STATE):
         try:
             _drop_expired(file, now)
         except (StateError, PlanError):  # whoever opens that trial will be told, until it has been here for too long
             if now - file.stat().st_mtime > _UNREADABLE:
-                replace_file(file.with_suffix(".forgotten"), b"", mode=0o600)
+                replace_file(file.with_suffix(_MARK), b"", mode=0o600)
                 _remove(file)
+
+
+def _own(folder: Path, kind: str) -> list[Path]:
+    """The device's files of one kind; the name of a trial begins with a letter or a digit."""
+    return [path for path in folder.glob(f"[A-Za-z0-9]*{kind}") if path.is_file()]
 
 
 def _drop_expired(file: Path, now: float) -> None:
@@ -189,13 +198,13 @@ def _drop_expired(file: Path, now: float) -> None:
         if not kept.expired(Plan.loads(kept.plan).retention, now):
             return
         if kept.stage == "leaving":  # it was told to forget, and has waited for its report long enough
-            replace_file(file.with_suffix(".forgotten"), Plan.loads(kept.plan).fingerprint.encode(), mode=0o600)
+            replace_file(file.with_suffix(_MARK), Plan.loads(kept.plan).fingerprint.encode(), mode=0o600)
         kept.end("expired")
         connection.execute("UPDATE device SET kept = ?", (msgspec.msgpack.encode(kept),))
         connection.execute("DELETE FROM rows")
         connection.execute("DELETE FROM messages")
         connection.execute("COMMIT")
-    if file.with_suffix(".forgotten").exists():
+    if file.with_suffix(_MARK).exists():
         _remove(file)
 
 
