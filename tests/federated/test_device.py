@@ -309,6 +309,7 @@ def test_what_was_kept_too_long_is_deleted(
     monkeypatch.setattr(time, "time", lambda: later)
     device = device if running else Device(plan, tmp_path)
     assert device.status.state == "expired"
+    assert "its report, or its reply, will be missing" in str(device.status)
     assert kept_by(device).sums == b""
     assert not scan_files([tmp_path], marks)
     with pytest.raises(StateError, match="as long as the plan allows"):

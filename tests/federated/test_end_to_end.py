@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -493,6 +494,31 @@ def test_who_leaves_a_trial_that_has_ended_keeps_nothing(server: Served, tmp_pat
     device.forget(keep_report=True)
     trial.close(without_effects=True)  # leaves out who is no cohort
     assert device.report().state == "forgotten"
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["running", "started later"])
+@pytest.mark.parametrize("mode", ["one-message", "scores"])
+def test_who_may_not_keep_a_pending_report_any_longer_does_not_say_that_it_is_missing(
+    mode: str, running: bool, server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = Hosted(server, simple_plan(f"too-long-{mode}-{running}", federated=mode))
+    device = pending_device(trial, tmp_path / "home")
+    later = time.time() + trial.plan.retention + 1
+    monkeypatch.setattr(time, "time", lambda: later)
+    device = device if running else hosted_device(trial, tmp_path / "home")
+    for status in (device.report(), device.status):
+        assert status.state == "expired while pending"
+        assert status.settled
+        assert "whether it was counted is not known" in str(status)
+    with device._store.changing() as kept:
+        assert (kept.sums, kept.report, device._store.waiting()) == (b"", b"", [])
+        assert device._store.unsent() == device._store.covered() == []
+    with pytest.raises(StateError, match="not known"):
+        device.record({"y": 1.0})
+    others = [Device(trial.plan, store=store_in(trial.plan, arm), link=trial.link) for arm in "ab"]
+    for other in others:
+        other.record({"y": 2.0})
+    assert [other.report().durable for other in others] == [False, True]  # a cohort is three: its report is counted
 
 
 def test_a_device_sends_nothing_to_a_coordinator_with_another_plan(server: Served, tmp_path: Path) -> None:

@@ -276,18 +276,24 @@ def test_a_damaged_file_that_nobody_asks_for_is_deleted_when_it_is_old(folder: P
 # Retention.
 
 
-def test_records_are_deleted_when_they_have_been_kept_long_enough_by_whoever_opens_the_folder(folder: Path) -> None:
+@pytest.mark.parametrize("sent", ["nothing", "a message", "a report"])
+def test_records_are_deleted_when_they_have_been_kept_long_enough_by_whoever_opens_the_folder(
+    sent: str, folder: Path
+) -> None:
     store, now = begun(folder), time.time()
     with store.changing() as kept:
         kept.sums, kept.since = CANARY * 3, now
         store.add_row(CANARY)
-        store.send_later(b"number", CANARY)
+        if sent == "a message":
+            store.send_later(b"number", CANARY)
+        elif sent == "a report":
+            kept.report, kept.stage = CANARY, "reporting"
     sweep(folder, now + PLAN.retention - 1)
     assert CANARY in files(folder)
     sweep(folder, now + PLAN.retention + 1)
     assert CANARY not in files(folder)
     with store.changing() as kept:
-        assert (kept.stage, kept.since) == ("expired", None)
+        assert (kept.stage, kept.since) == ("expired" if sent == "nothing" else "expired while pending", None)
 
 
 def test_another_trial_in_the_folder_is_swept_when_a_device_starts(

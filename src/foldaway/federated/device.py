@@ -361,7 +361,7 @@ class Device:
 
     def _status(self, kept: Kept) -> Status:
         state: State
-        if kept.stage in ("leaving", "counted", "missed", "expired"):
+        if kept.stage in ("leaving", "counted", "missed", "expired", "expired while pending"):
             state = kept.stage
         elif kept.stage == "reporting" or self._store.waiting():
             state = "pending"
@@ -389,8 +389,8 @@ class Device:
             expired = kept.expired(self.plan.retention, time.time())
             leaving = kept.stage == "leaving"  # it was told to forget, and has waited for its report long enough
             if expired and not leaving:
+                kept.expire(waiting=bool(self._store.waiting()))
                 self._store.drop_records()
-                kept.end("expired")
             if not (expired and leaving):
                 yield kept
                 return

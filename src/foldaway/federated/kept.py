@@ -11,9 +11,9 @@ import msgspec
 from foldaway.federated.messages import new_number
 from foldaway.plan import Plan
 
-Stage = Literal["collecting", "reporting", "leaving", "counted", "missed", "expired"]
+Stage = Literal["collecting", "reporting", "leaving", "counted", "missed", "expired", "expired while pending"]
 """What a device is doing: taking records; telling what they came to; that alone, having forgotten the rest; and the
-three ways in which it ends."""
+four ways in which it ends."""
 
 
 class Kept(msgspec.Struct):
@@ -49,6 +49,10 @@ class Kept(msgspec.Struct):
     def end(self, stage: Stage) -> None:
         """The device's part is over, and nothing stays of what its records came to."""
         self.stage, self.sums, self.report, self.since = stage, b"", b"", None
+
+    def expire(self, *, waiting: bool) -> None:
+        """End it since its time is up; a report, or messages that are waiting, may have been counted all the same."""
+        self.end("expired while pending" if self.report or waiting else "expired")
 
     def expired(self, retention: float, now: float) -> bool:
         """Whether the oldest of the records is older than the plan allows."""

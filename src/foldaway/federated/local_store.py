@@ -199,7 +199,7 @@ def _drop_expired(file: Path, now: float) -> None:
             return
         if kept.stage == "leaving":  # it was told to forget, and has waited for its report long enough
             replace_file(file.with_suffix(_MARK), Plan.loads(kept.plan).fingerprint.encode(), mode=0o600)
-        kept.end("expired")
+        kept.expire(waiting=connection.execute("SELECT 1 FROM messages").fetchone() is not None)
         connection.execute("UPDATE device SET kept = ?", (msgspec.msgpack.encode(kept),))
         connection.execute("DELETE FROM rows")
         connection.execute("DELETE FROM messages")

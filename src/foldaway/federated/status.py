@@ -14,6 +14,7 @@ State = Literal[
     "counted",
     "missed",
     "expired",
+    "expired while pending",
     "forgotten",
 ]
 
@@ -25,7 +26,10 @@ _MEANING: dict[State, str] = {
     "leaving": "everything was deleted but what it has reported, which goes when it is safe; report again later.",
     "counted": "its part is done, and nothing of its records is kept.",
     "missed": "the trial ended without its report, or its reply, and nothing of its records is kept.",
-    "expired": "its records were deleted, for they had been kept as long as the plan allows; it will be missing.",
+    "expired": "its records were deleted, for they had been kept as long as the plan allows; its report, or its reply, "
+    "will be missing.",
+    "expired while pending": "its report was deleted, for it had been kept as long as the plan allows; whether it was "
+    "counted is not known.",
     "forgotten": "everything was deleted; it cannot take part in this trial again.",
 }
 
@@ -51,7 +55,7 @@ class Status:
     @property
     def settled(self) -> bool:
         """Whether reporting again would change nothing."""
-        return self.state in ("counted", "missed", "expired", "forgotten")
+        return self.state in ("counted", "missed", "expired", "expired while pending", "forgotten")
 
     @property
     def durable(self) -> bool:
