@@ -22,7 +22,7 @@ import foldaway as fa
 from foldaway.errors import CoordinatorWarning, PlanError, RecordError, ServerError, StateError
 from foldaway.federated import Device
 from foldaway.federated.kept import Kept, MemoryStore
-from foldaway.federated.messages import Moments
+from foldaway.federated.messages import Moments, Received
 from memory_scan import Marks, scan_files
 
 SETTINGS: dict[str, Any] = {
@@ -315,6 +315,49 @@ def test_what_was_kept_too_long_is_deleted(
     with pytest.raises(StateError, match="as long as the plan allows"):
         device.record({"y": 1.0})
     assert device.report().settled
+
+
+@pytest.mark.parametrize("mode", ["one-message", "scores"])
+def test_what_was_kept_too_long_goes_even_if_all_that_is_asked_is_refused(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks = Marks(1)
+    device = Device(fa.Plan(**{**SETTINGS, "federated": mode, "covariates": [], "levels": {}}), tmp_path)
+    device.record({"y": marks.outcome(0)})
+    later = time.time() + PLAN.retention + 1
+    monkeypatch.setattr(time, "time", lambda: later)
+    with pytest.raises(StateError, match="as long as the plan allows"):
+        device.record({"y": 1.0})
+    assert not scan_files([tmp_path], marks)
+    assert kept_by(device).sums == b""
+
+
+@pytest.mark.parametrize("mode", ["one-message", "scores"])
+def test_time_that_is_up_while_a_device_enrols_leaves_nothing_to_report(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = fa.Plan(**{**SETTINGS, "federated": mode})
+    later = time.time() + PLAN.retention + 1
+    sent: list[str] = []
+
+    class SlowLink:
+        def fingerprint(self, **_: object) -> str:
+            return plan.fingerprint
+
+        def coefficients(self) -> None:
+            return None
+
+        def post(self, kind: str, message: bytes, **_: object) -> Received:
+            sent.append(kind)
+            monkeypatch.setattr(time, "time", lambda: later)
+            return Received(repeated=False, durable=True)
+
+    device = Device(plan, tmp_path)
+    device.record(RECORD)
+    device._link = SlowLink()  # type: ignore[assignment]
+    assert device.report().state == "expired"
+    assert sent == ["enrolments"]
+    assert kept_by(device).report == b""
 
 
 @pytest.mark.parametrize("running", [True, False], ids=["running", "started later"])

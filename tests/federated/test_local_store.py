@@ -15,6 +15,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.errors import StateError
+from foldaway.federated import local_store
 from foldaway.federated.kept import Forgotten, Kept, MemoryStore, Store
 from foldaway.federated.local_store import LocalStore, sweep
 
@@ -294,6 +295,24 @@ def test_records_are_deleted_when_they_have_been_kept_long_enough_by_whoever_ope
     assert CANARY not in files(folder)
     with store.changing() as kept:
         assert (kept.stage, kept.since) == ("expired" if sent == "nothing" else "expired while pending", None)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_file_that_another_process_deletes_at_this_moment_is_no_trouble(
+    damaged: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(folder)
+    if damaged:
+        (folder / FILE).write_bytes(b"something else" * 100)
+    connect = local_store._connect
+
+    def deleted_first(file: Path) -> sqlite3.Connection:
+        file.unlink()
+        return connect(file)
+
+    monkeypatch.setattr(local_store, "_connect", deleted_first)
+    sweep(folder)
+    assert not (folder / FILE).exists()
 
 
 def test_another_trial_in_the_folder_is_swept_when_a_device_starts(

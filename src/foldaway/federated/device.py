@@ -282,9 +282,11 @@ class Device:
     def _report_sums(self) -> Status:
         arm = self.arm
         with self._changing() as kept:
-            if not kept.report:
+            if kept.stage == "collecting":
                 kept.report, kept.sums = encoded(running.report(self.plan, kept, arm)), b""
                 kept.stage = "reporting"  # from here on the report is what it is
+            elif kept.stage != "reporting":  # its time was up while it enrolled
+                return self._status(kept)
             report = kept.report
         return self._end("counted") if self._send_report(report).durable else self._stand("pending")
 
@@ -352,12 +354,13 @@ class Device:
         """The device's part is over: what it kept of its records goes."""
         with self._changing() as kept:
             self._store.drop_records()
-            kept.end(stage)
+            if not (kept.has_expired and stage == "missed"):  # which says more
+                kept.end(stage)
             return self._status(kept)
 
     def _stand(self, state: State) -> Status:
         with self._changing() as kept:
-            return Status(self.plan.name, state, kept.records)
+            return self._status(kept) if kept.has_expired else Status(self.plan.name, state, kept.records)
 
     def _status(self, kept: Kept) -> Status:
         state: State
@@ -384,18 +387,23 @@ class Device:
 
     @contextmanager
     def _unexpired(self) -> Iterator[Kept]:
-        """The state, to be changed in one step; without records that have been kept for too long."""
+        """The state, to be changed in one step; without records that have been kept for too long.
+
+        These go in a step of their own: whatever is refused next, they are gone.
+        """
         with self._store.changing() as kept:
-            expired = kept.expired(self.plan.retention, time.time())
-            leaving = kept.stage == "leaving"  # it was told to forget, and has waited for its report long enough
-            if expired and not leaving:
-                kept.expire(waiting=bool(self._store.waiting()))
-                self._store.drop_records()
-            if not (expired and leaving):
+            if not kept.expired(self.plan.retention, time.time()):
                 yield kept
                 return
-        self._store.erase(self.plan.fingerprint)
-        raise Forgotten
+            leaving = kept.stage == "leaving"  # it was told to forget, and has waited for its report long enough
+            if not leaving:
+                kept.expire(waiting=bool(self._store.waiting()))
+                self._store.drop_records()
+        if leaving:
+            self._store.erase(self.plan.fingerprint)
+            raise Forgotten
+        with self._store.changing() as kept:
+            yield kept
 
     def _checked(self, record: Mapping[str, Any]) -> Floats:
         """The record's row z = [1, x, y], and its weight."""

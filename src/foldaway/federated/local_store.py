@@ -175,12 +175,13 @@ def sweep(folder: Path, now: float | None = None) -> None:
         _remove(tombstone.with_suffix(_STATE))
     now = time.time() if now is None else now
     for file in _own(folder, _STATE):
-        try:
-            _drop_expired(file, now)
-        except (StateError, PlanError):  # whoever opens that trial will be told, until it has been here for too long
-            if now - file.stat().st_mtime > _UNREADABLE:
-                replace_file(file.with_suffix(_MARK), b"", mode=0o600)
-                _remove(file)
+        with suppress(Forgotten, FileNotFoundError):  # by another process, at this moment
+            try:
+                _drop_expired(file, now)
+            except (StateError, PlanError):  # whoever opens that trial will be told, until it is here for too long
+                if now - file.stat().st_mtime > _UNREADABLE:
+                    replace_file(file.with_suffix(_MARK), b"", mode=0o600)
+                    _remove(file)
 
 
 def _own(folder: Path, kind: str) -> list[Path]:
