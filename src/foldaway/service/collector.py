@@ -126,7 +126,12 @@ class Collector:
         return self._store.sequences(self.name, [producer]).get(producer, 0)
 
     def _receipt(self, producer: str | None, sequence: int | None, *, folded: int, repeated: bool) -> Receipt:
-        durable = None if producer is None else self._known(producer)[0]
+        if producer is None:
+            durable = None
+        elif folded and sequence is not None and producer not in self._sequences:
+            durable = sequence  # it was in the commit just now
+        else:
+            durable = self._known(producer)[0]
         return Receipt(self.plan.fingerprint, producer, sequence, folded, repeated, durable, self.pending)
 
     def commit_if_due(self) -> None:
