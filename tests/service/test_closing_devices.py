@@ -81,6 +81,25 @@ def test_a_deadline_that_too_few_have_kept_destroys_nothing(service: Service, mo
     assert answer.federated.reported == {"a": 1, "b": 1}
 
 
+def test_a_trial_that_waits_on_commits_no_single_device(service: Service) -> None:
+    """Though its remainder may be included: that is once, at the end."""
+    plan, devices = begun(service, "one-message", count=6, cohort=4, min_per_arm=2, remainder="include")
+    service.close(plan.name, Wanted(deadline=1000.0))
+    deadline_passes(service, plan)
+    service.tick()
+    for known, device in enumerate(devices[:3], start=1):
+        one(service, plan, "reports", device.message("reports"))
+        service.tick()
+        status = service.status(plan.name)
+        assert (status.records, status.pending, status.status) == (0, known, "open")
+        with pytest.raises(IngestError, match="waits on"):
+            service.close(plan.name)
+    one(service, plan, "reports", devices[3].message("reports"))
+    service.tick()
+    assert service.status(plan.name).status == "closed"
+    assert service.close(plan.name).records == 2**4 - 1
+
+
 @pytest.mark.parametrize("mode", ["one-message", "scores"])
 def test_a_wish_to_end_it_without_effects_is_remembered(service: Service, mode: str) -> None:
     plan, devices = begun(service, mode, count=4, cohort=1)

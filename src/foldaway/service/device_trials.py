@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -124,7 +124,7 @@ class DeviceTrials:
         standing = self._store.devices.standing(plan)
         if standing.stage == "replying":
             raise TooEarly("the last reports are being waited for; the effects come when the trial has ended.")
-        if (few := _too_few_reports(plan, standing)) is not None:
+        if (few := _too_few_reports(plan, standing.devices.reported)) is not None:
             raise TooEarly(f"no effects yet: {few}.")
         whole, shards = self._whole(plan)
         effects, _ = results(plan, whole, standing.devices)
@@ -163,18 +163,25 @@ class DeviceTrials:
                     "its devices reply once it is being closed, so they need a deadline later than now"
                 )
             return  # whether it can begin is seen from the moments
-        enrolled, reported = standing.devices.enrolled, Counter(standing.devices.reported)
-        pending = Counter(self._collector(plan).pending_reports)
-        coming = pending if closing.is_over else Counter(enrolled) - reported
-        if coming.total() >= plan.cohort or plan.remainder == "include":
-            reported += coming
-        arm, devices = min(((arm, reported[arm]) for arm in plan.arms), key=lambda counted: counted[1])
-        if devices < plan.min_per_arm:
-            raise would_be_without_effects(
-                f"every arm needs durable reports of {plan.min_per_arm:,} devices (the plan's min_per_arm), and {arm} "
-                f"would have {devices:,}. {pending.total():,} reports wait here for others to make up a cohort of "
-                f"{plan.cohort:,}"
-            )
+        if closing.is_over:
+            reported, more = self._countable(plan, standing), ""
+        else:
+            reported, more = self._hoped_for(plan, standing), ", with all that can still come"
+        if (few := _too_few_reports(plan, reported)) is not None:
+            pending = self._collector(plan).pending_reports.total()
+            waiting = f"{pending:,} reports wait here for others to make up a cohort of {plan.cohort:,}"
+            raise would_be_without_effects(f"{few}{more}. {waiting}")
+
+    def _hoped_for(self, plan: Plan, standing: Standing) -> Counter[str]:
+        """The reports, by arm, if every enrolled device still sends its own."""
+        reported, enrolled = Counter(standing.devices.reported), Counter(standing.devices.enrolled)
+        is_cohort = (enrolled - reported).total() >= plan.cohort
+        return reported | enrolled if is_cohort or plan.remainder == "include" else reported
+
+    def _countable(self, plan: Plan, standing: Standing) -> Counter[str]:
+        """The reports, by arm, that would be in the trial if it ended now."""
+        reported, pending = Counter(standing.devices.reported), self._collector(plan).pending_reports
+        return reported + pending if pending.total() >= plan.cohort or plan.remainder == "include" else reported
 
     def _begin(self, plan: Plan, closing: Closing) -> None:
         for attempt in range(_ATTEMPTS):
@@ -242,16 +249,16 @@ class DeviceTrials:
             Why it was not ended, if it was not.
         """
         collector = self._collector(plan)
+        few = _too_few_reports(plan, self._countable(plan, self._store.devices.standing(plan)))
+        if few is not None and not closing.without_effects:
+            return few  # before anything is committed that is no cohort
         pending = collector.finish()
         published = collector.published()
-        few = _too_few_reports(plan, self._store.devices.standing(plan))
-        if few is not None and not closing.without_effects:
-            return few
         whole, shards = self._whole(plan)
         # After the shards: if another server commits in between, their versions are no longer those, and all is done
         # once more. The other way round its reports would be in the tallies, and missing from the counts.
         standing = self._store.devices.standing(plan)
-        why = _too_few_reports(plan, standing)
+        why = _too_few_reports(plan, standing.devices.reported)
         if plan.federated == "scores" and published is None:
             why = _too_few_moments(plan, whole) or "nothing was published to devices"
         effects, integrity = (None, None) if why is not None else results(plan, whole, standing.devices, published)
@@ -320,9 +327,9 @@ class DeviceTrials:
         return self._collectors[plan.name]
 
 
-def _too_few_reports(plan: Plan, standing: Standing) -> str | None:
-    """Why there are no effects yet, if that is for want of reports."""
-    arm, devices = min(standing.devices.reported.items(), key=lambda counted: counted[1])
+def _too_few_reports(plan: Plan, reported: Mapping[str, int]) -> str | None:
+    """Why so many reports give no effects, if they do not."""
+    arm, devices = min(((arm, reported[arm]) for arm in plan.arms), key=lambda counted: counted[1])
     if devices >= plan.min_per_arm:
         return None
     least = f"every arm needs durable reports of {plan.min_per_arm:,} devices (the plan's min_per_arm)"
@@ -351,7 +358,8 @@ def _last_deadline(plan: Plan, standing: Standing) -> float | None:
 
 def _federated(plan: Plan, standing: Standing) -> Federated:
     devices, closing = standing.devices, standing.closing
-    few = _too_few_reports(plan, standing) if standing.stage == "replying" and closing and closing.is_over else None
+    over = standing.stage == "replying" and closing is not None and closing.is_over
+    few = _too_few_reports(plan, devices.reported) if over else None
     return Federated(
         plan.federated or "",
         standing.stage,
