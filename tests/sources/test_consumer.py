@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from consuming import (
 )
 from foldaway.errors import SealedError, SourceError, StateError
 from foldaway.sources.address import parse
-from foldaway.sources.broker import Broker
+from foldaway.sources.broker import Broker, Message
 from foldaway.sources.brokers import broker_at
 from foldaway.sources.consumer import FaultyMessage, Progress
 from foldaway.sources.nats import NatsStream
@@ -101,6 +102,19 @@ class Crashing:
         return called
 
 
+class Sipping:
+    """A broker that gives a few messages at a time, so that there is more than one step however fast it is."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._broker, name)
+
+    def pull(self, most: int, seconds: float) -> Sequence[Message]:
+        return self._broker.pull(min(most, 4), seconds)
+
+
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("method", ["acknowledge", "delete"])
 def test_a_crash_between_state_and_acknowledgement_counts_nothing_twice(
@@ -115,7 +129,7 @@ def test_a_crash_between_state_and_acknowledgement_counts_nothing_twice(
                 broker,
                 plan,
                 tmp_path,
-                wrap=lambda real, call=call: Crashing(real, method, call, after),  # type: ignore[misc]
+                wrap=lambda real, call=call: Crashing(Sipping(real), method, call, after),  # type: ignore[misc]
                 delete=True,
                 bytes_at_once=2000,
             )
@@ -133,7 +147,7 @@ def test_a_crash_before_the_state_is_written_loses_nothing(broker: Server, tmp_p
 
     plan, records = prepared(broker, n=400, remainder="include")
     with pytest.raises(Crash):
-        consume(broker, plan, tmp_path, store=Failing, delete=True, bytes_at_once=2000)
+        consume(broker, plan, tmp_path, wrap=Sipping, store=Failing, delete=True, bytes_at_once=2000)
     assert broker.held(plan.name) > 0
     found, _ = consume(broker, plan, tmp_path, delete=True, close=True)
     assert_same(found, one_pass(plan, records))
