@@ -202,6 +202,8 @@ def test_a_deadline_that_too_few_have_kept(server: Served) -> None:
     assert "replying" in status
     assert "The trial waits on, though its deadline is over" in status
     assert "--share is above 0" in trial.foldaway("close", "--share", "0", code=1)
+    more = server.ask("POST", "/v1/trials/late/close", json={"deadline": 600})
+    assert (more.status_code, more.json()["final"]) == (200, False)
     for number, kept in zip(trial.numbers, trial.kept, strict=True):
         message = msgspec.structs.replace(report(trial.plan, kept), number=number)
         assert trial.post("reports", encoded(message)).status_code == 200
