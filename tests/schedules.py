@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import foldaway as fa
-from foldaway.errors import IngestError, ServerError, TooEarly
+from foldaway.errors import CoordinatorWarning, IngestError, ServerError, TooEarly
 from foldaway.federated import Device
 from foldaway.federated.kept import Kept, MemoryStore, Store
 from foldaway.federated.local_store import LocalStore
@@ -237,7 +237,9 @@ class Schedule:
             for record in self._records[i][device.status.records :]:
                 if device.status.settled:
                     return
-                device.record(record)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", CoordinatorWarning)  # it may come too late to take part
+                    device.record(record)
                 if self._chance.random() < 0.3:
                     return
             device.report()
