@@ -308,7 +308,7 @@ def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:
     scores = checked(tmp_path, federated="scores", **settings)
     assert "corrected for leverage (CR3), 14 numbers" in scores
     assert "moments of 100 devices" in scores
-    assert "for 1 minute after the close (`reply_deadline`), or until 95 % of the enrolled" in scores
+    assert "for 1 minute after the close (`reply_deadline`), or until 95 % of the devices in the" in scores
     site = checked(tmp_path, federated="one-message", unit="user", complete_units=True, on_fault="drop")
     assert "A site folds its batch without it." in site
     assert "Federated" not in checked(tmp_path)
@@ -419,6 +419,14 @@ def test_an_unexpected_error_shows_no_values(folder: Path, monkeypatch: pytest.M
     shown = capsys.readouterr()
     assert SECRET not in shown.out + shown.err
     assert "ValueError" in shown.err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["demo", "--records", "2000"]], ids=["help", "demo"])
+def test_output_that_finds_no_room_is_an_error_and_no_bug(words: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "foldaway", *words], stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1
+    assert b"error: the output could not be written: No space left on device." in done.stderr
 
 
 def test_help_names_every_command() -> None:

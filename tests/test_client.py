@@ -182,7 +182,8 @@ def test_leaving_gives_the_server_what_it_has_lost(server: Served) -> None:
 
 
 def test_back_off_spares_a_server_that_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, pauses = 0.0, []
+    """And whoever waits is told why, once."""
+    now, pauses, told = 0.0, [], []
 
     def sleep(seconds: float) -> None:
         nonlocal now
@@ -192,7 +193,9 @@ def test_back_off_spares_a_server_that_is_busy(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("foldaway.asking.time.sleep", sleep)
     monkeypatch.setattr("foldaway.asking.time.monotonic", lambda: now)
     with pytest.raises(ServerError, match="cannot be reached"):
-        Client("http://127.0.0.1:9", "fa_x", patience=40).status("x")
+        Client("http://127.0.0.1:9", "fa_x", patience=40, told=lambda problem: told.append(str(problem))).status("x")
+    assert len(told) == 1
+    assert "is it running" in told[0]
     assert 5 < len(pauses) < 40
     assert max(pauses) < 10
     assert sum(pauses[-3:]) > 10 * sum(pauses[:3])

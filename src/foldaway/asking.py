@@ -30,6 +30,7 @@ class Asking:
         patience: Seconds to go on trying while the server does not answer.
         verify: A file with the certificate authority for https, or True for the system's.
         look: Called with every answer's headers; what it raises ends the request.
+        told: Called once with what is wrong, if a request has to be repeated for more than a moment.
 
     Raises:
         ServerError: The address, or the file, cannot be used.
@@ -43,12 +44,14 @@ class Asking:
         patience: float = 60.0,
         verify: str | bool = True,
         look: Callable[[Mapping[str, str]], None] | None = None,
+        told: Callable[[ServerError], None] | None = None,
     ) -> None:
         headers = {"Authorization": f"Bearer {token}"}
         self._http = _connection(url.rstrip("/"), headers, verify)
         if look is not None:
             self._http.event_hooks = {"response": [lambda response: look(response.headers)]}
         self._patience = patience
+        self._told = told
 
     def close(self) -> None:
         """Close the connection."""
@@ -77,13 +80,19 @@ class Asking:
             except httpx.TransportError as error:
                 # Without what stands before an @, which may be a password.
                 address = f"{self._http.base_url.scheme}://{self._http.base_url.netloc.decode()}"
-                problem = ServerError(f"the server at {address} cannot be reached ({type(error).__name__}).")
+                problem = ServerError(
+                    f"the server at {address} cannot be reached ({type(error).__name__}): is it running, and is that "
+                    "its address?"
+                )
             else:
                 if response.is_success:
                     return response.content
                 problem = _problem(response)
             if not problem.passes or time.monotonic() + pause > until:
                 raise problem
+            if pause == _LONGEST_PAUSE and self._told is not None:
+                self._told(problem)
+                self._told = None
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, _LONGEST_PAUSE)
 

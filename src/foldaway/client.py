@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, cast
 from urllib.parse import quote
@@ -33,12 +34,20 @@ class Client:
             number ``durable(trial) + 1``: the server may have it already, and goes by the number.
         patience: Seconds to go on trying while the server does not answer.
         verify: A file with the certificate authority for https, or True for the system's.
+        told: Called once with what is wrong, if the server does not answer for more than a moment.
     """
 
     def __init__(
-        self, url: str, token: str, *, producer: str | None = None, patience: float = 60.0, verify: str | bool = True
+        self,
+        url: str,
+        token: str,
+        *,
+        producer: str | None = None,
+        patience: float = 60.0,
+        verify: str | bool = True,
+        told: Callable[[ServerError], None] | None = None,
     ) -> None:
-        self._asking = Asking(url, token, patience=patience, verify=verify)
+        self._asking = Asking(url, token, patience=patience, verify=verify, told=told)
         self.producer = producer or f"client-{uuid.uuid4().hex}"
         self._streams: dict[tuple[str, str], _Stream] = {}
 

@@ -271,6 +271,22 @@ def test_a_plan_for_sites_runs_on_devices_too(tmp_path: Path) -> None:
     assert device.status.records == 2
 
 
+# Its connection.
+
+
+def test_a_connection_is_given_back_and_made_anew(tmp_path: Path) -> None:
+    with Device(PLAN, tmp_path, server="http://127.0.0.1:1", token="fa_x", patience=0) as device:
+        device.record(RECORD)
+        for _ in range(2):
+            with pytest.raises(ServerError, match="cannot be reached"):
+                device.report()
+            assert not device._own_link._asking._http.is_closed  # type: ignore[union-attr]
+            http = device._own_link._asking._http  # type: ignore[union-attr]
+            device.close()
+            assert http.is_closed
+    assert device.status.records == 1
+
+
 # Forgetting.
 
 
@@ -281,9 +297,12 @@ def test_a_device_that_has_forgotten_is_out_of_the_trial_for_good(tmp_path: Path
     device.forget()
     for again in (device, Device(PLAN, tmp_path)):
         assert again.status.state == "forgotten"
-        for step in (lambda again=again: again.arm, again.report, lambda again=again: again.record(RECORD)):
-            with pytest.raises(StateError, match="has forgotten"):
-                step()
+        assert again.report() == again.status
+        assert again.status.settled
+        with pytest.raises(StateError, match="has forgotten"):
+            _ = again.arm
+        with pytest.raises(StateError, match="has forgotten"):
+            again.record(RECORD)
     assert [path.name for path in tmp_path.iterdir()] == ["device-trial.foldaway-forgotten"]
 
 
@@ -386,6 +405,7 @@ def test_a_device_whose_file_is_damaged_says_so_and_can_forget(tmp_path: Path) -
     for step in (lambda: device.arm, lambda: device.status, device.report, lambda: device.record(RECORD)):
         with pytest.raises(StateError, match=r"damaged; then the device's forget\(\) deletes it"):
             step()
+    assert "damaged" in repr(device)
     device.forget()
     assert device.status.state == "forgotten"
     assert [path.name for path in tmp_path.iterdir()] == ["device-trial.foldaway-forgotten"]

@@ -115,6 +115,49 @@ def test_a_wish_to_end_it_without_effects_is_remembered(service: Service, mode: 
     assert answer.federated.note.endswith("and a has 0.")
 
 
+def test_a_wish_to_end_it_without_effects_is_shown_and_can_be_taken_back(service: Service) -> None:
+    plan, _ = begun(service, "one-message", count=4, cohort=1)
+    told = service.close(plan.name, Wanted(deadline=1000.0, without_effects=True)).federated
+    assert told is not None
+    assert "will end at its deadline even without effects" in (told.note or "")
+    told = service.close(plan.name, Wanted(deadline=1000.0)).federated
+    assert told is not None
+    assert told.note is None
+    deadline_passes(service, plan)
+    service.tick()
+    assert service.status(plan.name).status == "open"
+    assert service.close(plan.name, Wanted(without_effects=True)).final
+
+
+@pytest.mark.parametrize("mode", ["one-message", "scores"])
+def test_effects_that_are_asked_for_too_early_say_what_is_waited_for(service: Service, mode: str) -> None:
+    plan, devices = begun(service, mode, count=4, cohort=1)
+    if mode == "scores":
+        service.devices.receive(plan.name, "moments", [device.message("moments") for device in devices])
+    service.close(plan.name, Wanted(deadline=1000.0))
+    with pytest.raises(TooEarly, match="last reports are being waited for"):
+        service.effects(plan.name)
+    deadline_passes(service, plan)
+    with pytest.raises(TooEarly, match=f"waits on.* close {plan.name} --deadline SECONDS"):
+        service.effects(plan.name)
+
+
+def test_who_is_not_in_the_coefficients_is_not_waited_for(service: Service) -> None:
+    plan, devices = begun(service, "scores", count=5, cohort=1)
+    service.devices.receive(plan.name, "moments", [device.message("moments") for device in devices[:4]])
+    service.close(plan.name, Wanted(deadline=1000.0))
+    replies = replies_of(service, plan, devices[:4])
+    service.devices.receive(plan.name, "reports", replies[:3])
+    service.tick()
+    assert service.status(plan.name).status == "open"
+    service.devices.receive(plan.name, "reports", replies[3:])
+    service.tick()
+    assert service.status(plan.name).status == "closed"
+    told = service.close(plan.name).federated
+    assert told is not None
+    assert sum(told.missing.values()) == 1
+
+
 @pytest.mark.parametrize("mode", ["one-message", "scores"])
 def test_haste_that_would_leave_no_effects_is_refused_and_changes_nothing(service: Service, mode: str) -> None:
     plan, devices = begun(service, mode, count=4, cohort=1)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import traceback
 from pathlib import Path
@@ -15,7 +16,7 @@ import pyarrow as pa
 import typer
 
 from foldaway.cli import consume, federated, local, plan_new, remote, reporting
-from foldaway.cli.leaving import INTERRUPTED, Interrupted, leave, tell_end
+from foldaway.cli.leaving import INTERRUPTED, Interrupted, leave, tell_end, unwritten
 from foldaway.errors import FoldawayError
 
 app = typer.Typer(
@@ -77,13 +78,23 @@ def run() -> int:
         if ended.code == INTERRUPTED:  # which is all that Typer tells of control-C
             tell_end("stopped; what was saved before stays as it is.")
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return _bug(error)
+        tell_end(unwritten(error))
+        return 1
     except Exception as error:
-        if os.environ.get("FOLDAWAY_DEBUG"):
-            raise
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        tell_end(
-            f"unexpected error: {type(error).__name__} at {Path(where.filename).name}:{where.lineno}. This is a bug in "
-            "foldaway. Set FOLDAWAY_DEBUG=1 to see all of it; that may show values of records."
-        )
-        return 70
+        return _bug(error)
     return 0
+
+
+def _bug(error: Exception) -> int:
+    """Say where an error came from that nobody has foreseen; its own words may hold values of records."""
+    if os.environ.get("FOLDAWAY_DEBUG"):
+        raise error
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    tell_end(
+        f"unexpected error: {type(error).__name__} at {Path(where.filename).name}:{where.lineno}. This is a bug in "
+        "foldaway. Set FOLDAWAY_DEBUG=1 to see all of it; that may show values of records."
+    )
+    return 70

@@ -11,7 +11,7 @@ import typer
 from foldaway.cli.local import PlanFile
 from foldaway.cli.printing import AsJson
 from foldaway.cli.remote import Authority, Server, Token
-from foldaway.cli.words import in_lines
+from foldaway.cli.words import in_lines, tell_waiting
 from foldaway.errors import FoldawayError
 
 app = typer.Typer()
@@ -46,7 +46,7 @@ def site_run(
     address, _ = trial_address(server, the_plan.name)
     with file_progress(expand(files)) as progress:
         trial = fold_site(the_plan, files, progress=progress)
-    link = HttpLink(address, token, verify=True if ca is None else str(ca))
+    link = HttpLink(address, token, verify=True if ca is None else str(ca), told=tell_waiting)
     try:
         sent = send_site(trial, files, link, folder)
     finally:

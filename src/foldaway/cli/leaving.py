@@ -43,7 +43,18 @@ def leave(code: int) -> NoReturn:
     to give back memory of Python's; if it asks for Python's lock while Python goes down, the process aborts.
     """
     atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(BrokenPipeError):  # the reader, such as `head`, has seen enough
-            stream.flush()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        pass  # the reader, such as `head`, has seen enough
+    except OSError as error:
+        tell_end(unwritten(error))
+        code = 1
+    with suppress(OSError):
+        sys.stderr.flush()
     os._exit(code)
+
+
+def unwritten(error: OSError) -> str:
+    """The sentence for output that could not be written."""
+    return f"error: the output could not be written: {error.strerror}."

@@ -11,7 +11,7 @@ import typer
 
 from foldaway.cli.delimiter import Delimiter
 from foldaway.cli.leaving import interruptible
-from foldaway.cli.words import in_lines
+from foldaway.cli.words import in_lines, tell_waiting
 from foldaway.errors import ServerError, not_installed
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
@@ -134,7 +134,7 @@ def close(
         float | None, typer.Option(min=0, help="Federated: seconds in which reports still count.")
     ] = None,
     share: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Federated: the share of devices that is enough.")
+        float | None, typer.Option(help="Federated: the share of devices that is enough, above 0 and up to 1.")
     ] = None,
     without_effects: Annotated[bool, typer.Option("--without-effects", help="Also if it has none, for good.")] = False,
     json: AsJson = False,
@@ -146,10 +146,10 @@ def close(
     """
     from foldaway.cli.reports import close_and_wait
 
-    if share == 0:
+    if share is not None and not 0 < share <= 1:
         raise ServerError("--share is above 0, and at most 1: the share of the devices whose reports are enough.")
     with (
-        interruptible("stopped looking; the server goes on waiting for reports."),
+        interruptible("stopped looking; the server goes on waiting for reports, and the same command again shows it."),
         _client(server, token, ca) as client,
     ):
         answer = close_and_wait(client, name, deadline, share, without_effects)
@@ -222,7 +222,7 @@ def _client(server: str, token: str, ca: Path | None) -> Client:
     with extra():
         from foldaway.client import Client
 
-    return Client(server, token, verify=True if ca is None else str(ca))
+    return Client(server, token, verify=True if ca is None else str(ca), told=tell_waiting)
 
 
 @contextmanager

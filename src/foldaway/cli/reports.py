@@ -66,7 +66,7 @@ def who(told: dict[str, Any], pending: int = 0) -> str:
     rows = [[arm, *(f"{count[arm]:,}" for count in counts)] for arm in told["enrolled"]]
     stage = told["stage"]
     if stage == "replying" and told["deadline"] is not None:
-        stage += f" until {_moment(told['deadline'])}"
+        stage += f"{' until' if told['deadline'] > time.time() else '; its deadline was'} {_moment(told['deadline'])}"
     table = text_table(["arm", "enrolled", *_headings(told)], rows, left=1)
     return "\n\n".join([f"federated ({told['mode']}), {stage}\n{table}", *map(in_lines, _notes(told, pending))])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from textwrap import fill
 
 WIDTH = 80
@@ -24,3 +25,9 @@ def in_lines(text: str, indent: str = "") -> str:
         for line in text.splitlines()
     )
     return "\n".join(lines)
+
+
+def tell_waiting(problem: Exception) -> None:
+    """Say that a server does not answer, and that it is asked again."""
+    told = f"{problem} Asking again for up to a minute; control-C stops."
+    print(in_lines(told[0].upper() + told[1:]), file=sys.stderr)

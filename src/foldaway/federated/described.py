@@ -82,7 +82,7 @@ def _kept_for(plan: Plan) -> Iterator[str]:
     if plan.federated == "scores":
         yield (
             f"Replies count for {_time(plan.reply_deadline)} after the close (`reply_deadline`), or until "
-            f"{100 * plan.reply_share:.4g} % of the enrolled devices have replied (`reply_share`)."
+            f"{100 * plan.reply_share:.4g} % of the devices in the coefficients have replied (`reply_share`)."
         )
     yield f"A device deletes what it keeps {_time(plan.retention)} after its first record (`retention`), sent or not."
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -80,6 +80,7 @@ class Device:
         self._patience = patience
         self._verify = verify
         self._link = link
+        self._own_link: HttpLink | None = None
         if store is None:
             self.plan, self._store = self._open(plan, Path(folder).expanduser())
         elif isinstance(plan, Plan):
@@ -116,6 +117,18 @@ class Device:
             _require_federated(plan)
             store.begin(Kept.new(plan))
         return plan, store
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection to the coordinator; it is made anew if it is needed again."""
+        if self._own_link is not None:
+            self._own_link.close()
+            self._own_link = self._link = None
 
     @property
     def arm(self) -> str:
@@ -250,6 +263,8 @@ class Device:
 
     def _report(self) -> Status:
         try:
+            if (status := self.status).state == "forgotten":
+                return status
             with self._changing() as kept:
                 stage = kept.stage
                 if stage != "leaving" and (not kept.records or stage not in ("collecting", "reporting")):
@@ -427,7 +442,7 @@ class Device:
             token = self._token or os.environ.get("FOLDAWAY_TOKEN")
             if not token:
                 raise ServerError("the coordinator wants a token: give it as token=, or in FOLDAWAY_TOKEN.", 401)
-            self._link = HttpLink(address, token, patience=self._patience, verify=self._verify)
+            self._link = self._own_link = HttpLink(address, token, patience=self._patience, verify=self._verify)
         return self._link
 
     def _agreed(self, patience: float | None = None) -> Link:
@@ -442,7 +457,10 @@ class Device:
         return link
 
     def __repr__(self) -> str:
-        return f"Device: {self.status}"
+        try:
+            return f"Device: {self.status}"
+        except StateError as damaged:  # a look at it must not fail
+            return f"Device: {self.plan.name}: {damaged}"
 
 
 class _But:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -47,14 +47,23 @@ class HttpLink:
         token: The trial's ingest token, the same for all devices.
         patience: Seconds to go on trying while the coordinator does not answer.
         verify: A file with the certificate authority for https, or True for the system's.
+        told: Called once with what is wrong, if the coordinator does not answer for more than a moment.
     """
 
-    def __init__(self, address: str, token: str, *, patience: float = 60.0, verify: str | bool = True) -> None:
+    def __init__(
+        self,
+        address: str,
+        token: str,
+        *,
+        patience: float = 60.0,
+        verify: str | bool = True,
+        told: Callable[[ServerError], None] | None = None,
+    ) -> None:
         try:
             from foldaway.asking import Asking
         except ModuleNotFoundError:
             raise ServerError(not_installed("httpx", "client")) from None
-        self._asking = Asking(address, token, patience=patience, verify=verify, look=self._look)
+        self._asking = Asking(address, token, patience=patience, verify=verify, look=self._look, told=told)
         self._fingerprint: str | None = None
 
     def close(self) -> None:

@@ -51,7 +51,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_f
             once), ``"scores"`` (factors during the trial, its score at the close, which gives CR2 and CR3 too) or
             ``"delta"`` (counts and sums only). The device is the unit, and ``cohort`` counts devices.
         reply_deadline: Federated: seconds after the close in which reports still count.
-        reply_share: Federated: the share of the enrolled devices whose reports end the wait early.
+        reply_share: Federated: the share of the devices whose reports end the wait early; in mode ``scores``, of those
+            in the coefficients.
         retention: Federated: seconds that a device may keep its records.
         leverage: In mode scores, a leverage correction to report as well: ``"CR2"`` or ``"CR3"``.
 

@@ -57,11 +57,11 @@ class Closing(NamedTuple):
         return cls(time.time() + seconds, share, wanted.without_effects)
 
     def changed(self, wanted: Wanted) -> Self:
-        """Go on with what is wanted now; what it does not say stays."""
+        """Go on with what is wanted now: what it does not say stays, but for the wish to end it for nothing."""
         return self._replace(
             deadline=self.deadline if wanted.deadline is None else time.time() + wanted.deadline,
             share=self.share if wanted.share is None else wanted.share,
-            without_effects=self.without_effects or wanted.without_effects,
+            without_effects=wanted.without_effects,
         )
 
     @property
@@ -70,18 +70,20 @@ class Closing(NamedTuple):
         return time.time() >= self.deadline
 
 
-def would_be_without_effects(why: str) -> IngestError:
+def would_be_without_effects(trial: str, why: str, *, federated: bool = False) -> IngestError:
     """The refusal to end a trial for nothing."""
+    time = " give its devices time (--deadline SECONDS)," if federated else ""
     return IngestError(
         409,
-        f"the trial was not closed, for it would end without effects: {why}. Wait for more, or close it all the same, "
-        "for good: foldaway trial close --without-effects.",
+        f"the trial was not closed, for it would end without effects: {why}. Wait for more,{time} or close it all the "
+        f"same, for good: foldaway trial close {trial} --without-effects.",
     )
 
 
-def waits_on(why: str) -> str:
+def waits_on(trial: str, why: str) -> str:
     """What to say of a trial that has waited for long enough, and yet is not ended for nothing."""
     return (
         f"the trial waits on, though its deadline is over, for it would end without effects: {why}. Give its devices "
-        "more time (foldaway trial close --deadline), or end it all the same, for good (--without-effects)."
+        f"more time (foldaway trial close {trial} --deadline SECONDS), or end it all the same, for good "
+        "(--without-effects)."
     )

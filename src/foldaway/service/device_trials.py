@@ -48,7 +48,7 @@ class Federated(msgspec.Struct, frozen=True):
         missing: Those whose report is not.
         deadline: Until when reports count, in seconds since 1970, once the trial is being closed.
         integrity: In mode scores, once it is closed: whether the replies add up to the moments.
-        note: Why a closed trial has no effects, if it has none; or why it waits on though its deadline is over.
+        note: Why a closed trial has no effects, if it has none; or that one is heading for none, or waits on for that.
     """
 
     mode: str
@@ -77,6 +77,7 @@ class DeviceTrials:
         self._store = store
         self._shard = shard
         self._collectors: dict[str, DeviceCollector] = {}
+        self._included: dict[str, int] = {}  # devices in the coefficients of a trial that is being closed
         self._finished: dict[str, float] = {}  # trials whose last remainder was taken here, and before which deadline
 
     def receive(self, name: str, kind: Kind, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
@@ -119,11 +120,12 @@ class DeviceTrials:
             TooEarly: Too few devices have reported, or there are no effects before the trial's end: the mode has none,
                 or the last reports are waited for, of which fewer than a cohort may be counted.
         """
-        if plan.federated == "scores":
-            raise TooEarly("devices send their scores when the trial is closed; there are no effects before.")
         standing = self._store.devices.standing(plan)
         if standing.stage == "replying":
-            raise TooEarly("the last reports are being waited for; the effects come when the trial has ended.")
+            waiting = "the last reports are being waited for; the effects come when the trial has ended."
+            raise TooEarly(_federated(plan, standing).note or waiting)
+        if plan.federated == "scores":
+            raise TooEarly("devices send their scores when the trial is closed; there are no effects before.")
         if (few := _too_few_reports(plan, standing.devices.reported)) is not None:
             raise TooEarly(f"no effects yet: {few}.")
         whole, shards = self._whole(plan)
@@ -151,7 +153,7 @@ class DeviceTrials:
             self._require_hope(plan, standing, closing)
             self._store.devices.change_closing(plan.name, closing)
         if (why := self.move_on(plan, final)) is not None:
-            raise IngestError(409, waits_on(why))
+            raise IngestError(409, waits_on(plan.name, why))
 
     def _require_hope(self, plan: Plan, standing: Standing, closing: Closing) -> None:
         """Refuse to end a trial of which even the best that can still come gives no effects."""
@@ -160,7 +162,7 @@ class DeviceTrials:
         if plan.federated == "scores" and standing.stage == "open":
             if closing.is_over:
                 raise would_be_without_effects(
-                    "its devices reply once it is being closed, so they need a deadline later than now"
+                    plan.name, "its devices reply once it is being closed, and that takes time", federated=True
                 )
             return  # whether it can begin is seen from the moments
         if closing.is_over:
@@ -170,7 +172,7 @@ class DeviceTrials:
         if (few := _too_few_reports(plan, reported)) is not None:
             pending = self._collector(plan).pending_reports.total()
             waiting = f"{pending:,} reports wait here for others to make up a cohort of {plan.cohort:,}"
-            raise would_be_without_effects(f"{few}{more}. {waiting}")
+            raise would_be_without_effects(plan.name, f"{few}{more}. {waiting}", federated=closing.is_over)
 
     def _hoped_for(self, plan: Plan, standing: Standing) -> Counter[str]:
         """The reports, by arm, if every enrolled device still sends its own."""
@@ -197,7 +199,8 @@ class DeviceTrials:
                     if few is None:
                         published = Published.of(whole.trial).dumps()
                     elif not closing.without_effects:
-                        raise would_be_without_effects(few)
+                        waiting = f"{collector.pending:,} messages wait here for others to make up a cohort"
+                        raise would_be_without_effects(plan.name, f"{few}. {waiting}")
                     else:  # nothing is published, so there is nothing to wait for
                         closing = closing._replace(deadline=time.time())
                 self._store.devices.begin_closing(plan, closing, published, versions(shards))
@@ -239,8 +242,17 @@ class DeviceTrials:
         reported = sum(devices.reported.values())
         if here is not None and plan.remainder == "include":  # otherwise the end leaves them out
             reported += here.pending_reports.total()
-        enrolled = sum(devices.enrolled.values())
-        return closing.is_over or (enrolled > 0 and reported >= closing.share * enrolled * (1 - _ROUNDING))
+        awaited = self._awaited(plan, standing)
+        return closing.is_over or (awaited > 0 and reported >= closing.share * awaited * (1 - _ROUNDING))
+
+    def _awaited(self, plan: Plan, standing: Standing) -> int:
+        """The devices that can report: in mode scores, those whose records are in the coefficients."""
+        enrolled = sum(standing.devices.enrolled.values())
+        if plan.federated != "scores":
+            return enrolled
+        if plan.name not in self._included:  # which stays the same once they are published
+            self._included[plan.name] = sum(self._whole(plan)[0].devices)
+        return min(enrolled, self._included[plan.name])
 
     def _end(self, plan: Plan, closing: Closing, final: Callable[[Found], str]) -> str | None:
         """End it, unless it would have no effects and that is not wanted.
@@ -274,6 +286,7 @@ class DeviceTrials:
     def _let_go(self, name: str) -> None:
         self._collectors.pop(name, None)
         self._finished.pop(name, None)
+        self._included.pop(name, None)
 
     def tick(self) -> list[FoldawayError]:
         """Commit what has waited for as long as its plan allows; let go of trials that were closed elsewhere."""
@@ -358,8 +371,6 @@ def _last_deadline(plan: Plan, standing: Standing) -> float | None:
 
 def _federated(plan: Plan, standing: Standing) -> Federated:
     devices, closing = standing.devices, standing.closing
-    over = standing.stage == "replying" and closing is not None and closing.is_over
-    few = _too_few_reports(plan, devices.reported) if over else None
     return Federated(
         plan.federated or "",
         standing.stage,
@@ -367,5 +378,16 @@ def _federated(plan: Plan, standing: Standing) -> Federated:
         devices.reported,
         devices.missing,
         None if closing is None else closing.deadline,
-        note=None if few is None else waits_on(few),
+        note=_outlook(plan, standing) if standing.stage == "replying" else None,
     )
+
+
+def _outlook(plan: Plan, standing: Standing) -> str | None:
+    """What a trial that waits for reports is heading for, if that is no effects."""
+    closing = standing.closing
+    few = _too_few_reports(plan, standing.devices.reported)
+    if closing is None or few is None:
+        return None
+    if closing.without_effects:
+        return f"as was asked for, the trial will end at its deadline even without effects, and as yet {few}."
+    return waits_on(plan.name, few) if closing.is_over else None

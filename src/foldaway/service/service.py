@@ -283,7 +283,7 @@ class Service:
             if not without_effects:
                 least = f"every arm needs {collector.plan.min_per_arm:,} durable records (the plan's min_per_arm)"
                 few = f"{pending:,} records wait here for others to make up a cohort of {collector.plan.cohort:,}"
-                raise would_be_without_effects(f"{least}. {few}") from None
+                raise would_be_without_effects(row.name, f"{least}. {few}") from None
         records = sum(shard.n for shard in shards)
         answer = _answer(row, effects, records, left_out(shards) + pending, final=True)
         # A commit of another server after this look at its shard would be missing from the final answer.
