@@ -146,6 +146,7 @@ def test_who_is_not_in_the_coefficients_is_not_waited_for(service: Service) -> N
     plan, devices = begun(service, "scores", count=5, cohort=1)
     service.devices.receive(plan.name, "moments", [device.message("moments") for device in devices[:4]])
     service.close(plan.name, Wanted(deadline=1000.0))
+    assert service.status(plan.name).federated.with_moments == {"a": 2, "b": 2}  # type: ignore[union-attr]
     replies = replies_of(service, plan, devices[:4])
     service.devices.receive(plan.name, "reports", replies[:3])
     service.tick()

@@ -96,7 +96,7 @@ def test_a_life_in_mode_scores(server: Served) -> None:
     deadline = datetime.fromisoformat(until[1])
     assert deadline.tzinfo is not None
     assert 0 < deadline.timestamp() - time.time() < 500
-    assert columns(status) == ["enrolled", "replied", "not yet"]
+    assert columns(status) == ["enrolled", "with moments", "replied", "not yet"]
     told = trial.foldaway("close", "--deadline", "0")
     assert told.startswith("replies is closed; these effects are final.\n\n")
     assert trial.foldaway("close") == told
@@ -129,7 +129,7 @@ def test_while_a_trial_is_open_nobody_is_missing_and_what_is_pending_is_said(ser
     status = trial.foldaway("status")
     assert re.search(rf"open-{mode}\s+open\s+0\s+3\s+5\s+0\n", status)
     assert "records  messages: pending  cohort  left out" in status
-    assert columns(status) == ["enrolled", "replied" if scores else "reported", "not yet"]
+    assert columns(status) == ["enrolled", *(["with moments", "replied"] if scores else ["reported"]), "not yet"]
     assert f"Pending {'messages with moments' if scores else 'reports'}: 3. " in status
     assert ("asked for replies at its close" in " ".join(status.split())) is scores
     assert json.loads(trial.foldaway("status", "--json"))["status"] == "open"

@@ -62,12 +62,16 @@ def who(told: dict[str, Any], pending: int = 0) -> str:
         Pending reports: 70. They are in this server's memory until a cohort has come
         together, and in no other count yet.
     """
-    counts = [told[column] for column in ("enrolled", "reported", "missing")]
+    counts = [told["enrolled"], told["reported"], told["missing"]]
+    headings = ["enrolled", *_headings(told)]
+    if told.get("with_moments") is not None:
+        counts.insert(1, told["with_moments"])
+        headings.insert(1, "with moments")
     rows = [[arm, *(f"{count[arm]:,}" for count in counts)] for arm in told["enrolled"]]
     stage = told["stage"]
     if stage == "replying" and told["deadline"] is not None:
         stage += f"{' until' if told['deadline'] > time.time() else '; its deadline was'} {_moment(told['deadline'])}"
-    table = text_table(["arm", "enrolled", *_headings(told)], rows, left=1)
+    table = text_table(["arm", *headings], rows, left=1)
     return "\n\n".join([f"federated ({told['mode']}), {stage}\n{table}", *map(in_lines, _notes(told, pending))])
 
 

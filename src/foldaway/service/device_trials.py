@@ -49,6 +49,7 @@ class Federated(msgspec.Struct, frozen=True):
         deadline: Until when reports count, in seconds since 1970, once the trial is being closed.
         integrity: In mode scores, once it is closed: whether the replies add up to the moments.
         note: Why a closed trial has no effects, if it has none; or that one is heading for none, or waits on for that.
+        with_moments: In mode scores, until it is closed: devices whose moments are durable, and so in the coefficients.
     """
 
     mode: str
@@ -59,6 +60,7 @@ class Federated(msgspec.Struct, frozen=True):
     deadline: float | None = None
     integrity: Integrity | None = None
     note: str | None = None
+    with_moments: dict[str, int] | None = None
 
 
 class Found(NamedTuple):
@@ -111,7 +113,12 @@ class DeviceTrials:
 
     def who(self, plan: Plan) -> Federated:
         """Who takes part."""
-        return _federated(plan, self._store.devices.standing(plan))
+        standing = self._store.devices.standing(plan)
+        federated = _federated(plan, standing)
+        if plan.federated != "scores" or standing.stage == "closed":
+            return federated
+        devices = self._whole(plan)[0].devices
+        return msgspec.structs.replace(federated, with_moments=dict(zip(plan.arms, devices, strict=True)))
 
     def found(self, plan: Plan) -> Found:
         """The effects so far, from durable shares only.
