@@ -184,7 +184,7 @@ class Client:
             trial: The trial's name.
             deadline: Where records stay on devices, seconds in which their reports still count: until then the answer
                 is not ``final``, and the same call again, without a deadline, says how far it is.
-            share: The share of the enrolled devices whose reports are enough.
+            share: The share of the devices whose reports are enough.
             without_effects: Close it even if it ends without effects, which is refused otherwise.
         """
         asked = {"deadline": deadline, "share": share, "without_effects": without_effects or None}

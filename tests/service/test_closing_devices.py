@@ -18,10 +18,11 @@ from foldaway.service.ingest import Limits
 from foldaway.service.service import Service
 
 
-def deadline_passes(service: Service, plan: fa.Plan) -> None:
+def deadline_passes(service: Service, plan: fa.Plan, deadline: float = 0.0) -> None:
+    """As if it had been this, a long time ago."""
     closing = service.store.devices.standing(plan).closing
     assert closing is not None
-    service.store.devices.change_closing(plan.name, closing._replace(deadline=0.0))
+    service.store.devices.change_closing(plan.name, closing._replace(deadline=deadline))
 
 
 def replies_of(service: Service, plan: fa.Plan, devices: list[Simulated]) -> list[bytes]:
@@ -94,10 +95,36 @@ def test_a_trial_that_waits_on_commits_no_single_device(service: Service) -> Non
         assert (status.records, status.pending, status.status) == (0, known, "open")
         with pytest.raises(IngestError, match="waits on"):
             service.close(plan.name)
+    # Enough: but another server may have some as well, and gets a moment for them.
+    other = Service(service.store, "other", Limits())
+    one(other, plan, "reports", devices[4].message("reports"))
+    other.tick()
+    assert other.status(plan.name).pending == 1
     one(service, plan, "reports", devices[3].message("reports"))
     service.tick()
+    assert service.status(plan.name).status == "open"
+    other.tick()
+    assert other.status(plan.name).pending == 0
+    deadline_passes(service, plan, -1.0)
+    service.tick()
     assert service.status(plan.name).status == "closed"
-    assert service.close(plan.name).records == 2**4 - 1
+    assert service.close(plan.name).records == 2**5 - 1
+
+
+def test_a_server_that_starts_while_a_trial_waits_on_commits_no_single_device(service: Service) -> None:
+    plan, devices = begun(service, "one-message", count=6, cohort=4, min_per_arm=2, remainder="include")
+    service.close(plan.name, Wanted(deadline=1000.0))
+    deadline_passes(service, plan)
+    again = Service(service.store, "main", Limits())
+    one(again, plan, "reports", devices[0].message("reports"))
+    again.tick()
+    assert (again.status(plan.name).records, again.status(plan.name).pending) == (0, 1)
+
+
+def test_what_may_be_committed_alone_can_still_come(service: Service) -> None:
+    """With max_wait a report needs no cohort, so more time is no vain hope."""
+    plan, _ = begun(service, "one-message", count=4, cohort=50, max_wait=1.0)
+    assert not service.close(plan.name, Wanted(deadline=1000.0)).final
 
 
 @pytest.mark.parametrize("mode", ["one-message", "scores"])

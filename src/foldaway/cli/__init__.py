@@ -16,7 +16,7 @@ import pyarrow as pa
 import typer
 
 from foldaway.cli import consume, federated, local, plan_new, remote, reporting
-from foldaway.cli.leaving import INTERRUPTED, Interrupted, leave, tell_end, unwritten
+from foldaway.cli.leaving import INTERRUPTED, Interrupted, leave, tell_end, tell_unwritten
 from foldaway.errors import FoldawayError
 
 app = typer.Typer(
@@ -79,10 +79,7 @@ def run() -> int:
             tell_end("stopped; what was saved before stays as it is.")
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            return _bug(error)
-        tell_end(unwritten(error))
-        return 1
+        return tell_unwritten(error) if error.errno in (errno.ENOSPC, errno.EDQUOT) else _bug(error)
     except Exception as error:
         return _bug(error)
     return 0

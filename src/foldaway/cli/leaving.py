@@ -32,8 +32,20 @@ def interruptible(sentence: str) -> Iterator[None]:
 
 def tell_end(sentence: str) -> None:
     """Say why a command ends: at a terminal in its lines; in a file, or for a script that looks for it, in one."""
+    if sys.stderr is None:  # it was closed
+        return
     told = sentence.encode(errors="backslashreplace").decode()
     print(in_lines(told) if sys.stderr.isatty() else told, file=sys.stderr)
+
+
+def tell_unwritten(error: OSError) -> int:
+    """Say that there is no room for the output.
+
+    Returns:
+        The exit code.
+    """
+    tell_end(f"error: the output could not be written: {error.strerror}.")
+    return 1
 
 
 def leave(code: int) -> NoReturn:
@@ -44,17 +56,12 @@ def leave(code: int) -> NoReturn:
     """
     atexit._run_exitfuncs()
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:  # or else it was closed
+            sys.stdout.flush()
     except BrokenPipeError:
         pass  # the reader, such as `head`, has seen enough
     except OSError as error:
-        tell_end(unwritten(error))
-        code = 1
-    with suppress(OSError):
+        code = code or tell_unwritten(error)
+    with suppress(OSError, AttributeError):
         sys.stderr.flush()
     os._exit(code)
-
-
-def unwritten(error: OSError) -> str:
-    """The sentence for output that could not be written."""
-    return f"error: the output could not be written: {error.strerror}."

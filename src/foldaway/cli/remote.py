@@ -148,10 +148,7 @@ def close(
 
     if share is not None and not 0 < share <= 1:
         raise ServerError("--share is above 0, and at most 1: the share of the devices whose reports are enough.")
-    with (
-        interruptible("stopped looking; the server goes on waiting for reports, and the same command again shows it."),
-        _client(server, token, ca) as client,
-    ):
+    with _client(server, token, ca) as client:
         answer = close_and_wait(client, name, deadline, share, without_effects)
     _print_answer(answer, json)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from foldaway.cli.leaving import interruptible
 from foldaway.cli.words import in_lines
 from foldaway.table import text_table
 
@@ -22,7 +23,7 @@ def close_and_wait(
     """Close a trial; where records stay on devices, show their reports coming in until it is closed.
 
     Returns:
-        The final answer. Interrupted, the server goes on waiting, and the same command again shows it.
+        The final answer. Interrupted, the server goes on waiting, and the same command without options shows it.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -32,12 +33,17 @@ def close_and_wait(
         return answer
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with (
+        interruptible(
+            f"stopped looking; the server goes on waiting for reports. foldaway trial close {name} shows it."
+        ),
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar,
+    ):
         task = bar.add_task("waiting for reports", total=None, left="")
         while not answer["final"]:
             told = answer["federated"]
             left = f"until {_moment(told['deadline'])}"
-            total = sum(told["enrolled"].values())
+            total = sum((told.get("with_moments") or told["enrolled"]).values())
             bar.update(task, total=total, completed=sum(told["reported"].values()), left=left)
             time.sleep(_PAUSE)
             answer = client.finish(name)

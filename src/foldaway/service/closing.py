@@ -16,7 +16,7 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         deadline: Seconds from now in which reports still count.
-        share: The share of the enrolled devices whose reports are enough.
+        share: The share of the devices whose reports are enough.
         without_effects: Whether to close it even if it ends without effects.
     """
 
@@ -40,7 +40,7 @@ class Closing(NamedTuple):
 
     Attributes:
         deadline: Until when reports count, in seconds since 1970.
-        share: The share of the enrolled devices whose reports are enough.
+        share: The share of the devices whose reports are enough.
         without_effects: Whether it is to end even without effects.
     """
 

@@ -80,6 +80,7 @@ class DeviceTrials:
         self._shard = shard
         self._collectors: dict[str, DeviceCollector] = {}
         self._included: dict[str, int] = {}  # devices in the coefficients of a trial that is being closed
+        self._waits_on: dict[str, float] = {}  # trials that too few had reported to at this deadline
         self._finished: dict[str, float] = {}  # trials whose last remainder was taken here, and before which deadline
 
     def receive(self, name: str, kind: Kind, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
@@ -185,7 +186,8 @@ class DeviceTrials:
         """The reports, by arm, if every enrolled device still sends its own."""
         reported, enrolled = Counter(standing.devices.reported), Counter(standing.devices.enrolled)
         is_cohort = (enrolled - reported).total() >= plan.cohort
-        return reported | enrolled if is_cohort or plan.remainder == "include" else reported
+        counts = is_cohort or plan.remainder == "include" or plan.max_wait is not None
+        return reported | enrolled if counts else reported
 
     def _countable(self, plan: Plan, standing: Standing) -> Counter[str]:
         """The reports, by arm, that would be in the trial if it ended now."""
@@ -234,14 +236,27 @@ class DeviceTrials:
             closing = standing.closing
             if standing.stage != "replying" or closing is None or not self._enough(plan, standing, closing):
                 return None
+            if self._ends_after_all(plan, standing, closing):
+                return None
             try:
                 why = self._end(plan, closing, final)
             except (Conflict, TrialClosed):  # another server has committed, or closed it, in between
                 if attempt == _ATTEMPTS - 1:
                     raise
             else:
-                return why if closing.is_over else None
+                if why is None or not closing.is_over:
+                    return None
+                self._waits_on[plan.name] = closing.deadline
+                return why
         return None
+
+    def _ends_after_all(self, plan: Plan, standing: Standing, closing: Closing) -> bool:
+        """Whether a trial that waited on has enough now, and other servers get a moment to commit their remainders."""
+        waited = self._waits_on.get(plan.name) == closing.deadline and plan.remainder == "include"
+        if not waited or closing.without_effects or _too_few_reports(plan, self._countable(plan, standing)) is not None:
+            return False
+        self._store.devices.change_closing(plan.name, closing._replace(deadline=time.time() + _LAST_SECONDS))
+        return True
 
     def _enough(self, plan: Plan, standing: Standing, closing: Closing) -> bool:
         devices = standing.devices
@@ -277,9 +292,13 @@ class DeviceTrials:
         # After the shards: if another server commits in between, their versions are no longer those, and all is done
         # once more. The other way round its reports would be in the tallies, and missing from the counts.
         standing = self._store.devices.standing(plan)
+        if standing.stage != "replying" or standing.closing is None:
+            return None  # another server has ended it
         why = _too_few_reports(plan, standing.devices.reported)
         if plan.federated == "scores" and published is None:
             why = _too_few_moments(plan, whole) or "nothing was published to devices"
+        if why is not None and not standing.closing.without_effects:
+            return why
         effects, integrity = (None, None) if why is not None else results(plan, whole, standing.devices, published)
         note = None if why is None else f"{why}."
         federated = msgspec.structs.replace(_federated(plan, standing), stage="closed", integrity=integrity, note=note)
@@ -294,6 +313,7 @@ class DeviceTrials:
         self._collectors.pop(name, None)
         self._finished.pop(name, None)
         self._included.pop(name, None)
+        self._waits_on.pop(name, None)
 
     def tick(self) -> list[FoldawayError]:
         """Commit what has waited for as long as its plan allows; let go of trials that were closed elsewhere."""
@@ -373,7 +393,7 @@ def _last_deadline(plan: Plan, standing: Standing) -> float | None:
     if plan.remainder != "include" or standing.stage != "replying" or standing.closing is None:
         return None
     deadline = standing.closing.deadline
-    return deadline if time.time() >= deadline - _LAST_SECONDS else None
+    return deadline if abs(time.time() - deadline) <= _LAST_SECONDS else None
 
 
 def _federated(plan: Plan, standing: Standing) -> Federated:
