@@ -63,7 +63,7 @@ def session(*, encrypted: bool = False) -> Any:
         builder = builder.config(name, value)
     for name, place in places.items():
         path = folder() / place
-        path.mkdir(exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
         builder = builder.config(name, str(path))
     return builder.config("spark.io.encryption.enabled", str(encrypted).lower()).getOrCreate()
 
@@ -75,5 +75,5 @@ def remove() -> None:
 
         if (active := SparkSession.getActiveSession()) is not None:
             active.stop()
+        # Its name stays: Java remembers the first one that it was told, also for sessions to come.
         shutil.rmtree(folder(), ignore_errors=True)
-        folder.cache_clear()
