@@ -16,7 +16,8 @@ import pyarrow as pa
 import typer
 
 from foldaway.cli import consume, federated, local, plan_new, remote, reporting
-from foldaway.cli.leaving import INTERRUPTED, Interrupted, leave, tell_end, tell_unwritten
+from foldaway.cli.leaving import INTERRUPTED, Interrupted, leave, tell_unwritten
+from foldaway.cli.words import tell
 from foldaway.errors import FoldawayError
 
 app = typer.Typer(
@@ -69,14 +70,14 @@ def run() -> int:
     try:
         app()
     except FoldawayError as error:
-        tell_end(f"error: {error}")
+        tell(f"error: {error}")
         return 1
     except Interrupted as stopped:
-        tell_end(str(stopped))
+        tell(str(stopped))
         return INTERRUPTED
     except SystemExit as ended:
         if ended.code == INTERRUPTED:  # which is all that Typer tells of control-C
-            tell_end("stopped; what was saved before stays as it is.")
+            tell("stopped; what was saved before stays as it is.")
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except OSError as error:
         return tell_unwritten(error) if error.errno in (errno.ENOSPC, errno.EDQUOT) else _bug(error)
@@ -90,7 +91,7 @@ def _bug(error: Exception) -> int:
     if os.environ.get("FOLDAWAY_DEBUG"):
         raise error
     where = traceback.extract_tb(error.__traceback__)[-1]
-    tell_end(
+    tell(
         f"unexpected error: {type(error).__name__} at {Path(where.filename).name}:{where.lineno}. This is a bug in "
         "foldaway. Set FOLDAWAY_DEBUG=1 to see all of it; that may show values of records."
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-from foldaway.cli.words import in_lines
+from foldaway.cli.words import tell
 
 INTERRUPTED = 130
 """The exit code of a command that control-C has stopped, as shells have it."""
@@ -30,21 +30,13 @@ def interruptible(sentence: str) -> Iterator[None]:
     raise Interrupted(sentence)
 
 
-def tell_end(sentence: str) -> None:
-    """Say why a command ends: at a terminal in its lines; in a file, or for a script that looks for it, in one."""
-    if sys.stderr is None:  # it was closed
-        return
-    told = sentence.encode(errors="backslashreplace").decode()
-    print(in_lines(told) if sys.stderr.isatty() else told, file=sys.stderr)
-
-
 def tell_unwritten(error: OSError) -> int:
     """Say that there is no room for the output.
 
     Returns:
         The exit code.
     """
-    tell_end(f"error: the output could not be written: {error.strerror}.")
+    tell(f"error: the output could not be written: {error.strerror}.")
     return 1
 
 

@@ -142,7 +142,7 @@ def close(
     """End a trial: no more records, its key destroyed, its effects final.
 
     Where records stay on devices, waits for their last reports and shows how many have come. Interrupted, the server
-    goes on waiting; the same command again shows it.
+    goes on waiting; the same command without options shows it.
     """
     from foldaway.cli.reports import close_and_wait
 

@@ -79,7 +79,6 @@ class DeviceTrials:
         self._store = store
         self._shard = shard
         self._collectors: dict[str, DeviceCollector] = {}
-        self._included: dict[str, int] = {}  # devices in the coefficients of a trial that is being closed
         self._waits_on: dict[str, float] = {}  # trials that too few had reported to at this deadline
         self._finished: dict[str, float] = {}  # trials whose last remainder was taken here, and before which deadline
 
@@ -264,17 +263,17 @@ class DeviceTrials:
         reported = sum(devices.reported.values())
         if here is not None and plan.remainder == "include":  # otherwise the end leaves them out
             reported += here.pending_reports.total()
+        if closing.is_over:
+            return True
         awaited = self._awaited(plan, standing)
-        return closing.is_over or (awaited > 0 and reported >= closing.share * awaited * (1 - _ROUNDING))
+        return awaited > 0 and reported >= closing.share * awaited * (1 - _ROUNDING)
 
     def _awaited(self, plan: Plan, standing: Standing) -> int:
         """The devices that can report: in mode scores, those whose records are in the coefficients."""
         enrolled = sum(standing.devices.enrolled.values())
         if plan.federated != "scores":
             return enrolled
-        if plan.name not in self._included:  # which stays the same once they are published
-            self._included[plan.name] = sum(self._whole(plan)[0].devices)
-        return min(enrolled, self._included[plan.name])
+        return min(enrolled, sum(self._whole(plan)[0].devices))
 
     def _end(self, plan: Plan, closing: Closing, final: Callable[[Found], str]) -> str | None:
         """End it, unless it would have no effects and that is not wanted.
@@ -312,7 +311,6 @@ class DeviceTrials:
     def _let_go(self, name: str) -> None:
         self._collectors.pop(name, None)
         self._finished.pop(name, None)
-        self._included.pop(name, None)
         self._waits_on.pop(name, None)
 
     def tick(self) -> list[FoldawayError]:
