@@ -28,9 +28,9 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from foldaway.kernels.accumulate import accumulate
-from foldaway.kernels.siphash import hash_identifiers
-from foldaway.kernels.weights import Kind
+from foldaway.numerics.kernels.accumulate import accumulate
+from foldaway.numerics.kernels.siphash import hash_identifiers
+from foldaway.numerics.kernels.weights import Kind
 from foldaway.paper import bootstrap_least_squares
 
 K = 5

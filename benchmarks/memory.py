@@ -11,15 +11,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from measure import show
 
-from foldaway.datasets import checkout
+from foldaway.simulation.datasets import checkout
 
 SIZES = (1_000_000, 5_000_000, 10_000_000)
 
 FOLD = """
 import re, sys
 from pathlib import Path
-from foldaway.cli.demo import PLAN
-from foldaway.sources.folding import fold_files
+from foldaway.simulation.demo import PLAN
+from foldaway.sources.runs.folding import fold_files
 trial = fold_files(sys.argv[1], PLAN)
 trial.effects()
 # Of this program alone: getrusage would count the process that started it.

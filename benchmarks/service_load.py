@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.csv
 from measure import show
 
-from foldaway.cli.demo import PLAN
-from foldaway.datasets import checkout
-from foldaway.service.ingest import ARROW, NDJSON
+from foldaway.simulation.datasets import checkout
+from foldaway.simulation.demo import PLAN
+from foldaway.sources.formats.body import ARROW, NDJSON
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 import foldaway as fa
-from foldaway.datasets import visits
+from foldaway.simulation.datasets import visits
 
 TRUE_EFFECT = 1.0
 USERS = 4_000

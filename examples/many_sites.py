@@ -14,7 +14,7 @@ import sys
 from functools import reduce
 
 import foldaway as fa
-from foldaway.datasets import clinic
+from foldaway.simulation.datasets import clinic
 
 TRUE_EFFECT = 1.0
 PATIENTS = [1_800, 950, 2_600, 1_400, 750]

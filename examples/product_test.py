@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 
 import foldaway as fa
-from foldaway.datasets import checkout
+from foldaway.simulation.datasets import checkout
 
 TRUE_EFFECT = 1.0
 USERS = 100_000

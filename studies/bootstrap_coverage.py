@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 import foldaway as fa
-from foldaway.kernels.weights import Kind
+from foldaway.numerics.kernels.weights import Kind
 from studies.findings import Findings, counted, options_of, publish
 
 NAME = "bootstrap_coverage"

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.block import Block, Floats, Shape
-from foldaway.kernels.weights import weights
+from foldaway.numerics.block import Block, Floats, Shape
+from foldaway.numerics.kernels.weights import weights
 from foldaway.paper import bootstrap_least_squares
 from foldaway.plan import Bootstrap
 from foldaway.tallies.replicates import Replicates, ReplicatesKind

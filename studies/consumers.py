@@ -116,5 +116,5 @@ def _findings(rows: Sequence[Sequence[str]]) -> Findings:
         rows,
         """Every message is in the final tallies once, and no broker holds one that is. The digits are tested
         themselves: a message left out or folded twice on purpose shows as 0 or 2
-        (`tests/sources/test_consumer_killed.py`).""",
+        (`tests/sources/brokers/test_consumer_killed.py`).""",
     )

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import foldaway as fa
-from foldaway.block import Floats
-from foldaway.federated.coordinator import Published, Share
+from foldaway.federated.coordinator.models import frame_of, readings, segments
+from foldaway.federated.coordinator.replies import length
+from foldaway.federated.coordinator.results import Devices as Who
+from foldaway.federated.coordinator.results import results
+from foldaway.federated.coordinator.share import Published, Share
 from foldaway.federated.messages import Coefficients
-from foldaway.federated.models import frame_of, readings, segments
-from foldaway.federated.replies import length
-from foldaway.federated.results import Devices as Who
-from foldaway.federated.results import results
-from foldaway.linalg import frame_rows
+from foldaway.numerics.block import Floats
+from foldaway.numerics.linalg import frame_rows
 from studies.findings import Findings, counted, options_of, publish
 
 NAME = "federated_dropout"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from foldaway.federated.simulation.population import MODES, World
-from foldaway.federated.simulation.run import simulate
-from foldaway.federated.simulation.summary import Summary
+from foldaway.simulation.federated.population import MODES, World
+from foldaway.simulation.federated.run import simulate
+from foldaway.simulation.federated.summary import Summary
 from studies import findings as pages
 from studies.findings import Findings, options_of, publish
 

@@ -27,7 +27,7 @@ import pyarrow.compute as pc  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
 import foldaway as fa  # noqa: E402
-from foldaway.datasets import checkout  # noqa: E402
+from foldaway.simulation.datasets import checkout  # noqa: E402
 from studies import findings  # noqa: E402
 from studies.brokers import through_nats, through_redis  # noqa: E402
 from studies.findings import Findings, options_of, publish  # noqa: E402

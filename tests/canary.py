@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 import foldaway as fa
-from foldaway.service.ingest import ARROW, JSON, NDJSON
+from foldaway.sources.formats.body import ARROW, JSON, NDJSON
 from memory_scan import Hits, Marks, scan_files, scan_process
 
 PLAN = fa.Plan(

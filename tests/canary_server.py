@@ -17,11 +17,11 @@ from litestar.logging.config import LoggingConfig
 
 import foldaway as fa
 from foldaway.errors import IngestError, RecordError
-from foldaway.service.decoy import Decoys
-from foldaway.service.harden import forget_now, harden, settle
-from foldaway.service.ingest import Limits, decode, wipe
-from foldaway.service.rehearsal import rehearse
-from foldaway.service.wiped_arrays import wipe_arrays
+from foldaway.forgetting.decoys import Decoys
+from foldaway.forgetting.harden import forget_now, harden, settle
+from foldaway.forgetting.rehearsal import rehearse
+from foldaway.forgetting.wiped_arrays import wipe_arrays
+from foldaway.sources.formats.body import Limits, decode, wipe
 
 
 class Folding:

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 import foldaway as fa
-from foldaway.federated.coordinator import Published, Share
+from foldaway.federated.coordinator.replies import reply
+from foldaway.federated.coordinator.results import Devices
+from foldaway.federated.coordinator.share import Published, Share
 from foldaway.federated.messages import Moments, Report, Scores, Sums
-from foldaway.federated.replies import reply
-from foldaway.federated.results import Devices
 from kept_rows import covariate_columns
 
 

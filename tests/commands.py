@@ -79,14 +79,6 @@ def _fork_commands() -> None:
     import pandas  # noqa: F401 - which pyarrow loads when it first makes an array
     import scipy.special  # noqa: F401
 
-    import foldaway.cli.consuming
-    import foldaway.cli.federated
-    import foldaway.cli.reports
-    import foldaway.client
-    import foldaway.report
-    import foldaway.sources.folding
-    import foldaway.threads  # noqa: F401
-
     for line in sys.stdin:
         asked = json.loads(line)
         pid = os.fork()

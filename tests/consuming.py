@@ -13,12 +13,12 @@ import pyarrow as pa
 
 import foldaway as fa
 from brokers import Sent, Server
-from foldaway.sources.address import parse
-from foldaway.sources.broker import Broker
-from foldaway.sources.brokers import broker_at
-from foldaway.sources.consumer import Consumer, Options, Progress
-from foldaway.sources.message import ARROW, JSON, NDJSON
-from foldaway.sources.store import Store, Stored
+from foldaway.sources.brokers.adapters import broker_at
+from foldaway.sources.brokers.address import parse
+from foldaway.sources.brokers.broker import Broker
+from foldaway.sources.brokers.consumer import Consumer, Options, Progress
+from foldaway.sources.brokers.message import ARROW, JSON, NDJSON
+from foldaway.sources.brokers.store import Store, Stored
 
 KEY = bytes(range(16))
 

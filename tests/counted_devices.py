@@ -13,7 +13,7 @@ import numpy as np
 import foldaway as fa
 from foldaway.errors import FoldawayError, TrialClosed
 from foldaway.federated.messages import Enrolment, Moments, Received, Sums, encoded, new_number
-from foldaway.service.service import Service
+from foldaway.service.collecting.service import Service
 from plans import SMALL
 
 

@@ -80,10 +80,6 @@ def live(folder: str, plan: str, server: str, token: str, records: list[dict[str
 def _fork_devices() -> None:
     import scipy.linalg  # noqa: F401
 
-    import foldaway.asking
-    import foldaway.federated.device
-    import foldaway.federated.replies  # noqa: F401
-
     for line in sys.stdin:
         asked = json.loads(line)
         if isinstance(asked, int):

@@ -12,7 +12,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.federated import Device
-from foldaway.federated.kept import Kept, MemoryStore
+from foldaway.federated.device.kept import Kept, MemoryStore
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import new_number
 from kept_rows import fitted

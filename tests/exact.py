@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.block import Floats
+from foldaway.numerics.block import Floats
 
 Long = NDArray[np.longdouble]
 

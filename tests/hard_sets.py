@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foldaway.block import Floats
+from foldaway.numerics.block import Floats
 
 
 def polynomial(rng: np.random.Generator) -> tuple[Floats, Floats]:

@@ -9,9 +9,9 @@ from devices import store_in
 from foldaway.errors import FoldawayError, ServerError, TooEarly
 from foldaway.federated import Device
 from foldaway.federated.messages import Coefficients, Received
-from foldaway.service.device_trials import DeviceTrials
-from foldaway.service.problems import of_error
-from foldaway.service.service import Service
+from foldaway.service.collecting.device_trials import DeviceTrials
+from foldaway.service.collecting.service import Service
+from foldaway.service.http.problems import of_error
 
 
 def received(trials: DeviceTrials, name: str, kind: Any, message: bytes) -> Received:

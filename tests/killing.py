@@ -22,7 +22,7 @@ import foldaway as fa
 from brokers import Sent, Server
 from consuming import FORMS
 from crashing import COHORT, PER_PRODUCER, PRODUCERS, batch, digits, largest_difference, plan_of
-from foldaway.sources.store import Stored, read
+from foldaway.sources.brokers.store import Stored, read
 from servers import Nursery
 
 MOST_BATCHES = PRODUCERS * PER_PRODUCER

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
-from foldaway.block import Block, Floats, Shape
+from foldaway.numerics.block import Block, Floats, Shape
 
 Grams = list[Floats]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from foldaway.block import Floats
+from foldaway.numerics.block import Floats
 
 _FOLDER = Path(__file__).parent / "data" / "nist"
 NAMES = ("Norris", "Longley", "NoInt1", "NoInt2", "Wampler1", "Wampler2", "Wampler3")

@@ -10,8 +10,8 @@ import pandas as pd
 import pyarrow as pa
 
 import foldaway as fa
-from foldaway.cli.demo import PLAN
-from foldaway.datasets import checkout
+from foldaway.simulation.datasets import checkout
+from foldaway.simulation.demo import PLAN
 from trials import folded, make_trial
 
 HOSTILE = "</title></style><script>alert(1)</script>\"><svg onload='alert(2)'>&lt;b&amp;\u202e"

@@ -12,12 +12,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import foldaway as fa
-from foldaway.block import Floats
 from foldaway.inference.estimators import Comparison
 from foldaway.inference.replicates import Distribution, distribution
-from foldaway.kernels.siphash import hash_identifiers
-from foldaway.kernels.weights import Kind, weights
-from foldaway.secret import Secret
+from foldaway.keeping.secret import Secret
+from foldaway.numerics.block import Floats
+from foldaway.numerics.kernels.siphash import hash_identifiers
+from foldaway.numerics.kernels.weights import Kind, weights
 from foldaway.tallies import REPLICATES
 from foldaway.tallies.replicates import Replicates
 from trials import make_trial

@@ -25,13 +25,13 @@ import numpy as np
 import foldaway as fa
 from foldaway.errors import CoordinatorWarning, IngestError, ServerError, TooEarly
 from foldaway.federated import Device
-from foldaway.federated.kept import Kept, MemoryStore, Store
-from foldaway.federated.local_store import LocalStore
+from foldaway.federated.coordinator.closing import Wanted
+from foldaway.federated.device.kept import Kept, MemoryStore, Store
+from foldaway.federated.device.local_store import LocalStore
 from foldaway.federated.messages import Coefficients, Received
-from foldaway.service.closing import Wanted
-from foldaway.service.device_trials import DeviceTrials, Found
-from foldaway.service.store import Store as Database
-from foldaway.service.vault import Vault
+from foldaway.service.collecting.device_trials import DeviceTrials, Found
+from foldaway.service.database.store import Store as Database
+from foldaway.service.keys.vault import Vault
 from in_process import received
 
 MODES = ("one-message", "scores", "delta")

@@ -278,7 +278,7 @@ def wait_for(done: Callable[[], bool], seconds: float, what: str) -> None:
 
 def _fork_servers() -> None:
     """The nursery's program: a line in, a process number out."""
-    import foldaway.cli.consuming  # noqa: F401 - what consumers load
+    import foldaway.cli.terminal.consumer  # noqa: F401 - what consumers load
     from foldaway import cli
     from foldaway.service import server
 

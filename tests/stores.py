@@ -14,8 +14,8 @@ import msgspec
 import psycopg
 
 import foldaway as fa
-from foldaway.service.store import Store
-from foldaway.service.vault import Vault
+from foldaway.service.database.store import Store
+from foldaway.service.keys.vault import Vault
 from plans import SMALL
 from postgres import Postgres
 

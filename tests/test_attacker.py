@@ -18,10 +18,10 @@ import pytest
 from numpy.typing import NDArray
 
 import foldaway as fa
-from foldaway.block import Floats
-from foldaway.kernels.siphash import hash_identifiers
-from foldaway.kernels.weights import Kind, weights
-from foldaway.secret import Secret
+from foldaway.keeping.secret import Secret
+from foldaway.numerics.block import Floats
+from foldaway.numerics.kernels.siphash import hash_identifiers
+from foldaway.numerics.kernels.weights import Kind, weights
 from resampling import KEY, folded, of_records, unit_weights
 
 KINDS: list[Kind] = ["poisson", "double-or-nothing"]

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 import foldaway as fa
-from foldaway.cli.sending import send_files
+from foldaway.cli.commands.send import send_files
 from foldaway.client import Client
 from foldaway.errors import FoldawayError, ServerError
-from foldaway.service import problems
-from foldaway.service.ingest import Limits
-from foldaway.service.service import Service
-from foldaway.service.store import Store
+from foldaway.service.collecting.service import Service
+from foldaway.service.database.store import Store
+from foldaway.service.http import problems
+from foldaway.sources.formats.body import Limits
 from plans import SMALL
 from stores import VAULT
 

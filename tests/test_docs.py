@@ -18,10 +18,10 @@ from typer.main import get_command
 
 from foldaway import paper
 from foldaway.cli import app
-from foldaway.service.app import make_app
-from foldaway.service.ingest import Limits
-from foldaway.service.service import Service
-from foldaway.service.store import Store
+from foldaway.service.collecting.service import Service
+from foldaway.service.database.store import Store
+from foldaway.service.http.app import make_app
+from foldaway.sources.formats.body import Limits
 from snippets import Reader, snippets
 from stores import VAULT
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from foldaway.report.document import MARK
+from foldaway.report.page.document import MARK
 from measured import measured
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

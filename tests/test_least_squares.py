@@ -18,7 +18,7 @@ from scipy.linalg import solve_triangular
 
 import foldaway as fa
 from exact import digits, exact_coefficients
-from foldaway.block import Floats
+from foldaway.numerics.block import Floats
 from hard_sets import HARD
 from nist import NAMES, certified, wampler
 from ways import WAYS, Way, at_once, new

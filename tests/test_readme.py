@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import foldaway as fa
-from foldaway.cli.demo import PLAN
+from foldaway.simulation.demo import PLAN
 from measured import measured
 from snippets import Reader, snippets
 

@@ -1,9 +1,9 @@
-"""Imports point one way: a room uses the rooms after it in `ROOMS`, never one before it."""
+"""Imports point one way: a room, and a folder within a room, uses those after it in `ROOMS`, never one before it."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,123 +16,61 @@ SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 # written as a user would write them, from the command line down to the demo, may come back in through it.
 FRONT_DOOR = "__init__"
 
-# A room is a module or a folder right under src/foldaway. From the street to the cellar:
+# A room is a module or a folder under src/foldaway. A module belongs to the longest entry that its path begins with, so
+# `service` alone is what lies right in that folder. From the street to the cellar:
 ROOMS = (
     "__main__",
     "cli",
+    "cli/commands",
+    "cli/terminal",
+    "simulation",
+    "simulation/federated",
     "service",
-    "client",
+    "service/http",
+    "service/collecting",
+    "service/database",
+    "service/keys",
     "federated",
+    "federated/site",
+    "federated/device",
+    "federated/modes",
+    "federated/coordinator",
+    "federated/link",
+    "federated/messages",
+    "client",
     "asking",
+    "forgetting",
+    "engines/spark",
+    "engines/dask",
     "engines",
+    "sources/query",
+    "sources/brokers",
+    "sources/runs",
+    "sources/formats",
     "sources",
-    "datasets",
     FRONT_DOOR,
     "trial",
-    "analysis",
-    "effects",
-    "report",
     "least_squares",
+    "report/page",
+    "report/drawing",
+    "report",
+    "effects",
     "inference",
     "tallies",
     "records",
     "plan",
     "table",
-    "kernels",
     "paper",
-    "batch",
-    "linalg",
-    "secret",
-    "threads",
-    "block",
-    "saved",
-    "state",
-    "disk",
+    "numerics/kernels",
+    "numerics",
+    "keeping",
     "errors",
 )
 
 
 class Import(NamedTuple):
     line: int
-    room: str
-
-
-def room_of(module: str) -> str:
-    """The room of a dotted name in the package: `foldaway.tallies.arm` is in `tallies`."""
-    _, _, inside = module.partition(".")
-    return inside.split(".")[0] or FRONT_DOOR
-
-
-def is_ours(module: str) -> bool:
-    return module == PACKAGE or module.startswith(f"{PACKAGE}.")
-
-
-def is_type_checking(test: ast.expr) -> bool:
-    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
-        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
-    )
-
-
-def running_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Every node below, at any depth, that is there when the program runs."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and is_type_checking(child.test):
-            for statement in child.orelse:
-                yield statement
-                yield from running_nodes(statement)
-        else:
-            yield child
-            yield from running_nodes(child)
-
-
-def named_modules(node: ast.AST, package: str) -> Iterator[str]:
-    """The modules one node imports; `package` is where a relative import starts."""
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        base = node.module or ""
-        if node.level:
-            parents = package.split(".")
-            base = ".".join([*parents[: len(parents) - node.level + 1], *filter(None, [base])])
-        # `from foldaway import plan` enters the room, `from foldaway import Plan` the front door.
-        if base == PACKAGE:
-            yield from (f"{base}.{a.name}" if a.name in ROOMS else base for a in node.names)
-        else:
-            yield base
-    elif isinstance(node, ast.Call) and node.args:
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        name = node.args[0]
-        if called in {"import_module", "__import__"} and isinstance(name, ast.Constant) and isinstance(name.value, str):
-            yield name.value
-
-
-def imports(source: str, package: str) -> list[Import]:
-    """The rooms that a module's source imports from, wherever in the file it does so."""
-    return [
-        Import(getattr(node, "lineno", 0), room_of(module))
-        for node in running_nodes(ast.parse(source))
-        for module in named_modules(node, package)
-        if is_ours(module)
-    ]
-
-
-def faults(source: str, module: str, package: str) -> list[str]:
-    """What is wrong with a module's imports, one sentence each."""
-    room = room_of(module)
-    if room not in ROOMS:
-        return [
-            f"{module} is in no room: add {room!r} to ROOMS in tests/test_rooms.py, after every room that "
-            "uses it and before every room it uses, and to the map in CONTRIBUTING.md."
-        ]
-    if room == FRONT_DOOR:
-        return []
-    found = []
-    for line, target in imports(source, package):
-        if target not in ROOMS:
-            found.append(f"{module}, line {line}: imports from {target!r}, which is in no room.")
-        elif ROOMS.index(target) < ROOMS.index(room):
-            found.append(f"{module}, line {line}: {room!r} imports {target!r}, which is a room above it.")
-    return found
+    module: str
 
 
 def module_name(path: Path) -> str:
@@ -140,20 +78,110 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def package_name(path: Path) -> str:
-    return ".".join(path.relative_to(SOURCE.parent).parts[:-1])
+MODULES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
 
 
-MODULES = sorted(SOURCE.rglob("*.py"))
+def room_of(module: str) -> str | None:
+    """The room of a dotted name in the package: `foldaway.service.http.app` is in `service/http`."""
+    inside = module.split(".")[1:]
+    if not inside:
+        return FRONT_DOOR
+    entries = ("/".join(inside[:depth]) for depth in range(len(inside), 0, -1))
+    return next((entry for entry in entries if entry in ROOMS), None)
 
 
-def test_there_are_modules_to_check() -> None:
-    assert MODULES
+def is_ours(module: str) -> bool:
+    return module == PACKAGE or module.startswith(f"{PACKAGE}.")
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_imports_point_one_way(path: Path) -> None:
-    assert faults(path.read_text(encoding="utf-8"), module_name(path), package_name(path)) == []
+def named_modules(node: ast.AST) -> Iterator[str]:
+    """The modules that one node imports."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        # `from foldaway import plan` enters the room, `from foldaway import Plan` the front door.
+        base = node.module or ""
+        for alias in node.names:
+            inner = f"{base}.{alias.name}"
+            yield inner if inner in MODULES or (base == PACKAGE and alias.name in ROOMS) else base
+    elif isinstance(node, ast.Call) and node.args:
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name = node.args[0]
+        if called in {"import_module", "__import__"} and isinstance(name, ast.Constant) and isinstance(name.value, str):
+            yield name.value
+
+
+def imports(source: str) -> list[Import]:
+    """What a module's source imports of ours, wherever in the file, under TYPE_CHECKING too."""
+    found = {
+        (getattr(node, "lineno", 0), module)
+        for node in ast.walk(ast.parse(source))
+        for module in named_modules(node)
+        if is_ours(module)
+    }
+    return [Import(*each) for each in sorted(found)]
+
+
+def faults(source: str, module: str) -> list[str]:
+    """What is wrong with a module's imports, one sentence each."""
+    room = room_of(module)
+    if room is None:
+        return [
+            f"{module} is in no room: add it to ROOMS in tests/test_rooms.py, after every room that uses it and "
+            "before every room it uses, and to the map in CONTRIBUTING.md."
+        ]
+    if room == FRONT_DOOR:
+        return []
+    found = []
+    for line, imported in imports(source):
+        target = room_of(imported)
+        if target is None:
+            found.append(f"{module}, line {line}: imports {imported}, which is in no room.")
+        elif ROOMS.index(target) < ROOMS.index(room):
+            found.append(f"{module}, line {line}: {room!r} imports {imported}, and {target!r} is a room above it.")
+    if any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(ast.parse(source))):
+        found.append(f"{module}: imports are written in full, from `{PACKAGE}`.")
+    return found
+
+
+def cycle(graph: Mapping[str, set[str]]) -> list[str]:
+    """A way from a module back to itself, or nothing."""
+    done: set[str] = set()
+    way: list[str] = []
+
+    def follow(module: str) -> list[str]:
+        if module in way:
+            return [*way[way.index(module) :], module]
+        if module in done:
+            return []
+        way.append(module)
+        for other in sorted(graph.get(module, ())):
+            if around := follow(other):
+                return around
+        done.add(way.pop())
+        return []
+
+    return next((around for module in sorted(graph) if (around := follow(module))), [])
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Which module imports which, the front door left out: it imports everything."""
+    sources = {module: path.read_text(encoding="utf-8") for module, path in MODULES.items() if module != PACKAGE}
+    return {module: {i.module for i in imports(source)} - {PACKAGE, module} for module, source in sources.items()}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_one_way(module: str) -> None:
+    assert faults(MODULES[module].read_text(encoding="utf-8"), module) == []
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    assert cycle(import_graph()) == []
+
+
+def test_every_room_is_there() -> None:
+    inside = {room_of(module) for module in MODULES}
+    assert inside == set(ROOMS)
 
 
 # The checker itself, on made-up modules: it must be able to say no.
@@ -165,65 +193,63 @@ UPWARD = [
     "from foldaway import trial",
     "from foldaway import Trial",
     "import foldaway as fa",
-    "from ..trial import Trial",
-    "from .. import trial",
     "def later():\n    from foldaway.trial import Trial",
     "class C:\n    def f(self):\n        if self:\n            import foldaway.trial",
     "try:\n    import foldaway.trial\nexcept ImportError:\n    pass",
-    "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import foldaway.trial",
-    "from typing import TYPE_CHECKING\nif not TYPE_CHECKING:\n    import foldaway.trial",
+    "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from foldaway.trial import Trial",
     "import importlib\nimportlib.import_module('foldaway.trial')",
+    "from . import vech",
+    "import foldaway.attic",
 ]
 
 ONE_WAY = [
     "from foldaway.tallies.vech import lift",
-    "from .vech import lift",
-    "from . import vech",
+    "from foldaway.tallies import vech",
     "from foldaway.errors import StateError",
-    "from ..errors import StateError",
-    "from foldaway import block",
+    "from foldaway import errors",
     "import foldawayer, trial, numpy",
-    "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from foldaway.trial import Trial",
-    "import typing\nif typing.TYPE_CHECKING:\n    import foldaway.trial",
     "text = 'import foldaway.trial'",
 ]
 
 
 @pytest.mark.parametrize("source", UPWARD)
 def test_an_import_from_a_room_above_is_a_fault(source: str) -> None:
-    assert len(faults(source, "foldaway.tallies.factor", "foldaway.tallies")) == 1
+    assert len(faults(source, "foldaway.tallies.factor")) == 1
 
 
 @pytest.mark.parametrize("source", ONE_WAY)
 def test_an_import_from_the_same_room_or_below_is_none(source: str) -> None:
-    assert faults(source, "foldaway.tallies.factor", "foldaway.tallies") == []
+    assert faults(source, "foldaway.tallies.factor") == []
+
+
+def test_folders_within_a_room_have_an_order_too() -> None:
+    source = "from foldaway.service.http.app import make_app"
+    assert faults(source, "foldaway.service.server") == []
+    assert len(faults(source, "foldaway.service.database.store")) == 1
 
 
 def test_a_fault_names_module_line_and_rooms() -> None:
-    (fault,) = faults("import numpy\nimport foldaway.cli\n", "foldaway.plan", "foldaway")
-    assert fault == "foldaway.plan, line 2: 'plan' imports 'cli', which is a room above it."
+    (fault,) = faults("import numpy\nimport foldaway.cli\n", "foldaway.plan")
+    assert fault == "foldaway.plan, line 2: 'plan' imports foldaway.cli, and 'cli' is a room above it."
 
 
 def test_each_wrong_import_is_a_fault_of_its_own() -> None:
     source = "import foldaway.cli\nfrom foldaway.trial import Trial\n"
-    assert len(faults(source, "foldaway.plan", "foldaway")) == 2
+    assert len(faults(source, "foldaway.plan")) == 2
 
 
 def test_a_module_in_no_room_is_told_where_to_register() -> None:
-    (fault,) = faults("", "foldaway.attic.chest", "foldaway.attic")
-    assert "'attic'" in fault
+    (fault,) = faults("", "foldaway.attic.chest")
+    assert "foldaway.attic.chest" in fault
     assert "tests/test_rooms.py" in fault
 
 
-def test_an_import_from_no_room_is_a_fault() -> None:
-    assert len(faults("import foldaway.attic", "foldaway.cli", "foldaway")) == 1
+def test_the_front_door_may_use_every_room_and_is_entered_from_above_only() -> None:
+    assert faults("from foldaway.trial import Trial", "foldaway") == []
+    assert faults("import foldaway as fa", "foldaway.simulation.datasets") == []
+    assert len(faults("import foldaway as fa", "foldaway.trial")) == 1
 
 
-def test_the_front_door_may_use_every_room() -> None:
-    assert faults("from foldaway.trial import Trial", "foldaway", "foldaway") == []
-
-
-def test_only_rooms_above_the_front_door_come_in_through_it() -> None:
-    source = "import foldaway as fa"
-    assert faults(source, "foldaway.datasets", "foldaway") == []
-    assert len(faults(source, "foldaway.trial", "foldaway")) == 1
+def test_a_cycle_is_found_and_told() -> None:
+    assert cycle({"a": {"b"}, "b": {"c", "d"}, "d": {"a"}}) == ["a", "b", "d", "a"]
+    assert cycle({"a": {"b", "c"}, "b": {"c"}}) == []

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import foldaway as fa
-from foldaway.federated.coordinator import Published
-from foldaway.federated.replies import reply
-from foldaway.kernels.weights import weights
+from foldaway.federated.coordinator.replies import reply
+from foldaway.federated.coordinator.share import Published
+from foldaway.numerics.kernels.weights import weights
 from foldaway.paper import bootstrap_least_squares
 from foldaway.plan import Bootstrap
 

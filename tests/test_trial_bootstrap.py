@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import foldaway as fa
-from foldaway.kernels.weights import Kind
+from foldaway.numerics.kernels.weights import Kind
 from foldaway.tallies import parallel, replicates
 from resampling import (
     KEY,

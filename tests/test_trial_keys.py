@@ -13,8 +13,8 @@ import pytest
 
 import foldaway as fa
 from foldaway.errors import PlanError, RecordError, SealedError, StateError
-from foldaway.kernels.siphash import hash_identifiers
-from foldaway.secret import Secret
+from foldaway.keeping.secret import Secret
+from foldaway.numerics.kernels.siphash import hash_identifiers
 from resampling import KEY, OTHER_KEY, B, assert_same_replicates, folded, of_records, of_units, total_weights
 from trials import make_trial
 

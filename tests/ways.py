@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import reduce
 
 import foldaway as fa
-from foldaway.block import Floats
+from foldaway.numerics.block import Floats
 
 Way = Callable[[Floats, Floats], fa.LeastSquares]
 

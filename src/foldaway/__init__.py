@@ -23,8 +23,8 @@ from foldaway.plan import Bootstrap, Plan
 from foldaway.trial import Trial
 
 if TYPE_CHECKING:
-    from foldaway.sources.folding import fold_files
     from foldaway.sources.query import fold_query
+    from foldaway.sources.runs.folding import fold_files
 
 __version__ = "0.1.0"
 
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 # What reads from elsewhere is loaded on first use, to keep `import foldaway` light.
-_LATER = {"fold_files": "foldaway.sources.folding", "fold_query": "foldaway.sources.query"}
+_LATER = {"fold_files": "foldaway.sources.runs.folding", "fold_query": "foldaway.sources.query"}
 
 
 def __getattr__(name: str) -> Any:

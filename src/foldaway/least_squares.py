@@ -8,12 +8,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from foldaway.batch import Batch, Index
-from foldaway.block import LARGEST, Floats, Shape
 from foldaway.errors import EstimateError, RecordError
 from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import covariance
-from foldaway.linalg import solve_upper
+from foldaway.numerics.block import LARGEST, Floats, Shape
+from foldaway.numerics.linalg import solve_upper
+from foldaway.records.batch import Batch, Index
 from foldaway.tallies import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally, Kinds
 from foldaway.tallies.parallel import fold_batch

@@ -13,23 +13,23 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.analysis import effects_of
-from foldaway.block import Floats, Shape
 from foldaway.effects import Effects
+from foldaway.effects.analysis import effects_of
 from foldaway.errors import PlanError, SampleRatioWarning, SealedError, StateError
+from foldaway.keeping.saved import Saved, load
+from foldaway.keeping.secret import Secret
+from foldaway.keeping.state import pack, unpack
+from foldaway.numerics.block import Floats, Shape
 from foldaway.plan import Plan
 from foldaway.records import Fault, Faults, check
 from foldaway.records.keys import Keys, RecordKeys, UnitKeys
-from foldaway.saved import Saved, load
-from foldaway.secret import Secret
-from foldaway.state import pack, unpack
 from foldaway.tallies import kinds_of
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.clusters import fold_clusters
 from foldaway.tallies.parallel import fold_batch
 
 if TYPE_CHECKING:
-    from foldaway.report.document import Report
+    from foldaway.report.page.document import Report
 
 
 class TrialState(msgspec.Struct):
@@ -219,7 +219,7 @@ class Trial:
             >>> "No record was kept." in Trial(plan).report().html
             True
         """
-        from foldaway.report.page import trial_page
+        from foldaway.report.page.page import trial_page
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SampleRatioWarning)  # the page begins with it

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import foldaway as fa
-from foldaway.block import Floats
+from foldaway.numerics.block import Floats
 
 EFFECT = 0.5
 CONTROL = "control"

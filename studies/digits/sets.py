@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foldaway.block import Floats
+from foldaway.numerics.block import Floats
 from studies.digits.solvers import SOLVERS, Solution, solved
 from studies.findings import counted
 

@@ -14,8 +14,8 @@ import pyfixest
 import scipy.linalg
 import statsmodels.api as sm
 
-from foldaway.block import Floats
 from foldaway.errors import EstimateError
+from foldaway.numerics.block import Floats
 from foldaway.paper import recursive_least_squares
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))

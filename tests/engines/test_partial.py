@@ -10,7 +10,7 @@ import foldaway as fa
 from foldaway.engines import partial
 from foldaway.engines.partial import Partial, fold_partition, gathered, merged, trial_of
 from foldaway.engines.wrapping import Wrapping
-from foldaway.threads import cores, one_core
+from foldaway.numerics.threads import cores, one_core
 from memory_scan import Marks
 from resampling import KEY, assert_same_replicates, folded, of_units
 from trials import make_trial

@@ -60,7 +60,7 @@ def test_any_partitioning_gives_the_one_pass_bootstrap(session: Any, tmp_path: P
 
 
 def test_a_tree_of_several_levels_gives_it_too(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from foldaway.engines import spark_batch
+    from foldaway.engines.spark import batch as spark_batch
 
     assert list(spark_batch._widths(100)) == [100, 13, 2]
     assert list(spark_batch._widths(2)) == [2]
@@ -135,7 +135,7 @@ def test_the_search_does_find_what_spark_writes(session: Any, tmp_path: Path) ->
 
 
 def test_an_event_log_that_would_show_the_key_is_refused(session: Any, tmp_path: Path) -> None:
-    from foldaway.engines import spark_batch
+    from foldaway.engines.spark import batch as spark_batch
 
     class Context:
         def getConf(self) -> dict[str, str]:

@@ -19,7 +19,7 @@ import foldaway as fa
 import spark_stream_driver
 import sparks
 from foldaway.engines import spark
-from foldaway.sources.store import Store, Stored, read
+from foldaway.sources.brokers.store import Store, Stored, read
 from memory_scan import Marks, scan_files
 from resampling import KEY, assert_same_replicates, folded, of_units
 from trials import make_trial

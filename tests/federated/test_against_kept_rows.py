@@ -11,8 +11,8 @@ import pytest
 
 import foldaway as fa
 from clustered import answer, devices_of, everyone, federated, moments, report, share_of, with_replies
-from foldaway.federated.coordinator import Published, Share
-from foldaway.federated.results import results
+from foldaway.federated.coordinator.results import results
+from foldaway.federated.coordinator.share import Published, Share
 from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import covariance
 from foldaway.tallies.frame import Frame

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 import foldaway as fa
 from clustered import answer, devices_of, federated, moments, share_of
 from foldaway.errors import MessageError
-from foldaway.federated.coordinator import Published, Share
+from foldaway.federated.coordinator.models import in_one_frame, models_of
+from foldaway.federated.coordinator.replies import reply
+from foldaway.federated.coordinator.share import Published, Share
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import (
     MOST_BYTES,
@@ -29,8 +31,6 @@ from foldaway.federated.messages import (
     new_number,
     packed,
 )
-from foldaway.federated.models import in_one_frame, models_of
-from foldaway.federated.replies import reply
 from plans import SMALL
 from trials import make_trial
 

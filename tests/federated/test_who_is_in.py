@@ -14,10 +14,10 @@ import pytest
 
 import foldaway as fa
 from foldaway.federated import Device
-from foldaway.service.closing import Wanted
-from foldaway.service.ingest import Limits
-from foldaway.service.service import Answer, Service
-from foldaway.service.store import Store
+from foldaway.federated.coordinator.closing import Wanted
+from foldaway.service.collecting.service import Answer, Service
+from foldaway.service.database.store import Store
+from foldaway.sources.formats.body import Limits
 from in_process import DirectLink
 from plans import SMALL
 from postgres import quick_folder

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldaway as fa
-from foldaway.block import Floats
 from foldaway.inference.offered import estimators_of
-from foldaway.kernels.weights import Kind, weights
+from foldaway.numerics.block import Floats
+from foldaway.numerics.kernels.weights import Kind, weights
 from foldaway.paper import (
     bootstrap_least_squares,
     bootstrap_pate,

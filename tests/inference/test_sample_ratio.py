@@ -11,6 +11,7 @@ from scipy import stats
 
 import foldaway as fa
 from foldaway.inference.sample_ratio import SampleRatio
+from foldaway.report.page.page import effects_page
 from trials import crowded, folded, make_trial
 
 pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
@@ -80,7 +81,7 @@ def test_an_open_check_neither_warns_nor_passes() -> None:
     again = fa.Effects.from_json(effects.to_json())
     assert again.sample_ratio == ratio
     assert str(again) == printed
-    for report in (effects.report(), open_trial().report()):
+    for report in (effects_page(effects), open_trial().report()):
         assert "Cannot be told" in report.html
         assert "cannot be counted under this plan" in report.html
         assert 'class="alarm"' not in report.html

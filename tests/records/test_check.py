@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldaway as fa
-import foldaway.batch
-from foldaway.cli.printing import Printing
+import foldaway.records.batch
+from foldaway.cli.terminal.printing import Printing
 from foldaway.records.faults import Fault, FaultyBatch
 from fuzzing import fuzz
 from inputs import ALL, OBJECTS, PANDAS, records
@@ -392,7 +392,7 @@ def test_a_unit_may_be_larger_than_a_block(size: int, monkeypatch: pytest.Monkey
         mixed = rows.sample(frac=1, random_state=seed)
         whole = clustered(plan, rows)
         with monkeypatch.context() as patched:
-            patched.setattr(foldaway.batch, "_BLOCK", size)
+            patched.setattr(foldaway.records.batch, "_BLOCK", size)
             assert clustered(plan, mixed) == pytest.approx(whole, rel=1e-8)
 
 
@@ -409,7 +409,7 @@ def test_a_unit_that_loses_records_keeps_the_others(monkeypatch: pytest.MonkeyPa
     holes = rows.assign(y0=rows["y0"].where(np.arange(len(rows)) % 5 != 0))
     expected = clustered(plan, holes.dropna())
     assert clustered(plan, holes.sample(frac=1, random_state=1)) == pytest.approx(expected, rel=1e-8)
-    monkeypatch.setattr(foldaway.batch, "_BLOCK", 3)
+    monkeypatch.setattr(foldaway.records.batch, "_BLOCK", 3)
     assert clustered(plan, holes.sample(frac=1, random_state=2)) == pytest.approx(expected, rel=1e-8)
 
 

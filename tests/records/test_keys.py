@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from foldaway.kernels.siphash import hash_identifiers
+from foldaway.numerics.kernels.siphash import hash_identifiers
 from foldaway.records.keys import RecordKeys, UnitKeys
 from resampling import KEY
 

@@ -10,9 +10,10 @@ import pytest
 
 from clustered import answer, devices_of, everyone, federated, report, share_of, with_replies
 from foldaway.errors import PlanError
-from foldaway.federated.coordinator import Published
-from foldaway.federated.results import results
+from foldaway.federated.coordinator.results import results
+from foldaway.federated.coordinator.share import Published
 from foldaway.plan.rules import ERRORS
+from foldaway.report.page.page import effects_page
 from pages import parsed
 from trials import folded, make_trial
 
@@ -53,6 +54,6 @@ def test_trials_on_devices(mode: str) -> None:
         published = Published.of(share.trial)
         share = with_replies(share, published, [answer(plan, published, each) for each in kept])
     effects, _ = results(plan, share, everyone(plan, kept), published)
-    page = parsed(effects.report().html)
+    page = parsed(effects_page(effects).html)
     assert any(words in page.text for words in ("Devices that have reported", "Devices: 150 enrolled"))
     assert next(title.text for title in page.find("h3")) == "y0"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from foldaway.service.ingest import Limits
-from foldaway.service.service import Service
-from foldaway.service.store import Store
+from foldaway.service.collecting.service import Service
+from foldaway.service.database.store import Store
+from foldaway.sources.formats.body import Limits
 from postgres import Postgres, quick_folder
 from stores import VAULT, Place
 

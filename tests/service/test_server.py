@@ -28,9 +28,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from litestar.testing import TestClient
 
-from foldaway.service.app import make_app
-from foldaway.service.ingest import Limits
-from foldaway.service.service import Service, TokenWanted
+from foldaway.service.collecting.service import Service, TokenWanted
+from foldaway.service.http.app import make_app
+from foldaway.sources.formats.body import Limits
 from postgres import Postgres
 from served import Served, eventually, rows
 from servers import Nursery

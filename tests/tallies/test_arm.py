@@ -9,8 +9,8 @@ import pytest
 
 import foldaway as fa
 from exact import long_regression
-from foldaway.block import Block, Floats, Shape
 from foldaway.errors import StateError
+from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.tallies import RECORDS
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.scores import Scores

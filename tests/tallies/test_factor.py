@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from exact import long_qr
-from foldaway.block import Block, Floats, Shape
 from foldaway.errors import StateError
-from foldaway.state import Array
+from foldaway.keeping.state import Array
+from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.tallies.factor import Factor, FactorState
 
 # Tall enough for the Gram matrix to be taken, too short for it, and in between.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldaway.block import Block, Floats, Shape
+from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.factor import Factor
 from foldaway.tallies.frame import Frame

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldaway as fa
-from foldaway.block import Block, Floats, Shape
+from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.records.faults import Fault, Faults
 from foldaway.tallies import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally, Kinds

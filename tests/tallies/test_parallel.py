@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldaway.batch import Batch, Index
-from foldaway.block import Floats, Shape
+from foldaway.numerics.block import Floats, Shape
+from foldaway.records.batch import Batch, Index
 from foldaway.tallies import RECORDS, UNITS, parallel
 from foldaway.tallies.arm import ArmTally, Kinds
 from foldaway.tallies.parallel import fold_batch

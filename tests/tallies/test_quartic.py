@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foldaway.block import Floats
+from foldaway.numerics.block import Floats
 from foldaway.tallies.quartic import record_products
 
 

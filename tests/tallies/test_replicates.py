@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldaway as fa
-from foldaway.block import Block, Floats, Shape
 from foldaway.errors import StateError
-from foldaway.kernels import accumulate
-from foldaway.kernels.siphash import hash_identifiers
-from foldaway.kernels.weights import Kind, weights
+from foldaway.numerics.block import Block, Floats, Shape
+from foldaway.numerics.kernels import accumulate
+from foldaway.numerics.kernels.siphash import hash_identifiers
+from foldaway.numerics.kernels.weights import Kind, weights
 from foldaway.paper import bootstrap_least_squares
 from foldaway.tallies import replicates
 from foldaway.tallies.replicates import Replicates, ReplicatesKind

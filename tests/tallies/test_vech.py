@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foldaway.block import Floats
+from foldaway.numerics.block import Floats
 from foldaway.tallies.vech import lift, lift_map, pair_products, pairs
 
 SIZES = range(1, 9)

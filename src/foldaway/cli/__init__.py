@@ -15,9 +15,10 @@ from typing import Annotated, NoReturn
 import pyarrow as pa
 import typer
 
-from foldaway.cli import consume, federated, local, plan_new, remote, reporting
-from foldaway.cli.leaving import INTERRUPTED, Interrupted, leave, tell_unwritten
-from foldaway.cli.words import tell
+from foldaway.cli.commands import consume, federated, local, plan_new, remote
+from foldaway.cli.commands import report as reporting
+from foldaway.cli.terminal.leaving import INTERRUPTED, Interrupted, leave, tell_unwritten
+from foldaway.cli.terminal.words import tell
 from foldaway.errors import FoldawayError
 
 app = typer.Typer(

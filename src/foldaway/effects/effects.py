@@ -1,198 +1,19 @@
-"""Effects: what a trial found, one row per outcome, arm, estimator and kind of standard error."""
+"""Effects: what a trial found, for people: tables, HTML, plots."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
-import numpy as np
-
-from foldaway.effects.effect import Effect
+from foldaway.effects.findings import Findings
 from foldaway.effects.printed import as_html, as_text
-from foldaway.errors import EstimateError, not_installed
-from foldaway.inference.offered import BOOTSTRAP, error_kinds, estimators_of
-from foldaway.inference.sample_ratio import SampleRatio
-from foldaway.inference.several import ADJUSTMENTS
-from foldaway.plan import Plan
-from foldaway.records.faults import Fault
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
-    import pyarrow
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from foldaway.report.document import Report
 
-
-class Effects(Sequence[Effect]):
-    """The effects of a trial, with the checks that say whether to trust them.
-
-    Attributes:
-        trial: The trial's name.
-        confidence: Coverage of the intervals.
-        counts: Records folded, by arm.
-        sample_ratio: Whether these counts fit the plan's probabilities.
-        dropped: Faulty records left out, by arm ("" for records without a known arm).
-        faults: Why, by arm, column and rule.
-        notes: What the reader should know: withheld rows, warnings.
-        plan: The plan that asked for them.
-        adjustment: How p-values were adjusted for several comparisons, if they were.
-    """
-
-    def __init__(
-        self,
-        rows: Sequence[Effect],
-        *,
-        trial: str,
-        confidence: float,
-        counts: Mapping[str, int],
-        sample_ratio: SampleRatio,
-        dropped: Mapping[str, int],
-        faults: Sequence[Fault],
-        notes: Sequence[str],
-        plan: Plan | None = None,
-        adjustment: str | None = None,
-    ) -> None:
-        self._rows = tuple(rows)
-        self.trial = trial
-        self.confidence = confidence
-        self.counts = dict(counts)
-        self.sample_ratio = sample_ratio
-        self.dropped = dict(dropped)
-        self.faults = tuple(faults)
-        self.notes = tuple(notes)
-        self.plan = plan
-        self.adjustment = adjustment
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[Effect]:
-        return iter(self._rows)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._with(self._rows[index]) if isinstance(index, slice) else self._rows[index]
-
-    def filter(self, **wanted: str) -> Effects:
-        """The rows whose fields have these values, for example ``estimator="regression", se_kind="HC1"``.
-
-        Raises:
-            EstimateError: There is no such field, or no effect of this plan has such a value.
-        """
-        unknown = [field for field in wanted if field not in Effect.__struct_fields__]
-        if unknown:
-            raise EstimateError(f"an effect has no field {', '.join(unknown)}.")
-        for field, value in wanted.items():
-            there = self._values(field)
-            if self and value not in there and value not in self._possible(field):
-                raise EstimateError(f"no effect has the {field} {value!r}; there are {', '.join(map(str, there))}.")
-        return self._with([row for row in self if all(getattr(row, f) == v for f, v in wanted.items())])
-
-    def _values(self, field: str) -> list[object]:
-        """The values of a field, each once."""
-        return list(dict.fromkeys(getattr(row, field) for row in self))
-
-    def _possible(self, field: str) -> list[str]:
-        """The values that the plan allows for a field, whether a row has them or not: rows may be withheld."""
-        plan = self.plan
-        if plan is None:
-            return []
-        estimators = estimators_of(plan)
-        match field:
-            case "outcome":
-                return list(plan.outcomes)
-            case "arm" | "control":
-                return list(plan.arms)
-            case "estimator":
-                return estimators
-            case "se_kind":
-                return [BOOTSTRAP, *(kind for name in estimators for kind in error_kinds(plan, name))]
-            case _:
-                return []
-
-    def adjusted(self, method: str) -> Effects:
-        """With p-values adjusted over arms and outcomes, for each estimator and kind of error apart.
-
-        A row without a p-value, which an error of zero leaves, is not counted as a comparison.
-        """
-        if method not in ADJUSTMENTS:
-            raise EstimateError(f"there is no adjustment {method!r}; there are {', '.join(ADJUSTMENTS)}.")
-        families: dict[tuple[str, str], list[int]] = {}
-        for i, row in enumerate(self):
-            if math.isfinite(row.p_value):
-                families.setdefault((row.estimator, row.se_kind), []).append(i)
-        rows = list(self)
-        for members in families.values():
-            adjusted = ADJUSTMENTS[method](np.array([rows[i].p_value for i in members]))
-            for i, p in zip(members, adjusted, strict=True):
-                rows[i] = msgspec.structs.replace(rows[i], p_adjusted=float(p))
-        return self._with(rows, adjustment=method)
-
-    def _with(self, rows: Sequence[Effect], **changed: Any) -> Effects:
-        about = {name: value for name, value in vars(self).items() if name != "_rows"}
-        return Effects(rows, **{**about, **changed})
-
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """One flat dict per row."""
-        return [msgspec.structs.asdict(row) for row in self]
-
-    def to_arrow(self) -> pyarrow.Table:
-        """An Arrow table."""
-        import pyarrow as pa
-
-        types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
-        # The annotations are text: "int", or "int | None".
-        fields = [(name, types[kind.split(" ")[0]]) for name, kind in Effect.__annotations__.items()]
-        return pa.Table.from_pylist(self.to_dicts(), schema=pa.schema(fields))
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """A pandas data frame."""
-        try:
-            frame: pandas.DataFrame = self.to_arrow().to_pandas()
-        except ModuleNotFoundError:
-            raise ImportError(not_installed("pandas", "pandas")) from None
-        return frame
-
-    def to_polars(self) -> polars.DataFrame:
-        """A polars data frame."""
-        try:
-            import polars as pl
-        except ModuleNotFoundError:
-            raise ImportError(not_installed("polars", "polars")) from None
-        return pl.DataFrame(self.to_arrow())
-
-    def to_json(self) -> str:
-        """Everything, for machines; numbers that do not exist are null."""
-        about = {
-            "trial": self.trial,
-            "confidence": self.confidence,
-            "counts": self.counts,
-            "sample_ratio": self.sample_ratio,
-            "dropped": self.dropped,
-            "faults": [msgspec.structs.asdict(fault) for fault in self.faults],
-            "notes": self.notes,
-            "plan": self.plan,
-            "adjustment": self.adjustment,
-            "effects": self.to_dicts(),
-        }
-        return msgspec.json.encode(about).decode()
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Effects:
-        """The effects that `to_json` wrote; what JSON has no number for, infinity too, comes back as NaN."""
-        about = msgspec.json.decode(text)
-        rows = [
-            Effect(**{field: _number(field, value) for field, value in row.items()}) for row in about.pop("effects")
-        ]
-        faults = [Fault(**fault) for fault in about.pop("faults")]
-        ratio = msgspec.convert(about.pop("sample_ratio"), SampleRatio)
-        settings = about.pop("plan", None)
-        plan = None if settings is None else Plan(**settings)
-        return cls(rows, faults=faults, sample_ratio=ratio, plan=plan, **about)
+class Effects(Findings):
+    """The effects of a trial, with the checks that say whether to trust them."""
 
     def to_string(self, *, all_kinds: bool = False) -> str:
         """A table per comparison, with one kind of standard error per estimator unless all are asked for."""
@@ -202,12 +23,6 @@ class Effects(Sequence[Effect]):
         """The same as HTML."""
         return as_html(self, all_kinds)
 
-    def report(self) -> Report:
-        """A page for people who are no statisticians; `trial.report()` knows more: balance, and what was kept."""
-        from foldaway.report.page import effects_page
-
-        return effects_page(self)
-
     def plot(self, axes: Axes | None = None, *, estimators: bool = False) -> Figure:
         """A forest plot of the effects and their intervals, by matplotlib (``pip install foldaway[plot]``).
 
@@ -215,23 +30,12 @@ class Effects(Sequence[Effect]):
             axes: Where to draw one outcome; a new figure with a panel for each outcome if left out.
             estimators: Show every estimator, in place of the one that the report leads with.
         """
-        from foldaway.report.plot import forest
+        from foldaway.effects.plot import forest
 
         return forest(self, axes, estimators=estimators)
 
     def __str__(self) -> str:
         return self.to_string()
 
-    def __repr__(self) -> str:
-        return f"Effects: {self.trial} | n={sum(self.counts.values()):_} | rows={len(self)}"
-
     def _repr_html_(self) -> str:
         return self.to_html()
-
-
-# The fields whose null, in JSON, is a number that does not exist; the others' means that there is none to have.
-_NUMBERS = {field.name for field in msgspec.structs.fields(Effect) if field.type in (float, "float")}
-
-
-def _number(field: str, value: Any) -> Any:
-    return math.nan if value is None and field in _NUMBERS else value

@@ -1,20 +1,18 @@
-"""Effects for a person: text that fits 80 columns, and HTML for notebooks."""
+"""Findings for a person: text that fits 80 columns, and HTML for notebooks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
 from textwrap import fill
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from foldaway.effects.effect import Effect
-from foldaway.report.headline import best_kind
-from foldaway.report.numbers import interval_text, p_text, reach_text
-from foldaway.report.relative import relative_text
+from foldaway.effects.findings import Findings
+from foldaway.effects.headline import best_kind
+from foldaway.effects.numbers import interval_text, p_text, reach_text
+from foldaway.effects.relative import relative_text
 from foldaway.table import html_table, number, places_for, text_table
-
-if TYPE_CHECKING:
-    from foldaway.effects.effects import Effects
 
 WIDTH = 80
 
@@ -33,7 +31,7 @@ class Table(NamedTuple):
     rows: list[tuple[str, ...]]
 
 
-def as_text(effects: Effects, all_kinds: bool) -> str:
+def as_text(effects: Findings, all_kinds: bool) -> str:
     """A table for each comparison, and the notes."""
     tables = [f"{table.title}\n{text_table(table.header, table.rows, left=2)}" for table in _tables(effects, all_kinds)]
     legend = [fill(_legend(effects), WIDTH)] if tables else []
@@ -43,7 +41,7 @@ def as_text(effects: Effects, all_kinds: bool) -> str:
     return "\n\n".join([fill(_headline(effects), WIDTH), *first, *tables, *legend, *last])
 
 
-def as_html(effects: Effects, all_kinds: bool) -> str:
+def as_html(effects: Findings, all_kinds: bool) -> str:
     """The same as HTML."""
     tables = [html_table(table.header, table.rows, table.title) for table in _tables(effects, all_kinds)]
     legend = [_legend(effects)] if tables else []
@@ -53,24 +51,24 @@ def as_html(effects: Effects, all_kinds: bool) -> str:
     return "".join(["<div>", *before, *tables, *after, "</div>"])
 
 
-def _headline(effects: Effects) -> str:
+def _headline(effects: Findings) -> str:
     counts = ", ".join(f"{arm} {n:,}" for arm, n in effects.counts.items())
     n = sum(effects.counts.values())
     return f"{effects.trial}: {n:,} record{'' if n == 1 else 's'} ({counts})"
 
 
-def _alarms_and_notes(effects: Effects) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _alarms_and_notes(effects: Findings) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """A sample ratio that does not fit comes first of the notes, and is to be read before any effect."""
     alarms = 0 if effects.sample_ratio.ok else 1
     return effects.notes[:alarms], effects.notes[alarms:]
 
 
-def _legend(effects: Effects) -> str:
+def _legend(effects: Findings) -> str:
     adjusted = any(row.estimator in ("regression", "interacted") for row in effects)
     return f"{_LOOKS} {_ADJUSTED}" if adjusted else _LOOKS
 
 
-def headline(effects: Effects) -> list[Effect]:
+def headline(effects: Findings) -> list[Effect]:
     """One row for each outcome, arm and estimator: the one with the kind of error that is shown first."""
     kinds: dict[tuple[str, str, str], list[str]] = {}
     for row in effects:
@@ -78,7 +76,7 @@ def headline(effects: Effects) -> list[Effect]:
     return [row for row in effects if row.se_kind == best_kind(kinds[row.outcome, row.arm, row.estimator])]
 
 
-def _tables(effects: Effects, all_kinds: bool) -> Iterator[Table]:
+def _tables(effects: Findings, all_kinds: bool) -> Iterator[Table]:
     comparisons: dict[str, list[Effect]] = {}
     for row in effects if all_kinds else headline(effects):
         comparisons.setdefault(f"{row.outcome}: {row.arm} against {row.control}", []).append(row)

@@ -13,11 +13,11 @@ import msgspec
 import pyarrow as pa
 
 from foldaway.errors import FoldawayError, RecordError
+from foldaway.numerics.threads import one_core
 from foldaway.plan import Plan
 from foldaway.records.faults import Fault, Faults, FaultyBatch
-from foldaway.sources.batch import ROWS
-from foldaway.sources.folding import require_columns, wanted_by
-from foldaway.threads import one_core
+from foldaway.sources.formats.batch import ROWS
+from foldaway.sources.formats.columns import require_columns, wanted_by
 from foldaway.trial import Trial
 
 

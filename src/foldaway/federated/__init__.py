@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from foldaway.federated.device import Device
+    from foldaway.federated.device.device import Device
 
 __all__ = ["Device"]
 
@@ -17,7 +17,7 @@ __all__ = ["Device"]
 def __getattr__(name: str) -> Any:
     """The device, loaded when somebody wants one: the coordinator's side has no use for it."""
     if name == "Device":
-        from foldaway.federated.device import Device
+        from foldaway.federated.device.device import Device
 
         return Device
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

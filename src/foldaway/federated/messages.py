@@ -12,8 +12,8 @@ from typing import Annotated, Literal, Self, TypeVar
 import msgspec
 import numpy as np
 
-from foldaway.block import LARGEST, Floats
 from foldaway.errors import MessageError
+from foldaway.numerics.block import LARGEST, Floats
 
 MEDIA_TYPE = "application/vnd.foldaway+msgpack"
 

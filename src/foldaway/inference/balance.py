@@ -15,10 +15,10 @@ from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
-from foldaway.block import Floats
 from foldaway.inference.intervals import critical
 from foldaway.inference.replicate_sums import replicates_of, sum_variance
 from foldaway.inference.sample_ratio import SUSPICIOUS
+from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.tallies import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally

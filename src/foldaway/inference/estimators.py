@@ -15,11 +15,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from foldaway.block import Floats
 from foldaway.errors import EstimateError
 from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.population import MeanVariance
 from foldaway.inference.variance import covariance, degrees_of_freedom, welch_df
+from foldaway.numerics.block import Floats
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.frame import Frame
 

@@ -15,9 +15,9 @@ from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
-from foldaway.block import Floats
 from foldaway.errors import EstimateError
-from foldaway.linalg import solve_upper
+from foldaway.numerics.block import Floats
+from foldaway.numerics.linalg import solve_upper
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.frame import Frame
 

@@ -11,9 +11,9 @@ from typing import cast
 
 import numpy as np
 
-from foldaway.block import Floats
 from foldaway.errors import EstimateError
 from foldaway.inference.variance import is_clustered
+from foldaway.numerics.block import Floats
 from foldaway.tallies import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.frame import Frame

@@ -10,7 +10,7 @@ from typing import cast
 
 import numpy as np
 
-from foldaway.block import Floats
+from foldaway.numerics.block import Floats
 from foldaway.tallies import REPLICATES
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.replicates import Replicates

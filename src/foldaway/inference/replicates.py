@@ -12,8 +12,8 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.block import Floats
 from foldaway.inference.estimators import Comparison, Contrast, common_frame, estimator, plain_frame
+from foldaway.numerics.block import Floats
 from foldaway.tallies import REPLICATES
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.frame import Frame

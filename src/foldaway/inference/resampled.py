@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foldaway.block import Floats
 from foldaway.errors import EstimateError
 from foldaway.inference.replicates import Distribution
+from foldaway.numerics.block import Floats
 
 # An effect smaller than this share of the control's level is what rounding leaves of no effect at all.
 _ROUNDING = 8 * np.finfo(np.float64).eps

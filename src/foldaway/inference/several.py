@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from foldaway.block import Floats
+from foldaway.numerics.block import Floats
 
 
 def holm(p: Floats) -> Floats:

@@ -16,9 +16,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from foldaway.block import Floats
 from foldaway.errors import EstimateError
 from foldaway.inference.fit import Fit
+from foldaway.numerics.block import Floats
 from foldaway.tallies import LEVERAGE, RECORDS, UNITS
 
 LEVERAGED = ("CR2", "CR3")

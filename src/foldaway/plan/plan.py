@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import cache
 from itertools import accumulate
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, Self, get_type_hints
+from typing import Any, Self, get_type_hints
 
 import msgspec
 
 from foldaway.errors import PlanError
 from foldaway.plan.bootstrap import Bootstrap
+from foldaway.plan.fields import Settings
 from foldaway.plan.rules import faults_of
 from foldaway.plan.settings import MUST_BE, Fixed, parsed, typed
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_fields=True, omit_defaults=True):
+class Plan(Settings, frozen=True, kw_only=True, eq=False, forbid_unknown_fields=True, omit_defaults=True):
     """The analysis of a trial, fixed before the first record arrives.
 
     Attributes:
@@ -66,31 +67,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_f
         True
     """
 
-    name: str
-    arm: str
-    arms: Mapping[str, float]
-    outcomes: Sequence[str]
-    covariates: Sequence[str] = ()
-    levels: Mapping[str, Sequence[str]] = Fixed()
-    unit: str | None = None
-    weight: str | None = None
-    confidence: float = 0.95
-    complete_units: bool = False
-    on_fault: Literal["refuse", "drop"] = "refuse"
-    estimators: Sequence[str] = ()
-    errors: Sequence[str] = ()
-    anytime_n: int = 10_000
-    bootstrap: Bootstrap | int | None = None
-    cohort: int = 100
-    max_wait: float | None = None
-    min_per_arm: int = 10
-    remainder: Literal["leave_out", "include"] = "leave_out"
-    federated: Literal["one-message", "scores", "delta"] | None = None
-    reply_deadline: float = 3_600.0
-    reply_share: float = 1.0
-    retention: float = 2_592_000.0
-    leverage: Literal["CR2", "CR3"] | None = None
-
     def __post_init__(self) -> None:
         faults = list(self._coerce())
         if not faults:  # the rules rely on every setting having its type
@@ -118,30 +94,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_f
 
     def __hash__(self) -> int:
         return hash(self.canonical())
-
-    @property
-    def control(self) -> str:
-        """The arm that every other arm is compared with: the first."""
-        return next(iter(self.arms))
-
-    @property
-    def resampling(self) -> Bootstrap | None:
-        """The bootstrap, spelled out."""
-        return Bootstrap(self.bootstrap) if isinstance(self.bootstrap, int) else self.bootstrap
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of a row's columns: intercept, covariates (levels but the first), outcomes."""
-        return (*self.regressors, *self.outcomes)
-
-    @property
-    def regressors(self) -> tuple[str, ...]:
-        """The names of the intercept and the covariates' columns."""
-        names = ["1"]
-        for covariate in self.covariates:
-            levels = self.levels.get(covariate)
-            names += [f"{covariate}[{level}]" for level in levels[1:]] if levels else [covariate]
-        return tuple(names)
 
     @property
     def fingerprint(self) -> str:

@@ -6,12 +6,10 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:
-    from foldaway.plan.plan import Plan
+from foldaway.plan.fields import Settings
 
 ESTIMATORS = ("difference", "regression", "interacted", "ipw")
 
@@ -32,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NOT_IN_NAMES = ("Cc", "Cs", "Zl", "Zp")
 
 
-def faults_of(plan: Plan) -> Iterator[str]:
+def faults_of(plan: Settings) -> Iterator[str]:
     """The faults of the plan, none if it can be run."""
     if not _NAME.fullmatch(plan.name):
         yield "`name` must be 1 to 100 letters, digits, dots, dashes or underscores, and start with a letter or digit."
@@ -54,7 +52,7 @@ def faults_of(plan: Plan) -> Iterator[str]:
     yield from _federated_faults(plan)
 
 
-def _server_faults(plan: Plan) -> Iterator[str]:
+def _server_faults(plan: Settings) -> Iterator[str]:
     if not 1 <= plan.cohort <= 10**9:
         yield "`cohort` must be between 1 and 10^9."
     if plan.max_wait is not None and not 1 <= plan.max_wait <= 10**7:
@@ -67,7 +65,7 @@ def _server_faults(plan: Plan) -> Iterator[str]:
 _FEDERATED_ONLY = ("reply_deadline", "reply_share", "retention", "leverage")
 
 
-def _federated_faults(plan: Plan) -> Iterator[str]:
+def _federated_faults(plan: Settings) -> Iterator[str]:
     if not 1 <= plan.reply_deadline <= 10**7:
         yield "`reply_deadline` must be between 1 and 10^7 seconds."
     if not 0 < plan.reply_share <= 1:
@@ -95,7 +93,7 @@ def _federated_faults(plan: Plan) -> Iterator[str]:
         yield "`leverage` is defined for plans without `weight` only."
 
 
-def _arm_faults(plan: Plan) -> Iterator[str]:
+def _arm_faults(plan: Settings) -> Iterator[str]:
     if not 2 <= len(plan.arms) <= MOST_ARMS:
         yield f"`arms` must have two to {MOST_ARMS} arms with their probabilities."
     if "" in plan.arms:
@@ -107,7 +105,7 @@ def _arm_faults(plan: Plan) -> Iterator[str]:
         yield f"the probabilities of `arms` add up to {total:.10g} and not to 1."
 
 
-def _column_faults(plan: Plan) -> Iterator[str]:
+def _column_faults(plan: Settings) -> Iterator[str]:
     roles: dict[str, list[str]] = {}
     used = [("arm", plan.arm), ("unit", plan.unit), ("weight", plan.weight)]
     used += [("outcomes", c) for c in plan.outcomes] + [("covariates", c) for c in plan.covariates]
@@ -125,7 +123,7 @@ def _column_faults(plan: Plan) -> Iterator[str]:
         yield f"the plan has {len(plan.columns)} columns with all levels and outcomes; the most is {MOST_COLUMNS}."
 
 
-def _level_faults(plan: Plan) -> Iterator[str]:
+def _level_faults(plan: Settings) -> Iterator[str]:
     for covariate, levels in plan.levels.items():
         if covariate not in plan.covariates:
             yield f"`levels` names {covariate!r}, which is not in `covariates`."
@@ -135,7 +133,7 @@ def _level_faults(plan: Plan) -> Iterator[str]:
             yield f"`levels` of {covariate!r} has a level twice."
 
 
-def _name_faults(plan: Plan) -> Iterator[str]:
+def _name_faults(plan: Settings) -> Iterator[str]:
     """Names are printed and saved, so they have no line breaks, escape codes or halves of characters."""
     columns = [name for name in (plan.arm, plan.unit, plan.weight) if name is not None]
     levels = [level for levels in plan.levels.values() for level in levels]
@@ -145,7 +143,7 @@ def _name_faults(plan: Plan) -> Iterator[str]:
         yield f"names have no control characters in them, but {_listed(bad)} has."
 
 
-def _estimator_faults(plan: Plan) -> Iterator[str]:
+def _estimator_faults(plan: Settings) -> Iterator[str]:
     for estimator in dict.fromkeys(plan.estimators):
         if estimator not in ESTIMATORS:
             yield f"`estimators` has {estimator!r}; the estimators are {', '.join(ESTIMATORS)}."
@@ -155,7 +153,7 @@ def _estimator_faults(plan: Plan) -> Iterator[str]:
             yield f"the estimator {estimator!r} needs `covariates`."
 
 
-def _error_faults(plan: Plan) -> Iterator[str]:
+def _error_faults(plan: Settings) -> Iterator[str]:
     if plan.errors and plan.federated is not None:
         yield "`errors` is not for a federated plan: its errors are those by device, CR0 and CR1, and `leverage`."
         return

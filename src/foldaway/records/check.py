@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from foldaway.batch import Batch, Index
-from foldaway.block import Floats
+from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
+from foldaway.records.batch import Batch, Index
 from foldaway.records.columns import Column, attempt, columns_of
 from foldaway.records.faults import NO_ARM, Fault, Faults, FaultyBatch
 from foldaway.records.keys import Keys

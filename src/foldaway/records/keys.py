@@ -28,7 +28,7 @@ class UnitKeys:
 
     def of(self, units: pa.Array | None, n: int) -> Hashes:
         """The hash of each record's identifier."""
-        from foldaway.kernels.siphash import hash_identifiers
+        from foldaway.numerics.kernels.siphash import hash_identifiers
 
         assert units is not None
         return hash_identifiers(units, self.key)
@@ -42,6 +42,6 @@ class RecordKeys:
 
     def of(self, units: pa.Array | None, n: int) -> Hashes:
         """The hash of each record's position."""
-        from foldaway.kernels.siphash import hash_identifiers
+        from foldaway.numerics.kernels.siphash import hash_identifiers
 
         return hash_identifiers(pa.array(np.arange(n)), self.key)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from foldaway.block import LARGEST, Floats
+from foldaway.numerics.block import LARGEST, Floats
 from foldaway.records.columns import Column, as_numpy
 
 Codes = NDArray[np.int8]

@@ -12,15 +12,15 @@ from typing import Any, cast
 import uvicorn
 
 from foldaway.errors import FoldawayError
-from foldaway.service.app import make_app
-from foldaway.service.connections import Connection, most_connections
-from foldaway.service.harden import harden, settle
-from foldaway.service.ingest import Limits
-from foldaway.service.logs import catch_library_logs, log
-from foldaway.service.rehearsal import rehearse
-from foldaway.service.service import Service, TokenWanted
-from foldaway.service.store import Store
-from foldaway.service.vault import Vault
+from foldaway.forgetting.harden import harden, settle
+from foldaway.forgetting.rehearsal import rehearse
+from foldaway.service.collecting.service import Service, TokenWanted
+from foldaway.service.database.store import Store
+from foldaway.service.http.app import make_app
+from foldaway.service.http.connections import Connection, most_connections
+from foldaway.service.http.logs import catch_library_logs, log
+from foldaway.service.keys.vault import Vault
+from foldaway.sources.formats.body import Limits
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from foldaway.errors import SourceError
 from foldaway.plan import Plan
-from foldaway.sources.batch import ROWS
-from foldaway.sources.folding import require_columns, wanted_by
+from foldaway.sources.formats.batch import ROWS
+from foldaway.sources.formats.columns import require_columns, wanted_by
 from foldaway.trial import Trial
 
 # How an answer is had as Arrow batches: DuckDB's names, new and old, and ADBC's.

@@ -9,10 +9,10 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
-from foldaway.block import Block, Floats, Shape
 from foldaway.errors import StateError
-from foldaway.linalg import append_rows
-from foldaway.state import Array, decode_part
+from foldaway.keeping.state import Array, decode_part
+from foldaway.numerics.block import Block, Floats, Shape
+from foldaway.numerics.linalg import append_rows
 from foldaway.tallies.factor import Factor
 from foldaway.tallies.frame import Frame
 from foldaway.tallies.tally import Kind, Tally

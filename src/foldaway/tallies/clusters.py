@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.block import Block, Floats
+from foldaway.numerics.block import Block, Floats
 from foldaway.tallies.arm import ArmTally
 
 

@@ -8,10 +8,10 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
-from foldaway.block import Block, Floats, Shape
 from foldaway.errors import StateError
-from foldaway.linalg import append_rows, cholesky
-from foldaway.state import Array, decode_part
+from foldaway.keeping.state import Array, decode_part
+from foldaway.numerics.block import Block, Floats, Shape
+from foldaway.numerics.linalg import append_rows, cholesky
 
 # Blocks with fewer rows than this many times K go through Householder QR without further thought.
 _TALL = 16
@@ -79,7 +79,7 @@ class Factor:
 def _gram(block: Block) -> Floats:
     """Σ z z'."""
     if block.compiled:
-        from foldaway.kernels.moments import gram
+        from foldaway.numerics.kernels.moments import gram
 
         return gram(block.rows)
     sums: Floats = block.rows @ block.rows.T

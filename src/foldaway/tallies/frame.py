@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from foldaway.block import LARGEST, Block, Floats, Shape
-from foldaway.linalg import frame_rows
+from foldaway.numerics.block import LARGEST, Block, Floats, Shape
+from foldaway.numerics.linalg import frame_rows
 
 # Below this share of a column's length what is left after the earlier columns is rounding: no direction.
 _NO_DIRECTION = 1e-13
@@ -46,7 +46,7 @@ class Frame:
     def apply(self, block: Block) -> Block:
         """The block's rows in this frame, times the roots of their weights."""
         if block.compiled:
-            from foldaway.kernels import moments
+            from foldaway.numerics.kernels import moments
 
             rows = moments.frame_rows(self.F, block.rows)
         else:

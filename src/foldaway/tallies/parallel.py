@@ -8,9 +8,9 @@ from contextvars import copy_context
 from dataclasses import replace
 from itertools import pairwise
 
-from foldaway.batch import Batch
+from foldaway.numerics.threads import cores, one_blas_thread
+from foldaway.records.batch import Batch
 from foldaway.tallies.arm import ArmTally
-from foldaway.threads import cores, one_blas_thread
 
 # With this many records, loading the compiled loops costs less than they save.
 _WORTH_COMPILING = 100_000

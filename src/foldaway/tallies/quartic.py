@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.block import Floats
+from foldaway.numerics.block import Floats
 from foldaway.tallies.vech import pairs
 
 Indices = NDArray[np.intp]
@@ -101,7 +101,7 @@ def record_products(x: Floats, y: Floats, *, compiled: bool = False) -> tuple[Fl
     m = len(plan.pair[0])
     vv, vs, ss = np.zeros((m, m)), np.zeros((outcomes, k, m)), np.zeros((outcomes, m))
     if compiled:
-        from foldaway.kernels.moments import products_of_four
+        from foldaway.numerics.kernels.moments import products_of_four
 
         products_of_four(x, y, plan.pair, plan.parts, vv, vs, ss)
     else:
@@ -113,7 +113,7 @@ def record_products(x: Floats, y: Floats, *, compiled: bool = False) -> tuple[Fl
 
 
 def _add_products(x: Floats, y: Floats, plan: Layout, vv: Floats, vs: Floats, ss: Floats) -> None:
-    """What `foldaway.kernels.moments.products_of_four` does, in NumPy."""
+    """What `foldaway.numerics.kernels.moments.products_of_four` does, in NumPy."""
     buffer = np.empty((len(vv), min(_STEP, x.shape[1])))
     for start in range(0, x.shape[1], _STEP):
         xs, ys = x[:, start : start + _STEP], y[:, start : start + _STEP]

@@ -14,12 +14,12 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
-from foldaway.block import Block, Floats, Shape
 from foldaway.errors import StateError
+from foldaway.keeping.state import Array, decode_part
+from foldaway.numerics.block import Block, Floats, Shape
+from foldaway.numerics.threads import cores
 from foldaway.plan import Bootstrap
-from foldaway.state import Array, decode_part
 from foldaway.tallies.vech import lift, lift_map, pair_products
-from foldaway.threads import cores
 
 
 class ReplicatesState(msgspec.Struct, array_like=True):
@@ -47,7 +47,7 @@ class Replicates:
 
     def fold(self, block: Block) -> Self:
         """Take the block's records in, each with its own weight in every replicate."""
-        from foldaway.kernels.accumulate import accumulate
+        from foldaway.numerics.kernels.accumulate import accumulate
 
         if block.key is None:
             raise ValueError("a block without keyed numbers cannot be folded by the bootstrap")

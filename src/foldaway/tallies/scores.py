@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.block import Block, Floats, Shape
 from foldaway.errors import StateError
-from foldaway.state import Array, decode_part
+from foldaway.keeping.state import Array, decode_part
+from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.tallies.quartic import record_products
 from foldaway.tallies.vech import lift, lift_map, pair_products
 

@@ -21,7 +21,7 @@ class RowStream:
     """
 
     def __init__(self, tally: ArmTally) -> None:
-        from foldaway.kernels.row import take_row
+        from foldaway.numerics.kernels.row import take_row
 
         self._take = take_row
         self._tally = tally

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, Self
 
-from foldaway.block import Block, Floats, Shape
+from foldaway.numerics.block import Block, Floats, Shape
 
 
 class Kind(Protocol):

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.block import Floats
+from foldaway.numerics.block import Floats
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,135 @@
+"""Commands around a stream: consume it into a store, and read the store's effects."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foldaway.errors import SourceError, StateError, TooEarly
+
+if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
+    from foldaway.plan import Plan
+    from foldaway.sources.brokers.store import Stored
+
+app = typer.Typer()
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines, an object to a line.")]
+
+
+@app.command()
+def consume(
+    address: Annotated[
+        str,
+        typer.Argument(
+            metavar="ADDRESS",
+            help="nats://HOST:PORT/STREAM, redis://HOST:PORT/STREAM or kafka://HOST:PORT/TOPIC; a password is better "
+            "given in FOLDAWAY_BROKER_PASSWORD.",
+        ),
+    ],
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan, a .toml or .json file.")],
+    store: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the tallies and the position are kept.")],
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The bootstrap's secret key, apart from the store: read, or made."),
+    ] = None,
+    until_empty: Annotated[
+        bool, typer.Option("--until-empty", help="End when the stream has been read; else go on for ever.")
+    ] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete messages at the broker once the state that holds them is durable.")
+    ] = False,
+    skip_faulty: Annotated[
+        bool, typer.Option("--skip-faulty", help="Pass over messages that the plan refuses, counted; else stop there.")
+    ] = False,
+    close: Annotated[
+        bool, typer.Option("--close", help="When the stream is empty, end the trial and destroy its key.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Fold a stream into a store, exactly once whatever crashes. No record is kept."""
+    from foldaway.cli.terminal.consumer import Stop, show_end, shown_progress
+    from foldaway.forgetting.harden import without_dumps
+    from foldaway.plan import Plan
+    from foldaway.sources.brokers.adapters import broker_at
+    from foldaway.sources.brokers.address import parse
+    from foldaway.sources.brokers.consumer import Consumer, Options
+    from foldaway.sources.brokers.store import Store
+
+    if sentence := without_dumps():
+        print(sentence, file=sys.stderr)
+    where = parse(address)
+    the_plan = Plan.load(plan)
+    broker = broker_at(where, the_plan.name)
+    with Store(store) as opened:
+        secret = _secret(the_plan, key, opened.folder, opened.read())
+        options = Options(until_empty=until_empty, delete=delete, skip_faulty=skip_faulty, close=close)
+        with Stop() as stop, shown_progress(str(where), json) as told:
+            consumer = Consumer(
+                broker, where.stream, the_plan, opened, key=secret, options=options, told=told, stopping=stop
+            )
+            trial = consumer.run()
+        if trial.sealed and key is not None:
+            _destroy(key)
+    show_end(trial, consumer, delete=delete, json=json)
+
+
+@app.command()
+def effects(
+    store: Annotated[Path, typer.Argument(metavar="FOLDER", help="The store of a consumer, running or not.")],
+    json: AsJson = False,
+    all_kinds: Annotated[bool, typer.Option("--all", help="Show every kind of standard error.")] = False,
+    save: Annotated[
+        Path | None, typer.Option(metavar="STATE", help="Write the tallies to this file, to be merged with others.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Let --save replace another state.")] = False,
+) -> None:
+    """The effects in the store of a consumer, as far as it is durable."""
+    from foldaway.cli.commands.saving import require_savable
+    from foldaway.cli.terminal.consumer import effects_of
+    from foldaway.sources.brokers.store import read
+    from foldaway.trial import Trial
+
+    require_savable(save, None, overwrite)
+    stored = read(store)
+    if stored is None or not stored.trial:
+        raise StateError(f"the store {store} holds no records yet.")
+    trial = Trial.loads(stored.trial)
+    if save is not None:
+        trial.save(save)
+    try:
+        found = effects_of(trial)
+    except TooEarly as error:
+        if save is None:
+            raise
+        # A part of a trial may be too small for effects of its own: it is saved to be merged with the others.
+        print(f"The tallies are in {save}; {error}", file=sys.stderr)
+        return
+    print(found.to_json() if json else found.to_string(all_kinds=all_kinds))
+
+
+def _secret(plan: Plan, file: Path | None, store: Path, stored: Stored | None) -> bytes | None:
+    """The bootstrap's key, from a file that does not lie with the tallies (promise P3)."""
+    from foldaway.cli.terminal.key_file import read_or_make
+
+    if plan.resampling is None:
+        return None
+    if file is None:
+        raise SourceError("this plan has a bootstrap: say with --key in which file its secret key is to be kept.")
+    if file.resolve().is_relative_to(store.resolve()):
+        raise SourceError("the key must be kept apart from the tallies: name a file outside of the store.")
+    if stored is not None and stored.closed:
+        return None  # it is destroyed
+    return read_or_make(file, new=stored is None or not stored.trial)
+
+
+def _destroy(file: Path) -> None:
+    """Overwrite the key, then remove its file."""
+    from foldaway.keeping.disk import destroy_file
+
+    try:
+        destroy_file(file)
+    except OSError as error:
+        print(f"The trial is closed, but its key {file} cannot be destroyed: {error.strerror}.", file=sys.stderr)

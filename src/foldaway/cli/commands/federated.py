@@ -1,0 +1,115 @@
+"""Commands of federated trials: a site that keeps its records, and a simulation of very many devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from foldaway.cli.commands.local import PlanFile
+from foldaway.cli.commands.remote import Authority, Server, Token
+from foldaway.cli.terminal.printing import AsJson
+from foldaway.cli.terminal.words import in_lines, tell_waiting
+from foldaway.errors import FoldawayError
+
+app = typer.Typer()
+site_app = typer.Typer(help="A site that keeps its records.", no_args_is_help=True)
+federated_app = typer.Typer(help="Trials whose records stay on devices.", no_args_is_help=True)
+app.add_typer(site_app, name="site")
+app.add_typer(federated_app, name="federated")
+
+
+@site_app.command("run")
+def site_run(
+    plan: PlanFile,
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="The site's files of records, or globs.")],
+    server: Server,
+    token: Token,
+    folder: Annotated[
+        str, typer.Option(help="Where this site remembers what it has sent; each site needs its own.")
+    ] = "~/.foldaway",
+    ca: Authority = None,
+    json: AsJson = False,
+) -> None:
+    """Fold a site's records here, each unit a cluster, and send the tallies to the coordinator, once."""
+    import msgspec
+
+    from foldaway.cli.terminal.progress import file_progress
+    from foldaway.federated.link import HttpLink, trial_address
+    from foldaway.federated.site.site import fold_site, send_site
+    from foldaway.plan import Plan
+    from foldaway.sources.formats.paths import expand
+
+    the_plan = Plan.load(plan)
+    address, _ = trial_address(server, the_plan.name)
+    with file_progress(expand(files)) as progress:
+        trial = fold_site(the_plan, files, progress=progress)
+    link = HttpLink(address, token, verify=True if ca is None else str(ca), told=tell_waiting)
+    try:
+        sent = send_site(trial, files, link, folder)
+    finally:
+        link.close()
+    if json:
+        print(msgspec.json.encode(sent._asdict()).decode())
+        return
+    from foldaway.table import text_table
+
+    print(in_lines(f"{the_plan.name}: the site's records stay here; {sent.bytes:,} bytes of tallies were sent."))
+    print()
+    rows = [[arm, f"{units:,}", f"{sent.records[arm]:,}"] for arm, units in sent.units.items()]
+    print(text_table(["arm", "units", "records"], rows))
+    print()
+    if sent.repeated:
+        print(in_lines("The coordinator had them already, from an earlier run, and has not counted them again."))
+    if sent.durable:
+        print("They are safe there, whatever crashes.")
+    else:
+        print(in_lines("They are not stored yet; run the same command again later: they are counted once."))
+
+
+@federated_app.command("simulate")
+def simulate(
+    clients: Annotated[int, typer.Option(min=10, help="How many devices take part.")] = 10_000,
+    mode: Annotated[str, typer.Option(help="one-message, scores or delta.")] = "one-message",
+    drop_out: Annotated[float, typer.Option(min=0, max=0.9, help="The share of devices that never report.")] = 0.0,
+    late: Annotated[float, typer.Option(min=0, max=0.9, help="The share that report after the end.")] = 0.0,
+    processes: Annotated[int, typer.Option(min=1, help="Processes to run devices in.")] = 2,
+    seed: Annotated[int, typer.Option(help="The simulation's seed.")] = 0,
+    json: AsJson = False,
+) -> None:
+    """Run very many simulated devices against a real coordinator on this machine, and compare with kept rows."""
+    from foldaway.cli.commands.remote import extra
+
+    with extra():
+        from foldaway.simulation.federated.population import MODES, World
+        from foldaway.simulation.federated.run import simulate
+
+    if mode not in MODES:
+        raise FoldawayError(f"there is no mode {mode!r}; choose one of {', '.join(MODES)}.")
+    if drop_out + late > 0.95:
+        raise FoldawayError("too few devices would report: --drop-out and --late may add up to 0.95.")
+    world = World(clients, MODES[mode], drop_out, late, seed)
+    with _progress(clients) as told:
+        summary = simulate(world, processes=processes, told=told)
+    print(summary.to_json() if json else summary)
+
+
+@contextmanager
+def _progress(clients: int) -> Iterator[Callable[[str, int], None]]:
+    """Counts clients, in each part of the simulation anew; nothing where standard error is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        tasks = {}
+
+        def told(what: str, done: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=clients)
+            bar.advance(tasks[what], done)
+
+        yield told

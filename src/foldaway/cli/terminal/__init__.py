@@ -1,0 +1,1 @@
+"""How the command line speaks to a person: progress, tables, sentences, and how it ends."""

@@ -1,0 +1,99 @@
+"""A forest plot for notebooks and papers, by matplotlib."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from foldaway.effects.effect import Effect
+from foldaway.effects.findings import Findings
+from foldaway.effects.headline import Comparison, comparisons
+from foldaway.errors import not_installed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+# Readable in print, in grey, and to those who do not see red and green.
+_INK, _BAR = "#17645f", "#7fb5ae"
+
+# Characters of an arm's name; a longer one would leave no room for the plot.
+_LONGEST = 32
+
+
+def forest(effects: Findings, axes: Axes | None = None, *, estimators: bool = False) -> Figure:
+    """Findings with their intervals: a dot, a bar for a single look, a thin line for any number of looks.
+
+    No window opens, and nothing of matplotlib's global state changes: works without a screen.
+
+    Args:
+        effects: What to draw; filter them first for less.
+        axes: Where to draw; the effects must then be of one outcome. A new figure if left out, a panel per outcome.
+        estimators: Every estimator, in place of the one that the report leads with.
+
+    Raises:
+        ValueError: There is nothing to draw, or several outcomes for one pair of axes.
+    """
+    panels: dict[str, list[Comparison]] = {}
+    for each in comparisons(effects):
+        panels.setdefault(each.outcome, []).append(each)
+    if not panels:
+        raise ValueError("there are no effects to draw.")
+    if axes is not None:
+        if len(panels) > 1:
+            raise ValueError("one pair of axes takes one outcome: effects.filter(outcome=...).plot(axes).")
+        figure = axes.get_figure(root=True)
+        assert figure is not None  # axes are always somewhere
+        targets = [axes]
+    else:
+        figure = _figure([_rows(panel, estimators) for panel in panels.values()])
+        targets = list(figure.axes)
+    for target, (outcome, panel) in zip(targets, panels.items(), strict=True):
+        _draw(target, outcome, _rows(panel, estimators), effects.confidence, estimators)
+    return figure
+
+
+def _rows(panel: Sequence[Comparison], estimators: bool) -> list[Effect]:
+    return [row for each in panel for row in (each.best if estimators else [each.lead])]
+
+
+def _figure(panels: Sequence[Sequence[Effect]]) -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError(not_installed("matplotlib", "plot")) from None
+
+    heights = [1.2 + 0.42 * len(rows) for rows in panels]
+    figure = Figure(figsize=(7.0, sum(heights)), layout="constrained")
+    figure.subplots(len(panels), 1, squeeze=False, gridspec_kw={"height_ratios": heights})
+    return figure
+
+
+def _draw(axes: Axes, outcome: str, rows: Sequence[Effect], confidence: float, estimators: bool) -> None:
+    axes.axvline(0, color="0.4", linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
+    for y, row in enumerate(rows):
+        if math.isfinite(row.anytime_ci_lower):
+            axes.errorbar(
+                row.estimate, y, xerr=row.anytime_ci_upper - row.estimate, color=_INK, linewidth=1, capsize=3, zorder=1
+            )
+        if math.isfinite(row.ci_lower):
+            axes.hlines(y, row.ci_lower, row.ci_upper, color=_BAR, linewidth=6, zorder=2)
+        axes.plot(row.estimate, y, "o", color=_INK, markersize=5, markeredgecolor="white", zorder=3)
+    # A dollar sign in a name is a dollar sign, and begins no formula.
+    axes.set_yticks(range(len(rows)), [_label(row, estimators) for row in rows], parse_math=False)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_title(outcome, loc="left", fontsize="medium", fontweight="bold", parse_math=False)
+    axes.set_xlabel(
+        f"effect against {rows[0].control} ({100 * confidence:g} % interval; thin: any number of looks)",
+        fontsize="small",
+        parse_math=False,
+    )
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _label(row: Effect, estimators: bool) -> str:
+    arm = row.arm if len(row.arm) <= _LONGEST else f"{row.arm[: _LONGEST - 1]}…"
+    return f"{arm}, {row.estimator} ({row.se_kind})" if estimators else arm

@@ -1,0 +1,298 @@
+"""A Spark stream: every micro-batch is in the stored tallies once, and two states of them are a cohort apart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foldaway.engines.partial import plan_columns
+from foldaway.engines.spark.batch import fold, require_classic
+from foldaway.engines.spark.checkpoint import Checkpoint
+from foldaway.errors import FoldawayError, PlanError, SealedError, SourceError, StateError
+from foldaway.plan import Plan
+from foldaway.sources.brokers.broker import Place
+from foldaway.sources.brokers.store import Store, Stored, read
+from foldaway.trial import Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_QUERY = "sql.streaming.queryId"  # the property in which Spark tells a micro-batch whose it is
+_RETAIN = "spark.sql.streaming.minBatchesToRetain"
+_MOST_RETAINED = 10_000
+_MARGIN = 10
+
+# In the store, a query's identifier tells its stream from others, and the place in it is the number of the last
+# micro-batch that is in the tallies; those before are in them, too.
+_STREAM, _PART = "a Spark stream", ""
+_BEFORE_THE_FIRST = -1
+
+_HOLDERS: dict[Path, StreamFold] = {}
+"""Which stream of this process has which store: Spark does not tell when a query has ended."""
+
+
+def fold_stream(
+    df: DataFrame,
+    plan: Plan,
+    *,
+    store: str | Path,
+    key: bytes | None = None,
+    checkpoint: str | None = None,
+    trigger: Mapping[str, Any] | None = None,
+) -> StreamFold:
+    """Fold a Spark stream, each of its micro-batches exactly once, whatever is killed and started again.
+
+    The state is written when at least a cohort of records has come since it was last written, with the number of the
+    last micro-batch in it. Until then tallies wait in the driver's memory; a stream that is started again takes its
+    checkpoint back to the last batch written, and Spark reads the others anew. So the source must be one that can be
+    read again from there: Kafka, files, tables; not a socket.
+
+    Args:
+        df: The stream.
+        plan: The plan. Units cannot be complete in a stream; by unit, use a bootstrap.
+        store: A folder on the driver's machine for the state.
+        key: The bootstrap's key, for plans with a bootstrap: the same one at every start.
+        checkpoint: Where Spark keeps its checkpoint; in the store if left out.
+        trigger: Spark's options for a trigger, for example ``{"processingTime": "1 minute"}`` or
+            ``{"availableNow": True}``.
+
+    Returns:
+        The running query.
+
+    Raises:
+        PlanError: The plan cannot be run on a stream, or needs a key.
+        SealedError: The trial in the store is closed.
+        SourceError: Another program has the store.
+        StateError: The store is damaged, of another plan or key, or does not go with the checkpoint.
+    """
+    require_classic(df)
+    if not df.isStreaming:
+        raise SourceError("this data frame is no stream: use spark.fold.")
+    if plan.complete_units:
+        raise PlanError(
+            "records of a unit may come in several micro-batches, so `complete_units` cannot hold for a stream; "
+            "use a bootstrap by unit instead."
+        )
+    if plan.resampling is not None and key is None:
+        raise PlanError(
+            "a stream with a bootstrap needs its key at every start: make one with secrets.token_bytes(16), keep it "
+            "apart from the store, and give it as key=."
+        )
+    plan_columns(plan, df.columns)
+    folder = Path(store).absolute()
+    place = checkpoint or str(folder / "checkpoint")
+    if folder in _HOLDERS:
+        _HOLDERS[folder].let_go_if_ended()
+    with ExitStack() as until_started:
+        opened = until_started.enter_context(Store(folder))  # before the checkpoint is touched
+        stored = _going_on(opened)
+        durable = stored.of(plan, key)
+        _take_back(Checkpoint(df.sparkSession, place), stored, store)
+        retain = min(max(int(df.sparkSession.conf.get(_RETAIN) or 0), plan.cohort + 2 * _MARGIN), _MOST_RETAINED)
+        batches = _Batches(opened, stored, durable, key, retain - _MARGIN)
+        writer = df.writeStream.foreachBatch(batches).option("checkpointLocation", place)
+        if trigger is not None:
+            writer = writer.trigger(**trigger)
+        with _set(df.sparkSession, _RETAIN, str(retain)):
+            stream = StreamFold(writer.start(), batches)
+        until_started.pop_all()
+    _HOLDERS[folder] = stream
+    return stream
+
+
+def load(store: str | Path, plan: Plan | None = None, *, key: bytes | None = None) -> Trial:
+    """The trial that a stream has stored so far, also while it runs.
+
+    Raises:
+        StateError: There is none, or it is damaged or of another plan or key.
+    """
+    stored = read(Path(store))
+    if stored is None or not stored.trial:
+        raise StateError(f"{store} holds no state yet: it is written when the first cohort of records has come.")
+    return Trial.loads(stored.trial, plan, key=key)
+
+
+class StreamFold:
+    """A stream that is being folded: Spark's query, with all that it has, and a few things of our own.
+
+    Attributes:
+        query: Spark's `StreamingQuery`.
+    """
+
+    def __init__(self, query: StreamingQuery, batches: _Batches) -> None:
+        self.query = query
+        self._batches = batches
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.query, name)
+
+    @property
+    def pending(self) -> int:
+        """Records in memory that are not stored yet: fewer than a cohort, but for a batch under way."""
+        return self._batches.pending
+
+    def awaitTermination(self, timeout: int | None = None) -> bool | None:
+        """As Spark's, but a fault in the records is raised as what it is.
+
+        Raises:
+            RecordError: A micro-batch was refused.
+        """
+        from pyspark.errors import StreamingQueryException
+
+        try:
+            return self.query.awaitTermination(timeout)
+        except StreamingQueryException:
+            if self._batches.fault is None:
+                raise
+        raise self._batches.fault
+
+    def processAllAvailable(self) -> None:
+        """As Spark's, but a fault in the records is raised as what it is."""
+        from pyspark.errors import StreamingQueryException
+
+        try:
+            return self.query.processAllAvailable()
+        except StreamingQueryException:
+            if self._batches.fault is None:
+                raise
+        raise self._batches.fault
+
+    def stop(self) -> None:
+        """Interrupt the stream, and let go of its store; what is pending will be read again."""
+        self.query.stop()
+        self._batches.let_go()
+
+    def close(self) -> Trial:
+        """End the trial: stop, and seal what is stored, with the remainder if the plan says ``remainder = "include"``.
+
+        Otherwise the records short of a cohort are left out. The bootstrap's key is not needed any more; destroy it.
+
+        Raises:
+            StateError: The stream was stopped before, and another may have gone on from its store; start it again to
+                close it.
+        """
+        self.query.stop()
+        return self._batches.close()
+
+    def let_go_if_ended(self) -> None:
+        """Let go of the store if the query has ended, by itself or by a fault."""
+        if not self.query.isActive:
+            self._batches.let_go()
+
+
+class _Batches:
+    """Takes micro-batches in, one after the other, as `foreachBatch` hands them over.
+
+    Attributes:
+        fault: Why a micro-batch was refused, if one was.
+    """
+
+    def __init__(self, store: Store, stored: Stored, trial: Trial, key: bytes | None, most_pending: int) -> None:
+        self.plan = trial.plan
+        self.key = key
+        self.fault: FoldawayError | None = None
+        self._store: Store | None = store
+        self._stored, self._stored_n = stored, trial.n
+        self._trial, self._query, self._batch = trial, stored.identity, _last_batch(stored)
+        self._most_pending = most_pending
+        self._written = time.monotonic()
+
+    @property
+    def pending(self) -> int:
+        """Records that are not stored."""
+        return self._trial.n - self._stored_n
+
+    def __call__(self, df: DataFrame, batch: int) -> None:
+        if batch <= self._batch:
+            return  # stored, but Spark was killed before it could take note
+        try:
+            query = df.sparkSession.sparkContext.getLocalProperty(_QUERY)
+            trial = self._trial + fold(df, self.plan, key=self.key)
+            self._trial, self._query, self._batch = trial, str(query), batch
+            if self._due():
+                self._write(trial)
+            elif batch - _last_batch(self._stored) >= self._most_pending:
+                raise StateError(
+                    f"{self._most_pending:,} micro-batches together had fewer records than a cohort, and Spark's "
+                    "checkpoint will not go back further. Nothing is lost: start the stream again, its trigger longer."
+                )
+        except FoldawayError as error:
+            self.fault = error
+            raise
+
+    def _due(self) -> bool:
+        waited = self.plan.max_wait is not None and time.monotonic() - self._written >= self.plan.max_wait
+        return self.pending >= self.plan.cohort or (waited and self.pending > 0)
+
+    def _write(self, trial: Trial, *, left_out: int = 0, closed: bool = False) -> None:
+        if self._store is None:
+            raise StateError("the stream was stopped, and another may have gone on from its store: start it again.")
+        positions: dict[str, Place] = {_PART: (self._batch,)}
+        stored = Stored(_STREAM, self._query, positions, trial.dumps(), left_out=left_out, closed=closed)
+        self._store.write(stored)
+        self._stored, self._stored_n, self._written = stored, trial.n, time.monotonic()
+
+    def close(self) -> Trial:
+        """The final trial, sealed and stored; the same one if it is closed already."""
+        if not self._stored.closed:
+            final, left_out = self._trial, 0
+            if self.pending < self.plan.cohort and self.plan.remainder == "leave_out":
+                final, left_out = self._stored.of(self.plan, self.key), self.pending
+            final.seal()
+            self._write(final, left_out=left_out, closed=True)
+            self._trial = final
+            self.let_go()
+        return self._trial
+
+    def let_go(self) -> None:
+        """Let another stream have the store."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+
+def _going_on(store: Store) -> Stored:
+    """What the store holds, if a stream may go on from there."""
+    stored = store.read()
+    if stored is None:
+        return Stored(_STREAM)
+    if stored.stream != _STREAM:
+        raise SourceError(f"the store {store.folder} belongs to another stream ({stored.stream}); name another folder.")
+    if stored.closed:
+        raise SealedError("the trial in this store is closed: it takes no more records.")
+    return stored
+
+
+def _last_batch(stored: Stored) -> int:
+    place = stored.positions.get(_PART)
+    return _BEFORE_THE_FIRST if place is None else place[0]
+
+
+def _take_back(checkpoint: Checkpoint, stored: Stored, store: str | Path) -> None:
+    """Let Spark go on from the last batch that is stored."""
+    query = checkpoint.query()
+    if stored.trial and query != stored.identity:
+        what = "is empty" if query is None else "is of another query"
+        raise StateError(
+            f"the checkpoint {checkpoint.folder} {what}, and {store} holds records that were read under its own: "
+            "bring that back, or begin with a new store."
+        )
+    if query is not None:
+        checkpoint.rewind(_last_batch(stored))
+
+
+@contextmanager
+def _set(session: SparkSession, name: str, value: str) -> Iterator[None]:
+    """A setting of the session while a query is made from it."""
+    before = session.conf.get(name)
+    session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        session.conf.set(name, before)  # type: ignore[arg-type] # it has a default

@@ -1,0 +1,1 @@
+"""A device: its arm, its records, its one report."""

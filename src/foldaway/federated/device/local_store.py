@@ -1,0 +1,263 @@
+"""A device's state on its disk: one SQLite file for each trial, for its owner alone, and without what was deleted.
+
+``NAME.foldaway-device`` holds the state. ``NAME.foldaway-forgotten`` is what is left when the device has forgotten the
+trial: the plan's fingerprint and nothing else, so that the same person is not enrolled a second time, perhaps in
+another arm. It is written before anything is deleted, so a deletion that was cut short is ended by whoever opens the
+folder next. The folder may hold an app's own files: those without such a name are not even opened.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from foldaway.errors import PlanError, StateError
+from foldaway.federated.device.kept import Forgotten, Kept
+from foldaway.keeping.disk import destroy_file, open_sqlite, replace_file
+from foldaway.plan import Plan
+
+# Seconds to wait for another process of the same device.
+_PATIENCE = 10.0
+
+# Seconds after its last change when a file goes that cannot be read, and so cannot say for how long it may be kept.
+_UNREADABLE = 30 * 86_400.0
+
+# A file is the device's by its name alone, for what is in it may be damaged, and must go all the same.
+_STATE, _MARK = ".foldaway-device", ".foldaway-forgotten"
+
+_PRAGMAS = (
+    "journal_mode = TRUNCATE",  # the old pages in the journal go when the transaction ends
+    "synchronous = FULL",
+    "secure_delete = ON",  # what is deleted or replaced is overwritten
+    "temp_store = MEMORY",
+    "trusted_schema = OFF",
+)
+
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS device (one INTEGER PRIMARY KEY CHECK (one = 1), kept BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS rows (id INTEGER PRIMARY KEY, row BLOB NOT NULL, message BLOB)",
+    "CREATE TABLE IF NOT EXISTS messages (number BLOB PRIMARY KEY, message BLOB NOT NULL)",
+)
+
+
+class LocalStore:
+    """The state of a device in one trial.
+
+    Args:
+        folder: The device's folder; made, for its owner alone, if it is not there.
+        name: The trial's name.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        require_private(folder)
+        self._file = folder / f"{name}{_STATE}"
+        self._tombstone = folder / f"{name}{_MARK}"
+        self._connection: sqlite3.Connection | None = None
+        sweep(folder)
+
+    def traces(self) -> str:
+        """What is here of the trial, for a person."""
+        return " and ".join(str(path) for path in (self._file, self._tombstone) if path.exists())
+
+    @property
+    def forgotten(self) -> str | None:
+        """The fingerprint of the plan that was forgotten, if one was; empty if the file of its state was damaged."""
+        try:
+            return self._tombstone.read_text(encoding="ascii")
+        except FileNotFoundError:
+            return None
+
+    def plan(self) -> Plan | None:
+        """The plan that is kept here, if there is one."""
+        if not self._file.exists():
+            return None
+        try:
+            with self.changing() as kept:
+                return Plan.loads(kept.plan)
+        except Forgotten:
+            return None
+
+    def begin(self, kept: Kept) -> None:
+        """Keep this state, unless one is kept already."""
+        with _told(self._file), closing(_connect(self._file, new=True)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for table in _SCHEMA:
+                connection.execute(table)
+            connection.execute("INSERT OR IGNORE INTO device VALUES (1, ?)", (msgspec.msgpack.encode(kept),))
+            connection.execute("COMMIT")
+
+    @contextmanager
+    def changing(self) -> Iterator[Kept]:
+        """The state, to be changed in one transaction, which other processes of the device wait for."""
+        if self._connection is not None:
+            raise RuntimeError("a change within a change")
+        if not self._file.exists():
+            raise Forgotten
+        with _told(self._file), closing(_connect(self._file)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            found = _kept_in(connection)
+            if found is None:
+                raise Forgotten
+            kept = msgspec.msgpack.decode(found, type=Kept)
+            self._connection = connection
+            try:
+                yield kept
+                if (changed := msgspec.msgpack.encode(kept)) != found:
+                    connection.execute("UPDATE device SET kept = ?", (changed,))
+                connection.execute("COMMIT")
+            finally:
+                self._connection = None  # closed without a COMMIT, the transaction has never been
+
+    def add_row(self, row: bytes) -> None:
+        """Keep a record's row."""
+        self._run("INSERT INTO rows (row) VALUES (?)", row)
+
+    def unsent(self) -> list[bytes]:
+        """The rows that no message covers."""
+        return [row for (row,) in self._run("SELECT row FROM rows WHERE message IS NULL ORDER BY id")]
+
+    def send_later(self, number: bytes, message: bytes) -> None:
+        """Keep a message that covers all the rows that none covered before."""
+        self._run("UPDATE rows SET message = ? WHERE message IS NULL", number)
+        self._run("INSERT INTO messages VALUES (?, ?)", number, message)
+
+    def waiting(self) -> list[tuple[bytes, bytes]]:
+        """The messages of which it is not known that they are durable."""
+        return [(number, message) for number, message in self._run("SELECT * FROM messages ORDER BY rowid")]
+
+    def settle(self, number: bytes, *, durable: bool) -> None:
+        """The message is durable, or it will never be: then its rows are dropped."""
+        self._run("DELETE FROM messages WHERE number = ?", number)
+        if not durable:
+            self._run("DELETE FROM rows WHERE message = ?", number)
+
+    def covered(self) -> list[bytes]:
+        """The rows that durable messages cover."""
+        command = "SELECT row FROM rows WHERE message IS NOT NULL AND message NOT IN (SELECT number FROM messages)"
+        return [row for (row,) in self._run(command)]
+
+    def drop_rows(self) -> None:
+        """Delete all rows."""
+        self._run("DELETE FROM rows")
+
+    def drop_records(self) -> None:
+        """Delete all rows and messages."""
+        self._run("DELETE FROM rows")
+        self._run("DELETE FROM messages")
+
+    def _run(self, command: str, *values: Any) -> list[tuple[Any, ...]]:
+        assert self._connection is not None, "only within changing()"
+        return self._connection.execute(command, values).fetchall()
+
+    def erase(self, fingerprint: str) -> None:
+        """Delete everything but the mark that the trial was forgotten, also where the file is damaged."""
+        if not self._file.exists():
+            return
+        # From here on it will be done, whatever happens.
+        replace_file(self._tombstone, fingerprint.encode(), mode=0o600)
+        with suppress(Forgotten, StateError), self.changing():
+            # For another process that has the file open: it finds nothing, and stops before it writes.
+            for table in ("rows", "messages", "device"):
+                self._run(f"DELETE FROM {table}")
+        _remove(self._file)
+
+
+def sweep(folder: Path, now: float | None = None) -> None:
+    """End deletions that were cut short, and delete the records of all trials that have been kept for too long."""
+    for tombstone in _own(folder, _MARK):
+        _remove(tombstone.with_suffix(_STATE))
+    now = time.time() if now is None else now
+    for file in _own(folder, _STATE):
+        with suppress(Forgotten, FileNotFoundError):  # by another process, at this moment
+            try:
+                _drop_expired(file, now)
+            except (StateError, PlanError):  # whoever opens that trial will be told, until it is here for too long
+                if now - file.stat().st_mtime > _UNREADABLE:
+                    replace_file(file.with_suffix(_MARK), b"", mode=0o600)
+                    _remove(file)
+
+
+def _own(folder: Path, kind: str) -> list[Path]:
+    """The device's files of one kind; the name of a trial begins with a letter or a digit."""
+    return [path for path in folder.glob(f"[A-Za-z0-9]*{kind}") if path.is_file()]
+
+
+def _drop_expired(file: Path, now: float) -> None:
+    with _told(file), closing(_connect(file)) as connection:
+        connection.execute("BEGIN IMMEDIATE")  # which first undoes what a crash has left half done
+        found = _kept_in(connection)
+        if found is None:
+            return
+        kept = msgspec.msgpack.decode(found, type=Kept)
+        if not kept.expired(Plan.loads(kept.plan).retention, now):
+            return
+        if kept.stage == "leaving":  # it was told to forget, and has waited for its report long enough
+            replace_file(file.with_suffix(_MARK), Plan.loads(kept.plan).fingerprint.encode(), mode=0o600)
+        kept.expire(waiting=connection.execute("SELECT 1 FROM messages").fetchone() is not None)
+        connection.execute("UPDATE device SET kept = ?", (msgspec.msgpack.encode(kept),))
+        connection.execute("DELETE FROM rows")
+        connection.execute("DELETE FROM messages")
+        connection.execute("COMMIT")
+    if file.with_suffix(_MARK).exists():
+        _remove(file)
+
+
+def _kept_in(connection: sqlite3.Connection) -> bytes | None:
+    """The state in the file; none if it was deleted, or the file was made and not yet written to."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'device'").fetchone():
+        return None
+    found = connection.execute("SELECT kept FROM device").fetchone()
+    return None if found is None else bytes(found[0])
+
+
+def _connect(file: Path, *, new: bool = False) -> sqlite3.Connection:
+    if new:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+    return open_sqlite(file, _PRAGMAS, _PATIENCE)
+
+
+@contextmanager
+def _told(file: Path) -> Iterator[None]:
+    """Errors of the disk and of SQLite in words of ours; a file that has gone was forgotten."""
+    try:
+        yield
+        return
+    except (sqlite3.Error, msgspec.MsgspecError, OSError) as error:
+        kind = getattr(error, "sqlite_errorname", type(error).__name__)
+    if not file.exists():
+        raise Forgotten from None
+    raise StateError(
+        f"the device's file {file} cannot be used ({kind}): it is locked, or the disk is full, or it is damaged; then "
+        "the device's forget() deletes it."
+    ) from None
+
+
+def require_private(folder: Path) -> None:
+    """Make a folder for its owner alone, or refuse one that others may look into.
+
+    Raises:
+        StateError: It is not private, or cannot be used.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shared = folder.stat().st_mode & 0o077
+    except OSError as error:
+        reason = error.strerror
+    else:
+        if not shared:
+            return
+        raise StateError(f"others may look into {folder}: say chmod 700 {folder}, or choose another folder.")
+    raise StateError(f"the device's folder {folder} cannot be used: {reason}.")
+
+
+def _remove(file: Path) -> None:
+    """Overwrite a database and what a crash may have left of its journal, and remove both."""
+    for path in (file.with_name(file.name + "-journal"), file):
+        destroy_file(path)

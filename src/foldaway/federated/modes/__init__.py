@@ -1,0 +1,1 @@
+"""The modes of a federated trial."""

@@ -1,0 +1,110 @@
+"""A site with many units and its own records: it folds them where they are and sends tallies of a crowd, once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from foldaway.errors import PlanError, RecordError, ServerError
+from foldaway.federated.link import HttpLink
+from foldaway.federated.messages import Received
+from foldaway.federated.site.mark import SiteMark
+from foldaway.plan import Plan
+from foldaway.sources.runs.folding import Progress, fold_files
+from foldaway.tallies import UNITS
+from foldaway.tallies.scores import UnitScores
+from foldaway.trial import Trial
+
+STATE = "application/octet-stream"
+
+# Refusals of a coordinator that has looked, and does not know the number: one that it knew would be acknowledged.
+_NOT_TAKEN = (409, 410, 422)
+# Refusals of one that has not looked: only a number that was never sent before is certainly not taken.
+_NOT_READ = (400, 413, 415)
+
+
+class SiteReport(NamedTuple):
+    """What a site has sent.
+
+    Attributes:
+        units: By arm.
+        records: By arm.
+        bytes: The size of the tallies.
+        repeated: Whether the coordinator had them already, from a run before.
+        durable: Whether they are safe whatever crashes.
+    """
+
+    units: dict[str, int]
+    records: dict[str, int]
+    bytes: int
+    repeated: bool
+    durable: bool
+
+
+def fold_site(plan: Plan, files: Sequence[str], *, progress: Progress | None = None) -> Trial:
+    """The trial of a site's records, each unit a cluster; a unit's records may be anywhere in its file.
+
+    Raises:
+        PlanError: The plan is not one for sites.
+        RecordError: Records are faulty, or an arm has fewer units than the plan's cohort.
+    """
+    if plan.federated != "one-message" or plan.unit is None or not plan.complete_units:
+        raise PlanError(
+            f'the plan {plan.name} is not for sites: it needs `federated` = "one-message", `unit`, and '
+            "`complete_units` = true, a promise that all records of a unit are in one file."
+        )
+    trial = fold_files(list(files), plan, progress=progress)
+    units = units_of(trial)
+    # Each arm has tallies of its own; those of an arm without any units say nothing.
+    few = {arm: count for arm, count in units.items() if 0 < count < plan.cohort}
+    if few or not any(units.values()):
+        told = ", ".join(f"{count:,} units in the arm {arm}" for arm, count in few.items()) or "no units at all"
+        raise RecordError(
+            f"the site has {told}, and tallies of fewer than {plan.cohort:,} units (the plan's `cohort`) of an arm "
+            "stay here: they would say too much about each. Fold the records of several sites together."
+        )
+    return trial
+
+
+def units_of(trial: Trial) -> dict[str, int]:
+    """How many units there are, by arm."""
+    counts = {}
+    for name, arm in zip(trial.plan.arms, trial.arms, strict=True):
+        tally = arm.tallies[UNITS]
+        assert isinstance(tally, UnitScores)
+        counts[name] = tally.clusters
+    return counts
+
+
+def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | Path = "~/.foldaway") -> SiteReport:
+    """Send a site's tallies under the number in its mark; sent again, they are not counted again.
+
+    Args:
+        trial: The site's records, folded.
+        files: What they were folded from.
+        link: The coordinator.
+        folder: Where the site keeps its mark.
+
+    Raises:
+        ServerError: The coordinator has another plan, refuses, or cannot be reached.
+        StateError: The site has sent other records in this trial, or its folder cannot be used.
+    """
+    if link.fingerprint() != trial.plan.fingerprint:
+        raise ServerError(f"the coordinator runs {trial.plan.name} under another plan, so nothing was sent.")
+    mark = SiteMark.of(trial.plan, files, folder)
+    state = trial.dumps()
+    headers = {"Content-Type": STATE, "Foldaway-Number": mark.number.hex()}
+    try:
+        answer = link.ask("POST", "/tallies", content=state, headers=headers)
+    except ServerError as refused:
+        if refused.status in _NOT_TAKEN or (mark.fresh and refused.status in _NOT_READ):
+            mark.take_back()
+        raise
+    try:
+        received = msgspec.json.decode(answer, type=Received)
+    except msgspec.MsgspecError:
+        raise ServerError("the answer is not a coordinator's; is the address right?") from None
+    return SiteReport(units_of(trial), trial.counts, len(state), received.repeated, received.durable)

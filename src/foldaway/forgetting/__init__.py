@@ -1,0 +1,1 @@
+"""What must not outlive a record: hardened memory, wiped buffers, decoys."""

@@ -1,0 +1,45 @@
+"""A made-up batch in every format, folded before the first real one."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from foldaway.plan import Plan
+from foldaway.sources.formats.body import ARROW, JSON, NDJSON, Limits, decode
+from foldaway.trial import Trial
+
+_PLAN = Plan(
+    name="rehearsal",
+    arm="arm",
+    arms={"a": 0.5, "b": 0.5},
+    outcomes=["y"],
+    covariates=["x"],
+    unit="unit",
+    bootstrap=2,
+)
+
+
+def rehearse() -> None:
+    """Load and compile what folding needs, which is done on first use: so that the first batch need not wait.
+
+    Done before `harden.settle`, it also keeps all that out of every later search for garbage.
+
+    Example:
+        >>> rehearse()
+    """
+    trial = Trial(_PLAN)
+    rows = [{"arm": "ab"[i % 2], "unit": f"u{i}", "x": i % 7, "y": i % 11 + 0.5} for i in range(256)]
+    for media_type, body in _bodies(pa.Table.from_pylist(rows)).items():
+        found = decode(bytearray(body), media_type, None, _PLAN, Limits())
+        trial.fold(found.records, text=found.text, unreadable=found.ragged)
+    trial.effects()
+
+
+def _bodies(table: pa.Table) -> dict[str, bytes]:
+    import msgspec
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    lines = msgspec.json.Encoder().encode_lines(table.to_pylist())
+    return {ARROW: sink.getvalue().to_pybytes(), NDJSON: lines, JSON: msgspec.json.encode(table.to_pylist())}

@@ -1,0 +1,193 @@
+"""Which files a state holds: kept beside the state, so that no file is folded twice and a changed one is noticed.
+
+A file goes by its full name, size and time of last change, and by where it lies on the disk. All of these are kept as
+hashes under a random salt: a file's name may say whom it is about. Nothing is made from a file's content, since the
+hash of a short file could be undone by guessing the record in it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from enum import Enum
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+
+from foldaway.errors import SourceError, StateError
+from foldaway.keeping.disk import trouble
+
+_LENGTH = 16
+
+
+class Standing(Enum):
+    """How a file stands to the state."""
+
+    NEW = "new"
+    FOLDED = "folded"
+
+
+class Entry(msgspec.Struct, array_like=True):
+    """A file whose records are in the state.
+
+    Attributes:
+        stamp: Of its size and time of last change.
+        place: Of these and its place on the disk, which it keeps under another name.
+        deleted: Whether it was deleted: then another file may come under its name.
+        leaving: Of the folder that it is to be deleted from, unless it is certain that it was.
+        barren: Whether none of its records was folded, all being faulty: then it is never deleted, and may be mended.
+    """
+
+    stamp: bytes
+    place: bytes
+    deleted: bool = False
+    leaving: bytes = b""
+    barren: bool = False
+
+
+class Pages(msgspec.Struct):
+    """What is saved of a ledger: its salt, and the entries by the hash of the files' names."""
+
+    salt: bytes
+    files: dict[bytes, Entry]
+
+
+class Ledger:
+    """The files in a state.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "day1.csv")
+        ...     _ = file.write_text("records")
+        ...     ledger = Ledger()
+        ...     ledger.enter(file, ledger.look(file))
+        ...     Ledger.loads(ledger.dumps()).standing(file)
+        <Standing.FOLDED: 'folded'>
+    """
+
+    def __init__(self, pages: Pages | None = None) -> None:
+        self._pages = Pages(secrets.token_bytes(_LENGTH), {}) if pages is None else pages
+        entries = self._pages.files.values()
+        self._places = {entry.place for entry in entries if entry.leaving or not entry.deleted}
+        self._left = {entry.leaving for entry in entries if not entry.deleted}  # folders that files are to go from
+
+    def __len__(self) -> int:
+        return len(self._pages.files)
+
+    def __contains__(self, path: Path) -> bool:
+        """Whether a file of this name is in the state, there or not."""
+        return self._name(path) in self._pages.files
+
+    def look(self, path: Path) -> Entry:
+        """The entry that the file would have as it is now.
+
+        Raises:
+            SourceError: It is not there.
+        """
+        try:
+            now = os.stat(path)
+        except OSError as error:
+            words = trouble(error)
+        else:
+            stamp = f"{now.st_size} {now.st_mtime_ns}"
+            return Entry(self._hash("stamp", stamp), self._hash("place", f"{stamp} {now.st_dev} {now.st_ino}"))
+        raise SourceError(f"{path} {words}")
+
+    def mark(self, path: Path) -> bytes:
+        """The file as it is now in one hash: of its name, size and time of last change, and its place on the disk.
+
+        Raises:
+            SourceError: It is not there.
+        """
+        return self._hash("mark", self._name(path) + self.look(path).place)
+
+    def standing(self, path: Path) -> Standing:
+        """Whether the file is new or in the state already.
+
+        Raises:
+            SourceError: It has changed since it was folded, or was folded under another name.
+        """
+        now, then = self.look(path), self._pages.files.get(self._name(path))
+        if then is not None and then.stamp == now.stamp:
+            return Standing.FOLDED
+        if then is not None and not then.deleted and not then.barren:
+            raise SourceError(
+                f"{path} has changed since its records were folded, so some of them would count twice. Put new records "
+                "into a file of another name; or fold everything anew, without --resume."
+            )
+        if now.place in self._places:
+            raise SourceError(
+                f"{path} was folded before under another name. Give it the old name again, or leave it out."
+            )
+        return Standing.NEW
+
+    def enter(self, path: Path, entry: Entry) -> None:
+        """Note that the file's records are in the state."""
+        self._pages.files[self._name(path)] = entry
+        self._places.add(entry.place)
+
+    def leave(self, path: Path) -> bool:
+        """Note that the file is to be deleted; whether that is new."""
+        entry, folder = self._pages.files[self._name(path)], self._folder(path.parent)
+        is_new = entry.leaving != folder
+        entry.leaving = folder
+        self._left.add(folder)
+        return is_new
+
+    def is_barren(self, path: Path) -> bool:
+        """Whether none of the file's records was folded."""
+        return self._pages.files[self._name(path)].barren
+
+    def strike(self, path: Path) -> None:
+        """Note that the file was deleted."""
+        entry = self._pages.files[self._name(path)]
+        entry.deleted, entry.leaving = True, b""
+        self._places.discard(entry.place)
+
+    def strike_gone(self, folder: Path) -> bool:
+        """Note the deletion of what was to be deleted from a folder and is not there any more; whether any was.
+
+        A run that was killed may have deleted files and not come to note it. Where they lay stays known: perhaps they
+        were not deleted but have another name now.
+        """
+        mark = self._folder(folder)
+        if mark not in self._left or not folder.is_dir():
+            return False
+        gone = {name: entry for name, entry in self._pages.files.items() if entry.leaving == mark and not entry.deleted}
+        for name in os.listdir(folder):
+            gone.pop(self._name(folder / name), None)
+        for entry in gone.values():
+            entry.deleted = True
+        return bool(gone)
+
+    def dumps(self) -> bytes:
+        """The ledger as bytes, to be saved with the state."""
+        return msgspec.msgpack.encode(self._pages)
+
+    @classmethod
+    def loads(cls, data: bytes) -> Ledger:
+        """The ledger from its bytes; a new one from none.
+
+        Raises:
+            StateError: These are the positions of another kind of source.
+        """
+        if not data:
+            return cls()
+        try:
+            return cls(msgspec.msgpack.decode(data, type=Pages))
+        except msgspec.DecodeError:
+            pass
+        raise StateError("the state was saved by something else than a run over files; go on from it there.")
+
+    def _name(self, path: Path) -> bytes:
+        return self._hash("name", os.fsencode(os.path.realpath(path)))
+
+    def _folder(self, path: Path) -> bytes:
+        return self._hash("folder", os.fsencode(os.path.realpath(path)))
+
+    def _hash(self, kind: str, what: str | bytes) -> bytes:
+        data = what.encode() if isinstance(what, str) else what
+        person = f"foldaway-{kind}".encode()[:16]
+        return blake2b(data, key=self._pages.salt, digest_size=_LENGTH, person=person).digest()

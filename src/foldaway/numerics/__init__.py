@@ -1,0 +1,1 @@
+"""Arrays, compiled loops, linear algebra and threads. Nothing here knows what a trial is."""

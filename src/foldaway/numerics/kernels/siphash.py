@@ -1,0 +1,206 @@
+"""SipHash-2-4 of identifiers under a 128-bit key, straight from Arrow buffers.
+
+The keyed hash is where a raw identifier ends: what goes on is a 64-bit unit number that means nothing without the key.
+SipHash is made for this (a pseudorandom function of short messages); its strength is what keeps weights and
+identifiers apart.
+
+References:
+    Aumasson and Bernstein (2012), SipHash: a fast short-input PRF. INDOCRYPT 2012.
+    https://www.aumasson.jp/siphash
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from foldaway.errors import RecordError
+from foldaway.numerics.kernels.compiling import compile_for, njit, njit_inline
+from foldaway.numerics.kernels.decimal_text import decimal_text
+from foldaway.numerics.kernels.lanes import load_word
+
+KEY_LENGTH = 16
+
+Words = NDArray[np.uint64]
+State = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
+
+_EIGHT = np.uint64(8)
+_TOP = np.uint64(56)
+
+
+def hash_identifiers(column: pa.Array | pa.ChunkedArray, key: bytes) -> Words:
+    """Hash a column of identifiers under a secret key; no Python object is made of any of them.
+
+    Text is hashed as its UTF-8 octets, and numbers as their decimal text: 17 and "17" are the same unit, whatever a
+    file format took them for. Booleans are the texts "true" and "false".
+
+    Args:
+        column: text, binary, integers, booleans, or a dictionary of these; in one array or in chunks.
+        key: 16 octets.
+
+    Returns:
+        One unit number per row.
+
+    Raises:
+        RecordError: if an identifier is missing, or the column's type is none of the above.
+
+    Example:
+        >>> key = bytes(range(16))
+        >>> hex(hash_identifiers(pa.array([bytes(range(15))]), key)[0])  # the example in the SipHash paper
+        '0xa129ca6149be45e5'
+        >>> numbers, texts = pa.array([17, -4]), pa.array(["17", "-4"])
+        >>> bool((hash_identifiers(numbers, key) == hash_identifiers(texts, key)).all())
+        True
+    """
+    if len(key) != KEY_LENGTH:
+        raise ValueError(f"The key has {KEY_LENGTH} octets, not {len(key)}.")
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    hashes = np.empty(len(column), dtype=np.uint64)
+    start = _start(key)
+    filled = 0
+    for chunk in chunks:
+        _hash_array(chunk, start, hashes[filled : filled + len(chunk)])
+        filled += len(chunk)
+    return hashes
+
+
+def _hash_array(column: pa.Array, start: State, hashes: Words) -> None:
+    if column.null_count:
+        raise RecordError(f"The unit column has {column.null_count} missing values; every record needs a unit.")
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        _hash_array(column.storage, start, hashes)
+    elif pa.types.is_dictionary(kind):
+        _hash_dictionary(column, start, hashes)
+    elif pa.types.is_integer(kind):
+        _hash_integers(column, start, hashes)
+    elif pa.types.is_boolean(kind):
+        _hash_dictionary(pc.cast(column, pa.string()).dictionary_encode(), start, hashes)
+    elif pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        _hash_octets(pc.cast(column, pa.large_binary()), np.int64, start, hashes)
+    elif pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        _hash_octets(column, np.int64, start, hashes)
+    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+        _hash_octets(column, np.int32, start, hashes)
+    elif pa.types.is_fixed_size_binary(kind):
+        _hash_octets(pc.cast(column, pa.large_binary()), np.int64, start, hashes)
+    elif len(column):
+        raise RecordError(f"The unit column has type {kind}; cast it to text or to integers first.")
+
+
+def _hash_octets(column: pa.Array, offset_type: type[np.signedinteger[Any]], start: State, hashes: Words) -> None:
+    if not len(column):
+        return
+    _, offsets, data = column.buffers()
+    octets = _view(data, np.uint8)
+    bounds = _view(offsets, offset_type)[column.offset : column.offset + len(column) + 1]
+    compile_for(_sip_octets, octets, bounds, start, hashes)
+    _sip_octets(octets, bounds, start, hashes)
+
+
+def _hash_integers(column: pa.Array, start: State, hashes: Words) -> None:
+    signed = pa.types.is_signed_integer(column.type)
+    values = column.to_numpy().astype(np.int64 if signed else np.uint64, copy=False)
+    words = values.view(np.uint64)
+    words.flags.writeable = False
+    compile_for(_sip_integers, words, signed, start, hashes)
+    _sip_integers(words, signed, start, hashes)
+
+
+def _hash_dictionary(column: pa.DictionaryArray, start: State, hashes: Words) -> None:
+    if column.dictionary.null_count or len(column.dictionary) > len(column):
+        _hash_array(column.dictionary_decode(), start, hashes)
+        return
+    known = np.empty(len(column.dictionary), dtype=np.uint64)
+    _hash_array(column.dictionary, start, known)
+    np.take(known, column.indices.to_numpy(), out=hashes)
+
+
+def _view(buffer: pa.Buffer | None, kind: type[np.integer[Any]]) -> NDArray[Any]:
+    """A buffer as a read-only array: one type to compile for, whoever owns the memory."""
+    octets = np.frombuffer(buffer or b"", dtype=np.uint8)
+    size = np.dtype(kind).itemsize
+    view = octets[: len(octets) // size * size].view(kind)
+    view.flags.writeable = False
+    return view
+
+
+def _start(key: bytes) -> State:
+    k0, k1 = (np.uint64(int.from_bytes(half, "little")) for half in (key[:8], key[8:]))
+    return (
+        k0 ^ np.uint64(0x736F6D6570736575),
+        k1 ^ np.uint64(0x646F72616E646F6D),
+        k0 ^ np.uint64(0x6C7967656E657261),
+        k1 ^ np.uint64(0x7465646279746573),
+    )
+
+
+@njit
+def _sip_octets(octets: NDArray[np.uint8], bounds: NDArray[Any], start: State, hashes: Words) -> None:
+    for i in range(len(hashes)):
+        at, end = np.intp(bounds[i]), np.intp(bounds[i + 1])
+        state = start
+        length = end - at
+        while at + 8 <= end:
+            state = _compress(state, load_word(octets, at))
+            at += 8
+        last = np.uint64(length) << _TOP
+        if at + 8 <= len(octets):
+            last |= load_word(octets, at) & ((np.uint64(1) << (_EIGHT * np.uint64(end - at))) - np.uint64(1))
+        else:  # the word would reach past the buffer
+            for shift in range(end - at):
+                last |= np.uint64(octets[at + shift]) << (_EIGHT * np.uint64(shift))
+        hashes[i] = _finish(_compress(state, last))
+
+
+@njit
+def _sip_integers(words: Words, signed: bool, start: State, hashes: Words) -> None:
+    for i in range(len(hashes)):
+        negative = signed and (words[i] >> np.uint64(63)) != np.uint64(0)
+        magnitude = np.uint64(0) - words[i] if negative else words[i]
+        first, second, third, length = decimal_text(magnitude, negative)
+        last = np.uint64(length) << _TOP
+        state = start
+        if length >= 8:
+            state = _compress(state, first)
+            first, second = second, third
+        if length >= 16:
+            state = _compress(state, first)
+            first = second
+        hashes[i] = _finish(_compress(state, first | last))
+
+
+@njit_inline
+def _compress(state: State, word: np.uint64) -> State:
+    v0, v1, v2, v3 = _round(_round((state[0], state[1], state[2], state[3] ^ word)))
+    return v0 ^ word, v1, v2, v3
+
+
+@njit_inline
+def _finish(state: State) -> np.uint64:
+    state = (state[0], state[1], state[2] ^ np.uint64(0xFF), state[3])
+    v0, v1, v2, v3 = _round(_round(_round(_round(state))))
+    return v0 ^ v1 ^ v2 ^ v3
+
+
+@njit_inline
+def _round(state: State) -> State:
+    v0, v1, v2, v3 = state
+    v0 += v1
+    v2 += v3
+    v1 = _rotate(v1, np.uint64(13)) ^ v0
+    v3 = _rotate(v3, np.uint64(16)) ^ v2
+    v0 = _rotate(v0, np.uint64(32))
+    v2 += v1
+    v0 += v3
+    v1 = _rotate(v1, np.uint64(17)) ^ v2
+    v3 = _rotate(v3, np.uint64(21)) ^ v0
+    v2 = _rotate(v2, np.uint64(32))
+    return v0, v1, v2, v3
+
+
+@njit_inline
+def _rotate(word: np.uint64, by: np.uint64) -> np.uint64:
+    return (word << by) | (word >> (np.uint64(64) - by))

@@ -1,0 +1,90 @@
+"""A batch: checked records, handed out arm by arm in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldaway.numerics.block import Block, Floats
+
+# Records per block: enough that Python's overhead vanishes, few enough for the cache.
+_BLOCK = 16_384
+
+Index = slice | NDArray[np.intp]
+
+
+@dataclass(slots=True)
+class Batch:
+    """Checked records, of which blocks are assembled one at a time.
+
+    Attributes:
+        n: The number of records.
+        assemble: Gives the rows (K by m, raw) of the records at an index.
+        arms: The number of arms.
+        arm: Each record's arm; None if there is one arm.
+        weight: Observation weights, if any.
+        unit: Each record's unit number, rising, if units are complete within the batch.
+        key: Each record's keyed hash, for the bootstrap.
+        compiled: Whether compiled loops are to serve its blocks.
+    """
+
+    n: int
+    assemble: Callable[[Index], Floats]
+    arms: int = 1
+    arm: NDArray[np.int8] | None = None
+    weight: Floats | None = None
+    unit: NDArray[np.int64] | None = None
+    key: NDArray[np.uint64] | None = None
+    compiled: bool = False
+
+    def __len__(self) -> int:
+        return self.n
+
+    def cuts(self, parts: int) -> list[int]:
+        """Where to cut the batch into so many parts, leaving every unit whole."""
+        cuts = [self.n * part // parts for part in range(parts + 1)]
+        if self.unit is not None:
+            cuts = [int(np.searchsorted(self.unit, self.unit[c])) if c < self.n else c for c in cuts]
+        return cuts
+
+    def blocks(self, start: int, stop: int) -> Iterator[tuple[int, Block]]:
+        """The records between two cuts as blocks, each with the number of its arm and every unit whole."""
+        while start < stop:
+            end = min(start + _BLOCK, stop)
+            if self.unit is not None and end < stop:
+                end = int(np.searchsorted(self.unit, self.unit[end - 1], side="right"))
+            if self.arm is None:
+                yield 0, self._block(slice(start, end))
+            else:
+                yield from self._by_arm(self.arm[start:end], start)
+            start = end
+
+    def _by_arm(self, codes: NDArray[np.int8], start: int) -> Iterator[tuple[int, Block]]:
+        for arm in range(self.arms):
+            index = np.flatnonzero(codes == arm)
+            if index.size:
+                yield arm, self._block(index + start)
+
+    def _block(self, index: Index) -> Block:
+        return Block(
+            self.assemble(index),
+            None if self.weight is None else self.weight[index],
+            None if self.unit is None else renumbered(self.unit[index]),
+            None if self.key is None else self.key[index],
+            compiled=self.compiled,
+        )
+
+
+def renumbered(rising: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers in rising order as 0, 1, 2, … without gaps.
+
+    Example:
+        >>> renumbered(np.array([3, 3, 7, 9, 9]))
+        array([0, 0, 1, 2, 2])
+    """
+    steps = np.zeros(len(rising), dtype=np.int64)
+    np.cumsum(rising[1:] != rising[:-1], out=steps[1:])
+    return steps

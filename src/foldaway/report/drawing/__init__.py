@@ -1,0 +1,1 @@
+"""How the report draws: markup, numbers, axes and figures."""

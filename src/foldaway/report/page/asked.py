@@ -1,0 +1,65 @@
+"""What was asked: the plan in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from foldaway.plan import Plan
+from foldaway.report.drawing.markup import Html, html, listed, named, tag
+from foldaway.report.page.document import Section, details
+
+
+def asked(plan: Plan) -> Section:
+    """The question, who took part, what was measured, and the fingerprint that shows it was not changed since."""
+    others = list(plan.arms)[1:]
+    question = html(
+        "Compared with ",
+        tag("strong", named(plan.control)),
+        ", does ",
+        listed((tag("strong", named(arm)) for arm in others), "or"),
+        " change ",
+        listed((tag("strong", named(outcome)) for outcome in plan.outcomes), "or"),
+        "?",
+    )
+    terms = [html(tag("dt", term), tag("dd", text)) for term, text in _terms(plan)]
+    body = html(
+        tag("p", question, class_="question"),
+        tag("dl", terms),
+        details(
+            "The plan, word for word",
+            tag(
+                "p",
+                "The plan was fixed before the first record arrived. Its fingerprint is a checksum of all of it: a "
+                "plan that differs in anything has another one.",
+            ),
+            tag("pre", plan.to_toml(), tabindex="0"),
+        ),
+    )
+    return Section("asked", "What was asked", body)
+
+
+def _terms(plan: Plan) -> Iterator[tuple[str, Html]]:
+    shares = (html(named(arm), f" {100 * share:.4g}\u202f%") for arm, share in plan.arms.items())
+    yield "Arms", html(listed(shares), "; ", named(plan.control), " is the control")
+    if plan.covariates:
+        yield "Adjusted for", html(listed(_covariate(plan, name) for name in plan.covariates), ", measured beforehand")
+    if plan.unit is not None:
+        together = ", all records of one coming together" if plan.complete_units else ""
+        yield "Randomised", html("by ", named(plan.unit), together)
+    if plan.weight is not None:
+        yield "Weighted by", html(named(plan.weight))
+    yield "Intervals", html(f"{100 * plan.confidence:g}\u202f%")
+    if plan.resampling is not None:
+        by = html(named(plan.unit)) if plan.unit is not None else html("record")
+        yield (
+            "Bootstrap",
+            html(f"{plan.resampling.replicates:,} replicates by ", by, f", {plan.resampling.weights} weights"),
+        )
+    refused = "the batch it came in was refused" if plan.on_fault == "refuse" else "left out, and counted"
+    yield "Faulty records", html(refused)
+    yield "Fingerprint", tag("code", plan.fingerprint)
+
+
+def _covariate(plan: Plan, name: str) -> Html:
+    levels = plan.levels.get(name)
+    return html(named(name), [" (", listed(map(named, levels)), ")"] if levels else None)

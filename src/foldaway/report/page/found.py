@@ -1,0 +1,215 @@
+"""What was found: a sentence for each comparison, the effects as a forest plot, and every number one click away."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+from foldaway.effects import Effect, Effects
+from foldaway.effects.headline import Comparison, comparisons, why
+from foldaway.effects.numbers import interval_text, p_text, signed, typeset
+from foldaway.effects.relative import relative_interval_text, relative_text
+from foldaway.inference.spread import SHARES, Spread
+from foldaway.report.drawing.axis import Axis, axis_over
+from foldaway.report.drawing.badge import badge
+from foldaway.report.drawing.figures import Range, axis_row, box_row, interval_row
+from foldaway.report.drawing.markup import Html, html, named, tag
+from foldaway.report.page.document import Section, details, table
+from foldaway.report.page.sentences import ESTIMATORS, KINDS, sentence
+from foldaway.table import number, places_for
+
+Spreads = Mapping[tuple[str, str], Spread]
+"""The spread of the bootstrap of a comparison's leading estimator, by outcome and arm."""
+
+
+def found(effects: Effects, spreads: Spreads | None) -> Section:
+    """A card for each outcome, with all arms in it.
+
+    Args:
+        effects: What was found.
+        spreads: The bootstrap's spreads; none where only the effects are here, which do not hold them.
+    """
+    cards = [
+        _card(effects, outcome, list(those), spreads)
+        for outcome, those in groupby(comparisons(effects), key=lambda each: each.outcome)
+    ]
+    if not cards:
+        why_not = "The notes further down say why." if any(effects.counts.values()) else "No record has come in."
+        return Section("found", "What was found", tag("p", f"There is nothing to tell yet. {why_not}"))
+    return Section("found", "What was found", html(_doubt(effects), _many(effects), tag("div", cards, class_="cards")))
+
+
+def _doubt(effects: Effects) -> Html | None:
+    """Effects of arms that did not get their share are not to be read without that in mind."""
+    if effects.sample_ratio.ok:
+        return None
+    return tag(
+        "p",
+        badge("fails"),
+        " The arms did not get their share, so differences between them need not be effects of the treatment. Read "
+        "what follows as what the numbers say, not as what is true.",
+    )
+
+
+def _many(effects: Effects) -> Html | None:
+    """A warning for those who look at many comparisons and pick the clear ones."""
+    count = len(comparisons(effects))
+    if count < 3:
+        return None
+    if effects.adjustment is not None:
+        return tag("p", f"{count} comparisons; the p-values allow for that ({effects.adjustment.title()}).")
+    by_chance = number(count * (1 - effects.confidence), 2)
+    return tag(
+        "p",
+        f"{count} comparisons. Were there no effect anywhere, about {by_chance} of them would look clear by chance "
+        'alone: with --adjust holm, or effects.adjusted("holm"), p-values allow for that.',
+    )
+
+
+def _card(effects: Effects, outcome: str, those: Sequence[Comparison], spreads: Spreads | None) -> Html:
+    leads = [each.lead for each in those]
+    sentences = [tag("p", sentence(effects, each), class_="finding") for each in those]
+    more = [
+        details(
+            ["All numbers", [": ", named(each.arm)] if len(those) > 1 else None],
+            _all_numbers(effects, each, spreads),
+        )
+        for each in those
+    ]
+    labels = [html(named(lead.arm)) for lead in leads]
+    plot = _forest(effects, leads, labels, against=those[0].control)
+    return tag("article", tag("h3", named(outcome)), sentences, plot, more, class_="card")
+
+
+def _forest(effects: Effects, rows: Sequence[Effect], labels: Sequence[Html], against: str) -> Html:
+    places = places_for(row.std_error for row in rows)
+    axis = _axis(rows)
+    items = [
+        tag(
+            "li",
+            tag("span", label, class_="label"),
+            interval_row(
+                axis,
+                row.estimate,
+                Range(row.ci_lower, row.ci_upper),
+                Range(row.anytime_ci_lower, row.anytime_ci_upper),
+                title=f"{row.arm} against {row.control}, {row.outcome}, {row.estimator}",
+                told=_told(effects, row, places),
+            ),
+            tag("span", _figures(row, places), class_="figures"),
+        )
+        for row, label in zip(rows, labels, strict=True)
+    ]
+    ends = tag("li", tag("span", class_="label"), axis_row(axis), tag("span", class_="figures"), class_="ends")
+    caption = html(
+        "Effect against ",
+        named(against),
+        f": the dot is the estimate, the bar its {100 * effects.confidence:g}\u202f% interval for a single look, the "
+        "thin line the interval for any number of looks.",
+    )
+    return tag("figure", tag("figcaption", caption), tag("ul", items, ends, class_="rows"))
+
+
+def _axis(rows: Sequence[Effect]) -> Axis:
+    return axis_over(
+        end
+        for row in rows
+        for end in (row.estimate, row.ci_lower, row.ci_upper, row.anytime_ci_lower, row.anytime_ci_upper)
+    )
+
+
+def _told(effects: Effects, row: Effect, places: int | None) -> str:
+    return (
+        f"effect {typeset(number(row.estimate, places=places))}, {100 * effects.confidence:g}\u202f% interval "
+        f"{typeset(interval_text(row.ci_lower, row.ci_upper, places))}, for any number of looks "
+        f"{typeset(interval_text(row.anytime_ci_lower, row.anytime_ci_upper, places))}"
+    )
+
+
+def _figures(row: Effect, places: int | None) -> Html:
+    effect = tag("b", typeset(signed(number(row.estimate, places=places))))
+    return html(effect, " ", tag("span", typeset(interval_text(row.ci_lower, row.ci_upper, places))))
+
+
+def _all_numbers(effects: Effects, comparison: Comparison, spreads: Spreads | None) -> Html:
+    lead = comparison.lead
+    reason = tag(
+        "p",
+        "The report leads with ",
+        tag("strong", lead.estimator),
+        f" ({ESTIMATORS.get(lead.estimator, 'an estimator')}), since {why(effects, lead)} Its standard error is ",
+        tag("strong", lead.se_kind),
+        f": {KINDS.get(lead.se_kind, 'as named')}.",
+    )
+    best = comparison.best
+    labels = [tag("span", row.estimator, " ", tag("small", row.se_kind)) for row in best]
+    plot = _forest(effects, best, labels, comparison.control) if len(best) > 1 else None
+    return html(reason, plot, _bootstrap(comparison, spreads), _table(effects, comparison))
+
+
+def _bootstrap(comparison: Comparison, spreads: Spreads | None) -> Html | None:
+    row = comparison.bootstrap
+    if row is None or row.percentile_ci_lower is None or row.percentile_ci_upper is None:
+        return None
+    spread = None if spreads is None else spreads.get((comparison.outcome, comparison.arm))
+    places = places_for([row.std_error])
+    left_out = f" ({row.replicates_left_out:,} more could not be computed)" if row.replicates_left_out else ""
+    interval = typeset(interval_text(row.percentile_ci_lower, row.percentile_ci_upper, places))
+    told = tag(
+        "p",
+        f"Bootstrap: {row.replicates:,} replicates{left_out}; percentile interval {interval}, p "
+        f"{typeset(p_text(row.percentile_p_value))}. ",
+        "How they lie is told in the trial's own report." if spreads is None else _form(spread),
+    )
+    if spread is None:
+        return told
+    quantiles = zip(SHARES, spread.quantiles, strict=True)
+    words = [f"{100 * share:g}\u202f%: {typeset(number(q, places=places))}" for share, q in quantiles]
+    axis = axis_over(spread.quantiles)
+    box = box_row(axis, spread.quantiles, title="Spread of the replicates", told=", ".join(words))
+    caption = tag("figcaption", "Where the replicates of the effect lie: ", "; ".join(words), ".")
+    rows = tag("ul", tag("li", box), tag("li", axis_row(axis), class_="ends"), class_="rows plain")
+    return html(told, tag("figure", caption, rows))
+
+
+def _form(spread: Spread | None) -> str:
+    if spread is None:
+        return "There are too few replicates to tell of their spread."
+    skewness = typeset(signed(number(spread.skewness, places=2)))
+    if abs(spread.skewness) < 0.25:
+        return f"They lie nearly symmetrically (skewness {skewness}), so both kinds of interval should agree."
+    return f"They lie askew (skewness {skewness}); the percentile interval follows that, the other one does not."
+
+
+def _table(effects: Effects, comparison: Comparison) -> Html:
+    rows = comparison.rows
+    places = places_for(row.std_error for row in rows)
+    finer = None if places is None else places + 1
+    adjusted = any(row.p_adjusted is not None for row in rows)
+    header = ["estimator", "error", "effect", "std. error", "df", f"{100 * effects.confidence:g} % interval", "p"]
+    header += [*(["adjusted p"] if adjusted else []), "relative", "its interval", "any time"]
+    cells = [
+        [
+            row.estimator,
+            row.se_kind,
+            typeset(number(row.estimate, places=places)),
+            typeset(number(row.std_error, places=finer)),
+            _freedom(row.df),
+            typeset(interval_text(row.ci_lower, row.ci_upper, places)),
+            typeset(p_text(row.p_value)),
+            *([typeset(p_text(row.p_adjusted))] if adjusted else []),
+            typeset(relative_text(row)),
+            typeset(relative_interval_text(row)),
+            typeset(interval_text(row.anytime_ci_lower, row.anytime_ci_upper, places)),
+        ]
+        for row in rows
+    ]
+    caption = f"{comparison.outcome}: {comparison.arm} against {comparison.control}"
+    return table(caption, header, cells, left=2)
+
+
+def _freedom(df: float) -> str:
+    if math.isinf(df):
+        return "∞"
+    return typeset(number(df, places=0 if df.is_integer() else 1))

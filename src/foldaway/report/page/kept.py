@@ -1,0 +1,124 @@
+"""What was kept: every number in a state by kind and size, taken from the very bytes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from foldaway.effects.numbers import bytes_text
+from foldaway.keeping.saved import Saved
+from foldaway.keeping.state import HEADER, unpack
+from foldaway.report.drawing.markup import html, tag
+from foldaway.report.page.document import Section, details, table
+from foldaway.tallies import RECORDS, REPLICATES, UNITS
+
+_TALLIES = {
+    RECORDS: ("Error sums", "sums behind robust standard errors, over all records of an arm"),
+    UNITS: ("Error sums by unit", "the same over units, for errors that allow for several records of one"),
+    REPLICATES: ("Bootstrap sums", "the same sums again, once for each replicate, under its own secret weights"),
+}
+
+_FIELDS = {
+    "plan": ("Plan", "the question, as text"),
+    "dropped": ("Records left out", "how many, by arm"),
+    "faults": ("Reasons", "how many records were left out, by arm, column and rule"),
+    "key_mark": ("Mark of the key", "tells whether two states share a secret key; the key itself is not here"),
+    "sealed": ("Seal", "whether further records can be folded"),
+}
+
+
+_FILES = ("Ledger of files", "salted hashes of names, sizes and times, so that no file is folded twice")
+_STREAMS = ("Positions", "how far each source has been read, so that nothing is folded twice")
+
+
+class Kept(NamedTuple):
+    """One kind of thing in a state: how many numbers it is, and how many bytes."""
+
+    name: str
+    what: str
+    numbers: int
+    size: int
+
+
+def inventory(saved: Saved) -> list[Kept]:
+    """Everything in a saved file, by kind. The sizes add up to that of the file."""
+    found = _in_state(saved.state)
+    if not saved.positions:
+        return found
+    name, what = _FILES if b"salt" in saved.positions else _STREAMS
+    return [*found, Kept(name, what, 0, len(saved.dumps()) - len(saved.state))]
+
+
+def _in_state(state: bytes) -> list[Kept]:
+    """Everything in a state, by kind."""
+    body = unpack(state, dict)
+    parts: dict[tuple[str, str], tuple[int, int]] = {}
+    for name, what, part in _parts(body):
+        numbers, size = parts.get((name, what), (0, 0))
+        parts[name, what] = numbers + _numbers(part), size + len(msgspec.msgpack.encode(part))
+    found = [Kept(*about, *sizes) for about, sizes in parts.items()]
+    found.append(Kept("Header", "what marks the file as a state, its format and a checksum", 0, HEADER))
+    rest = len(state) - sum(kept.size for kept in found)
+    return [*found, Kept("Names of the parts", "which of the above is which", 0, rest)]
+
+
+def _parts(body: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    yield *_FIELDS["plan"], body["plan"]
+    for frame_n, frame, factor, tallies in body["arms"]:
+        yield "Scales", "typical size of each column, by arm, so that no digits are lost", [frame_n, frame]
+        yield "Counts, means and spreads", "sums of products of two columns, over all records of an arm", factor
+        for name, tally in tallies.items():
+            yield *_TALLIES.get(name, (name, "a further tally of an arm")), tally
+    for name, part in body.items():
+        if name not in ("plan", "arms"):
+            yield *_FIELDS.get(name, (name, "")), part
+
+
+def _numbers(part: Any) -> int:
+    """The numbers in a part of a state; an array is its shape, which is none of the data's, and its bytes."""
+    if isinstance(part, bool | str | bytes):
+        return 0
+    if isinstance(part, int | float):
+        return 1
+    if isinstance(part, dict):
+        return sum(map(_numbers, part.values()))
+    if len(part) == 2 and isinstance(part[1], bytes):
+        return len(part[1]) // 8
+    return sum(map(_numbers, part))
+
+
+def kept(saved: Saved, n: int) -> Section:
+    """The table of all that exists."""
+    found, total = inventory(saved), len(saved.dumps())
+    numbers = sum(each.numbers for each in found)
+    rows = [[each.name, each.what, f"{each.numbers:,}" if each.numbers else "–", f"{each.size:,}"] for each in found]
+    rows.append(["In all", "", f"{numbers:,}", f"{total:,}"])
+    size = f"{numbers:,} numbers, {bytes_text(total)} in all"
+    past = f"{n:,} records were" if n != 1 else "1 record was"
+    told = f"{past} folded into {size}, and forgotten. " if n else f"No record has come in yet. There are {size}. "
+    body = html(
+        tag(
+            "p",
+            tag("strong", "No record was kept. "),
+            told,
+            "The table below is everything that exists; further records would change these numbers and not add any.",
+        ),
+        table("Everything in the state", ["kind", "what it is", "numbers", "bytes"], rows, left=2),
+        details(
+            "What can these numbers tell about a person?",
+            tag(
+                "p",
+                "They are sums over all records of an arm. Nothing in them is tied to an identifier. In an arm of a "
+                "handful of records, or to someone who holds two states that differ by few, sums still say much about "
+                "those few: share states as you would share totals.",
+            ),
+            tag(
+                "p",
+                "This report holds none of the bootstrap's replicates, only their spread, rounded: the replicates "
+                "themselves never leave the state.",
+            ),
+        ),
+    )
+    return Section("kept", "What was kept", body)

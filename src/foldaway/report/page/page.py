@@ -1,0 +1,80 @@
+"""The report: what was asked, what was found, whether to trust it, and what was kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from foldaway.effects import Effects
+from foldaway.effects.headline import comparisons
+from foldaway.inference.balance import balance
+from foldaway.inference.estimators import Comparison as Arms
+from foldaway.inference.replicates import distribution
+from foldaway.inference.spread import spread
+from foldaway.keeping.saved import Saved
+from foldaway.plan import Plan
+from foldaway.report.drawing.badge import badge
+from foldaway.report.drawing.markup import Html, html, listed, named, tag
+from foldaway.report.page.asked import asked
+from foldaway.report.page.document import Report, Section, document
+from foldaway.report.page.found import Spreads, found
+from foldaway.report.page.kept import kept
+from foldaway.report.page.trust import sample_ratio_check, trust
+from foldaway.tallies.arm import ArmTally
+
+
+def effects_page(effects: Effects) -> Report:
+    """What effects alone can tell: they know neither the covariates' balance nor what was kept."""
+    first = [] if effects.plan is None else [asked(effects.plan)]
+    return _page(effects, [*first, found(effects, None), trust(effects, None)])
+
+
+def trial_page(effects: Effects, plan: Plan, arms: Sequence[ArmTally], saved: Saved) -> Report:
+    """The whole report.
+
+    Args:
+        effects: What the trial found.
+        plan: Its plan.
+        arms: Its tallies, from which come the covariates' balance and the spread of the bootstrap.
+        saved: Its state and what is saved with it, from which comes what was kept.
+    """
+    sections = [
+        asked(plan),
+        found(effects, spreads(effects, plan, arms)),
+        trust(effects, balance(plan, arms)),
+        kept(saved, sum(effects.counts.values())),
+    ]
+    return _page(effects, sections)
+
+
+def spreads(effects: Effects, plan: Plan, arms: Sequence[ArmTally]) -> Spreads:
+    """The bootstrap's spread behind each comparison's leading estimator, where there are replicates enough."""
+    names, shares = list(plan.arms), list(plan.arms.values())
+    told = {}
+    for each in comparisons(effects):
+        if each.bootstrap is not None:
+            compared = Arms(arms, shares, names.index(each.arm), plan.outcomes.index(each.outcome))
+            if (form := spread(distribution(each.lead.estimator, compared))) is not None:
+                told[each.outcome, each.arm] = form
+    return told
+
+
+def _page(effects: Effects, sections: Sequence[Section]) -> Report:
+    end = html(
+        "Made with foldaway, which keeps no individual records. This page stands alone: it loads nothing and sends "
+        "nothing."
+    )
+    return document(effects.trial, html(_lead(effects), _alarm(effects)), sections, tag("p", end))
+
+
+def _lead(effects: Effects) -> Html:
+    n = sum(effects.counts.values())
+    arms = listed(html(named(arm), f"\u00a0{count:,}") for arm, count in effects.counts.items())
+    return tag("p", f"{n:,} record{'' if n == 1 else 's'}: ", arms, ".", class_="lead")
+
+
+def _alarm(effects: Effects) -> Html | None:
+    """A sample ratio that does not fit is to be read before any effect."""
+    if effects.sample_ratio.ok:
+        return None
+    check = sample_ratio_check(effects)
+    return tag("div", tag("p", badge("fails"), " ", check.told), class_="alarm", role="note")

@@ -1,0 +1,269 @@
+"""Whether to trust it: the checks, each with a plain word for how it came out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from foldaway.effects import Effects
+from foldaway.effects.numbers import p_text, percent_text, signed, typeset
+from foldaway.inference.balance import CUSTOMARY, Balance, Verdict
+from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio
+from foldaway.report.drawing.axis import axis_over
+from foldaway.report.drawing.badge import State, badge
+from foldaway.report.drawing.figures import SHAPES, axis_row, key_mark, mark_row
+from foldaway.report.drawing.markup import Child, Html, html, named, tag
+from foldaway.report.page.document import Section, details, table
+from foldaway.table import number
+
+
+class Check(NamedTuple):
+    """One check: how it came out, in a word and a sentence, and what is behind it."""
+
+    title: str
+    state: State
+    told: Child
+    more: Html
+
+
+def trust(effects: Effects, balances: Sequence[Balance] | None) -> Section:
+    """Every check that there is, and the notes."""
+    checks = [sample_ratio_check(effects), left_out_check(effects)]
+    if balances is not None and effects.plan is not None and effects.plan.covariates:
+        checks.append(balance_check(effects, balances))
+    notes = effects.notes if effects.sample_ratio.ok else effects.notes[1:]
+    return Section("trust", "Whether to trust it", html([_card(check) for check in checks], _notes(notes)))
+
+
+def _card(check: Check) -> Html:
+    return tag(
+        "article",
+        tag("h3", check.title),
+        tag("p", badge(check.state), " ", check.told),
+        check.more,
+        class_=f"card check {check.state}",
+    )
+
+
+def sample_ratio_check(effects: Effects) -> Check:
+    """Whether the arms' counts fit the plan's probabilities."""
+    ratio = effects.sample_ratio
+    total = sum(ratio.observed.values())
+    planned = {arm: expected / total for arm, expected in ratio.expected.items()} if total else {}
+    if effects.plan is not None:
+        planned = dict(effects.plan.arms)
+    rows = [
+        [
+            named(arm),
+            f"{100 * planned[arm]:.2f}\u202f%" if planned else "–",
+            f"{100 * seen / total:.2f}\u202f%" if total else "–",
+            f"{seen:,}",
+            number(ratio.expected[arm], places=0 if ratio.expected[arm].is_integer() else 1),
+        ]
+        for arm, seen in ratio.observed.items()
+    ]
+    counts = table("Arms", ["arm", "planned share", "actual share", ratio.counted, "expected"], rows)
+    told: Child
+    state: State = ratio.state
+    if not total:
+        state, told = "open", "There are no records yet."
+    elif state == "open":
+        told = (
+            "The arms' records do not fit the plan's probabilities as records of single units would. If units have "
+            "several records that may be chance, and units cannot be counted under this plan."
+        )
+    elif state == "passes":
+        told = f"The arms have about as many {ratio.counted} as the plan's probabilities would give."
+    else:
+        told = html(
+            f"The arms' {ratio.counted} do not fit the plan's probabilities. Something other than chance decided who "
+            "is counted in which arm: assignment, logging, or records that were lost in one arm. ",
+            tag("strong", "Find out why before you trust any effect."),
+        )
+    statistics = details("The statistics", tag("p", _ratio_statistics(ratio)))
+    return Check("Did the arms get their share?", state, told, html(counts, statistics))
+
+
+def _ratio_statistics(ratio: SampleRatio) -> str:
+    if ratio.statistic is None or ratio.p_value is None:
+        return "There is no test of records that does not know which of them belong to the same unit."
+    freedom = len(ratio.observed) - 1
+    name = "Pearson's chi-square"
+    if ratio.test == "bootstrap":
+        name += ", over the design effect that the bootstrap by unit gives"
+    since = ", since units were randomised" if ratio.counted == "units" else ""
+    return (
+        f"{name}: {typeset(number(ratio.statistic))} with {freedom} degree{'s' * (freedom > 1)} of freedom, p "
+        f"{_equals(p_text(ratio.p_value))}. The check fails below {SUSPICIOUS}: one sound trial in a thousand would. "
+        f"Counted are {ratio.counted}{since}."
+    )
+
+
+def left_out_check(effects: Effects) -> Check:
+    """Whether faulty records were left out, and evenly over the arms."""
+    title = "Were records left out?"
+    total = sum(effects.dropped.values())
+    if not total:
+        return Check(title, "passes", "No record was left out as faulty.", html())
+    shares = {
+        arm: effects.dropped.get(arm, 0) / seen
+        for arm, n in effects.counts.items()
+        if (seen := n + effects.dropped.get(arm, 0))
+    }
+    rows = [
+        [named(arm), f"{n:,}", f"{effects.dropped.get(arm, 0):,}", _share(shares.get(arm, math.nan))]
+        for arm, n in effects.counts.items()
+    ]
+    if stray := effects.dropped.get("", 0):
+        rows.append(["arm unknown or unread", "–", f"{stray:,}", "–"])
+    reasons = [[named(f.column), f.rule, named(f.arm) if f.arm else "–", f"{f.records:,}"] for f in effects.faults]
+    told = (
+        f"{total:,} faulty record{' was' if total == 1 else 's were'} left out. That is harmless if it has nothing to "
+        "do with the arm, and biases the effects if it has: compare the shares."
+    )
+    more = html(
+        table("Records left out, by arm", ["arm", "folded", "left out", "share left out"], rows),
+        details("The reasons", table("Faults", ["column", "what was wrong", "arm", "records"], reasons, left=3)),
+    )
+    return Check(title, "look", told, more)
+
+
+def balance_check(effects: Effects, balances: Sequence[Balance]) -> Check:
+    """Whether the arms were alike before treatment."""
+    title = "Were the arms alike beforehand?"
+    if not balances:
+        return Check(title, "open", "There are too few records yet.", html())
+    state, told = _balance_told(balances)
+    return Check(title, state, told, html(_love_plot(balances), _balance_table(balances)))
+
+
+def _balance_told(balances: Sequence[Balance]) -> tuple[State, Html]:
+    """The worst verdict that there is, and what it means."""
+    by_verdict: dict[str, list[Balance]] = {}
+    for each in balances:
+        by_verdict.setdefault(each.verdict, []).append(each)
+
+    def those(verdict: Verdict) -> tuple[str, Html]:
+        found = by_verdict[verdict]
+        columns = ", ".join(dict.fromkeys(each.covariate for each in found))
+        return f"{len(found)} of {len(balances)} differences", named(columns)
+
+    if "uneven" in by_verdict:
+        some, columns = those("uneven")
+        ask = ". If these columns were measured before treatment, ask how arms were assigned."
+        return "look", html(f"{some} lie further from zero than chance explains: ", columns, ask)
+    if "small" in by_verdict:
+        some, columns = those("small")
+        return "look", html(
+            f"{some} are small, none beyond {CUSTOMARY} standard deviations, but more than chance explains: ",
+            columns,
+            ". They hardly move the effects; if these columns were measured before treatment, ask all the same how "
+            "arms were assigned.",
+        )
+    if "open" in by_verdict:
+        some, columns = those("open")
+        return "open", html(
+            f"{some} lie beyond {CUSTOMARY}: ",
+            columns,
+            ". Whether that is more than chance gives depends on how records belong together, which this plan does "
+            "not keep: add a bootstrap to the plan, or promise complete_units.",
+        )
+    if "chance" in by_verdict:
+        some, _ = those("chance")
+        return "passes", html(
+            f"{some} lie beyond {CUSTOMARY}, no more than chance gives in a trial of this size. The adjusted estimates "
+            "allow for them."
+        )
+    return "passes", html(f"No covariate differs between arms by more than {CUSTOMARY} standard deviations.")
+
+
+def _love_plot(balances: Sequence[Balance]) -> Html:
+    arms = list(dict.fromkeys(each.arm for each in balances))
+    by_covariate: dict[str, list[Balance]] = {}
+    for each in balances:
+        by_covariate.setdefault(each.covariate, []).append(each)
+    axis = axis_over((*(each.difference for each in balances), 1.5 * CUSTOMARY), symmetric=True)
+    rows = [
+        tag(
+            "li",
+            tag("span", named(covariate), class_="label"),
+            mark_row(
+                axis,
+                [(arms.index(each.arm), each.difference) for each in those],
+                (-CUSTOMARY, CUSTOMARY),
+                title=covariate,
+                told=", ".join(f"{each.arm} {_difference(each)}" for each in those),
+            ),
+        )
+        for covariate, those in by_covariate.items()
+    ]
+    legend = [tag("li", key_mark(number), named(arm)) for number, arm in enumerate(arms)]
+    more = " (shapes repeat)" if len(arms) > SHAPES else ""
+    caption = html(
+        "Distance of each arm from the control, in standard deviations of the covariate. "
+        f"The broken lines mark ±{CUSTOMARY}{more}."
+    )
+    ends = tag("li", tag("span", class_="label"), axis_row(axis), class_="ends")
+    return tag(
+        "figure",
+        tag("figcaption", caption),
+        tag("ul", legend, class_="legend", aria_label="Arms"),
+        tag("ul", rows, ends, class_="rows love"),
+    )
+
+
+_SO: dict[Verdict, str] = {
+    "even": "even",
+    "small": "small, but more than chance",
+    "chance": "as chance gives",
+    "uneven": "more than chance",
+    "open": "cannot be told",
+}
+
+
+def _balance_table(balances: Sequence[Balance]) -> Html:
+    rows = [
+        [
+            named(each.covariate),
+            named(each.arm),
+            typeset(number(each.mean)),
+            typeset(number(each.control_mean)),
+            _difference(each),
+            typeset(number(each.chance, 2)),
+            _SO[each.verdict],
+        ]
+        for each in balances
+    ]
+    header = ["covariate", "arm", "mean", "mean in control", "difference", "by chance", "so"]
+    return details(
+        "The statistics",
+        tag(
+            "p",
+            "The difference is the standardised mean difference: that of the means over the root mean square of the "
+            "two standard deviations (Austin 2009). By chance is the standard deviation that randomisation alone "
+            "gives it. For a level of a categorical covariate, the mean is the share of records that have it.",
+        ),
+        table("Covariate balance", header, rows, left=2),
+    )
+
+
+def _difference(each: Balance) -> str:
+    if math.isinf(each.difference):
+        return "∞" if each.difference > 0 else "−∞"
+    return typeset(signed(number(each.difference, places=3)))
+
+
+def _notes(notes: Iterable[str]) -> Html:
+    items = [tag("li", note) for note in notes]
+    if not items:
+        return html()
+    return tag("article", tag("h3", "Also worth knowing"), tag("ul", items, class_="notes"), class_="card")
+
+
+def _equals(p: str) -> str:
+    return typeset(p.replace("<", "< ")) if p.startswith("<") else f"= {typeset(p)}"
+
+
+def _share(share: float) -> str:
+    return typeset(percent_text(share).removeprefix("+"))

@@ -1,0 +1,1 @@
+"""What the server does with records, without HTTP: trials, batches, effects, closing."""

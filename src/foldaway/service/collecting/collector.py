@@ -1,0 +1,198 @@
+"""One trial on one server: batches in, numbered by their producers; states out, a cohort apart.
+
+``durable`` is what the database holds of this server's shard. ``live`` is that and the batches folded since. A commit
+writes the live tallies and the producers' last sequences in one transaction, so a batch is in both or in neither, and
+a producer that resends what was not durable is counted exactly once.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+
+import msgspec
+
+from foldaway.effects import Effects
+from foldaway.errors import Conflict, SampleRatioWarning, SequenceGap, TooEarly, TrialClosed
+from foldaway.plan import Plan
+from foldaway.service.database.commits import is_due
+from foldaway.service.database.store import ShardRow, Store
+from foldaway.sources.formats.body import Decoded
+from foldaway.trial import Trial
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """What became of a batch.
+
+    Attributes:
+        folded: Records of the batch that were folded.
+        repeated: Whether the batch had come before, and was not folded again.
+        durable: The producer's last sequence that is safe whatever crashes; null for batches without a sequence that
+            are not yet safe.
+        pending: Records of this server that wait for their cohort.
+    """
+
+    fingerprint: str
+    producer: str | None
+    sequence: int | None
+    folded: int
+    repeated: bool
+    durable: int | None
+    pending: int
+
+
+class Collector:
+    """A trial's shard on this server. Not for several threads at once: the server has one that folds."""
+
+    def __init__(self, store: Store, name: str, shard: str) -> None:
+        self._store = store
+        self.name = name
+        self.shard = shard
+        self.plan = Plan.loads(store.trial(name).plan)
+        self._reload()
+
+    def _reload(self) -> None:
+        """Start again from what is durable; batches folded since are with their producers."""
+        row = self._store.shard(self.name, self.shard)
+        key = None if self.plan.resampling is None else self._store.bootstrap_key(self.name)
+        live = Trial(self.plan, key=key) if row.state is None else Trial.loads(row.state, self.plan, key=key)
+        # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
+        self._version, self._live, self._durable_n = row.version, live, live.n
+        self._sequences: dict[str, tuple[int, int]] = {}
+        self._waiting_since: float | None = None
+
+    @property
+    def pending(self) -> int:
+        """Records folded since the last commit."""
+        return self._live.n - self._durable_n
+
+    @property
+    def durable(self) -> int:
+        """Records of this shard that are durable."""
+        return self._durable_n
+
+    def receive(self, batch: Decoded, producer: str | None, sequence: int | None) -> Receipt:
+        """Fold a batch, unless it has come before; commit if a cohort has come together.
+
+        Raises:
+            SequenceGap: Batches before this one are missing.
+            RecordError: The batch is faulty and was refused whole.
+            TrialClosed: The trial takes no more records.
+            Conflict: Another server has taken batches of the same producers; what was pending here must come again.
+            Unavailable: The database cannot be reached; the batch was not taken.
+        """
+        if self._store.trial(self.name).status != "open":
+            raise TrialClosed(f"the trial {self.name} is closed and takes no more records.")
+        durable, known = self._known(producer)
+        if producer is not None and sequence is not None:
+            if sequence > known + 1 and self.durable_sequence(producer) != durable:
+                # The producer was with another server in between, so nothing that is pending here can be committed.
+                self._reload()
+                durable, known = self._known(producer)
+            if sequence <= known:
+                return self._receipt(producer, sequence, folded=0, repeated=True)
+            if sequence > known + 1:
+                raise SequenceGap(known + 1)
+        before = self._live.copy(), dict(self._sequences), self._waiting_since
+        self._live.fold(batch.records, text=batch.text, unreadable=batch.ragged)
+        folded = self._live.n - before[0].n
+        if producer is not None and sequence is not None:
+            self._sequences[producer] = (durable, sequence)
+        if self.pending and self._waiting_since is None:
+            self._waiting_since = time.monotonic()
+        try:
+            self.commit_if_due()
+        except Conflict:
+            raise  # with all that was pending
+        except BaseException:
+            # Not acknowledged: as if it had never come. Should the database have taken it nevertheless, the version
+            # is no longer ours, and the next commit is a Conflict.
+            self._live, self._sequences, self._waiting_since = before
+            raise
+        return self._receipt(producer, sequence, folded=folded, repeated=False)
+
+    def _known(self, producer: str | None) -> tuple[int, int]:
+        """A producer's last durable sequence, and its last one here."""
+        if producer is None:
+            return 0, 0
+        if producer in self._sequences:
+            return self._sequences[producer]
+        durable = self.durable_sequence(producer)
+        return durable, durable
+
+    def durable_sequence(self, producer: str) -> int:
+        """The last sequence of a producer that any server has made durable."""
+        return self._store.sequences(self.name, [producer]).get(producer, 0)
+
+    def _receipt(self, producer: str | None, sequence: int | None, *, folded: int, repeated: bool) -> Receipt:
+        if producer is None:
+            durable = None
+        elif folded and sequence is not None and producer not in self._sequences:
+            durable = sequence  # it was in the commit just now
+        else:
+            durable = self._known(producer)[0]
+        return Receipt(self.plan.fingerprint, producer, sequence, folded, repeated, durable, self.pending)
+
+    def commit_if_due(self) -> None:
+        """Commit if a cohort has come together, or the plan's patience is over."""
+        if is_due(self.plan, self.pending, self._waiting_since):
+            self.commit()
+
+    def commit(self) -> None:
+        """Make the live tallies durable, with the producers' sequences, in one transaction."""
+        try:
+            self._version = self._store.commit(
+                self.name,
+                self.shard,
+                version=self._version,
+                n=self._live.n,
+                state=self._live.dumps(),
+                sequences=self._sequences,
+            )
+        except Conflict:
+            # Another server has taken batches of the same producers: what is pending here will come again.
+            self._reload()
+            raise
+        self._durable_n = self._live.n
+        self._sequences = {}
+        self._waiting_since = None
+
+    def finish(self) -> int:
+        """Before the trial closes: commit what may be committed.
+
+        Returns:
+            The records that may not, since they are no cohort: they are to be left out.
+        """
+        if self.pending >= self.plan.cohort or (self.pending and self.plan.remainder == "include"):
+            self.commit()
+        return self.pending
+
+    def leave_out_pending(self) -> None:
+        """Once the trial is closed: give up the records that no cohort came together for, and count them."""
+        if self.pending:
+            self._store.leave_out(self.name, self.shard, self.pending)
+        # Without asking the database, which might fail: they must not be counted twice.
+        self._live, self._durable_n, self._sequences, self._waiting_since = Trial(self.plan), 0, {}, None
+
+
+def merged(plan: Plan, shards: Sequence[ShardRow]) -> Trial:
+    """The trial of all servers together, as far as it is durable."""
+    whole = Trial(plan)
+    for row in shards:
+        if row.state is not None:
+            whole = whole.merge(Trial.loads(row.state, plan))
+    return whole
+
+
+def require_enough(plan: Plan, counts: Sequence[int]) -> None:
+    """No answer before every arm has the plan's minimum of records."""
+    if min(counts) < plan.min_per_arm:
+        raise TooEarly(f"no effects yet: every arm needs {plan.min_per_arm} durable records first.")
+
+
+def quiet_effects(trial: Trial) -> Effects:
+    """The effects, without a warning: what it would say is in them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SampleRatioWarning)
+        return trial.effects()

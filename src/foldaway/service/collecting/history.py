@@ -1,0 +1,158 @@
+"""A trial's course: what the estimates were, at points a cohort or more of records apart.
+
+A point is taken from what all servers have made durable, as an answer would be, so it tells no more than an answer at
+that moment did. Even where ``max_wait`` lets states come closer to each other, points do not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from foldaway.effects import Effects
+from foldaway.effects.printed import headline
+from foldaway.errors import TooEarly
+from foldaway.plan import Plan
+from foldaway.service.collecting.answers import Answers
+from foldaway.service.database.store import Store
+
+# Points kept of a trial. Enough for a chart of any width; at most this many, however long the trial.
+MOST = 500
+
+# Seconds between two points of a trial, at least, and the share of this server's time that points may take.
+_EVERY = 1.0
+_SHARE = 0.05
+
+
+class Moment(msgspec.Struct, frozen=True, array_like=True):
+    """One estimate as it is kept: as an array, without the names of its fields."""
+
+    outcome: str
+    arm: str
+    estimator: str
+    se_kind: str
+    estimate: float
+    anytime_ci_lower: float
+    anytime_ci_upper: float
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """One estimate at a point; null where a number does not exist."""
+
+    outcome: str
+    arm: str
+    estimator: str
+    se_kind: str
+    estimate: float | None
+    anytime_ci_lower: float | None
+    anytime_ci_upper: float | None
+
+
+class Point(msgspec.Struct, frozen=True):
+    """The estimates after so many durable records.
+
+    Attributes:
+        records: Durable records, of all servers.
+        time: When, in seconds since 1970.
+        effects: For each outcome, arm and estimator the row with the kind of error that is shown first.
+    """
+
+    records: int
+    time: float
+    effects: list[Estimate]
+
+
+class History(msgspec.Struct, frozen=True):
+    """A trial's course; two points are at least a cohort of records apart."""
+
+    name: str
+    fingerprint: str
+    points: list[Point]
+
+
+class Series(msgspec.Struct, frozen=True):
+    """Which estimates are asked for; all, where nothing is said."""
+
+    outcome: str | None = None
+    arm: str | None = None
+    estimator: str | None = None
+
+    def takes(self, moment: Moment) -> bool:
+        """Whether an estimate is asked for."""
+        wanted = (self.outcome, moment.outcome), (self.arm, moment.arm), (self.estimator, moment.estimator)
+        return all(want is None or want == have for want, have in wanted)
+
+
+class Historian:
+    """Takes the points, not too often; and reads them back."""
+
+    def __init__(self, store: Store, answers: Answers) -> None:
+        self._store = store
+        self._answers = answers
+        self._not_before: dict[str, float] = {}
+        self._seen: dict[str, int] = {}
+
+    def look(self, name: str, plan: Plan, durable: int) -> None:
+        """Take a point if one is due.
+
+        Args:
+            name: The trial.
+            plan: Its plan.
+            durable: The durable records of this server's shard; as long as they are the same there is nothing to do,
+                since other servers look after their own.
+        """
+        begun = time.monotonic()
+        if durable == self._seen.get(name, 0) or begun < self._not_before.get(name, 0.0):
+            return
+        self._take(name, plan)
+        self._seen[name] = durable
+        spent = time.monotonic() - begun
+        self._not_before[name] = begun + max(_EVERY, spent / _SHARE)
+
+    def _take(self, name: str, plan: Plan) -> None:
+        shards = self._store.shards(name)
+        last = self._store.history.last(name)
+        apart = _apart(plan, last)
+        if sum(shard.n for shard in shards) < last + apart:
+            return
+        try:
+            records, effects = self._answers.of(plan, shards)
+        except TooEarly:
+            return
+        estimates = msgspec.msgpack.encode(list(_moments(effects)))
+        self._store.history.append(name, records, estimates, apart=apart, most=MOST)
+
+    def read(self, name: str, after: int, series: Series) -> list[Point]:
+        """The points after so many records, oldest first."""
+        points = []
+        for row in self._store.history.read(name, after):
+            moments = msgspec.msgpack.decode(row.estimates, type=list[Moment])
+            points.append(Point(row.records, row.time, [_told(moment) for moment in moments if series.takes(moment)]))
+        return points
+
+
+def _apart(plan: Plan, last: int) -> int:
+    """Records between two points: a cohort, and no finer than the points that thinning leaves of a long course."""
+    return max(plan.cohort, last // MOST)
+
+
+def _moments(effects: Effects) -> Iterator[Moment]:
+    for row in headline(effects):
+        yield Moment(
+            row.outcome,
+            row.arm,
+            row.estimator,
+            row.se_kind,
+            row.estimate,
+            row.anytime_ci_lower,
+            row.anytime_ci_upper,
+        )
+
+
+def _told(moment: Moment) -> Estimate:
+    names = moment.outcome, moment.arm, moment.estimator, moment.se_kind
+    numbers = moment.estimate, moment.anytime_ci_lower, moment.anytime_ci_upper
+    return Estimate(*names, *(number if math.isfinite(number) else None for number in numbers))

@@ -1,0 +1,354 @@
+"""What the server does, without HTTP: trials, batches, effects, tokens."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import Counter
+from functools import partial
+
+import msgspec
+
+from foldaway.effects import Effects
+from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed
+from foldaway.federated.coordinator.closing import Wanted, would_be_without_effects
+from foldaway.forgetting.decoys import Decoys
+from foldaway.plan import Plan
+from foldaway.service.collecting.answers import Answers
+from foldaway.service.collecting.collector import Collector, Receipt
+from foldaway.service.collecting.device_trials import DeviceTrials, Federated, Found
+from foldaway.service.collecting.history import Historian, History, Series
+from foldaway.service.database.rows import TrialRow, left_out, versions
+from foldaway.service.database.store import Store
+from foldaway.service.keys.tokens import Scope, issue
+from foldaway.sources.formats.body import Limits, decode, wipe
+
+_CLOSING_ATTEMPTS = 5
+
+
+class Created(msgspec.Struct, frozen=True):
+    """A registered trial, and the tokens to use it with; they are told this once.
+
+    Attributes:
+        name: The trial's name.
+        fingerprint: Its plan's fingerprint.
+        ingest_token: A token to send records with.
+        read_token: A token to read effects with.
+        new: Whether this request has registered it; if not, the same plan was there, and only the tokens are new.
+        status: How the trial stands.
+    """
+
+    name: str
+    fingerprint: str
+    ingest_token: str
+    read_token: str
+    new: bool = True
+    status: str = "open"
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How a trial stands.
+
+    Attributes:
+        records: Durable records, of all servers.
+        pending: Records that this server has folded but not yet made durable: fewer than a cohort.
+        left_out: Records given up at the close because no cohort came together for them; messages, where records stay
+            on devices.
+        in_passing: Batches in this server's memory at this moment, on their way into the tallies.
+        forgotten: When this server last wiped a batch that it had folded, in seconds since 1970; null if none has come
+            since it started.
+        federated: Of a trial whose records stay on devices, who takes part in it.
+    """
+
+    name: str
+    fingerprint: str
+    status: str
+    records: int
+    pending: int
+    cohort: int
+    left_out: int
+    created: float
+    closed: float | None
+    in_passing: int
+    forgotten: float | None
+    federated: Federated | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The effects of a trial as far as it is durable.
+
+    Attributes:
+        final: Whether the trial is closed and this is its last word.
+        federated: Of a trial whose records stay on devices, who is in the effects.
+    """
+
+    name: str
+    fingerprint: str
+    final: bool
+    records: int
+    left_out: int
+    effects: msgspec.Raw
+    federated: Federated | None = None
+
+
+class TokenWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A token to be issued."""
+
+    scope: Scope
+    trial: str | None = None
+
+
+class Issued(msgspec.Struct, frozen=True):
+    """A new token; it is told this once."""
+
+    id: str
+    token: str
+
+
+class TokenAbout(msgspec.Struct, frozen=True):
+    """A token, without its secret."""
+
+    id: str
+    scope: str
+    trial: str | None
+    created: float
+    revoked: bool
+
+
+class Service:
+    """The trials of one database, as this server collects them.
+
+    Its methods block and are not for several threads at once; the server has one thread for them.
+    """
+
+    def __init__(self, store: Store, shard: str, limits: Limits) -> None:
+        self.store = store
+        self.shard = shard
+        self.limits = limits
+        self._collectors: dict[str, Collector] = {}
+        self._decoys = Decoys()
+        self._answers = Answers()
+        self._historian = Historian(store, self._answers)
+        self._forgotten: dict[str, float] = {}
+        self.in_passing: Counter[str] = Counter()
+        self.devices = DeviceTrials(store, shard)
+
+    def create(self, text: str) -> Created:
+        """Register a plan. The same plan again gives new tokens; another plan of that name is refused."""
+        plan = Plan.loads(text)
+        key = None if plan.resampling is None else secrets.token_bytes(16)
+        row = self.store.create_trial(plan, key)
+        ingest, read = (self.issue(TokenWanted(scope, plan.name)).token for scope in ("ingest", "read"))
+        return Created(row.name, row.fingerprint, ingest, read, row.new, row.status)
+
+    def issue(self, wanted: TokenWanted) -> Issued:
+        """A new token. Those for admin are for all trials, the others for one."""
+        if wanted.trial is not None:
+            self.store.trial(wanted.trial)
+        row, text = issue(wanted.scope, wanted.trial)
+        self.store.add_token(row)
+        return Issued(row.id, text)
+
+    def tokens(self) -> list[TokenAbout]:
+        """All tokens, without their secrets."""
+        rows = self.store.list_tokens()
+        return [TokenAbout(row.id, row.scope, row.trial, row.created, row.revoked) for row in rows]
+
+    def receive(
+        self,
+        name: str,
+        body: bytearray,
+        media_type: str,
+        encoding: str | None,
+        producer: str | None,
+        sequence: int | None,
+    ) -> Receipt:
+        """Decode, check and fold a batch; its body is wiped, whatever becomes of it."""
+        try:
+            collector = self._collector(name)
+            batch = decode(body, media_type, encoding, collector.plan, self.limits)
+            try:
+                receipt = collector.receive(batch, producer, sequence)
+            finally:
+                self._decoys.add(collector.plan, batch.records.num_rows)
+                batch.wipe()
+        finally:
+            wipe(body)
+        self._forgotten[name] = time.time()
+        return receipt
+
+    def fold_decoys(self) -> None:
+        """Overwrite what the last batches have left in the linear algebra's working memory."""
+        self._decoys.fold()
+
+    def durable_sequence(self, name: str, producer: str) -> int:
+        """Where a producer should go on from."""
+        self.store.trial(name)
+        return self.store.sequences(name, [producer]).get(producer, 0)
+
+    def plan(self, name: str) -> str:
+        """The plan of a trial, in canonical form."""
+        return self.store.trial(name).plan
+
+    def statuses(self, of: str | None = None) -> list[Status]:
+        """All trials, or the one of this name."""
+        rows = self.store.trials() if of is None else [self.store.trial(of)]
+        return [self._status(row) for row in rows]
+
+    def status(self, name: str) -> Status:
+        """One trial."""
+        return self._status(self.store.trial(name))
+
+    def _status(self, row: TrialRow) -> Status:
+        plan = Plan.loads(row.plan)
+        shards = self.store.shards(row.name)
+        collector = self._collectors.get(row.name)
+        federated = plan.federated is not None
+        pending = 0 if collector is None or row.status != "open" else collector.pending
+        return Status(
+            row.name,
+            row.fingerprint,
+            row.status,
+            sum(shard.n for shard in shards),
+            self.devices.pending_of(row.name) if federated else pending,
+            plan.cohort,
+            left_out(shards),
+            row.created,
+            row.closed,
+            self.in_passing[row.name],
+            self._forgotten.get(row.name),
+            self.devices.who(plan) if federated else None,
+        )
+
+    def effects(self, name: str) -> Answer:
+        """The effects, from durable states only: two answers differ by a cohort of records or not at all."""
+        row = self.store.trial(name)
+        if row.final is not None:
+            return msgspec.json.decode(row.final, type=Answer)
+        plan = Plan.loads(row.plan)
+        if plan.federated is not None:
+            return _federated_answer(row, self.devices.found(plan))
+        shards = self.store.shards(name)
+        records, effects = self._answers.of(plan, shards)
+        return _answer(row, effects, records, left_out(shards), final=False)
+
+    def history(self, name: str, after: int, series: Series) -> History:
+        """How the estimates have moved, at points a cohort or more apart."""
+        row = self.store.trial(name)
+        return History(row.name, row.fingerprint, self._historian.read(name, after, series))
+
+    def close(self, name: str, wanted: Wanted | None = None) -> Answer:
+        """End a trial: no more records, its key destroyed, its effects final.
+
+        A trial whose records stay on devices may wait for reports first: until then the answer has no effects.
+
+        Raises:
+            IngestError: It would end without effects, and that is not wanted.
+        """
+        row = self.store.trial(name)
+        plan = Plan.loads(row.plan)
+        wanted = wanted or Wanted()
+        if plan.federated is not None:
+            self.devices.close(plan, wanted, partial(self._final, row))
+            row = self.store.trial(name)
+            if row.final is None:
+                return _federated_answer(row, self.devices.waiting(plan))
+            return msgspec.json.decode(row.final, type=Answer)
+        if wanted.waits:
+            raise IngestError(409, "a deadline or a share is for trials whose records stay on devices.")
+        for attempt in range(_CLOSING_ATTEMPTS):
+            if row.final is not None:
+                row = self.store.close_trial(name, row.final)  # once more: the key may have outlived a crash
+                break
+            try:
+                row = self._close(row, without_effects=wanted.without_effects)
+                break
+            except (Conflict, TrialClosed):  # another server has committed, or closed it, in between
+                if attempt == _CLOSING_ATTEMPTS - 1:
+                    raise
+                row = self.store.trial(name)
+        return msgspec.json.decode(row.final or "", type=Answer)
+
+    def _final(self, row: TrialRow, found: Found) -> str:
+        return msgspec.json.encode(_federated_answer(row, found, final=True)).decode()
+
+    def _close(self, row: TrialRow, *, without_effects: bool) -> TrialRow:
+        collector = self._collector(row.name)
+        pending = collector.finish()
+        shards = self.store.shards(row.name)
+        effects: Effects | None = None
+        try:
+            _, effects = self._answers.of(collector.plan, shards)
+        except TooEarly:
+            if not without_effects:
+                least = f"every arm needs {collector.plan.min_per_arm:,} durable records (the plan's min_per_arm)"
+                few = f"{pending:,} records wait here for others to make up a cohort of {collector.plan.cohort:,}"
+                raise would_be_without_effects(row.name, f"{least}. {few}") from None
+        records = sum(shard.n for shard in shards)
+        answer = _answer(row, effects, records, left_out(shards) + pending, final=True)
+        # A commit of another server after this look at its shard would be missing from the final answer.
+        closed = self.store.close_trial(row.name, msgspec.json.encode(answer).decode(), versions(shards))
+        collector.leave_out_pending()
+        self._collectors.pop(row.name, None)
+        self._answers.drop(row.name)
+        return closed
+
+    def tick(self) -> None:
+        """Now and then: commit what has waited for as long as its plan allows; notice trials closed elsewhere.
+
+        Trials whose durable records have grown get a point in their history.
+
+        Raises:
+            FoldawayError: The first that went wrong; the other trials had their turn all the same.
+        """
+        faults = []
+        for name, collector in list(self._collectors.items()):
+            try:
+                if self.store.trial(name).status != "open":
+                    collector.leave_out_pending()
+                    del self._collectors[name]
+                    self._answers.drop(name)
+                else:
+                    collector.commit_if_due()
+                    self._historian.look(name, collector.plan, collector.durable)
+            except FoldawayError as error:
+                faults.append(error)
+        for name in self.devices.closing():
+            try:
+                row = self.store.trial(name)
+                self.devices.move_on(Plan.loads(row.plan), partial(self._final, row))
+            except FoldawayError as error:
+                faults.append(error)
+        faults += self.devices.tick()
+        if faults:
+            raise faults[0]
+
+    def stop(self) -> None:
+        """Commit what the cohort allows; the rest is still with its producers."""
+        self.devices.tick()
+        for collector in self._collectors.values():
+            try:
+                collector.commit_if_due()
+            except FoldawayError:
+                continue
+
+    def pending(self) -> int:
+        """Records of all trials that wait for their cohort."""
+        return sum(collector.pending for collector in self._collectors.values()) + self.devices.pending()
+
+    def _collector(self, name: str) -> Collector:
+        if name not in self._collectors:
+            if Plan.loads(self.store.trial(name).plan).federated is not None:
+                raise IngestError(409, "the records of this trial stay on its devices, which send reports instead.")
+            self._collectors[name] = Collector(self.store, name, self.shard)
+        return self._collectors[name]
+
+
+def _answer(row: TrialRow, effects: Effects | None, records: int, left_out: int, *, final: bool) -> Answer:
+    body = b"null" if effects is None else effects.to_json().encode()
+    return Answer(row.name, row.fingerprint, final, records, left_out, msgspec.Raw(body))
+
+
+def _federated_answer(row: TrialRow, found: Found, *, final: bool = False) -> Answer:
+    plain = _answer(row, found.effects, found.records, found.left_out, final=final)
+    return msgspec.structs.replace(plain, federated=found.federated)

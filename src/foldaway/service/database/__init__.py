@@ -1,0 +1,1 @@
+"""The server's database: tables, transactions, and what is wrong with them in our words."""

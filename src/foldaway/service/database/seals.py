@@ -1,0 +1,98 @@
+"""Which key a database is sealed under, and sealing all of it anew under another.
+
+A database names the one key that everything in it is sealed under, and every write looks there first. So a server that
+started before the key was rotated reads its key file again, instead of sealing with a key that is about to go.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from foldaway.service.database.tables import CLOSINGS, HISTORY, KEYS, META, SHARDS, Part
+from foldaway.service.keys.vault import Vault, sealed_under
+
+
+class Seals:
+    """A vault that follows the database from key to key."""
+
+    def __init__(self, vault: Vault) -> None:
+        self.vault = vault
+
+    def sealing(self, connection: sa.Connection, part: Part) -> Vault:
+        """The vault to seal with in this transaction; the key stays the database's until its end."""
+        return self.under(key_of(connection, part, lock="share"))
+
+    def under(self, key: str) -> Vault:
+        """The vault, sealing with the key of this id; VaultError if it is not to be had."""
+        return self._holding(key).under(key)
+
+    def opened(self, sealed: bytes, context: str) -> bytes:
+        """What was sealed for this place."""
+        return self._holding(sealed_under(sealed)).decrypt(sealed, context)
+
+    def _holding(self, key: str) -> Vault:
+        if not self.vault.holds(key):
+            self.vault = self.vault.reread()
+        return self.vault
+
+
+def key_of(connection: sa.Connection, part: Part, *, lock: str | None = None) -> str:
+    """The id of the key that a part is sealed under."""
+    query = sa.select(META[part].c.key)
+    if lock is not None:
+        query = query.with_for_update(read=lock == "share")
+    return str(connection.execute(query).scalar_one())
+
+
+def seal_anew(connection: sa.Connection, part: Part, vault: Vault) -> None:
+    """Seal all of a part under the vault's current key; the vault must hold the one before, too."""
+    key_of(connection, part, lock="update")
+    # One at a time, since states may be large.
+    if part == "trials":
+        for trial, shard, version in connection.execute(
+            sa.select(SHARDS.c.trial, SHARDS.c.shard, SHARDS.c.version)
+        ).all():
+            where = sa.and_(SHARDS.c.trial == trial, SHARDS.c.shard == shard)
+            _seal_anew(connection, SHARDS.c.state, where, state_context(trial, shard, version), vault)
+        for trial, records in connection.execute(sa.select(HISTORY.c.trial, HISTORY.c.records)).all():
+            where = sa.and_(HISTORY.c.trial == trial, HISTORY.c.records == records)
+            _seal_anew(connection, HISTORY.c.estimates, where, history_context(trial, records), vault)
+        for trial in connection.execute(sa.select(CLOSINGS.c.trial)).scalars().all():
+            _seal_anew(connection, CLOSINGS.c.published, CLOSINGS.c.trial == trial, published_context(trial), vault)
+    else:
+        for fingerprint in connection.execute(sa.select(KEYS.c.fingerprint)).scalars().all():
+            _seal_anew(connection, KEYS.c.key, KEYS.c.fingerprint == fingerprint, key_context(fingerprint), vault)
+    connection.execute(META[part].update().values(key=vault.current))
+
+
+def _seal_anew(
+    connection: sa.Connection,
+    column: sa.Column[bytes],
+    where: sa.ColumnElement[bool],
+    context: str,
+    vault: Vault,
+) -> None:
+    sealed = connection.execute(sa.select(column).where(where)).scalar_one_or_none()
+    if sealed is not None and vault.needs_rotation(sealed):
+        anew = vault.encrypt(vault.decrypt(sealed, context), context)
+        connection.execute(column.table.update().where(where).values({column: anew}))
+
+
+def state_context(trial: str, shard: str, version: int) -> str:
+    """The place of a state: it opens in its own row alone, and only while it is the row's latest."""
+    return f"state:{trial}:{shard}:{version}"
+
+
+def history_context(trial: str, records: int) -> str:
+    """The place of a point of a trial's course."""
+    return f"history:{trial}:{records}"
+
+
+def published_context(trial: str) -> str:
+    """The place of what a federated trial has published."""
+    return f"published:{trial}"
+
+
+def key_context(fingerprint: str) -> str:
+    """The place of a bootstrap's key."""
+    return f"key:{fingerprint}"

@@ -1,0 +1,1 @@
+"""The HTTP interface: addresses, access, bodies, problems, and the dashboard's files."""

@@ -1,0 +1,61 @@
+"""Request bodies, in buffers of our own that can be wiped; the framework would keep its copy."""
+
+from __future__ import annotations
+
+import asyncio
+from email.message import Message
+from typing import Any
+
+from litestar import Request
+from litestar.exceptions import InternalServerException
+
+from foldaway.errors import IngestError
+from foldaway.sources.formats.body import wipe
+
+
+async def read_body(
+    request: Request[Any, Any, Any], limit: int, patience: float, too_long: IngestError | None = None
+) -> bytearray:
+    """All of the body.
+
+    Raises:
+        IngestError: 413, unless told otherwise, if it is larger than the limit, 408 if it takes longer than our
+            patience, 400 if the other side went away in the middle of it.
+    """
+    body = bytearray()
+    try:
+        async with asyncio.timeout(patience):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limit:
+                    refusal = too_long or IngestError(
+                        413, f"the body is larger than {limit:,} bytes; send less at a time."
+                    )
+                    break
+            else:
+                return body
+    except TimeoutError:
+        refusal = IngestError(408, f"the body did not arrive within {patience:g} seconds.")
+    except InternalServerException:
+        refusal = IngestError(400, "the connection broke in the middle of the body.")
+    wipe(body)
+    raise refusal
+
+
+def require_kind(request: Request[Any, Any, Any], *kinds: str) -> None:
+    """Refuse a body that does not say to be of one of these media types."""
+    header = Message()
+    header["Content-Type"] = request.headers.get("Content-Type", "")
+    if header.get_content_type() not in kinds:
+        raise IngestError(415, f"the Content-Type is not known; use {' or '.join(kinds)}.")
+
+
+async def read_text(request: Request[Any, Any, Any], kinds: tuple[str, ...], limit: int, patience: float) -> str:
+    """A body of UTF-8 text of one of these media types."""
+    require_kind(request, *kinds)
+    body = await read_body(request, limit, patience)
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    raise IngestError(400, "the body is not UTF-8 text.")

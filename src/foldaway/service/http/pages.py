@@ -1,0 +1,51 @@
+"""The dashboard's files. They know of no trial: what they show they ask the API for, with the reader's token."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import Annotated, Any
+
+from litestar import Response, get
+from litestar.exceptions import NotFoundException
+from litestar.params import PathParameter
+
+_KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+_HEADERS = {
+    # Nothing from elsewhere, nothing inline, nothing to elsewhere: a name that looks like a script stays a name.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-cache",  # a new version of the server has a new version of the pages
+}
+
+
+def page_routes() -> list[Any]:
+    """The handlers."""
+
+    @get("/", include_in_schema=False)
+    async def front() -> Response[bytes]:
+        return _file("index.html")
+
+    @get("/dashboard/{file:str}", include_in_schema=False)
+    async def part(file: Annotated[str, PathParameter()]) -> Response[bytes]:
+        return _file(file)
+
+    return [front, part]
+
+
+def _file(name: str) -> Response[bytes]:
+    content = _files().get(name)
+    if content is None:
+        raise NotFoundException
+    kind = _KINDS[name.rpartition(".")[2]]
+    return Response(content, media_type=f"{kind}; charset=utf-8", headers=_HEADERS)
+
+
+@cache
+def _files() -> dict[str, bytes]:
+    """All of them, by name: an address can name one of these and nothing else."""
+    folder = resources.files("foldaway.service.http") / "dashboard"
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in _KINDS}

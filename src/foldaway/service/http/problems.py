@@ -1,0 +1,134 @@
+"""Every refusal in the same shape: application/problem+json (RFC 9457)."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+
+from foldaway.errors import (
+    Conflict,
+    EstimateError,
+    FoldawayError,
+    IngestError,
+    MessageError,
+    PlanError,
+    RecordError,
+    SealedError,
+    SequenceGap,
+    TooEarly,
+    TrialClosed,
+    TrialExists,
+    Unavailable,
+    UnknownNumber,
+    UnknownTrial,
+    VaultError,
+)
+from foldaway.records.faults import FaultyBatch
+from foldaway.service.http.logs import log_bug
+
+MEDIA_TYPE = "application/problem+json"
+
+RETRY_AFTER = "1"  # seconds
+
+_STATUS: dict[type[FoldawayError], HTTPStatus] = {
+    PlanError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    RecordError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    EstimateError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    MessageError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    UnknownNumber: HTTPStatus.NOT_FOUND,
+    UnknownTrial: HTTPStatus.NOT_FOUND,
+    TrialExists: HTTPStatus.CONFLICT,
+    TrialClosed: HTTPStatus.GONE,  # and nothing else is: a device deletes what it kept for the trial
+    SealedError: HTTPStatus.CONFLICT,
+    SequenceGap: HTTPStatus.CONFLICT,
+    Conflict: HTTPStatus.SERVICE_UNAVAILABLE,
+    TooEarly: HTTPStatus.TOO_EARLY,
+    Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    VaultError: HTTPStatus.SERVICE_UNAVAILABLE,  # the key was changed elsewhere, and this server needs the new one
+}
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What went wrong, and what to do.
+
+    Attributes:
+        title: The kind of problem.
+        status: The HTTP status.
+        detail: A sentence for a person; never a record's value.
+        faults: Counts by column and rule, where a batch was refused.
+        expected: The sequence that is missing, where there is a gap.
+    """
+
+    title: str
+    status: int
+    detail: str
+    faults: dict[str, dict[str, int]] | None = None
+    expected: int | None = None
+
+
+def answer(problem: Problem, **headers: str) -> Response[bytes]:
+    """The response."""
+    if problem.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        headers["Retry-After"] = RETRY_AFTER
+    if problem.status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    body = msgspec.json.encode(problem)
+    return Response(body, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)
+
+
+def of_error(error: FoldawayError) -> Problem:
+    """The problem that an error of ours is."""
+    if isinstance(error, IngestError):
+        status = HTTPStatus(error.status)
+    else:
+        status = next((s for kind, s in _STATUS.items() if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
+    return Problem(
+        status.phrase,
+        status,
+        str(error),
+        error.faults.by_column() if isinstance(error, FaultyBatch) else None,
+        error.expected if isinstance(error, SequenceGap) else None,
+    )
+
+
+def on_foldaway_error(request: Request[Any, Any, Any], error: FoldawayError) -> Response[bytes]:
+    """An error of ours: its sentence is written for whoever reads it."""
+    problem = of_error(error)
+    request.scope["state"]["error"] = type(error).__name__
+    if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        log_bug("failed", error)
+    return answer(problem)
+
+
+# Under this name a refusal for want of a token says which one is needed.
+NEEDED = "needed"
+
+
+def on_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    """The framework's refusals; their details could quote the request, so only the status is told."""
+    status = HTTPStatus(error.status_code)
+    headers = {name: text for name, text in (error.headers or {}).items() if name.lower() == "allow"}
+    told = _PLAIN.get(status, f"{status.phrase}.")
+    if isinstance(error.extra, dict) and NEEDED in error.extra:  # our own words
+        told = f"{told.removesuffix('.')}: this takes {error.extra[NEEDED]}."
+    return answer(Problem(status.phrase, status, told), **headers)
+
+
+def on_unexpected(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """Anything else: a bug. Its message could hold anything, so nothing of it is told, here or in the log."""
+    log_bug("failed", error)
+    status = HTTPStatus.INTERNAL_SERVER_ERROR
+    return answer(Problem(status.phrase, status, "The server failed; nothing of this request was kept."))
+
+
+_PLAIN = {
+    HTTPStatus.BAD_REQUEST: "The request is malformed; the OpenAPI document says what is expected.",
+    HTTPStatus.UNAUTHORIZED: "A valid bearer token is needed.",
+    HTTPStatus.FORBIDDEN: "This token does not allow that.",
+    HTTPStatus.NOT_FOUND: "There is nothing here.",
+    HTTPStatus.METHOD_NOT_ALLOWED: "This address does not take that method.",
+}

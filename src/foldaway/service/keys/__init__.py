@@ -1,0 +1,1 @@
+"""Who may do what, and under which key the database is sealed."""

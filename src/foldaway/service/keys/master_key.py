@@ -1,0 +1,93 @@
+"""The server's master keys as text: 64 hexadecimal digits a line, the first to seal with, all of them to open with."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from foldaway.errors import VaultError
+from foldaway.keeping.disk import make_file, replace_file
+
+LENGTH = 32
+VARIABLE = "FOLDAWAY_KEY"
+FILE = "master.key"
+
+
+def find_keys(
+    folder: Path | None, key_file: Path | None, environ: Mapping[str, str]
+) -> tuple[list[bytes], Path | None]:
+    """The keys, and the file they are in: the one named, else the environment's, else the folder's own.
+
+    Raises:
+        VaultError: There are none, and no folder to make one in.
+    """
+    if key_file is not None:
+        return read_keys(key_file), key_file
+    if VARIABLE in environ:
+        return parse_keys(environ[VARIABLE], f"the environment's {VARIABLE}"), None
+    if folder is None:
+        raise VaultError(f"there is no key to seal with: name a key file, or set {VARIABLE}.")
+    own = folder / FILE
+    if not own.exists():
+        make_key_file(own)
+    return read_keys(own), own
+
+
+def new_key_line() -> str:
+    """A new random key as a line of a key file, without its end.
+
+    Example:
+        >>> len(new_key_line()), new_key_line() == new_key_line()
+        (64, False)
+    """
+    return secrets.token_hex(LENGTH)
+
+
+def parse_keys(text: str, source: str) -> list[bytes]:
+    """The keys in a text, apart by blanks, commas or line ends; the source is for the error's sentence."""
+    lines = text.replace(",", " ").split()
+    # The text may be a key with a typing error in it: no message repeats it.
+    if not lines or not all(len(line) == 2 * LENGTH and set(line.lower()) <= set("0123456789abcdef") for line in lines):
+        raise VaultError(f"{source} must hold keys of {2 * LENGTH} hexadecimal digits each, and nothing else.")
+    return list(dict.fromkeys(bytes.fromhex(line) for line in lines))
+
+
+def read_keys(path: Path) -> list[bytes]:
+    """The keys in a file."""
+    try:
+        text = path.read_text(encoding="ascii")
+    except OSError as error:
+        raise VaultError(f"the key file {path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        text = ""
+    return parse_keys(text, f"the key file {path}")
+
+
+def make_key_file(path: Path) -> None:
+    """Write a file with one new key, for its owner alone. A file that is already there stays."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError):  # of a server that started at the same moment
+            make_file(path, f"{new_key_line()}\n".encode())
+    except OSError as error:
+        raise VaultError(f"the key file {path} cannot be made: {error.strerror}.") from None
+
+
+def write_keys(path: Path, keys: Iterable[bytes]) -> None:
+    """Replace a key file in one step: a crash leaves the old keys or the new ones."""
+    try:
+        replace_file(path, "".join(f"{key.hex()}\n" for key in keys).encode(), mode=0o600)
+    except OSError as error:
+        raise VaultError(f"the key file {path} cannot be written: {error.strerror}.") from None
+
+
+def add_key(path: Path) -> None:
+    """Put a new key first in a file; those it holds stay behind it, to open what they sealed."""
+    write_keys(path, [bytes.fromhex(new_key_line()), *read_keys(path)])
+
+
+def drop_old_keys(path: Path) -> None:
+    """Keep only the first key of a file."""
+    write_keys(path, read_keys(path)[:1])

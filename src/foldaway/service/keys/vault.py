@@ -1,0 +1,134 @@
+"""The vault: what is written down is sealed with AES-256-GCM and bound to the place it was written to."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Self
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from foldaway.errors import VaultError
+from foldaway.service.keys.master_key import LENGTH, find_keys, read_keys
+
+# Sealed bytes: form, the key's id, nonce, ciphertext with its tag. Random nonces of 96 bits are safe for 2^32 seals
+# under one key (NIST SP 800-38D, 8.3): one a second for a century.
+_FORM = b"\x01"
+_ID = 8
+_NONCE = 12
+_HEADER = len(_FORM) + _ID
+_SHORTEST = _HEADER + _NONCE + 16
+
+
+class Vault:
+    """Keys of which the first seals and all open.
+
+    Args:
+        keys: Keys of 32 bytes.
+        file: The key file they were read from, if one was.
+
+    Example:
+        >>> vault = Vault([bytes(32)])
+        >>> sealed = vault.encrypt(b"tallies", "state:demo:main:1")
+        >>> vault.decrypt(sealed, "state:demo:main:1")
+        b'tallies'
+        >>> vault.decrypt(sealed, "state:demo:till:1")
+        Traceback (most recent call last):
+        foldaway.errors.VaultError: what is stored as state:demo:till:1 was altered, damaged or put in another place.
+    """
+
+    def __init__(self, keys: Iterable[bytes], *, file: Path | None = None) -> None:
+        self._keys = {key_id(key): key for key in keys}
+        if not self._keys or any(len(key) != LENGTH for key in self._keys.values()):
+            raise VaultError(f"a vault needs keys of {LENGTH} bytes each.")
+        self.file = file
+
+    @classmethod
+    def open(cls, folder: Path | None, key_file: Path | None = None, environ: Mapping[str, str] = os.environ) -> Self:
+        """The vault under the keys of a file, of the environment's ``FOLDAWAY_KEY``, or of the folder's own file.
+
+        Args:
+            folder: Where the data is; a new key is made there, in ``master.key``, if there is none anywhere.
+            key_file: A file with keys, before anything else.
+            environ: The environment, before the folder.
+
+        Raises:
+            VaultError: There is no key, or what should be one is not.
+        """
+        keys, file = find_keys(folder, key_file, environ)
+        return cls(keys, file=file)
+
+    def __repr__(self) -> str:
+        return f"Vault: {', '.join(self._keys)}"
+
+    @property
+    def current(self) -> str:
+        """The id of the key that seals."""
+        return next(iter(self._keys))
+
+    def holds(self, id: str) -> bool:
+        """Whether the key of this id is here."""
+        return id in self._keys
+
+    def under(self, id: str) -> Vault:
+        """The same keys, but sealing with the one of this id."""
+        if id not in self._keys:
+            raise _foreign(id)
+        return Vault([self._keys[id], *self._keys.values()], file=self.file)
+
+    def over(self, other: Vault) -> Vault:
+        """The keys of both, sealing as this one does."""
+        return Vault([*self._keys.values(), *other._keys.values()], file=self.file)
+
+    def reread(self) -> Vault:
+        """The vault under the keys that its file holds by now."""
+        return self if self.file is None else Vault(read_keys(self.file), file=self.file)
+
+    def encrypt(self, plain: bytes, context: str) -> bytes:
+        """Seal bytes for one place, named by the context: anywhere else they will not open."""
+        header = _FORM + bytes.fromhex(self.current)
+        nonce = secrets.token_bytes(_NONCE)
+        return header + nonce + AESGCM(self._keys[self.current]).encrypt(nonce, plain, header + context.encode())
+
+    def decrypt(self, sealed: bytes, context: str) -> bytes:
+        """Open what was sealed for this place.
+
+        Raises:
+            VaultError: The key is not here, or the bytes are not what was sealed for this place.
+        """
+        id = sealed_under(sealed)
+        if id not in self._keys:
+            raise _foreign(id)
+        nonce, body = sealed[_HEADER : _HEADER + _NONCE], sealed[_HEADER + _NONCE :]
+        try:
+            return AESGCM(self._keys[id]).decrypt(nonce, body, sealed[:_HEADER] + context.encode())
+        except InvalidTag:
+            pass
+        raise VaultError(f"what is stored as {context} was altered, damaged or put in another place.")
+
+    def needs_rotation(self, sealed: bytes) -> bool:
+        """Whether bytes are sealed under another key than the current one."""
+        return sealed_under(sealed) != self.current
+
+
+def key_id(key: bytes) -> str:
+    """Eight bytes in hexadecimal that tell keys apart, and nothing else about them."""
+    return blake2b(key, digest_size=_ID, person=b"foldaway-keyid").hexdigest()
+
+
+def sealed_under(sealed: bytes) -> str:
+    """The id of the key that sealed these bytes."""
+    if len(sealed) < _SHORTEST or not sealed.startswith(_FORM):
+        raise VaultError("these bytes were not sealed by foldaway, or they are damaged.")
+    return sealed[len(_FORM) : _HEADER].hex()
+
+
+def _foreign(id: str) -> VaultError:
+    return VaultError(
+        f"the data is sealed under the key {id}, which is not among the keys given; "
+        "bring back the key file, or the FOLDAWAY_KEY, that the data was made with."
+    )

@@ -1,0 +1,172 @@
+"""The devices of one process: they record and report, wait for the close, reply, and some are late."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, get_args
+
+import msgspec
+
+from foldaway.federated.device.device import Device
+from foldaway.federated.device.kept import Kept, MemoryStore
+from foldaway.federated.link import HttpLink, Kind, Link
+from foldaway.federated.messages import Coefficients, Received, new_number
+from foldaway.plan import Plan
+from foldaway.simulation.federated.population import CHUNK, Client, Role, World, clients
+
+# Devices of one process that talk at once: as many connections as are kept open.
+THREADS = 16
+
+
+class Tally(NamedTuple):
+    """What the devices of a process have done.
+
+    Attributes:
+        states: How many devices ended in each state.
+        messages: How many messages went out, by kind.
+        bytes: Their bytes, by kind, without HTTP's own.
+        numbers: How many numbers a report has.
+    """
+
+    states: Counter[str]
+    messages: Counter[str]
+    bytes: Counter[str]
+    numbers: int
+
+    def __add__(self, other: tuple[Any, ...]) -> Tally:
+        """What the devices of two processes have done."""
+        states, messages, sent, numbers = other
+        return Tally(self.states + states, self.messages + messages, self.bytes + sent, max(self.numbers, numbers))
+
+
+class CountingLink:
+    """A connection that all devices of the process share, and that counts what goes over it."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._lock = threading.Lock()
+        self.messages: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+        self.numbers = 0
+
+    def plan(self) -> Plan:
+        """The plan of the trial."""
+        return self._link.plan()
+
+    def fingerprint(self, *, patience: float | None = None) -> str:
+        """The fingerprint of the coordinator's plan."""
+        return self._link.fingerprint(patience=patience)
+
+    def post(self, kind: Kind, message: bytes, *, patience: float | None = None) -> Received:
+        """Send a message, and count it."""
+        with self._lock:
+            self.messages[kind] += 1
+            self.bytes[kind] += len(message)
+            if kind == "reports" and not self.numbers:
+                parts = msgspec.msgpack.decode(message)[1:]  # without the report's own number
+                self.numbers = len(next(part for part in parts if isinstance(part, bytes))) // 8
+        return self._link.post(kind, message, patience=patience)
+
+    def coefficients(self) -> Coefficients | None:
+        """What the coordinator has published."""
+        with self._lock:
+            self.messages["coefficients"] += 1
+        return self._link.coefficients()
+
+
+class Crowd:
+    """The devices of one process.
+
+    Args:
+        world: What is simulated.
+        link: The connection that they share.
+        told: Called with the number of clients done since the last call.
+    """
+
+    def __init__(self, world: World, link: Link, told: Callable[[int], None]) -> None:
+        self._world = world
+        self._plan = world.plan
+        self._told = told
+        self.link = CountingLink(link)
+        self.states: Counter[str] = Counter()
+        self._waiting: list[Device] = []
+        self._late: list[Device] = []
+        self._threads = ThreadPoolExecutor(THREADS)
+
+    def collect(self, chunks: Iterable[int]) -> None:
+        """Every client joins, records and reports, as far as it does."""
+        for start in chunks:
+            joined = list(self._threads.map(self._joined, clients(self._world, self._plan, start)))
+            roles = {role: [device for of, device in joined if of == role] for role in get_args(Role)}
+            self.states["dropped out"] += len(roles["drops out"])
+            self._late += roles["is late"]
+            if self._world.mode == "scores":
+                self._waiting += roles["reports"]
+            else:
+                pending = self._report(roles["reports"])
+                asking = pending[: math.ceil(len(pending) * self._world.ask_again)]
+                self.states["pending"] += len(pending) - len(asking)
+                self._waiting += asking
+            self._told(len(joined))
+
+    def _joined(self, client: Client) -> tuple[Role, Device]:
+        kept = Kept(self._plan.canonical().decode(), client.identity, new_number())
+        device = Device(self._plan, store=MemoryStore(kept), link=self.link)
+        for record in client.records:
+            device.record(record)
+        if self._world.mode == "scores":
+            device.report()  # everyone streams moments; who drops out, or is late, does so with the reply
+        return client.role, device
+
+    def again(self, told: Callable[[int], None] = lambda done: None) -> None:
+        """All who wait report once more."""
+        waiting, self._waiting = self._waiting, []
+        for start in range(0, len(waiting), CHUNK):
+            some = waiting[start : start + CHUNK]
+            self._waiting += self._report(some)
+            told(len(some))
+
+    def _report(self, devices: list[Device]) -> list[Device]:
+        """All report; those who must do so again."""
+        unsettled = []
+        for device, status in zip(devices, self._threads.map(Device.report, devices), strict=True):
+            if status.settled:
+                self.states[status.state] += 1
+            else:
+                unsettled.append(device)
+        return unsettled
+
+    def reply(self) -> None:
+        """The trial is being closed: all who wait report; twice, for the cohort of most has come together by then."""
+        self._told(len(self._late) + self.states["dropped out"])  # who will not
+        self.again(self._told)
+        self.again()
+
+    def end(self) -> None:
+        """The trial is over: the last to report learn that they are counted, and the late ones that they are not."""
+        self._waiting, self._late = [*self._waiting, *self._late], []
+        self.again()
+
+    def tally(self) -> Tally:
+        """What they have done."""
+        return Tally(self.states, self.link.messages, self.link.bytes, self.link.numbers)
+
+
+def work(world: World, chunks: Sequence[int], address: str, token: str, orders: Any, said: Any) -> None:
+    """The program of one process: does what it is told by words in `orders`, and says what is done in `said`."""
+    try:
+        link = HttpLink(address, token)
+        crowd = Crowd(world, link, lambda done: said.put(("clients", done)))
+        steps = {"collect": lambda: crowd.collect(chunks), "reply": crowd.reply, "end": crowd.end}
+        while (order := orders.get()) != "leave":
+            steps[order]()
+            said.put(("done", order))
+        said.put(("tally", crowd.tally()))
+        link.close()
+    except BaseException as error:
+        said.put(("failed", f"{type(error).__name__}: {error}"))
+        raise

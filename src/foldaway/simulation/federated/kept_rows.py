@@ -1,0 +1,56 @@
+"""The other analysis of a simulated trial: every row kept, one regression, errors clustered by client."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from foldaway.least_squares import LeastSquares
+from foldaway.numerics.block import Floats
+from foldaway.simulation.federated.population import World, clients
+
+ESTIMATOR = {"one-message": "regression", "scores": "regression", "delta": "difference"}
+"""The estimator that is compared, by mode."""
+
+
+class KeptRows(NamedTuple):
+    """What an analysis of kept rows says.
+
+    Attributes:
+        estimate: The effect of treatment.
+        std_error: Its standard error, clustered by client (CR1).
+        by: Who did the analysis.
+    """
+
+    estimate: float
+    std_error: float
+    by: str
+
+
+def analysed(world: World, *, reported_only: bool) -> KeptRows:
+    """The regression on all rows; or on those of clients who report."""
+    X, y, client = _rows(world, reported_only)
+    try:
+        import statsmodels.api as sm
+    except ModuleNotFoundError:
+        fit = LeastSquares(["1", "treated", "before"][: X.shape[1]])
+        fit.fold(X, y, cluster=client)
+        return KeptRows(float(fit.coef[1]), float(fit.std_error("CR1")[1]), "foldaway's LeastSquares on kept rows")
+    fitted = sm.OLS(y, X).fit(cov_type="cluster", cov_kwds={"groups": client})
+    return KeptRows(float(fitted.params[1]), float(fitted.bse[1]), "statsmodels on kept rows")
+
+
+def _rows(world: World, reported_only: bool) -> tuple[Floats, Floats, Floats]:
+    plan = world.plan
+    found: list[list[float]] = []
+    for start in world.chunks:
+        for client in clients(world, plan, start):
+            if reported_only and client.role != "reports":
+                continue
+            treated = float(plan.assign(client.identity) == "treatment")
+            for record in client.records:
+                before = [record["revenue_before"]] if plan.covariates else []
+                found.append([client.number, record["revenue"], 1.0, treated, *before])
+    table = np.array(found)
+    return table[:, 2:], table[:, 1], table[:, 0]

@@ -1,0 +1,202 @@
+"""What a simulated trial came to: counts, speed, bytes, memory, and the effect beside that of kept rows."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from foldaway.effects import Effect, Effects
+from foldaway.federated.coordinator.integrity import Integrity
+from foldaway.simulation.federated.clients import Tally
+from foldaway.simulation.federated.kept_rows import KeptRows
+from foldaway.simulation.federated.population import World
+from foldaway.table import number, text_table
+
+
+class Cost(NamedTuple):
+    """What a trial costs its coordinator.
+
+    Attributes:
+        seconds: From the first client to the last answer.
+        memory: Its resident bytes at the start, at half time and at the end.
+        disk: The bytes that its files have grown by.
+        worked: Seconds of processor time.
+    """
+
+    seconds: float
+    memory: list[int | None]
+    disk: int
+    worked: float
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What a simulated trial came to.
+
+    Attributes:
+        world: What was simulated.
+        seconds: From the first client to the last answer.
+        states: How many devices ended in each state, as they know it.
+        enrolled: Devices that the coordinator knows of.
+        reported: Devices that it has counted.
+        missing: Those that it has not.
+        messages: Messages to the coordinator, by kind.
+        report_bytes: Bytes of one report: 8 for each number, and what goes around them.
+        report_numbers: The numbers in it.
+        bytes_per_client: Bytes of all messages of a client, on average, without HTTP's own.
+        memory: The coordinator's resident bytes at the start, at half time and at the end.
+        disk: The bytes that the coordinator's files have grown by.
+        worked: Seconds of processor time that it has used.
+        integrity: What the replies' sum says, in mode scores.
+        estimate: The effect of treatment.
+        std_error: Its standard error (CR1).
+        kept: The same from kept rows.
+    """
+
+    world: World
+    seconds: float
+    states: dict[str, int]
+    enrolled: int
+    reported: int
+    missing: int
+    messages: dict[str, int]
+    report_bytes: float
+    report_numbers: int
+    bytes_per_client: float
+    memory: list[int | None]
+    disk: int
+    worked: float
+    integrity: dict[str, Any] | None
+    estimate: float
+    std_error: float
+    kept: KeptRows
+
+    @classmethod
+    def of(
+        cls,
+        world: World,
+        tally: Tally,
+        closed: dict[str, Any],
+        cost: Cost,
+        kept: KeptRows,
+        effect: Effect,
+    ) -> Summary:
+        """From what was counted and what the coordinator has answered."""
+        about = closed["federated"]
+        enrolled, reported, missing = (sum(about[what].values()) for what in ("enrolled", "reported", "missing"))
+        return cls(
+            world,
+            cost.seconds,
+            dict(tally.states),
+            enrolled,
+            reported,
+            missing,
+            dict(tally.messages),
+            tally.bytes["reports"] / max(tally.messages["reports"], 1),
+            tally.numbers,
+            sum(tally.bytes.values()) / world.clients,
+            cost.memory,
+            cost.disk,
+            cost.worked,
+            about.get("integrity"),
+            effect.estimate,
+            effect.std_error,
+            kept,
+        )
+
+    @property
+    def messages_per_second(self) -> float:
+        """Messages that the coordinator has answered in a second."""
+        return sum(self.messages.values()) / self.seconds
+
+    @property
+    def disk_per_client(self) -> float:
+        """Bytes that a device has cost the coordinator's disk, with its numbers' index and all."""
+        return self.disk / max(self.enrolled, 1)
+
+    @property
+    def work_per_message(self) -> float:
+        """Seconds of processor time that a message has cost the coordinator."""
+        return self.worked / sum(self.messages.values())
+
+    @property
+    def growth(self) -> float | None:
+        """Bytes of memory per client that the coordinator has grown by in the second half, when it was warm."""
+        _, middle, end = self.memory
+        return None if middle is None or end is None else (end - middle) / (self.world.clients / 2)
+
+    @property
+    def differences(self) -> tuple[float, float]:
+        """How far effect and error are from those of kept rows, relative to the error."""
+        error = self.kept.std_error
+        return abs(self.estimate - self.kept.estimate) / error, abs(self.std_error / error - 1)
+
+    def to_json(self) -> str:
+        """For machines."""
+        rates = {
+            "clients_per_second": self.world.clients / self.seconds,
+            "messages_per_second": self.messages_per_second,
+            "difference_of_estimates": self.differences[0],
+            "difference_of_std_errors": self.differences[1],
+        }
+        return msgspec.json.encode({**msgspec.structs.asdict(self), **rates}).decode()
+
+    def __str__(self) -> str:
+        world = self.world
+        apart, errors_apart = self.differences
+        facts = [
+            ["clients", f"{world.clients:,}"],
+            ["  enrolled", f"{self.enrolled:,}"],
+            ["  reported", f"{self.reported:,}"],
+            ["  missing", f"{self.missing:,}"],
+            ["seconds", f"{self.seconds:,.0f}"],
+            ["clients per second", f"{world.clients / self.seconds:,.0f}"],
+            ["messages", f"{sum(self.messages.values()):,}"],
+            ["messages per second", f"{self.messages_per_second:,.0f}"],
+            ["bytes of a report", f"{self.report_bytes:,.0f}"],
+            [f"  {self.report_numbers} numbers of 8 bytes", f"{8 * self.report_numbers:,}"],
+            ["  around them", f"{self.report_bytes - 8 * self.report_numbers:,.0f}"],
+            ["bytes per client, all messages", f"{self.bytes_per_client:,.0f}"],
+            ["coordinator's processor time per message", f"{1000 * self.work_per_message:.2f} ms"],
+            ["coordinator's disk, bytes per client", f"{self.disk_per_client:,.0f}"],
+            ["coordinator's memory at the start", _mebibytes(self.memory[0])],
+            ["  at half time", _mebibytes(self.memory[1])],
+            ["  at the end", _mebibytes(self.memory[-1])],
+        ]
+        answers = [
+            ["foldaway, federated", number(self.estimate, 10), number(self.std_error, 10), ""],
+            [
+                self.kept.by,
+                number(self.kept.estimate, 10),
+                number(self.kept.std_error, 10),
+                f"{max(apart, errors_apart):.0e}",
+            ],
+        ]
+        parts = [
+            f"A simulated trial in mode {world.mode}: {world.drop_out:.0%} drop out, {world.late:.0%} are late.",
+            text_table(["what", "how much"], facts),
+            text_table(["the effect, by", "effect", "std. error", "difference"], answers),
+        ]
+        return "\n\n".join([*parts, *(textwrap.fill(note, 80) for note in self._notes())])
+
+    def _notes(self) -> Iterator[str]:
+        if self.integrity is not None:
+            yield str(msgspec.convert(self.integrity, Integrity))
+        if self.world.mode == "scores" and self.missing:
+            yield (
+                "The kept rows are those of all clients: the effect is the same, and the standard errors differ by "
+                "what the missing replies would have said."
+            )
+
+
+def effect_of(closed: dict[str, Any], estimator: str) -> Effect:
+    """The compared effect in the coordinator's final answer."""
+    effects = Effects.from_json(msgspec.json.encode(closed["effects"]))
+    found: Effect = effects.filter(estimator=estimator, se_kind="CR1")[0]
+    return found
+
+
+def _mebibytes(count: int | None) -> str:
+    return "-" if count is None else f"{count / 2**20:,.0f} MiB"

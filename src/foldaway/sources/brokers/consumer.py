@@ -1,0 +1,302 @@
+"""A stream folded into a trial, exactly once: the loop that all brokers share.
+
+``durable`` is what the store holds: tallies, and how far in the stream they go. ``live`` is that and the messages
+folded since. When a cohort of records separates the two, the live tallies and their positions are written in one step,
+and only then is the broker told that it may forget the messages. Whatever is killed, and whenever, the next consumer
+goes on after the stored positions: acknowledgements free the broker's memory and decide nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from foldaway.errors import RecordError, SealedError, SourceError
+from foldaway.plan import Plan
+from foldaway.sources.brokers.broker import Broker, Message, Place
+from foldaway.sources.brokers.message_folding import fold_messages
+from foldaway.sources.brokers.patience import Patience, Stopped
+from foldaway.sources.brokers.rate import Rate
+from foldaway.sources.brokers.store import Store, Stored
+from foldaway.sources.formats.columns import wanted_by
+from foldaway.trial import Trial
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to consume.
+
+    Attributes:
+        until_empty: End when every message that waited has been read; else only when told to.
+        delete: Remove messages from the broker once the state that holds them is durable.
+        skip_faulty: Pass over messages that the plan refuses, counted; else stop at the first.
+        close: When the stream is empty, end the trial: the remainder is included or left out, as the plan says.
+        rest: Seconds between two writes while messages keep coming; with many replicates a state is megabytes.
+        wait: Seconds to wait for messages before looking whether to stop.
+        bytes_at_once: About how many bytes of messages to hold at a time.
+    """
+
+    until_empty: bool = False
+    delete: bool = False
+    skip_faulty: bool = False
+    close: bool = False
+    rest: float = 0.5
+    wait: float = 0.5
+    bytes_at_once: int = 16 * 2**20
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a consumer is.
+
+    Attributes:
+        records: Records in the durable state.
+        pending: Records folded since, which wait for their cohort; the broker still has them.
+        lag: Messages that wait at the broker; null if it has not been asked yet.
+        rate: Records a second, lately.
+        skipped: Faulty messages passed over.
+        missed: Messages that were gone from the broker before they were read.
+        left_out: Records left out at the close.
+        away: Seconds until the broker is tried again; null while it is there.
+    """
+
+    records: int
+    pending: int
+    lag: int | None
+    rate: float
+    skipped: int
+    missed: int
+    left_out: int
+    away: float | None = None
+
+
+class FaultyMessage(RecordError):
+    """A message that the plan refuses: where it stands and what is wrong, by column, rule and count."""
+
+
+MOST_AT_ONCE = 2_000
+_LARGE = 2**20  # what a message is taken to be before one has come
+_LAG_EVERY = 1.0
+
+
+class Consumer:
+    """Reads one stream into one store.
+
+    Args:
+        broker: The stream.
+        stream: Its name, for the store and for errors.
+        plan: The plan.
+        store: Where the state and the positions are kept.
+        key: The bootstrap's key, for plans with one.
+        options: How to consume.
+        told: Called with the progress after every step.
+        stopping: Asked before every step whether to stop.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        stream: str,
+        plan: Plan,
+        store: Store,
+        *,
+        key: bytes | None = None,
+        options: Options | None = None,
+        told: Callable[[Progress], None] = lambda _: None,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.plan = plan
+        self.can_delete = True  # until the broker says that it cannot
+        self._broker = broker
+        self._store = store
+        self._key = key
+        self._options = options or Options()
+        self._told = told
+        self._stopping = stopping
+        self._wanted = wanted_by(plan)
+        self._durable = store.read() or Stored(stream)
+        if self._durable.stream != stream:
+            raise SourceError(
+                f"the store {store.folder} belongs to another stream ({self._durable.stream}); name another folder."
+            )
+        self._live = self._durable.of(plan, key)
+        self._durable_n = self._live.n
+        self._positions: dict[str, Place] = dict(self._durable.positions)
+        self._skipped, self._missed = self._durable.skipped, self._durable.missed
+        self._taken: list[Message] = []  # since the last write, without their bodies
+        self._safe: list[Message] = []  # written, not yet acknowledged
+        self._owing = bool(self._positions)  # a consumer before us may have been killed before it acknowledged
+        self._waiting_since: float | None = None
+        self._written = self._lag_asked = 0.0
+        self._at_once = self._as_many_of(_LARGE)
+        self._lag: int | None = None
+        self._rate = Rate()
+        self._patience = Patience(self._reconnect, stopping, lambda seconds: self._tell(away=seconds))
+
+    @property
+    def pending(self) -> int:
+        """Records folded since the last write."""
+        return self._live.n - self._durable_n
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is."""
+        left_out = self._durable.left_out
+        rate = self._rate.of(self._live.n)
+        return Progress(self._durable_n, self.pending, self._lag, rate, self._skipped, self._missed, left_out)
+
+    def run(self) -> Trial:
+        """Consume until told to stop, or until the stream is empty.
+
+        Returns:
+            The trial as far as it is durable.
+
+        Raises:
+            FaultyMessage: The plan refuses a message; what was before it stays counted, and it stays at the broker.
+            SealedError: The trial in the store is closed.
+            SourceError: The broker refuses.
+            StateError: The store cannot be written.
+        """
+        if self._durable.closed and not self._options.close:
+            raise SealedError("the trial in this store is closed: it takes no more records.")
+        try:
+            self._patience.through(lambda: None)
+            while not (self._durable.closed or self._stopping()):
+                if self._step() and (self._options.until_empty or self._options.close):
+                    if self._options.close:
+                        self._close()
+                    break
+            self._write_if_due(at_rest=True)
+            self._settle()
+        except Stopped:  # while the broker was away
+            self._write_if_due(at_rest=True)
+        finally:
+            self._broker.close()
+        self._tell()
+        return self._durable.of(self.plan)
+
+    def _reconnect(self) -> None:
+        """Open the stream after what has been folded so far, durable or not."""
+        self._broker.close()
+        after = self._broker.connect(self._positions)
+        identity = self._broker.identity()
+        if self._durable.identity not in ("", identity):
+            raise SourceError(
+                "the stream was deleted and made again since the store was written, so its positions mean nothing "
+                "there; consume it into a store of its own, and merge the two."
+            )
+        self._durable = msgspec.structs.replace(self._durable, identity=identity)
+        for part, place in after.items():
+            if part in self._positions:
+                self._missed += place[0] - self._positions[part][0]
+        self._positions.update(after)
+
+    def _step(self) -> bool:
+        """Pull, fold, write, acknowledge; whether the stream was empty."""
+        pulled = self._patience.through(lambda: self._broker.pull(self._at_once, self._wait()))
+        fault = self._take(pulled)
+        self._write_if_due(at_rest=not pulled or fault is not None)
+        self._settle()
+        if not pulled or time.monotonic() - self._lag_asked >= _LAG_EVERY:
+            self._lag = self._patience.through(lambda: self._broker.lag(self._positions))
+            self._lag_asked = time.monotonic()
+        self._tell()
+        if fault is not None:
+            raise fault
+        return not pulled and not self._lag
+
+    def _wait(self) -> float:
+        """How long to wait for messages: not beyond the plan's own patience."""
+        if self.plan.max_wait is None or self._waiting_since is None:
+            return self._options.wait
+        left = self._waiting_since + self.plan.max_wait - time.monotonic()
+        return min(max(left, 0.01), self._options.wait)
+
+    def _as_many_of(self, size: int) -> int:
+        """How many messages of such a size to hold at a time."""
+        return max(1, min(self._options.bytes_at_once // size, MOST_AT_ONCE))
+
+    def _take(self, pulled: Sequence[Message]) -> FaultyMessage | None:
+        """Fold messages that have not come before; the fault of the first that is refused, if that is to stop us."""
+        if pulled:
+            self._at_once = self._as_many_of(sum(len(message.body) for message in pulled) // len(pulled) + 1)
+        for messages, fault in fold_messages(self._live, self._fresh(pulled), self._wanted):
+            if fault is not None and not self._options.skip_faulty:
+                return FaultyMessage(
+                    f"the message at {_told_place(messages[0])} is refused and stays at the broker: {fault}\n"
+                    "What was before it stays counted. Mend or remove it there, or pass over such messages with "
+                    "--skip-faulty, which counts them."
+                )
+            self._skipped += 0 if fault is None else len(messages)
+            for message in messages:
+                self._positions[message.part] = message.place
+                self._taken.append(message._replace(body=b""))
+            if self.pending and self._waiting_since is None:
+                self._waiting_since = time.monotonic()
+        return None
+
+    def _fresh(self, pulled: Sequence[Message]) -> list[Message]:
+        """Those after all that was folded before; brokers may deliver a message again."""
+        fresh, reached = [], dict(self._positions)
+        for message in pulled:
+            if message.place > reached.get(message.part, ()):
+                fresh.append(message)
+                reached[message.part] = message.place
+            elif message.place <= self._durable.positions.get(message.part, ()):
+                self._safe.append(message._replace(body=b""))
+            else:
+                self._taken.append(message._replace(body=b""))
+        return fresh
+
+    def _write_if_due(self, *, at_rest: bool) -> None:
+        """Write if a cohort has come together, or the plan's patience is over (promise P2)."""
+        rested = at_rest or time.monotonic() - self._written >= self._options.rest
+        patience, since = self.plan.max_wait, self._waiting_since
+        waited = patience is not None and since is not None and time.monotonic() - since >= patience
+        if (self.pending and waited) or (self.pending >= self.plan.cohort and rested):
+            self._write(self._live)
+
+    def _write(self, trial: Trial, *, left_out: int = 0, closed: bool = False) -> None:
+        stored = msgspec.structs.replace(
+            self._durable,
+            positions=dict(self._positions),
+            trial=trial.dumps(),
+            skipped=self._skipped,
+            missed=self._missed,
+            left_out=left_out,
+            closed=closed,
+        )
+        self._store.write(stored)
+        self._durable, self._live, self._durable_n = stored, trial, trial.n
+        self._safe += self._taken
+        self._taken, self._owing = [], True
+        self._waiting_since, self._written = None, time.monotonic()
+
+    def _settle(self) -> None:
+        """Let the broker forget what is durable."""
+        if self._owing or self._safe:
+            self._patience.through(self._acknowledge)
+            self._owing, self._safe = False, []
+
+    def _acknowledge(self) -> None:
+        self._broker.acknowledge(self._durable.positions, self._safe)
+        if self._options.delete and self.can_delete:
+            self.can_delete = self._broker.delete(self._durable.positions)
+
+    def _close(self) -> None:
+        """End the trial: with the remainder or without, as the plan says; without the bootstrap's key in any case."""
+        final, left_out = self._live, 0
+        if self.pending < self.plan.cohort and self.plan.remainder == "leave_out":
+            final, left_out = self._durable.of(self.plan, self._key), self.pending
+        final.seal()
+        self._write(final, left_out=left_out, closed=True)
+
+    def _tell(self, away: float | None = None) -> None:
+        self._told(msgspec.structs.replace(self.progress, away=away))
+
+
+def _told_place(message: Message) -> str:
+    place = "-".join(map(str, message.place))
+    return f"partition {message.part}, position {place}" if message.part else f"position {place}"

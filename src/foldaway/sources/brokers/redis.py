@@ -1,0 +1,172 @@
+"""Redis Streams: read after an entry's id, trimmed up to it.
+
+Reading leaves no trace at the server, so no consumer group is needed; one of our name is kept all the same, set to what
+is durable, so that `XINFO GROUPS` shows how far we are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from foldaway.errors import SourceError
+from foldaway.sources.brokers.address import Address
+from foldaway.sources.brokers.broker import Away, Message, Place, Positions, required
+
+T = TypeVar("T")
+
+_BEGINNING: Place = (0, 0)
+_PAYLOAD, _KIND = b"data", b"content-type"
+# Counted where the entries are, so that none is sent for it.
+_COUNT = "return #redis.call('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', ARGV[2])"
+_MOST_COUNTED = 10_000
+_TEMPORARY = ("LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED")
+
+
+class RedisStream:
+    """A stream of a Redis server.
+
+    Args:
+        address: Where it is.
+        name: Whose position it keeps there: the trial's name.
+    """
+
+    def __init__(self, address: Address, name: str) -> None:
+        self._redis = required("redis", "redis")
+        retry = required("redis.retry", "redis").Retry(required("redis.backoff", "redis").NoBackoff(), 0)
+        host, port = address.hosts[0]
+        secure = {"ssl": True, "ssl_ca_certs": address.options.get("ca")} if address.kind == "rediss" else {}
+        self._client = self._redis.Redis(
+            host=host,
+            port=port,
+            db=_number(address.options.get("db", "0")),
+            username=address.user,
+            password=address.password,
+            socket_timeout=10,
+            socket_connect_timeout=5,
+            retry=retry,  # waiting is the consumer's business
+            protocol=2,
+            **secure,
+        )
+        self._key = address.name
+        self._group = f"foldaway-{name}"
+        self._after = _BEGINNING
+        self._found = False
+
+    def connect(self, positions: Positions) -> Positions:
+        """See that the stream is there and can be the one that was read."""
+        kind = self._ask(lambda: self._client.type(self._key))
+        if kind not in (b"stream", b"none"):
+            raise SourceError(f"{self._key!r} is no stream but a {kind.decode()} in Redis.")
+        if kind == b"none" and not self._found:
+            raise SourceError(f"there is no stream {self._key!r} in Redis yet; check its name, or add a record to it.")
+        self._found = True
+        self._after = positions.get("", _BEGINNING)
+        if kind == b"stream":
+            self._require_reached(self._ask(lambda: self._client.xinfo_stream(self._key)))
+        return positions
+
+    def _require_reached(self, about: dict[str, Any]) -> None:
+        last = _place(about["last-generated-id"])
+        if last < self._after and about["length"]:
+            raise SourceError(
+                f"the stream ends at {_id(last)}, before the entry {_id(self._after)} that was folded: it was made "
+                "again, or Redis has lost its end. If it holds nothing new, say XSETID with that entry to Redis; if "
+                "all is new, consume it into a store of its own."
+            )
+
+    def identity(self) -> str:
+        """Redis does not know."""
+        return ""
+
+    def pull(self, most: int, seconds: float) -> Sequence[Message]:
+        """Entries after the last that was pulled."""
+        wait = max(1, round(1000 * seconds))
+        found = self._ask(lambda: self._client.xread({self._key: _id(self._after)}, count=most, block=wait))
+        messages = [_message(_place(number), fields) for _, entries in found or [] for number, fields in entries]
+        if messages:
+            self._after = messages[-1].place
+        return messages
+
+    def acknowledge(self, positions: Positions, messages: Sequence[Message]) -> None:
+        """Move our group to what is durable, for people to see."""
+        reached = _id(positions.get("", _BEGINNING))
+        error = self._redis.exceptions.ResponseError
+        try:
+            self._ask(lambda: self._client.xgroup_setid(self._key, self._group, reached), error)
+        except error:  # there is no such group yet, or none may be made: nothing hangs on it
+            try:
+                self._ask(lambda: self._client.xgroup_create(self._key, self._group, reached), error)
+            except error:
+                return
+
+    def delete(self, positions: Positions) -> bool:
+        """Remove entries up to the position."""
+        milliseconds, number = positions.get("", _BEGINNING)
+        first_kept = _id((milliseconds, number + 1))
+        self._ask(lambda: self._client.xtrim(self._key, minid=first_kept, approximate=False))
+        return True
+
+    def lag(self, positions: Positions) -> int:
+        """Entries after the position, counted up to ten thousand."""
+        after = f"({_id(positions.get('', _BEGINNING))}"
+        error = self._redis.exceptions.ResponseError
+        try:
+            return int(self._ask(lambda: self._client.eval(_COUNT, 1, self._key, after, _MOST_COUNTED), error))
+        except error:  # scripts may be forbidden
+            return len(self._ask(lambda: self._client.xrange(self._key, min=after, count=1)))
+
+    def close(self) -> None:
+        """Give the connections back; the next command opens one."""
+        try:
+            self._client.connection_pool.disconnect()
+        except Exception:
+            return
+
+    def _ask(self, step: Callable[[], T], let_through: type[Exception] | None = None) -> T:
+        """Take a step; its errors in our words, without what Redis quotes."""
+        exceptions = self._redis.exceptions
+        try:
+            return step()
+        except (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError):
+            refusal: Exception = SourceError("Redis refuses this user or password, or does not let it use the stream.")
+        except (exceptions.ConnectionError, exceptions.TimeoutError, OSError):
+            refusal = Away("Redis cannot be reached.")
+        except exceptions.ResponseError as error:
+            code = str(error).partition(" ")[0]
+            if code in _TEMPORARY:
+                refusal = Away("Redis is not ready.")
+            elif let_through is not None:
+                raise
+            else:
+                refusal = SourceError(
+                    f"Redis refuses ({code if code.isupper() else 'an error'}); its own log says more."
+                )
+        raise refusal
+
+
+def _message(place: Place, fields: dict[bytes, bytes]) -> Message:
+    """An entry with nothing but a payload is a message; any other is one record, its fields the columns."""
+    if _PAYLOAD in fields and set(fields) <= {_PAYLOAD, _KIND}:
+        kind = fields.get(_KIND)
+        return Message("", place, fields[_PAYLOAD], None if kind is None else kind.decode(errors="replace"))
+    try:
+        return Message("", place, {name.decode(): value.decode() for name, value in fields.items()})
+    except UnicodeDecodeError:
+        return Message("", place, b"\xff")  # which is no record, and is told so
+
+
+def _place(number: bytes | str) -> Place:
+    text = number.decode() if isinstance(number, bytes) else number
+    milliseconds, _, count = text.partition("-")
+    return int(milliseconds), int(count)
+
+
+def _id(place: Place) -> str:
+    return "{}-{}".format(*place)
+
+
+def _number(text: str) -> int:
+    if text.isdecimal():
+        return int(text)
+    raise SourceError("`db` in an address of Redis is a whole number.")

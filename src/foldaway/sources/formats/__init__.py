@@ -1,0 +1,1 @@
+"""Bytes to records: CSV, Parquet, Arrow and JSON, as files and as bodies that a stranger sends."""

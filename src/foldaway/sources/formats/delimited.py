@@ -1,0 +1,177 @@
+"""CSV and TSV.
+
+Blocks of whole lines go through Arrow's reader with every wanted cell as text, so no cell can stop the read;
+the numeric columns are then converted, and one with a cell that is not a number stays text for that block. Text
+is exactly what was written: 007 stays "007". An empty cell is null, and so are NA, NaN and null; in a text column
+only if they stand without quotes, since programs that quote text (R, for one) write a missing value bare.
+"""
+
+import csv
+import io
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
+
+from foldaway.sources.formats.batch import Batch, Unreadable, Wanted, blank, present, slices
+from foldaway.sources.formats.lines import BLOCK, LineNumbers, blocks
+from foldaway.sources.formats.numbers import as_numbers
+from foldaway.sources.formats.quoting import first_line, is_open, whole_lines
+from foldaway.sources.formats.streams import Stream
+
+_NOT_UTF8 = "is not UTF-8; save it as UTF-8, for instance with `iconv -f CP1252 -t UTF-8`"
+_NULLS = ["", "NA", "NaN", "null"]
+
+
+def batches(stream: Stream, wanted: Wanted, *, delimiter: bytes = b",", block: int = BLOCK) -> Iterator[Batch]:
+    """The wanted columns of a file with a header line.
+
+    Numeric columns come as float64 (true and false as 1 and 0), or as string with the blanks around the cells
+    removed in blocks where some cell is not a number; text columns come as string. Lines with too few or too
+    many cells count as ragged. A wanted cell that is not UTF-8 stops the read: the file is in another encoding, and
+    the lines of it that happen to be ASCII would be a biased choice.
+    """
+    lines = blocks(stream, lambda data: whole_lines(data, delimiter), block)
+    numbers = LineNumbers()
+    found, rest = _header(lines, delimiter, numbers)
+    columns = present(found, wanted)
+    if not columns:
+        _require_several(found, delimiter)
+        yield Batch(blank([]))
+        return
+    for data in chain([rest], lines):
+        if not stream.peek(1) and is_open(data, delimiter):
+            raise Unreadable("ends inside a quoted cell; the file is cut short, or a quote is never closed")
+        # Arrow hands a ragged line to us as text, which fails where it is not UTF-8. Every byte is Latin-1.
+        utf8 = _is_utf8(data)
+        lines_read = data if utf8 else data.decode("latin-1").encode()
+        cells, ragged = _cells(lines_read, delimiter, len(found), list(columns.values()))
+        if not utf8:
+            cells = _restored(cells)
+        line = numbers.of(data, len(cells[0])) if not ragged else numbers.of(data, 0)
+        kinds = [_text if name in wanted.text else _numbers for name in columns]
+        arrays = [kind(column) for kind, column in zip(kinds, cells, strict=True)]
+        yield from slices(Batch(pa.RecordBatch.from_arrays(arrays, names=list(columns)), ragged, line))
+
+
+def names(stream: Stream, *, delimiter: bytes = b",") -> list[str]:
+    """The names in the header line, if it is one."""
+    found, _ = _header(blocks(stream, lambda data: whole_lines(data, delimiter)), delimiter, LineNumbers())
+    _require_several(found, delimiter)
+    if any(_is_number(name) for name in found):
+        raise Unreadable("has a number in its first line, which must name the columns")
+    return found
+
+
+def _require_several(found: list[str], delimiter: bytes) -> None:
+    """Refuse a first line that another delimiter would cut; Excel writes semicolons where commas are decimal."""
+    for other, called, typed in (
+        (";", "semicolons", ";"),
+        ("\t", "tabs", "\\t"),
+        ("|", "bars", "|"),
+        (",", "commas", ","),
+    ):
+        if len(found) == 1 and other in found[0] and other != delimiter.decode():
+            raise Unreadable(f"is separated by {called}, as its first line shows: say --delimiter '{typed}'")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _header(lines: Iterator[bytes], delimiter: bytes, numbers: LineNumbers) -> tuple[list[str], bytes]:
+    """The names in the first line that is not blank, and what follows that line in its block."""
+    for block in lines:
+        data = block
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise Unreadable("is UTF-16; save it as UTF-8, for instance with `iconv -f UTF-16 -t UTF-8`")
+        data = data.lstrip(b"\r\n")
+        if not data:
+            numbers.of(block, 0)
+        else:
+            end = first_line(data, delimiter)
+            header = data[:end].decode(errors="replace")
+            if "\0" in header:
+                raise Unreadable("is not text; check its format and its suffix")
+            if "\ufffd" in header:
+                raise Unreadable(_NOT_UTF8)
+            names = next(csv.reader(io.StringIO(header, newline=""), delimiter=delimiter.decode()))
+            numbers.of(block[: len(block) - len(data) + end], 0)
+            return names, data[end:]
+    raise Unreadable("is empty; the first line must name the columns")
+
+
+def _cells(data: bytes, delimiter: bytes, width: int, positions: list[int]) -> tuple[list[pa.Array], int]:
+    """The cells at some positions of every line, as text, and how many lines are not `width` cells wide."""
+    ragged = 0
+
+    def skip(_: object) -> str:
+        nonlocal ragged
+        ragged += 1
+        return "skip"
+
+    names = [str(position) for position in positions]
+    table = arrow_csv.read_csv(
+        pa.BufferReader(data or b"\n"),  # Arrow refuses a block of no bytes, but reads one of no lines
+        # Columns go by position: a file may have two columns of one name among those that nobody wants.
+        arrow_csv.ReadOptions(column_names=[str(i) for i in range(width)], block_size=len(data) + 1),
+        arrow_csv.ParseOptions(delimiter=delimiter.decode(), newlines_in_values=True, invalid_row_handler=skip),
+        arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            include_columns=names,
+            check_utf8=False,  # was done for the block
+            null_values=_NULLS,
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    return [column.combine_chunks() for column in table.columns], ragged
+
+
+def _restored(cells: list[pa.Array]) -> list[pa.Array]:
+    """Cells that were read as Latin-1, as the UTF-8 they are."""
+    with suppress(UnicodeDecodeError):
+        return [
+            pa.array(
+                [None if cell is None else cell.encode("latin-1").decode() for cell in column.to_pylist()], pa.string()
+            )
+            for column in cells
+        ]
+    raise Unreadable(_NOT_UTF8)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _text(cells: pa.Array) -> pa.Array:
+    """An empty cell in quotes is as empty as one without."""
+    return pc.if_else(pc.equal(cells, ""), None, cells)
+
+
+def _nulled(cells: pa.Array) -> pa.Array:
+    """In a numeric column, a word for nothing is null even in quotes."""
+    return pc.if_else(pc.is_in(cells, pa.array(_NULLS)), None, cells)
+
+
+def _numbers(cells: pa.Array) -> pa.Array:
+    """The cells as numbers if all of them are, else as text."""
+    cells = _nulled(cells)
+    numbers = as_numbers(cells)
+    if numbers is None:
+        cells = _nulled(pc.utf8_trim_whitespace(cells))
+        for word, digit in (("true", "1"), ("false", "0")):
+            cells = pc.if_else(pc.equal(pc.utf8_lower(cells), word), digit, cells)
+        numbers = as_numbers(cells)
+    return cells if numbers is None else numbers

@@ -1,0 +1,243 @@
+"""One function for every format."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from foldaway.errors import SourceError
+from foldaway.keeping.disk import trouble
+from foldaway.keeping.saved import MAGIC as SAVED
+from foldaway.keeping.state import MAGIC as STATE
+from foldaway.sources.formats import arrow, delimited, ndjson, parquet
+from foldaway.sources.formats.batch import Batch, Unreadable, Wanted, join
+from foldaway.sources.formats.paths import Stdin, size
+from foldaway.sources.formats.streams import Stream
+
+FORMATS: dict[str, Callable[..., Iterator[Batch]]] = {
+    "csv": partial(delimited.batches, delimiter=b","),
+    "tsv": partial(delimited.batches, delimiter=b"\t"),
+    "parquet": parquet.batches,
+    "arrow": arrow.batches,
+    "ndjson": ndjson.batches,
+}
+"""The formats by name, each a function from a stream and the wanted columns to batches."""
+
+_PARTS = {"parquet": parquet.parts, "arrow": arrow.parts}
+"""Formats of which a part can be read by itself, each with a function that gives the parts' share of the file."""
+
+_SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".json": "ndjson",
+}
+_DELIMITED = ("csv", "tsv")
+_PACKED = (".gz", ".zst", ".bz2")
+_DAMAGED = "cannot be read as {} ({}): it is damaged, cut short or of another format; write it again"
+
+T = TypeVar("T")
+
+
+def read(
+    path: Path | Stdin | str,
+    wanted: Wanted,
+    *,
+    whole: bool = False,
+    format: str | None = None,
+    delimiter: str | None = None,
+    part: range | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[Batch]:
+    r"""Read the wanted columns of a file, batch by batch.
+
+    At least one batch comes, without rows if the file has none. Memory does not grow with the file, except that
+    Parquet and Arrow's file form need all of it when they come from a pipe. A file compressed by gzip, zstd or
+    bzip2 is known by its first bytes, whatever its name.
+
+    Args:
+        path: A file, or standard input as `Stdin()` or ``"-"``.
+        wanted: The columns to read. One that the file does not have is absent from the batches.
+        whole: Give the file as exactly one batch.
+        format: One of `FORMATS`; by default the suffix tells, and the first bytes where it does not.
+        delimiter: What stands between two cells of a CSV file, if not a comma (in a TSV file, a tab).
+        part: Which of the file's `parts` to read, if not all.
+        progress: Called after each batch with the number of the file's bytes used so far.
+
+    Raises:
+        SourceError: The file is not there, not what it should be, damaged or cut short.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "trial.csv")
+        ...     _ = file.write_text("id,arm,age\n007,control,31\n008,treatment\n009,treatment,old\n")
+        ...     batches = list(read(file, Wanted(numeric=("age",), text=("arm", "id")), whole=True))
+        >>> batches[0].records.to_pydict()
+        {'age': ['31', 'old'], 'arm': ['control', 'treatment'], 'id': ['007', '009']}
+        >>> batches[0].ragged
+        1
+    """
+    require_options(format, delimiter)
+    source = Stdin() if path == "-" else Path(path) if isinstance(path, str) else path
+    with _attempt(source, lambda: Stream(source)) as stream:
+        kind = format or _attempt(source, lambda: _format(stream))
+        options: dict[str, object] = {} if part is None else {"part": part}
+        if delimiter is not None and kind in _DELIMITED:
+            options["delimiter"] = delimiter.encode()
+        batches = _guarded(source, kind, FORMATS[kind](stream, wanted, **options))
+        found = _without_blanks(_with_progress(batches, stream, progress, to_the_end=part is None))
+        if whole:
+            parts = list(found)
+            yield _attempt(source, lambda: join(parts), kind)
+        else:
+            yield from found
+
+
+def parts(path: Path, format: str | None = None) -> list[int]:
+    """The parts of a file that can be read by themselves, as the bytes of each: Parquet's row groups, Arrow's batches.
+
+    A file of another format, or one that is compressed as a whole, has a single part. One that cannot be read has a
+    single part as well: whoever reads it will say what is wrong.
+
+    Raises:
+        SourceError: The file is not there.
+    """
+    whole = [size(path) or 0]
+    try:
+        with Stream(path) as stream:
+            kind = format or _format(stream)
+            shares = _PARTS[kind](stream) if kind in _PARTS and not stream.packed else []
+    except Exception:
+        return whole
+    return [int(share * whole[0]) for share in shares] or whole
+
+
+def require_options(format: str | None, delimiter: str | None) -> None:
+    """Refuse a format that is not one, or a delimiter that cannot be one."""
+    if format is not None and format not in FORMATS:
+        raise SourceError(f"there is no format {format!r}; use one of {', '.join(FORMATS)}")
+    if delimiter is None:
+        return
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise SourceError("a delimiter is one character, such as ; or a tab, and no quote or line end")
+    if format is not None and format not in _DELIMITED:
+        raise SourceError(f"a delimiter is for CSV, not for {format}")
+
+
+def column_names(path: Path, delimiter: str | None = None) -> list[str]:
+    r"""The names of a file's columns; none for newline-delimited JSON, where every line has its own.
+
+    A first line of a CSV file with a number in it is a record and no header. It is refused, so that no record's
+    values are ever taken for names and shown.
+
+    Args:
+        path: The file.
+        delimiter: What stands between two cells of a CSV file, if not a comma (in a TSV file, a tab).
+
+    Raises:
+        SourceError: The file cannot be read, or its first line names no columns.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "trial.csv")
+        ...     _ = file.write_text("id,arm,age\n007,control,31\n")
+        ...     column_names(file)
+        ['id', 'arm', 'age']
+    """
+    require_options(None, delimiter)
+    with _attempt(path, lambda: Stream(path)) as stream:
+        kind = _attempt(path, lambda: _format(stream))
+        options = {"delimiter": delimiter.encode()} if delimiter is not None and kind in _DELIMITED else {}
+        return _attempt(path, lambda: _NAMES[kind](stream, **options), kind)
+
+
+_NAMES: dict[str, Callable[..., list[str]]] = {
+    "csv": partial(delimited.names, delimiter=b","),
+    "tsv": partial(delimited.names, delimiter=b"\t"),
+    "parquet": parquet.names,
+    "arrow": arrow.names,
+    "ndjson": lambda _: [],
+}
+
+
+def _guarded(source: Path | Stdin, kind: str, batches: Iterator[Batch]) -> Iterator[Batch]:
+    while (batch := _attempt(source, lambda: next(batches, None), kind)) is not None:
+        yield batch
+
+
+def _attempt(source: Path | Stdin, step: Callable[[], T], kind: str = "data") -> T:
+    """Take a step; whatever goes wrong in it becomes a `SourceError`.
+
+    Arrow's errors quote the cells they stumble over, so ours is raised after the handler is left: no trace of
+    the other one goes with it, neither as cause nor as context. Of an unforeseen error only the kind is told.
+    """
+    try:
+        return step()
+    except SourceError:
+        raise
+    except Unreadable as error:
+        words = str(error)
+    except MemoryError:
+        words = "asks for more memory than there is; it is damaged, or should be written in smaller batches"
+    except OSError as error:
+        # Arrow raises this kind as well, for damaged files, but without the operating system's number.
+        words = trouble(error) if error.errno is not None else _DAMAGED.format(kind, "OSError")
+    except Exception as error:
+        words = _DAMAGED.format(kind, type(error).__name__)
+    raise SourceError(f"{source} {words}")
+
+
+def _without_blanks(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The batches that say something; if there are none, the last one, which at least shows the columns."""
+    blank = None
+    some = False
+    for batch in batches:
+        if batch.records.num_rows or batch.ragged:
+            some = True
+            yield batch
+        else:
+            blank = batch
+    if blank is not None and not some:
+        yield blank
+
+
+def _with_progress(
+    batches: Iterator[Batch], stream: Stream, progress: Callable[[int], None] | None, *, to_the_end: bool
+) -> Iterator[Batch]:
+    for batch in batches:
+        yield batch
+        if progress is not None:
+            progress(stream.consumed)
+    if progress is not None and to_the_end:
+        # What the last batch left unread (an index, an end mark) counts as used as well.
+        progress(max(stream.size or 0, stream.consumed))
+
+
+def _format(stream: Stream) -> str:
+    """The format by suffix, or else by the first bytes."""
+    if isinstance(stream.path, Path):
+        suffixes = [suffix.lower() for suffix in stream.path.suffixes if suffix.lower() not in _PACKED]
+        if suffixes and suffixes[-1] in _SUFFIXES:
+            return _SUFFIXES[suffixes[-1]]
+    head = stream.peek(4096)
+    if head.startswith(b"PK\x03\x04"):
+        raise Unreadable("is a zip archive or a spreadsheet; unpack it, or save it as CSV")
+    if head.startswith((STATE, SAVED)):
+        raise Unreadable("is a saved state, not a file of records; to go on from it, give it as --resume")
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
+        return "arrow"
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text.startswith(b"{") or ndjson.ARRAY.match(text):
+        return "ndjson"
+    line = text.splitlines()[0] if text else b""
+    return "tsv" if b"\t" in line and b"," not in line else "csv"

@@ -1,0 +1,133 @@
+"""Newline-delimited JSON: one object per line.
+
+Read by msgspec, not by `pyarrow.json`: that one ends the process on a first line of ``null`` (seen with version
+26), takes two objects on one line for two records, and cannot go on after a malformed line.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from foldaway.sources.formats.batch import Batch, Unreadable, Wanted, slices
+from foldaway.sources.formats.lines import BLOCK, LineNumbers, blocks
+from foldaway.sources.formats.numbers import as_numbers
+from foldaway.sources.formats.streams import Peekable, Stream
+
+ARRAY = re.compile(rb"(\xef\xbb\xbf)?\s*\[\s*\{")
+"""The beginning of what is JSON, but not one object per line."""
+
+MALFORMED = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What msgspec raises on text that is not the JSON it was told to expect."""
+
+_NULL = msgspec.Raw(b"null")
+
+
+def batches(stream: Stream | Peekable, wanted: Wanted, *, block: int = BLOCK) -> Iterator[Batch]:
+    """The wanted members of every line's object; where a line has no such member, null.
+
+    There is no header, so every wanted column is in every batch, and one that no line has is all null.
+
+    Numeric columns come as float64 (true and false as 1 and 0), or as string in blocks where some value is not a
+    number: the numbers as they are written, everything else as its JSON text. Text columns come as string,
+    numbers in them with all their digits. Lines that are not one JSON object, or not UTF-8 in a wanted member,
+    count as ragged.
+    """
+    if ARRAY.match(stream.peek(4096)):
+        raise Unreadable("is one JSON array; write one object per line, for instance with `jq -c '.[]'`")
+    decode = Decoder(wanted)
+    yield decode(b"")  # so that a file without lines gives a batch as well
+    numbers = LineNumbers()
+    for data in blocks(stream, lambda data: data.rfind(b"\n") + 1, block):
+        batch = decode(data)
+        line = numbers.of(data, 0 if batch.ragged else batch.records.num_rows)
+        yield from slices(replace(batch, line=line))
+
+
+class Decoder:
+    """Turns objects in JSON into a batch: all at once if they are as expected, else one by one.
+
+    Attributes:
+        expected: The type of an object in which every wanted member is what it should be.
+        anything: The type of any object, its wanted members left as they are written.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        if any(character < " " or character in '"\\' for name in wanted.names for character in name):
+            raise Unreadable("is asked for a column with a quote or a backslash in its name; rename it")
+        self._columns = {f"f{i}": name for i, name in enumerate(wanted.names)}
+        self._text = {field for field, name in self._columns.items() if name in wanted.text}
+        kinds = {field: str | int if field in self._text else float | bool for field in self._columns}
+        self.expected = self._object([(field, kind | None, None) for field, kind in kinds.items()])
+        self.anything = self._object([(field, msgspec.Raw, _NULL) for field in self._columns])
+        self._read_expected = msgspec.json.Decoder(self.expected).decode
+        self._read_anything = msgspec.json.Decoder(self.anything).decode
+
+    def _object(self, fields: list[tuple[str, Any, Any]]) -> type[msgspec.Struct]:
+        return msgspec.defstruct("Object", fields, rename=self._columns, gc=False)
+
+    def __call__(self, data: bytes) -> Batch:
+        """A batch from a block of lines."""
+        lines = [line for line in data.split(b"\n") if line and not line.isspace()]
+        try:
+            return self.batch([self._read_expected(line) for line in lines])
+        except MALFORMED:
+            pass
+        rows = [row for line in lines if (row := self._row(line)) is not None]
+        return self._batch_of_texts(rows, len(lines) - len(rows))
+
+    def batch(self, rows: list[Any]) -> Batch:
+        """A batch from objects of the expected type."""
+        columns = []
+        for field in self._columns:
+            cells = [getattr(row, field) for row in rows]
+            if field in self._text:
+                columns.append(pa.array([cell if cell is None else str(cell) for cell in cells], pa.string()))
+            else:
+                # NumPy takes numbers and booleans together, and NaN can stand for null: JSON has no NaN.
+                columns.append(pa.array(np.array(cells, dtype=np.float64), from_pandas=True))
+        return self._batch(columns, 0)
+
+    def batch_of_anything(self, objects: list[Any]) -> Batch:
+        """A batch from objects of the type that takes anything."""
+        rows = [row for found in objects if (row := self._texts(found)) is not None]
+        return self._batch_of_texts(rows, len(objects) - len(rows))
+
+    def _row(self, line: bytes) -> dict[str, str | None] | None:
+        """The line's members as text; None if it is not a JSON object."""
+        try:
+            return self._texts(self._read_anything(line))
+        except MALFORMED:
+            return None
+
+    def _texts(self, row: Any) -> dict[str, str | None] | None:
+        """The object's members as text; None if one of them is not UTF-8."""
+        try:
+            members = {field: bytes(getattr(row, field)) for field in self._columns}
+            return {field: _as_text(member, field in self._text) for field, member in members.items()}
+        except MALFORMED:
+            return None
+
+    def _batch_of_texts(self, rows: list[dict[str, str | None]], ragged: int) -> Batch:
+        return self._batch([self._array(field, [row[field] for row in rows]) for field in self._columns], ragged)
+
+    def _batch(self, columns: list[pa.Array], ragged: int) -> Batch:
+        return Batch(pa.RecordBatch.from_arrays(columns, names=list(self._columns.values())), ragged)
+
+    def _array(self, field: str, cells: list[str | None]) -> pa.Array:
+        array = pa.array(cells, pa.string())
+        numbers = None if field in self._text else as_numbers(array)
+        return array if numbers is None else numbers
+
+
+def _as_text(member: bytes, text: bool) -> str | None:
+    """A member as text; a string where a number should be keeps its quotes, which show that it is none."""
+    if text and member.startswith(b'"'):
+        return msgspec.json.decode(member, type=str)
+    # True and false count as numbers. In text, minus zero is zero, as it is for the faster way above.
+    same = {b"null": None, b"-0": "0"} if text else {b"null": None, b"true": "1", b"false": "0"}
+    return same[member] if member in same else member.decode()

@@ -1,0 +1,41 @@
+"""Parquet, by row groups and wanted columns."""
+
+from collections.abc import Iterator
+
+import pyarrow.parquet as pq
+
+from foldaway.sources.formats.batch import ROWS, Batch, Wanted, blank, present
+from foldaway.sources.formats.streams import Stream
+
+_BUFFER = 2**18  # bytes held per column; without a buffer Arrow loads a row group's whole column, however large it is
+
+
+def names(stream: Stream) -> list[str]:
+    """The names of the columns."""
+    with pq.ParquetFile(stream.seekable(), pre_buffer=False, buffer_size=_BUFFER) as file:
+        return list(file.schema_arrow.names)
+
+
+def batches(stream: Stream, wanted: Wanted, *, rows: int = ROWS, part: range | None = None) -> Iterator[Batch]:
+    """The wanted columns, in the types the file gives them, of all row groups or of some.
+
+    A Parquet file is read from its end, so one that comes from a pipe is first read into memory whole.
+    """
+    with pq.ParquetFile(stream.seekable(), pre_buffer=False, buffer_size=_BUFFER) as file:
+        names = list(present(file.schema_arrow.names, wanted))
+        yield Batch(blank(names))
+        done, total = 0, max(file.metadata.num_rows, 1)
+        groups = None if part is None else list(part)
+        for records in file.iter_batches(rows, row_groups=groups, columns=names) if names else ():
+            # Arrow takes the writer's word for offsets and UTF-8; a damaged file must not get past here.
+            records.validate(full=True)
+            done += records.num_rows
+            stream.reached(min(done / total, 1.0))
+            # The reader takes a dot in a name for a path into a struct, so more may come than was asked for.
+            yield Batch(records.select(names))
+
+
+def parts(stream: Stream) -> list[float]:
+    """The share of the file's rows that each row group has."""
+    metadata = pq.read_metadata(stream.seekable())
+    return [metadata.row_group(i).num_rows / max(metadata.num_rows, 1) for i in range(metadata.num_row_groups)]

@@ -1,0 +1,286 @@
+"""A backlog of files, folded into a saved state: resumable after any crash, each file deleted if so wished.
+
+The state and the ledger of the files in it go to the disk in one write. A file is deleted only after that, so at every
+moment its records are in the file, or in the state on the disk, or in both; and the ledger says which. That a file is
+to be deleted is in the ledger before it is; that it was, after: a run that was killed in between leaves it to the next
+one to see that the file is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from glob import has_magic
+from pathlib import Path
+from typing import Self
+
+from foldaway.errors import RecordError, SourceError, StateError
+from foldaway.keeping.disk import remove_draft, sync_folder, trouble
+from foldaway.keeping.ledger import Entry, Ledger, Standing
+from foldaway.keeping.locks import locked
+from foldaway.keeping.saved import Saved, load
+from foldaway.plan import Plan
+from foldaway.records.faults import none_folded
+from foldaway.sources.formats.paths import Stdin, expand
+from foldaway.sources.runs.folding import Progress, fold_shares, started, told_apart
+from foldaway.sources.runs.share_folding import Options, fold_one
+from foldaway.sources.runs.shares import shares_of
+from foldaway.trial import Trial
+
+# Saving may take this share of the time: a small state is saved after nearly every share of the files.
+_SAVING = 0.1
+
+
+@dataclass
+class Outcome:
+    """What became of a backlog.
+
+    Attributes:
+        trial: The trial as it is saved.
+        folded: Files whose records are new in it.
+        known: Files whose records were in it before.
+        waiting: Files that wait for the next run, since together they hold fewer records than a cohort.
+        waiting_records: How many records these hold.
+        deleted: Files that were deleted.
+        dropped: How many records of a file were left out as faulty, for files with such.
+        barren: Files of which no record was folded. They are never deleted.
+        absent: Names and patterns for which there is no file, any more.
+    """
+
+    trial: Trial
+    folded: list[Path] = field(default_factory=list)
+    known: list[Path] = field(default_factory=list)
+    waiting: list[Path] = field(default_factory=list)
+    waiting_records: int = 0
+    deleted: list[Path] = field(default_factory=list)
+    dropped: Counter[Path] = field(default_factory=Counter)
+    barren: list[Path] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+
+
+class Backlog:
+    """Files on their way into a saved state.
+
+    Args:
+        plan: The plan.
+        save: Where the state is, or is to be.
+        resume: The saved state to go on from, if any; the one at ``save`` need not be there yet.
+        delete_after: Whether to delete each file once the state that holds its records is on the disk.
+        key: The bootstrap's key, for plans with one.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        save: Path,
+        *,
+        resume: Path | None = None,
+        delete_after: bool = False,
+        key: bytes | None = None,
+    ) -> None:
+        self.save = save
+        self.delete_after = delete_after
+        self._next_save = 0.0
+        self._struck = False
+        with ExitStack() as held:
+            held.enter_context(locked(save))
+            remove_draft(save)  # of a run that was killed: less than a cohort apart from the next state, perhaps
+            if resume is not None and (resume.exists() or resume != save):
+                trial = started(plan, into=Trial.load(resume, plan, key=key))
+                self.ledger = Ledger.loads(load(resume).positions)
+                _make_durable(resume)
+            else:
+                trial, self.ledger = started(plan, key=key), Ledger()
+            self.outcome = Outcome(trial)
+            self._held = held.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._held:
+            if self.outcome.deleted or self._struck:
+                self._write()  # the tallies as they are; only that files are gone is new
+                for folder in {path.parent for path in self.outcome.deleted}:
+                    sync_folder(folder)
+
+    def find(self, patterns: Sequence[str]) -> list[Path | Stdin]:
+        """The files still to be folded; those that are in the state already are deleted, if so wished.
+
+        Raises:
+            SourceError: A pattern never matched a file; or a file has changed since it was folded, or cannot be
+                deleted.
+        """
+        there = [pattern for pattern in patterns if self._is_there(pattern)]
+        files, pipes = told_apart(expand(there))
+        for file in files if self.delete_after else ():
+            require_deletable(file)
+        if self.delete_after and pipes:
+            raise SourceError(f"--delete-after is for files; {pipes[0]} cannot be deleted.")
+        for folder in {*map(_folder_of, patterns), *(file.parent for file in files)}:
+            self._struck |= self.ledger.strike_gone(folder)
+        standing = {file: self.ledger.standing(file) for file in files}
+        self.outcome.known = [file for file in files if standing[file] is Standing.FOLDED]
+        self._delete(self.outcome.known)
+        return [*(file for file in files if standing[file] is Standing.NEW), *pipes]
+
+    def fold(
+        self,
+        paths: Sequence[Path | Stdin],
+        options: Options,
+        *,
+        processes: int = 1,
+        progress: Progress | None = None,
+    ) -> Outcome:
+        """Fold the files, save after each cohort of records or more, and delete what is saved, if so wished.
+
+        Raises:
+            SourceError: A file cannot be read, or changed while it was read.
+            RecordError: A batch was refused.
+            WorkerError: A worker process ended before its work did.
+            StateError: There are too few records in all for a state to be saved.
+        """
+        files, pipes = told_apart(paths)
+        before = {file: self.ledger.look(file) for file in files}
+        trial = self.outcome.trial
+        shares = shares_of(files, trial.plan, options.format)
+        complete: list[Path] = []
+        folded: Counter[Path] = Counter()
+        for share, whole, counts in fold_shares(trial, shares, options, processes, progress):
+            trial = whole
+            for piece, count in zip(share, counts, strict=True):
+                folded[piece.path] += count.folded
+                self.outcome.dropped += Counter({piece.path: count.dropped})
+                if piece.ends:
+                    before[piece.path].barren = not folded[piece.path]
+            complete += [piece.path for piece in share if piece.ends]
+            if share[-1].ends and self._is_cohort(trial) and time.monotonic() >= self._next_save:
+                self._commit(trial, complete, before)
+                complete = []
+        trial = trial.copy()
+        for pipe in pipes:
+            fold_one(trial, pipe, options, progress=None if progress is None else _bound(progress, pipe))
+        self._end(trial, complete, before)
+        return self.outcome
+
+    def _end(self, trial: Trial, complete: list[Path], before: dict[Path, Entry]) -> None:
+        """Save what is left, unless that is too little to be told apart from single records."""
+        if not trial.n:
+            raise RecordError(none_folded(trial.dropped, "save"))
+        more = trial.n - self.outcome.trial.n
+        if self._is_cohort(trial) or not more or trial.plan.remainder == "include":
+            if complete or more:
+                self._commit(trial, complete, before)
+        elif not self.outcome.trial.n:
+            raise StateError(
+                f"there are {more:,} records, and a saved state holds at least the plan's cohort of "
+                f'{trial.plan.cohort:,}; nothing was saved. Fold more files together, or set remainder = "include" '
+                "in the plan."
+            )
+        else:
+            self.outcome.waiting, self.outcome.waiting_records = complete, more
+
+    def _is_cohort(self, trial: Trial) -> bool:
+        return trial.n - self.outcome.trial.n >= trial.plan.cohort
+
+    def _commit(self, trial: Trial, complete: list[Path], before: dict[Path, Entry]) -> None:
+        start = time.monotonic()
+        for path in complete:
+            now = self.ledger.look(path)
+            if (now.stamp, now.place) != (before[path].stamp, before[path].place):
+                raise SourceError(f"{path} changed while it was read, and is not in the state; run it again.")
+            self.ledger.enter(path, before[path])
+            if self.delete_after and not before[path].barren:
+                self.ledger.leave(path)
+        self.outcome.trial = trial.copy()
+        self._write()
+        self.outcome.folded += complete
+        self._delete(complete)
+        end = time.monotonic()
+        self._next_save = end + (end - start) / _SAVING
+
+    def _write(self) -> None:
+        Saved(self.outcome.trial.dumps(), self.ledger.dumps()).save(self.save)
+
+    def _delete(self, paths: Sequence[Path]) -> None:
+        self.outcome.barren += [path for path in paths if self.ledger.is_barren(path)]
+        if not self.delete_after:
+            return
+        paths = [path for path in paths if not self.ledger.is_barren(path)]
+        newly = [path for path in paths if self.ledger.leave(path)]
+        if newly:
+            self._write()
+        for path in paths:
+            if self.ledger.standing(path) is not Standing.FOLDED:
+                raise SourceError(f"{path} changed after it was folded, so it was not deleted.")
+            try:
+                path.unlink()
+            except OSError as error:
+                raise SourceError(
+                    f"{path} cannot be deleted: {error.strerror}. Its records are in the state."
+                ) from None
+            self.ledger.strike(path)
+            self.outcome.deleted.append(path)
+
+    def _is_there(self, pattern: str) -> bool:
+        """Whether a pattern names a file; if not, it must be one whose files are folded and gone."""
+        if pattern == "-":
+            return True
+        try:
+            expand([pattern])
+        except SourceError:
+            if (has_magic(pattern) and len(self.ledger)) or Path(pattern).expanduser() in self.ledger:
+                self.outcome.absent.append(pattern)
+                return False
+            raise
+        return True
+
+
+def _folder_of(pattern: str) -> Path:
+    """The folder of a name or pattern; one that is a pattern itself is no folder."""
+    return Path(pattern).expanduser().parent
+
+
+def not_in(saved: Path, patterns: Sequence[str]) -> list[Path | Stdin]:
+    """The files of these names that a saved state does not hold yet.
+
+    Raises:
+        SourceError: A pattern matches no file, or a file has changed since it was folded.
+        StateError: The state cannot be read.
+    """
+    ledger = Ledger.loads(load(saved).positions)
+    files, pipes = told_apart(expand(patterns))
+    return [*(file for file in files if ledger.standing(file) is Standing.NEW), *pipes]
+
+
+def _make_durable(saved: Path) -> None:
+    """An earlier run may have been cut off after it wrote the state and before the disk had it."""
+    with saved.open("rb") as file:
+        os.fsync(file.fileno())
+    sync_folder(saved.parent)
+
+
+def require_deletable(path: Path) -> None:
+    """Refuse a file whose deletion would fail, or would leave its records under another name.
+
+    Raises:
+        SourceError: It is a link, has another name, or lies in a folder that may not be changed.
+    """
+    try:
+        links = path.lstat().st_nlink
+    except OSError as error:
+        raise SourceError(f"{path} {trouble(error)}") from None
+    if path.is_symlink():
+        raise SourceError(f"{path} is a symbolic link, and deleting it would leave the records; name the file itself.")
+    if links > 1:
+        raise SourceError(f"{path} has another name (a hard link), so deleting it would leave the records.")
+    if not os.access(path.parent, os.W_OK):
+        raise SourceError(f"{path} cannot be deleted: its folder may not be changed.")
+
+
+def _bound(progress: Progress, path: Path | Stdin) -> Callable[[int], None]:
+    return lambda used: progress(path, used)

@@ -1,0 +1,136 @@
+"""Files folded into a trial, by this process or by several."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from foldaway.errors import PlanError, SourceError
+from foldaway.plan import Plan
+from foldaway.sources.formats.paths import Stdin, expand, size
+from foldaway.sources.runs.processes import Workers
+from foldaway.sources.runs.share_folding import Count, Options, fold_one, fold_share
+from foldaway.sources.runs.shares import Share, shares_of
+from foldaway.trial import Trial
+
+Progress = Callable[[Path | Stdin, int], None]
+
+
+class FoldedShare(NamedTuple):
+    """A share, the trial with all shares up to it, and what became of the records of each of its pieces."""
+
+    share: Share
+    trial: Trial
+    counts: list[Count]
+
+
+def fold_files(
+    patterns: str | Path | Sequence[str | Path],
+    plan: Plan,
+    *,
+    processes: int = 1,
+    key: bytes | None = None,
+    into: Trial | None = None,
+    format: str | None = None,
+    delimiter: str | None = None,
+    progress: Progress | None = None,
+) -> Trial:
+    r"""Fold files into a trial, in bounded memory; only the plan's columns are read.
+
+    Where the plan promises complete units, a file is one batch: all records of a unit must be in one file.
+
+    Args:
+        patterns: File names or globs; ``-`` for standard input.
+        plan: The plan.
+        processes: How many processes to share the files out to. Large Parquet files and Arrow files go by row groups
+            and batches, other files whole; standard input is folded by this process.
+        key: The bootstrap's key, for plans with one; a new one if left out. It reaches workers through memory only.
+        into: A trial to go on with; a new one if left out. It is left as it was, whatever happens.
+        format: csv, tsv, parquet, arrow or ndjson; by default the file's name or first bytes tell.
+        delimiter: What stands between two cells of a CSV file, if it is not a comma.
+        progress: Called with a file and the bytes of it used so far.
+
+    Returns:
+        The trial with all records of the files in it.
+
+    Raises:
+        SourceError: A file cannot be read.
+        RecordError: A batch was refused; the message names the file.
+        WorkerError: A worker process ended before its work did.
+
+    Example:
+        >>> import tempfile
+        >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for day in range(3):
+        ...         _ = Path(folder, f"day{day}.csv").write_text("group;y\na;1\nb;2\n")
+        ...     fold_files(f"{folder}/*.csv", plan, delimiter=";")
+        Trial: demo | n=6 | a=3, b=3
+    """
+    trial = started(plan, key=key, into=into)
+    options = Options(format, delimiter)
+    given = [patterns] if isinstance(patterns, str | Path) else patterns
+    return fold_paths(trial, expand([os.fspath(pattern) for pattern in given]), options, processes, progress)
+
+
+def fold_paths(
+    trial: Trial,
+    paths: Sequence[Path | Stdin],
+    options: Options,
+    processes: int = 1,
+    progress: Progress | None = None,
+) -> Trial:
+    """The trial with all records of the files in it."""
+    files, pipes = told_apart(paths)
+    for done in fold_shares(trial, shares_of(files, trial.plan, options.format), options, processes, progress):
+        trial = done.trial
+    for pipe in pipes:
+        fold_one(trial, pipe, options, progress=None if progress is None else partial(progress, pipe))
+    return trial
+
+
+def started(plan: Plan, *, key: bytes | None = None, into: Trial | None = None) -> Trial:
+    """A trial that takes records: a new one, or a copy of the one to go on with."""
+    if into is None:
+        return Trial(plan, key=key)
+    if key is not None:
+        raise PlanError("a trial to go on with has its key already: load it with key=, and leave key out here.")
+    trial = into.copy()
+    trial.fold([])  # one that is sealed, or lacks its key, says so before a file is opened
+    return trial
+
+
+def told_apart(paths: Sequence[Path | Stdin]) -> tuple[list[Path], list[Path | Stdin]]:
+    """Files, and what only this process can read, and only once: standard input and pipes."""
+    files = [path for path in paths if isinstance(path, Path) and size(path) is not None]
+    return files, [path for path in paths if path not in files]
+
+
+def fold_shares(
+    trial: Trial, shares: Sequence[Share], options: Options, processes: int = 1, progress: Progress | None = None
+) -> Iterator[FoldedShare]:
+    """Fold share after share."""
+    used: Counter[Path] = Counter()
+
+    def told(path: Path, more: int) -> None:
+        used[path] += more
+        if progress is not None:
+            progress(path, used[path])
+
+    key = None if trial.plan.resampling is None else trial.key
+    if processes < 1:
+        raise SourceError("the number of processes must be 1 or more.")
+    if processes == 1 or len(shares) < 2:
+        for share in shares:
+            more, counts = fold_share(share, trial.plan, key, options, told)
+            trial += more
+            yield FoldedShare(share, trial, counts)
+        return
+    with Workers(trial.plan, key, options, min(processes, len(shares))) as workers:
+        for share, answer in zip(shares, workers.fold(shares, told), strict=True):
+            trial += Trial.loads(answer.state, trial.plan, key=key)
+            yield FoldedShare(share, trial, answer.counts)

@@ -1,0 +1,94 @@
+"""Which effect leads: a matter of the plan and the counts, never of what was found."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+import foldaway as fa
+from foldaway.effects.headline import comparisons, verdict, why
+from foldaway.report.page.sentences import sentence
+from reported import case
+from trials import folded, make_trial
+
+
+def lead(plan: fa.Plan, rows: object) -> fa.Effect:
+    found: fa.Effect = comparisons(folded(plan, rows).effects())[0].lead
+    return found
+
+
+def test_large_arms_are_adjusted_each_on_its_own_and_small_ones_together() -> None:
+    plan, rows = make_trial(1, n=600, covariates=2)
+    assert lead(plan, rows).estimator == "interacted"
+    assert lead(plan, rows[:60]).estimator == "regression"
+    bare, rows = make_trial(1, n=600, covariates=0)
+    assert lead(bare, rows).estimator == "difference"
+
+
+def test_what_the_plan_names_first_leads() -> None:
+    plan, rows = make_trial(1, n=600)
+    for estimator in ("ipw", "difference", "regression"):
+        named = msgspec.structs.replace(plan, estimators=[estimator, "interacted"])
+        effects = folded(named, rows).effects()
+        [found] = comparisons(effects)
+        assert found.lead.estimator == estimator
+        assert why(effects, found.lead) == "the plan names it first."
+
+
+def test_the_choice_does_not_look_at_the_outcome() -> None:
+    plan, rows = make_trial(2, n=500, arms=3)
+    rng = np.random.default_rng(0)
+    chosen = set()
+    for _ in range(10):
+        changed = rows.assign(y0=rng.permutation(rows["y0"]) * 10.0 ** rng.integers(-5, 5))
+        chosen.add(tuple((c.lead.estimator, c.lead.se_kind) for c in comparisons(folded(plan, changed).effects())))
+    assert len(chosen) == 1
+
+
+@pytest.mark.parametrize(("sign", "word"), [(1, "higher"), (-1, "lower")])
+def test_what_holds_at_any_time_is_the_direction_and_not_the_interval(sign: int, word: str) -> None:
+    plan = fa.Plan(name="t", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
+    trial = fa.Trial(plan)
+    trial.fold({"group": ["a", "b"] * 500, "y": [i % 7 + sign * 20.0 * (i % 2) for i in range(1000)]})
+    effects = trial.effects()
+    [comparison] = comparisons(effects)
+    told = sentence(effects, comparison)
+    assert f"That it is {word} holds however often the results were looked at." in str(told)
+
+
+def test_errors_by_unit_lead_where_there_are_any() -> None:
+    plan, rows = make_trial(3, n=600, units=True)
+    assert lead(plan, rows).se_kind == "CR1"
+    assert case("resampled").effects().plan == case("resampled").plan
+    assert comparisons(case("resampled").effects())[0].lead.se_kind == "bootstrap"
+    without = msgspec.structs.replace(plan, complete_units=False, estimators=["difference"])
+    assert lead(without, rows).se_kind == "HC2"
+
+
+def test_an_estimator_that_cannot_be_computed_does_not_lead() -> None:
+    plan, rows = make_trial(4, n=600)
+    constant = rows.assign(x0=np.where(rows["group"] == "arm0", 1.0, 2.0))  # the covariate is the arm itself
+    effects = folded(plan, constant).effects()
+    [found] = comparisons(effects)
+    assert found.lead.estimator == "difference"
+    assert "could not be computed" in why(effects, found.lead)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "adjusted", "said"),
+    [
+        (0.1, 0.9, None, "higher"),
+        (-0.9, -0.1, None, "lower"),
+        (-0.1, 0.9, None, "unclear"),
+        (0.1, 0.9, 0.2, "unclear"),
+        (0.1, 0.9, 0.01, "higher"),
+        (float("nan"), float("nan"), None, "unknown"),
+    ],
+)
+def test_verdicts(low: float, high: float, adjusted: float | None, said: str) -> None:
+    effects = case("small").effects()
+    row = msgspec.structs.replace(
+        effects[0], estimate=(low + high) / 2, ci_lower=low, ci_upper=high, p_adjusted=adjusted
+    )
+    assert verdict(effects, row) == said

@@ -1,0 +1,93 @@
+"""The forest plot: what is drawn is what was found, and no screen is needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+
+import foldaway as fa
+from foldaway.effects.headline import comparisons
+from reported import HOSTILE, case, renamed
+
+
+def points(axes: Any) -> list[tuple[float, float]]:
+    return [(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in axes.lines if line.get_marker() == "o"]
+
+
+def bars(axes: Any) -> list[list[float]]:
+    drawn = [each for each in axes.collections if isinstance(each, LineCollection)]
+    thick = [each for each in drawn if np.max(each.get_linewidth()) == 6]
+    return [[float(x) for x in each.get_segments()[0][:, 0]] for each in thick]
+
+
+@pytest.mark.parametrize("estimators", [False, True])
+def test_what_is_drawn_is_what_was_found(estimators: bool) -> None:
+    effects = case("many").effects()
+    figure = effects.plot(estimators=estimators)
+    panels: dict[str, list[fa.Effect]] = {}
+    for each in comparisons(effects):
+        panels.setdefault(each.outcome, []).extend(each.best if estimators else [each.lead])
+    assert [axes.get_title("left") for axes in figure.axes] == list(panels)
+    for axes, rows in zip(figure.axes, panels.values(), strict=True):
+        assert points(axes) == [(row.estimate, y) for y, row in enumerate(rows)]
+        assert np.allclose(bars(axes), [[row.ci_lower, row.ci_upper] for row in rows])
+        labels = [label.get_text() for label in axes.get_yticklabels()]
+        assert all(label.startswith(row.arm) for label, row in zip(labels, rows, strict=True))
+        low, high = axes.get_xlim()
+        assert low < min(row.anytime_ci_lower for row in rows)
+        assert high > max(row.anytime_ci_upper for row in rows)
+    figure.savefig(BytesIO(), format="svg")
+
+
+def test_axes_of_ones_own() -> None:
+    effects = case("many").effects()
+    figure = Figure()
+    axes = figure.subplots()
+    assert effects.filter(outcome="y1").plot(axes) is figure
+    assert len(points(axes)) == 4
+    with pytest.raises(ValueError, match="one pair of axes takes one outcome"):
+        effects.plot(axes)
+
+
+def test_nothing_to_draw() -> None:
+    with pytest.raises(ValueError, match="no effects to draw"):
+        case("empty").effects().plot()
+
+
+def test_numbers_that_do_not_exist_are_left_out() -> None:
+    figure = case("extreme").effects().plot()
+    assert [len(bars(axes)) for axes in figure.axes] == [1, 1, 0, 1]
+    assert all(len(points(axes)) == 1 for axes in figure.axes)
+    figure.savefig(BytesIO(), format="png")
+
+
+@pytest.mark.parametrize("name", [HOSTILE.replace("\u202e", ""), "$x^2$", "$\\frac{"])
+def test_names_are_no_formulas(name: str) -> None:
+    with pytest.warns(fa.SampleRatioWarning):
+        figure = renamed(name).effects().plot()
+    drawn = BytesIO()
+    figure.savefig(drawn, format="svg", metadata={"Date": None})
+    assert b"<script" not in drawn.getvalue()
+
+
+def test_matplotlib_is_asked_for_only_when_it_is_needed() -> None:
+    code = (
+        "import sys; sys.modules['matplotlib'] = sys.modules['matplotlib.figure'] = None\n"
+        "import foldaway as fa\n"
+        "plan = fa.Plan(name='p', arm='g', arms={'a': 0.5, 'b': 0.5}, outcomes=['y'])\n"
+        "trial = fa.Trial(plan)\n"
+        "trial.fold({'g': list('aabb'), 'y': [1, 2, 3, 5]})\n"
+        "effects = trial.effects()\n"
+        "trial.report()\n"
+        "try: effects.plot()\n"
+        "except ImportError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "matplotlib is not installed: pip install 'foldaway[plot]', or '.[plot]' in a checkout.\n"

@@ -1,0 +1,46 @@
+"""What is said of a federated plan: the sizes are those of the messages that devices send."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import foldaway as fa
+from clustered import answer, devices_of, federated, moments, report, share_of
+from foldaway.federated.coordinator.limits import most_bytes
+from foldaway.federated.coordinator.share import Published
+from foldaway.federated.messages import Report, encoded
+from foldaway.federated.modes.described import described
+from plans import SMALL
+from trials import make_trial
+
+# A count of up to 10¹² records is 9 bytes in a message, a small one is 1.
+_COUNT = 8
+
+
+def sizes(plan: fa.Plan) -> list[int]:
+    return [int(size.replace(",", "")) for size in re.findall(r"at most ([\d,]+) bytes", described(plan)[0])]
+
+
+@pytest.mark.parametrize("outcomes", [1, 2])
+@pytest.mark.parametrize(
+    ("mode", "leverage"), [("one-message", None), ("delta", None), ("scores", None), ("scores", "CR2")]
+)
+def test_devices_send_as_many_bytes_as_is_said(mode: str, leverage: str | None, outcomes: int) -> None:
+    plan, rows = make_trial(7, n=200, units=True, covariates=0 if mode == "delta" else 2, outcomes=outcomes)
+    plan = federated(plan, mode, leverage=leverage)
+    kept = devices_of(plan, rows)
+    sent: list[list[Report]] = [[report(plan, each) for each in kept]]
+    if mode == "scores":
+        published = Published.of(share_of(plan, [moments(each) for each in kept]).trial)
+        sent = [[moments(each) for each in kept], [answer(plan, published, each) for each in kept]]
+    said = sizes(plan)
+    for messages, most in zip(sent, said, strict=True):
+        longest = max(len(encoded(message)) for message in messages)
+        assert longest <= most <= longest + _COUNT
+    assert max(said) <= most_bytes(plan)
+
+
+def test_nothing_is_said_of_other_plans() -> None:
+    assert described(fa.Plan(**SMALL)) == []

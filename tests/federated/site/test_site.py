@@ -1,0 +1,230 @@
+"""Sites fold their own records and send tallies of a crowd, once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+
+import foldaway as fa
+from clustered import federated
+from devices import Hosted, assert_as_kept_rows, devices_for, report_all
+from foldaway.errors import PlanError, RecordError, ServerError, SourceError, StateError
+from foldaway.federated.messages import new_number
+from foldaway.federated.site.mark import SiteMark
+from foldaway.federated.site.site import SiteReport, fold_site, send_site, units_of
+from foldaway.sources.runs.folding import fold_files
+from served import Served
+from servers import Nursery
+from trials import make_trial
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, served_from: Nursery) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("coordinator"), served_from, measured=True) as found:
+        yield found
+
+
+def site_plan(name: str, seed: int = 31, **others: Any) -> tuple[fa.Plan, fa.Plan, pd.DataFrame]:
+    plan, rows = make_trial(seed, n=400, units=True, covariates=1)
+    settings = {"unit": "unit", "complete_units": True, "cohort": 10, "min_per_arm": 2, "remainder": "include"}
+    return plan, federated(plan, "one-message", **{"name": name, **settings, **others}), rows
+
+
+def site_files(rows: pd.DataFrame, folder: Path, sites: int) -> list[Path]:
+    """The rows of each site's units as a file, a unit's records all over it."""
+    units = rows["unit"].unique()
+    files = []
+    for site in range(sites):
+        mine = rows[rows["unit"].isin(units[site::sites])].sample(frac=1, random_state=site)
+        files.append(folder / f"site-{site}.parquet")
+        mine.to_parquet(files[-1])
+    return files
+
+
+def sent(plan: fa.Plan, file: Path, trial: Hosted) -> SiteReport:
+    """Fold and send a file, from a folder of its site's own."""
+    return send_site(fold_site(plan, [str(file)]), [str(file)], trial.link, f"{file}-folder")
+
+
+def test_sites_and_devices_together_equal_kept_rows(server: Served, tmp_path: Path) -> None:
+    kept, plan, rows = site_plan("sites", cohort=5)
+    trial = Hosted(server, plan)
+    files = site_files(rows, tmp_path, 4)
+    for file in files[:3]:
+        report = sent(plan, file, trial)
+        assert (report.repeated, report.durable) == (False, True)
+    report_all(devices_for(plan, pd.read_parquet(files[3]), trial.link))
+    about = trial.close(deadline=0)["federated"]
+    assert sum(about["enrolled"].values()) == sum(about["reported"].values()) == rows["unit"].nunique()
+    assert_as_kept_rows(trial.effects(), kept, rows)
+
+
+def test_a_site_counts_once_however_often_it_runs(server: Served, tmp_path: Path) -> None:
+    kept, plan, rows = site_plan("again")
+    trial = Hosted(server, plan)
+    files = site_files(rows, tmp_path, 2)
+    for file in (files[0], files[1], files[0], files[1], files[0]):
+        report = sent(plan, file, trial)
+    assert report.repeated
+    trial.close(deadline=0)
+    assert_as_kept_rows(trial.effects(), kept, rows)
+
+
+def test_units_are_counted_by_arm(tmp_path: Path) -> None:
+    _, plan, rows = site_plan("counted")
+    (file,) = site_files(rows, tmp_path, 1)
+    expected = rows.groupby("group")["unit"].nunique().to_dict()
+    assert units_of(fold_site(plan, [str(file)])) == expected
+
+
+def test_fewer_units_than_a_cohort_stay_where_they_are(tmp_path: Path) -> None:
+    _, plan, rows = site_plan("small", cohort=10)
+    few = rows[rows["unit"].isin(rows["unit"].unique()[:9])]
+    few.to_parquet(tmp_path / "few.parquet")
+    with pytest.raises(RecordError, match=r"in the arm .*stay here"):
+        fold_site(plan, [str(tmp_path / "few.parquet")])
+
+
+def test_a_plan_for_devices_alone_is_refused(tmp_path: Path) -> None:
+    plan, _ = make_trial(32, n=100, units=True)
+    with pytest.raises(PlanError, match="not for sites"):
+        fold_site(federated(plan, "one-message"), ["x.parquet"])
+    with pytest.raises(PlanError, match="not for sites"):
+        fold_site(plan, ["x.parquet"])
+
+
+def test_the_number_is_random_and_comes_back_for_the_same_records(tmp_path: Path) -> None:
+    _, plan, _ = site_plan("numbers")
+    for name, content in {"a": b"1", "b": b"2"}.items():
+        (tmp_path / f"{name}.csv").write_bytes(content)
+    a, b = (str(tmp_path / f"{name}.csv") for name in "ab")
+    first = SiteMark.of(plan, [a, b], tmp_path / "one")
+    again = SiteMark.of(plan, [b, a], tmp_path / "one")
+    assert (first.number, first.fresh, again.fresh) == (again.number, True, False)
+    # Nobody can work it out from the records: elsewhere the same files have another.
+    assert SiteMark.of(plan, [a, b], tmp_path / "two").number != first.number
+    assert (tmp_path / "one" / "numbers.site").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(StateError, match="of other records"):
+        SiteMark.of(plan, [a], tmp_path / "one")
+    with pytest.raises(StateError, match="under another plan"):
+        SiteMark.of(site_plan("numbers", cohort=11)[1], [a, b], tmp_path / "one")
+    (tmp_path / "one" / "numbers.site").write_bytes(b"{")
+    with pytest.raises(StateError, match="damaged"):
+        SiteMark.of(plan, [a, b], tmp_path / "one")
+    with pytest.raises(SourceError, match="standard input"):
+        SiteMark.of(plan, ["-"], tmp_path / "three")
+
+
+def test_a_changed_file_is_refused_and_not_counted_as_another_site(server: Served, tmp_path: Path) -> None:
+    _, plan, rows = site_plan("changed")
+    trial = Hosted(server, plan)
+    (file,) = site_files(rows, tmp_path, 1)
+    sent(plan, file, trial)
+    before = trial.status()["enrolled"]
+    rows.head(len(rows) - 1).to_parquet(file)
+    with pytest.raises(StateError, match="nothing was sent"):
+        sent(plan, file, trial)
+    assert trial.status()["enrolled"] == before
+
+
+def test_no_site_joins_once_the_trial_is_closing_and_its_number_is_free_again(server: Served, tmp_path: Path) -> None:
+    _, plan, rows = site_plan("too-late")
+    trial = Hosted(server, plan)
+    (file,) = site_files(rows, tmp_path, 1)
+    trial.close(deadline=600, without_effects=True)
+    with pytest.raises(ServerError) as refused:
+        sent(plan, file, trial)
+    assert refused.value.status == 410
+    assert sum(trial.status()["enrolled"].values()) == 0
+    assert not (tmp_path / "site-0.parquet-folder" / "too-late.site").exists()
+
+
+def test_a_site_that_was_counted_is_acknowledged_while_the_trial_is_closing(server: Served, tmp_path: Path) -> None:
+    _, plan, rows = site_plan("closing")
+    trial = Hosted(server, plan)
+    (file,) = site_files(rows, tmp_path, 1)
+    sent(plan, file, trial)
+    trial.close(deadline=600, share=1.0)
+    assert sent(plan, file, trial).repeated
+
+
+def test_a_site_sends_nothing_to_a_coordinator_with_another_plan(server: Served, tmp_path: Path) -> None:
+    _, plan, rows = site_plan("other-plan")
+    trial = Hosted(server, site_plan("other-plan", cohort=11)[1])
+    (file,) = site_files(rows, tmp_path, 1)
+    with pytest.raises(ServerError, match="under another plan"):
+        sent(plan, file, trial)
+    assert sum(trial.status()["enrolled"].values()) == 0
+    assert not (tmp_path / "site-0.parquet-folder").exists()  # so that it may be sent when the plans agree
+
+
+@pytest.mark.parametrize("few", [1, 9])
+def test_no_arm_with_fewer_units_than_a_cohort_leaves_the_site(few: int, server: Served, tmp_path: Path) -> None:
+    """Each arm has a factor of its own: that of one unit is the unit."""
+    _, plan, rows = site_plan(f"few-{few}", cohort=10)
+    small = next(iter(plan.arms))
+    units = rows[rows["group"] == small]["unit"].unique()
+    mine = rows[~rows["unit"].isin(units[few:])]
+    mine.to_parquet(tmp_path / "few.parquet")
+    with pytest.raises(RecordError, match=f"{few} units in the arm {small}"):
+        fold_site(plan, [str(tmp_path / "few.parquet")])
+    # The coordinator takes nobody's word for it.
+    trial = Hosted(server, plan)
+    state = fold_files([str(tmp_path / "few.parquet")], plan).dumps()
+    headers = {"Content-Type": "application/octet-stream", "Foldaway-Number": new_number().hex()}
+    with pytest.raises(ServerError, match="say too much"):
+        trial.link.ask("POST", "/tallies", content=state, headers=headers)
+    # An arm without units says nothing.
+    rows[rows["group"] != small].to_parquet(tmp_path / "others.parquet")
+    assert units_of(fold_site(plan, [str(tmp_path / "others.parquet")]))[small] == 0
+
+
+def test_the_command_sends_and_says_what_it_sent(server: Served, tmp_path: Path) -> None:
+    kept, plan, rows = site_plan("command")
+    trial = Hosted(server, plan)
+    files = site_files(rows, tmp_path, 2)
+    plan.save(tmp_path / "plan.toml")
+
+    def run(*words: str, home: str = "one") -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "foldaway", "site", "run", str(tmp_path / "plan.toml"), *words]
+        command += ["--folder", str(tmp_path / home)]
+        environment = {**os.environ, "FOLDAWAY_TOKEN": trial.token, "FOLDAWAY_SERVER": server.url}
+        return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+    first = run(str(files[0]))
+    assert first.returncode == 0, first.stderr
+    assert "records stay here" in first.stdout
+    assert "safe there" in first.stdout
+    assert max(map(len, first.stdout.splitlines())) <= 80
+    second = run(str(files[1]), "--json", home="two")
+    told = msgspec.json.decode(second.stdout)
+    assert told["units"] == pd.read_parquet(files[1]).groupby("group")["unit"].nunique().to_dict()
+    repeated = run(str(files[0])).stdout
+    assert "has not counted them again" in " ".join(repeated.split())
+    assert max(map(len, repeated.splitlines())) <= 80
+    other = run(str(files[1]))
+    assert other.returncode == 1
+    assert "--folder" in other.stderr
+    refused = run(str(tmp_path / "nowhere.parquet"))
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("error: ")
+    trial.close(deadline=0)
+    assert_as_kept_rows(trial.effects(), kept, rows)
+
+
+def test_no_record_of_a_site_is_in_what_it_sends(tmp_path: Path) -> None:
+    _, plan, rows = site_plan("values")
+    (file,) = site_files(rows, tmp_path, 1)
+    state = fold_site(plan, [str(file)]).dumps()
+    values = rows[["y0", "x0"]].to_numpy().ravel()
+    assert not any(np.float64(value).tobytes() in state for value in values)
+    assert not any(unit.encode() in state for unit in rows["unit"])

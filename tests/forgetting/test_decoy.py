@@ -1,0 +1,135 @@
+"""What the linear algebra library keeps of the last rows, with decoys and without."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import foldaway as fa
+from foldaway.forgetting.decoys import Decoys, fold_decoy
+from foldaway.forgetting.harden import environment
+from foldaway.numerics.block import Block
+from foldaway.tallies.frame import Frame
+from memory_scan import count_numbers
+from plans import FULL, SMALL
+
+PLAN = fa.Plan(name="decoy", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], covariates=["x"], unit="u")
+
+# Folds the batches it is sent and waits; it has no other way to know their rows.
+CHILD = """
+import sys
+import pyarrow as pa
+import foldaway as fa
+from foldaway.forgetting.decoys import Decoys
+from foldaway.forgetting.harden import forget_now
+from foldaway.forgetting.wiped_arrays import wipe_arrays
+wipe_arrays()
+trial, decoys = fa.Trial(fa.Plan.loads(sys.argv[1])), Decoys()
+with pa.ipc.open_stream(sys.stdin.buffer) as batches:
+    for batch in batches:
+        trial.fold(batch)
+        decoys.add(trial.plan, len(batch))
+        del batch
+if sys.argv[2] == "decoy":
+    decoys.fold()
+forget_now()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+Rows = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+
+def batches(n: int, rare: int) -> list[pa.RecordBatch]:
+    """Batches of n records, of which every so many is in the second arm."""
+    chance = np.random.default_rng(n)
+    return [
+        pa.record_batch(
+            {
+                "g": np.where(np.arange(n) % rare == 0, "b", "a"),
+                "y": chance.normal(100, 10, n),
+                "x": chance.normal(50, 5, n),
+                "u": np.arange(n) + n * number,
+            }
+        )
+        for number in range(4)
+    ]
+
+
+def framed(given: list[pa.RecordBatch], monkeypatch: pytest.MonkeyPatch) -> Rows:
+    """The outcomes and covariates of the last batch as they go into the tallies: in the frame."""
+    seen: list[Rows] = []
+    apply = Frame.apply
+
+    def spy(frame: Frame, block: Block) -> Block:
+        seen.append(apply(frame, block).rows)
+        return apply(frame, block)
+
+    trial = fa.Trial(PLAN)
+    for batch in given:
+        seen.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(Frame, "apply", spy)
+            trial.fold(batch)
+    return np.concatenate([rows[1:].ravel() for rows in seen])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(("n", "rare"), [(3000, 2), (3000, 500), (20, 2)])
+def test_decoys_overwrite_the_last_rows(n: int, rare: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = batches(n, rare)
+    rows = framed(given, monkeypatch)
+    left = {}
+    for care in ("decoy", "none"):
+        command = [sys.executable, "-c", CHILD, PLAN.to_json(), care]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **environment({})}
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            with pa.ipc.new_stream(process.stdin, given[0].schema) as writer:
+                for batch in given:
+                    writer.write_batch(batch)
+            process.stdin.flush()
+            assert process.stdout.readline() == b"ready\n"
+            left[care] = count_numbers(process.pid, rows)
+        finally:
+            process.communicate()
+    assert left["none"] > 0  # or else the decoys are not needed any more
+    assert left["decoy"] == 0
+
+
+@pytest.mark.parametrize("settings", [SMALL, FULL, {**SMALL, "bootstrap": 5}])
+@pytest.mark.parametrize("records", [0, 1, 2, 1000])
+def test_any_plan_has_decoys(settings: dict[str, object], records: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    folded: list[int] = []
+
+    class Counted(fa.Trial):
+        def fold(self, data: Any, **options: Any) -> None:
+            super().fold(data, **options)
+            folded.append(self.n)
+
+    monkeypatch.setattr("foldaway.forgetting.decoys.Trial", Counted)
+    fold_decoy(fa.Plan(**settings), records)  # type: ignore[arg-type]
+    assert folded[:1] == ([records] if records else [])
+
+
+def test_a_decoy_is_as_large_as_the_largest_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    folded: list[tuple[str, int]] = []
+    monkeypatch.setattr(
+        "foldaway.forgetting.decoys.fold_decoy", lambda plan, records: folded.append((plan.name, records))
+    )
+    decoys = Decoys()
+    small = fa.Plan(**SMALL)
+    for plan, records in [(small, 10), (PLAN, 7), (small, 500), (small, 20)]:
+        decoys.add(plan, records)
+    decoys.fold()
+    decoys.fold()
+    assert folded == [("small", 500), ("decoy", 7)]

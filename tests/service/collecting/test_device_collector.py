@@ -1,0 +1,443 @@
+"""Each device is counted once or is missing, whatever is repeated, reordered, killed or lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import foldaway as fa
+from counted_devices import Simulated, begun, one, plan_of
+from foldaway.errors import (
+    Conflict,
+    FoldawayError,
+    IngestError,
+    MessageError,
+    TooEarly,
+    TrialClosed,
+    Unavailable,
+    UnknownNumber,
+)
+from foldaway.federated.coordinator.closing import Wanted
+from foldaway.federated.coordinator.replies import reply
+from foldaway.federated.coordinator.share import Share
+from foldaway.federated.messages import Enrolment, Received, Scores, Sums, encoded, new_number
+from foldaway.service.collecting.service import Answer, Service
+from foldaway.service.database.store import Store
+from foldaway.service.keys.vault import Vault
+from foldaway.sources.formats.body import Limits
+from plans import SMALL
+from stores import Place
+
+
+class Schedule:
+    """Random moments of everything that can happen."""
+
+    def __init__(self, store: Store, seed: int, mode: str) -> None:
+        self.random = random.Random(seed)
+        # Mode scores publishes nothing of an arm of less than a cohort: small ones, so that most get to the replies.
+        largest = 2 if mode == "scores" else 5
+        remainder = self.random.choice(["include", "leave_out"])
+        self.plan = plan_of(f"{mode}-{seed}", mode, cohort=self.random.randint(1, largest), remainder=remainder)
+        self.store = store
+        self.shards = ["one", "two"][: self.random.randint(1, 2)]
+        self.servers = {shard: self.started(shard) for shard in self.shards}
+        self.servers["one"].create(self.plan.to_toml())
+        self.devices = [Simulated(self.plan, j) for j in range(10)]
+
+    def started(self, shard: str) -> Service:
+        return Service(self.store, shard, Limits())
+
+    def send(self, kind: str, some: list[Simulated]) -> None:
+        server = self.servers[self.random.choice(self.shards)]
+        try:
+            outcomes = server.devices.receive(self.plan.name, kind, [d.message(kind) for d in some])  # type: ignore[arg-type]
+        except (Conflict, Unavailable):
+            return
+        except TrialClosed as closed:
+            outcomes = [closed] * len(some)
+        if self.random.random() < 0.2:  # the answers are lost
+            return
+        for device, outcome in zip(some, outcomes, strict=True):
+            device.told(kind, outcome)
+
+    def step(self, kinds: list[str]) -> None:
+        some = self.random.sample(self.devices, self.random.randint(1, 4))
+        kind = self.random.choice(kinds)
+        if kind == "reports" and self.plan.federated == "scores":
+            some = [device for device in some if device.scores is not None]
+        if self.random.random() < 0.2:
+            some += some  # in the same breath
+        if some:
+            self.send(kind, some)
+        shard = self.random.choice(self.shards)
+        chance = self.random.random()
+        if chance < 0.08:
+            self.servers[shard] = self.started(shard)  # killed, and started again
+        elif chance < 0.12:
+            self.servers[shard].stop()
+            self.servers[shard] = self.started(shard)
+        elif chance < 0.2:
+            with suppress(Conflict):  # two servers had the same report; the device will ask again
+                self.servers[shard].tick()
+
+    def close(self, wanted: Wanted | None = None) -> Answer:
+        return self.servers[self.random.choice(self.shards)].close(self.plan.name, wanted)
+
+    def counted(self, records: int) -> set[int]:
+        return {j for j in range(len(self.devices)) if records >> j & 1}
+
+
+def assert_counted_once_in_one_round(store: Store, seed: int, mode: str) -> None:
+    schedule = Schedule(store, seed, mode)
+    for _ in range(25):
+        schedule.step(["enrolments", "enrolments", "reports", "reports", "reports"])
+    if schedule.random.random() < 0.5:
+        schedule.close(Wanted(deadline=1000.0, without_effects=True))
+        for _ in range(8):
+            schedule.step(["enrolments", "reports", "reports"])
+    answer = schedule.close(Wanted(deadline=0.0, without_effects=True))
+    assert answer.final
+    check(schedule, answer, schedule.counted(answer.records), "reports")
+    assert schedule.close() == answer
+
+
+def assert_counted_once_with_scores(store: Store, seed: int) -> None:
+    schedule = Schedule(store, seed, "scores")
+    for _ in range(20):
+        schedule.step(["enrolments", "moments"])
+    answer = schedule.close(Wanted(deadline=1000.0, without_effects=True))
+    if answer.final:  # the moments of an arm were too few to be published
+        assert answer.federated is not None
+        assert answer.federated.note is not None
+        return
+    published = schedule.servers["one"].devices.coefficients(schedule.plan.name)
+    inside = schedule.counted(answer.records)
+    for j, device in enumerate(schedule.devices):
+        if device.states.get("moments") == "durable":
+            assert j in inside
+        # A device asks once more for what it has no answer to.
+        schedule.servers[schedule.shards[0]].devices.receive(schedule.plan.name, "moments", [device.message("moments")])
+        if j in inside:
+            values = reply(schedule.plan, published, device.arm, device.rows(j))
+            device.scores = encoded(Scores.of(device.number, device.arm, values))
+    for _ in range(20):
+        schedule.step(["enrolments", "moments", "reports", "reports"])
+    answer = schedule.close(Wanted(deadline=0.0, without_effects=True))
+    assert answer.final
+    assert schedule.counted(answer.records) == inside
+    assert answer.federated is not None
+    reported = sum(answer.federated.reported.values())
+    sent = {j for j in inside if schedule.devices[j].scores is not None}
+    durable = {j for j, device in enumerate(schedule.devices) if device.states.get("reports") == "durable"}
+    assert len(durable) <= reported <= len(sent)
+    if answer.federated.integrity is not None and reported == len(inside):
+        # Everyone whose records are here has replied, once: it must add up.
+        assert answer.federated.integrity.verdict == "all here"
+
+
+def check(schedule: Schedule, answer: Answer, counted: set[int], kind: str) -> None:
+    durable = {j for j, device in enumerate(schedule.devices) if device.states.get(kind) == "durable"}
+    late = {j for j, device in enumerate(schedule.devices) if device.states.get(kind) == "too late"}
+    assert durable <= counted
+    assert not late & counted
+    assert answer.records == sum(schedule.devices[j].n for j in counted)
+    told = answer.federated
+    assert told is not None
+    assert told.stage == "closed"
+    for arm in schedule.plan.arms:
+        here = [j for j in counted if schedule.devices[j].arm == arm]
+        assert told.reported[arm] == len(here)
+        assert told.enrolled[arm] - told.reported[arm] == told.missing[arm] >= 0
+
+
+# So many schedules for each test below; FOLDAWAY_SCHEDULES=85 makes a thousand of them.
+SCHEDULES = int(os.environ.get("FOLDAWAY_SCHEDULES", "10"))
+
+
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("mode", ["delta", "one-message", "scores"])
+def test_random_schedules(store: Store, mode: str, part: int) -> None:
+    for seed in range(part * SCHEDULES, (part + 1) * SCHEDULES):
+        if mode == "scores":
+            assert_counted_once_with_scores(store, seed)
+        else:
+            assert_counted_once_in_one_round(store, seed, mode)
+
+
+def test_several_servers_on_postgres(database: Place) -> None:
+    store = database.open()
+    try:
+        for seed in range(1000, 1003):
+            assert_counted_once_in_one_round(store, seed, "delta")
+            assert_counted_once_with_scores(store, seed)
+    finally:
+        store.close()
+
+
+# Single cases.
+
+
+def test_a_report_is_durable_with_its_cohort_and_not_before(service: Service) -> None:
+    plan, devices = begun(service, "delta")
+    first, second, third = (device.message("reports") for device in devices)
+    assert one(service, plan, "reports", first) == Received(repeated=False, durable=False)
+    assert one(service, plan, "reports", first) == Received(repeated=True, durable=False)
+    assert one(service, plan, "reports", second) == Received(repeated=False, durable=False)
+    assert service.status(plan.name).pending == 2
+    assert one(service, plan, "reports", third) == Received(repeated=False, durable=True)
+    assert one(service, plan, "reports", first) == Received(repeated=True, durable=True)
+    assert service.status(plan.name).pending == 0
+    assert service.status(plan.name).records == 7
+
+
+def test_what_a_crash_takes_may_come_again(service: Service) -> None:
+    plan, devices = begun(service, "delta")
+    one(service, plan, "reports", devices[0].message("reports"))
+    again = Service(service.store, "main", Limits())
+    assert one(again, plan, "reports", devices[0].message("reports")) == Received(repeated=False, durable=False)
+
+
+def test_a_number_that_was_never_enrolled_is_not_counted(service: Service) -> None:
+    plan, _ = begun(service, "delta")
+    stranger = Simulated(plan, 5).message("reports")
+    assert isinstance(one(service, plan, "reports", stranger), UnknownNumber)
+    assert service.status(plan.name).pending == 0
+
+
+def test_one_bad_message_does_not_take_the_others_with_it(service: Service) -> None:
+    plan, devices = begun(service, "delta")
+    good = [device.message("reports") for device in devices]
+    bad = encoded(Sums.of(devices[0].number, "c", 1, np.array([1.0])))
+    outcomes = service.devices.receive(plan.name, "reports", [b"", bad, *good, b"\xc1"])
+    assert [type(outcome) for outcome in outcomes] == [MessageError, MessageError, *[Received] * 3, MessageError]
+    assert service.status(plan.name).records == 7
+
+
+def test_an_enrolled_number_is_not_one_for_moments(service: Service) -> None:
+    plan, devices = begun(service, "scores")
+    moments = msgspec.structs.replace(devices[0].moments, number=devices[0].number)
+    assert isinstance(one(service, plan, "moments", encoded(moments)), MessageError)
+
+
+def test_each_stage_takes_its_own_messages(service: Service) -> None:
+    plan, devices = begun(service, "scores", cohort=1)
+    early = encoded(Scores.of(devices[0].number, devices[0].arm, np.zeros(3)))
+    assert isinstance(one(service, plan, "reports", early), TooEarly)
+    with pytest.raises(TooEarly):
+        service.devices.coefficients(plan.name)
+    with pytest.raises(TooEarly):
+        service.effects(plan.name)
+    for device in devices[:2]:
+        one(service, plan, "moments", device.message("moments"))
+    waiting = service.close(plan.name)
+    assert not waiting.final
+    assert waiting.federated is not None
+    assert waiting.federated.stage == "replying"
+    assert isinstance(one(service, plan, "moments", devices[2].message("moments")), TrialClosed)
+    assert one(service, plan, "moments", devices[0].message("moments")) == Received(repeated=True, durable=True)
+    lot = [encoded(Enrolment(new_number(), "a")), devices[0].message("enrolments")]
+    late, again = service.devices.receive(plan.name, "enrolments", lot)
+    assert isinstance(late, TrialClosed)
+    assert again == Received(repeated=True, durable=True)
+    assert service.devices.coefficients(plan.name).stage == "replying"
+
+
+def test_a_commit_that_is_not_answered_is_found_out(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database took it, and the connection broke before it could say so."""
+    plan, devices = begun(service, "delta")
+    table = service.store.devices
+    commit: Callable[..., int] = table.commit
+
+    def broken(*args: Any, **named: Any) -> int:
+        commit(*args, **named)
+        raise Unavailable("the connection broke.")
+
+    messages = [device.message("reports") for device in devices]
+    monkeypatch.setattr(table, "commit", broken)
+    with pytest.raises(Unavailable):
+        service.devices.receive(plan.name, "reports", messages)
+    monkeypatch.undo()
+    outcomes = service.devices.receive(plan.name, "reports", messages)
+    assert outcomes == [Received(repeated=True, durable=True)] * 3
+    assert service.close(plan.name).records == 7
+
+
+def test_records_and_reports_keep_to_their_own_trials(service: Service) -> None:
+    plan, _ = begun(service, "delta")
+    plain = fa.Plan(**{**SMALL, "name": f"plain-{time.time_ns()}"})
+    service.create(plain.to_toml())
+    with pytest.raises(IngestError, match="stay on its devices") as refused:
+        service.receive(plan.name, bytearray(b"[]"), "application/json", None, None, None)
+    assert refused.value.status == 409
+    with pytest.raises(IngestError, match="takes records"):
+        service.devices.receive(plain.name, "reports", [b""])
+    with pytest.raises(IngestError, match="stay on devices"):
+        service.close(plain.name, Wanted(deadline=1.0))
+
+
+def test_a_table_of_numbers_says_nothing_but_whether_they_are_used(service: Service, store: Store) -> None:
+    plan, devices = begun(service, "delta")
+    for device in devices:
+        one(service, plan, "reports", device.message("reports"))
+    with store._trials.begin() as connection:
+        rows = connection.exec_driver_sql("SELECT * FROM foldaway_numbers WHERE trial = ?", (plan.name,)).all()
+    assert {tuple(row._fields) for row in rows} == {("trial", "number", "used")}
+    assert not {device.number for device in devices} & {row.number for row in rows}
+
+
+def test_sites_and_devices_share_a_trial(service: Service) -> None:
+    plan = plan_of(f"site-{time.time_ns()}", "one-message", unit="u", complete_units=True, cohort=2)
+    service.create(plan.to_toml())
+    trial = fa.Trial(plan)
+    trial.fold({"group": ["a", "a", "b", "b", "a"], "u": [1, 1, 2, 3, 4], "y": [1.0, 2.0, 3.0, 4.0, 6.0]})
+    number = new_number()
+    assert service.devices.receive_site(plan.name, number, trial.dumps()) == Received(repeated=False, durable=True)
+    assert service.devices.receive_site(plan.name, number, trial.dumps()) == Received(repeated=True, durable=True)
+    told = service.status(plan.name).federated
+    assert told is not None
+    assert told.enrolled == told.reported == {"a": 2, "b": 2}
+    small = fa.Trial(plan)
+    small.fold({"group": ["a", "b"], "u": [1, 2], "y": [1.0, 2.0]})
+    for bad in (small.dumps(), trial.dumps()[:-1], b"", fa.Trial(plan_of("other", "one-message")).dumps()):
+        with pytest.raises(MessageError):
+            service.devices.receive_site(plan.name, new_number(), bad)
+    assert service.status(plan.name).records == 5
+
+
+def test_what_was_published_follows_the_key(folder: Place) -> None:
+    old, new = Vault([bytes(range(32))]), Vault([bytes(range(1, 33))])
+    store = folder.open(old)
+    service = Service(store, "main", Limits())
+    plan, devices = begun(service, "scores", cohort=1)
+    for device in devices:
+        one(service, plan, "moments", device.message("moments"))
+    service.close(plan.name)
+    published = service.devices.coefficients(plan.name)
+    assert devices[0].moments.factor not in folder.files()
+    assert published.frame not in folder.files()
+    store.rotate(new)
+    store.close()
+    again = folder.open(new)
+    assert Service(again, "main", Limits()).devices.coefficients(plan.name) == published
+    again.close()
+
+
+def test_a_site_takes_no_single_device_with_it(service: Service) -> None:
+    """Its tallies are a cohort by themselves; a report that waits for its own stays in memory."""
+    settings = {"unit": "u", "complete_units": True, "remainder": "include"}
+    plan, devices = begun(service, "one-message", count=2, **settings)
+    one(service, plan, "reports", devices[1].message("reports"))
+    site = fa.Trial(plan)
+    site.fold({"group": ["a"] * 4, "u": [1, 2, 3, 4], "y": [1.0, 2.0, 4.0, 3.0]})
+    assert service.devices.receive_site(plan.name, new_number(), site.dumps()).durable
+    status = service.status(plan.name)
+    assert (status.records, status.pending) == (4, 1)
+    (shard,) = service.store.shards(plan.name)
+    assert shard.state is not None
+    assert Share.loads(shard.state, plan).trial.counts == {"a": 4, "b": 0}
+    # Lost with the server, it may come again; and it is counted beside the site, once.
+    again = Service(service.store, "main", Limits())
+    for server in (service, again):
+        assert not isinstance(one(server, plan, "reports", devices[1].message("reports")), FoldawayError)
+    one(again, plan, "reports", devices[0].message("reports"))
+    assert again.close(plan.name, Wanted(deadline=0.0)).records == 4 + 1 + 2
+
+
+def test_moments_that_were_given_up_are_in_no_later_commit(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the database goes away at that moment; and they are counted as left out in the end."""
+    plan, devices = begun(service, "scores", count=6, cohort=2, remainder="include")
+    for device in devices[:4]:
+        one(service, plan, "moments", device.message("moments"))
+    late = Service(service.store, "late", Limits())
+    one(late, plan, "moments", devices[4].message("moments"))
+    assert not service.close(plan.name, Wanted(deadline=1000.0)).final
+
+    def away(*_: Any) -> None:
+        raise Unavailable("the database cannot be reached.")
+
+    published = service.devices.coefficients(plan.name)
+    replies = []
+    for j, device in enumerate(devices[:4]):
+        values = reply(plan, published, device.arm, device.rows(j))
+        replies.append(encoded(Scores.of(device.number, device.arm, values)))
+    with monkeypatch.context() as patch:
+        patch.setattr(service.store, "leave_out", away)
+        with pytest.raises(Unavailable):
+            late.tick()
+        with pytest.raises(Unavailable):
+            late.devices.receive(plan.name, "reports", replies)
+    outcomes = late.devices.receive(plan.name, "reports", replies)
+    assert outcomes == [Received(repeated=False, durable=True)] * 4
+    answer = service.close(plan.name, Wanted(deadline=0.0))
+    assert (answer.records, answer.left_out) == (1 + 2 + 4 + 8, 1)
+
+
+# Two servers on one store: what is durable is never told to be too late.
+
+
+def ready(service: Service, mode: str) -> tuple[fa.Plan, str, list[bytes]]:
+    """A trial with messages of four devices, a cohort of which is two."""
+    plan, devices = begun(service, mode, count=4, cohort=2)
+    kind = "moments" if mode == "scores" else "reports"
+    return plan, kind, [device.message(kind) for device in devices]
+
+
+@pytest.mark.parametrize("mode", ["scores", "one-message", "delta"])
+def test_between_two_looks_at_the_database_another_server_moves_on(
+    service: Service, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, kind, messages = ready(service, mode)
+    other = Service(service.store, "other", Limits())
+    one(service, plan, kind, messages[0])
+    happened: list[Any] = []
+
+    def then_moves_on(read: Callable[..., Any]) -> Callable[..., Any]:
+        def reading(*args: Any, **named: Any) -> Any:
+            found = read(*args, **named)
+            if not happened:
+                happened.append(read)
+                service.devices.receive(plan.name, kind, messages[1:])  # type: ignore[arg-type]
+                service.close(plan.name, Wanted(deadline=1000.0 if mode == "scores" else 0.0))
+            return found
+
+        return reading
+
+    other.devices.receive(plan.name, kind, [])  # type: ignore[arg-type]
+    table = service.store.devices
+    for read in ("known", "standing", "look"):
+        monkeypatch.setattr(table, read, then_moves_on(getattr(table, read)))
+    first = one(other, plan, kind, messages[0])
+    assert happened
+    assert isinstance(first, Received)
+    other.tick()
+    assert one(other, plan, kind, messages[0]) == Received(repeated=True, durable=True)
+
+
+@pytest.mark.parametrize("mode", ["scores", "one-message", "delta"])
+def test_a_commit_that_comes_too_late_does_not_refuse_what_is_durable(
+    service: Service, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, kind, messages = ready(service, mode)
+    other = Service(service.store, "other", Limits())
+    service.devices.receive(plan.name, kind, messages[:2])  # type: ignore[arg-type]
+    commit = service.store.devices.commit
+
+    def after_the_close(*args: Any, **named: Any) -> int:
+        monkeypatch.undo()
+        service.close(plan.name, Wanted(deadline=0.0, without_effects=True))
+        return commit(*args, **named)
+
+    monkeypatch.setattr(service.store.devices, "commit", after_the_close)
+    lot = [messages[0], b"\xc1", *messages[2:]]
+    durable, faulty, *late = other.devices.receive(plan.name, kind, lot)  # type: ignore[arg-type]
+    assert durable == Received(repeated=True, durable=True)
+    assert isinstance(faulty, MessageError)
+    assert [type(outcome) for outcome in late] == [TrialClosed, TrialClosed]

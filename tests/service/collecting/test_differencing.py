@@ -1,0 +1,285 @@
+"""The differencing attack: two successive states or answers, subtracted, and solved for the record between them.
+
+It recovers a record to the digit where states are one record apart, and nothing where they are a cohort apart (promise
+P2). The attacker has the database, its key, and every answer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import httpx
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+import uvicorn
+
+import foldaway as fa
+from foldaway.client import Client
+from foldaway.errors import IngestError, ServerError, TooEarly
+from foldaway.federated.coordinator.closing import Wanted
+from foldaway.service.collecting.collector import Collector
+from foldaway.service.collecting.service import Service, TokenWanted
+from foldaway.service.database.store import Store
+from foldaway.service.http.app import make_app
+from foldaway.sources.formats.body import Decoded, Limits
+from postgres import _free_port as free_port
+from servers import wait_for
+from stores import VAULT, Place
+
+N = 1_000
+
+
+def plan_of(**settings: Any) -> fa.Plan:
+    return fa.Plan(
+        name="target",
+        arm="arm",
+        arms={"control": 0.5, "treatment": 0.5},
+        outcomes=["income"],
+        covariates=["age"],
+        **settings,
+    )
+
+
+def people(n: int = N) -> pa.Table:
+    rng = np.random.default_rng(7)
+    return pa.table(
+        {
+            "arm": rng.permutation(np.tile(["control", "treatment"], n // 2)),
+            "age": rng.integers(18, 90, n).astype(float),
+            "income": np.round(rng.lognormal(8, 1, n), 2),
+        }
+    )
+
+
+def opened(place: Place, plan: fa.Plan) -> Store:
+    store = place.open()
+    store.create_trial(plan, None)
+    return store
+
+
+# The attacker's side.
+
+
+def stored_states(place: Place) -> Iterator[tuple[int, fa.Trial]]:
+    """What the database holds, opened with its key: without the store's help."""
+    for version, n, sealed in place.sql("SELECT version, n, state FROM foldaway_shards WHERE trial = 'target'"):
+        if sealed is not None:
+            yield n, fa.Trial.loads(VAULT.decrypt(bytes(sealed), f"state:target:main:{version}"))
+
+
+def sums(trial: fa.Trial) -> list[np.ndarray[Any, Any]]:
+    """Each arm's second moments of (1, age, income), as its state has them: the number of records is the first."""
+    found = []
+    for arm in trial._arms:
+        R = np.asarray(arm.raw_factor(), dtype=np.float64)
+        found.append(R.T @ R)
+    return found
+
+
+def solve(before: fa.Trial, after: fa.Trial) -> tuple[str, float, float] | None:
+    """The one record by which two states differ: its arm, age and income; none if that is not what they differ by."""
+    changed = [
+        (name, now - then)
+        for name, then, now in zip(before.plan.arms, sums(before), sums(after), strict=True)
+        if round(now[0, 0] - then[0, 0])
+    ]
+    if len(changed) != 1 or round(changed[0][1][0, 0]) != 1:
+        return None
+    name, moments = changed[0]
+    return name, float(moments[0, 1]), float(moments[0, 2])
+
+
+def recovered(found: list[tuple[str, float, float]], truth: pa.Table) -> int:
+    """How many of the solutions are people of the trial."""
+    rows = {(row["arm"], row["age"], row["income"]) for row in truth.to_pylist()}
+    return sum((arm, round(age), round(income, 2)) in rows for arm, age, income in found)
+
+
+def solve_answers(before: fa.Effects, after: fa.Effects) -> tuple[str, float] | None:
+    """The same from two answers: the arm's sum is its mean, times its count."""
+    then, now = before.filter(estimator="difference")[0], after.filter(estimator="difference")[0]
+    more = now.n_control - then.n_control, now.n_arm - then.n_arm
+    if sum(more) != 1:
+        return None
+    if more[0]:
+        return now.control, now.control_level * now.n_control - then.control_level * then.n_control
+    return now.arm, (now.control_level + now.estimate) * now.n_arm - (then.control_level + then.estimate) * then.n_arm
+
+
+def attack(place: Place, plan: fa.Plan, sizes: list[int]) -> tuple[list[int], int, int]:
+    """Send people in batches of these sizes and look after each.
+
+    Returns:
+        By how many records successive states differ, how many records were solved for from states, and from answers.
+    """
+    table = people()
+    store = opened(place, plan)
+    collector, service = Collector(store, "target", "main"), Service(store, "main", Limits())
+    states: list[fa.Trial] = [fa.Trial(plan)]
+    answers: list[fa.Effects] = []
+    start = 0
+    for number, size in enumerate(sizes, start=1):
+        collector.receive(Decoded(table.slice(start, size)), "p", number)
+        start += size
+        for n, state in stored_states(place):
+            if n != states[-1].n:
+                states.append(state)
+        try:
+            effects = fa.Effects.from_json(bytes(service.effects("target").effects))
+        except TooEarly:
+            continue
+        if not answers or effects.counts != answers[-1].counts:
+            answers.append(effects)
+    steps = [after.n - before.n for before, after in pairwise(states)]
+    solved = [found for pair in pairwise(states) if (found := solve(*pair)) is not None]
+    incomes = [one for pair in pairwise(answers) if (one := solve_answers(*pair)) is not None]
+    truth = {(row["arm"], row["income"]) for row in table.to_pylist()}
+    from_answers = sum((arm, round(income, 2)) in truth for arm, income in incomes)
+    return steps, recovered(solved, table), from_answers
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_a_cohort_hides_the_record_between_two_states_and_two_answers(folder: Place, size: int) -> None:
+    steps, from_states, from_answers = attack(folder, plan_of(), [size] * (215 // size))
+    assert len(steps) == 2
+    assert min(steps) >= 100
+    assert (from_states, from_answers) == (0, 0)
+
+
+def test_without_a_cohort_the_attack_succeeds(folder: Place) -> None:
+    steps, from_states, from_answers = attack(folder, plan_of(cohort=1), [1] * 100)
+    assert steps == [1] * 100
+    assert from_states == 100
+    assert from_answers > 70  # all but those before each arm had ten
+
+
+def test_a_large_batch_hides_nothing_of_the_small_one_after_it(folder: Place) -> None:
+    """A cohort counts from the last state, not from the trial's beginning."""
+    steps, from_states, _ = attack(folder, plan_of(), [300, 1, 98, 1, 99, 1])
+    assert steps == [300, 100, 100]
+    assert from_states == 0
+
+
+# What an answer needs.
+
+
+def test_no_effects_before_every_arm_has_its_minimum(folder: Place) -> None:
+    plan = plan_of(cohort=10, min_per_arm=20)
+    store = opened(folder, plan)
+    collector, service = Collector(store, "target", "main"), Service(store, "main", Limits())
+    one_arm = pa.table({"arm": ["control"] * 200, "age": [30.0] * 200, "income": np.arange(200.0)})
+    collector.receive(Decoded(one_arm), "p", 1)
+    treated = pa.table({"arm": ["treatment"] * 19, "age": np.arange(19.0), "income": np.arange(19.0)})
+    collector.receive(Decoded(treated), "p", 2)
+    with pytest.raises(TooEarly, match="every arm needs 20 durable records"):
+        service.effects("target")
+    collector.receive(Decoded(treated.slice(0, 9)), "p", 3)  # pending, so it does not count
+    with pytest.raises(TooEarly):
+        service.effects("target")
+    collector.receive(Decoded(treated.slice(9, 1)), "p", 4)
+    assert service.effects("target").records == 229
+
+
+@pytest.mark.parametrize(("remainder", "records", "left_out"), [("leave_out", 300, 50), ("include", 350, 0)])
+def test_a_remainder_is_left_out_at_the_close_and_counted_or_included(
+    place: Place, remainder: str, records: int, left_out: int
+) -> None:
+    table = people()
+    store = opened(place, plan_of(remainder=remainder))
+    service = Service(store, "main", Limits())
+    collector = service._collector("target")
+    collector.receive(Decoded(table.slice(0, 300)), "p", 1)
+    collector.receive(Decoded(table.slice(300, 50)), "p", 2)
+    before = service.effects("target")
+    answer = service.close("target")
+    assert (before.records, before.left_out, before.final) == (300, 0, False)
+    assert (answer.records, answer.left_out, answer.final) == (records, left_out, True)
+    status = service.status("target")
+    assert (status.records, status.left_out, status.pending) == (records, left_out, 0)
+    whole = fa.Trial(plan_of(remainder=remainder))
+    whole.fold(table.slice(0, records))
+    found = fa.Effects.from_json(bytes(answer.effects))
+    for a, b in zip(found, whole.effects(), strict=True):
+        assert (a.estimate, a.std_error) == pytest.approx((b.estimate, b.std_error), rel=1e-9)
+    if remainder == "leave_out":  # nothing new was said
+        assert bytes(answer.effects) == bytes(before.effects)
+
+
+def test_a_trial_closed_too_early_has_no_effects(folder: Place) -> None:
+    service = Service(opened(folder, plan_of()), "main", Limits())
+    service._collector("target").receive(Decoded(people().slice(0, 99)), "p", 1)
+    with pytest.raises(IngestError, match="99 records wait here for others to make up a cohort of 100"):
+        service.close("target")
+    assert service.status("target").status == "open"
+    assert service.status("target").pending == 99
+    answer = service.close("target", Wanted(without_effects=True))
+    assert (bytes(answer.effects), answer.records, answer.left_out) == (b"null", 0, 99)
+
+
+def test_max_wait_commits_earlier(folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [1_000.0]
+    monkeypatch.setattr("foldaway.service.collecting.collector.time.monotonic", lambda: clock[0])
+    service = Service(opened(folder, plan_of(max_wait=30.0)), "main", Limits())
+    collector = service._collector("target")
+    table = people()
+    durable = []
+    for number, (size, wait) in enumerate([(3, 0.0), (4, 29.0), (5, 1.0), (6, 20.0)], start=1):
+        clock[0] += wait
+        durable.append(collector.receive(Decoded(table.slice(10 * number, size)), "p", number).durable)
+    assert durable == [0, 0, 3, 3]
+    service.tick()
+    assert service.status("target").records == 12
+    clock[0] += 30.0  # since the oldest that is pending, not since the last commit
+    service.tick()
+    assert service.status("target").records == 18
+    clock[0] += 100.0
+    assert collector.receive(Decoded(table.slice(0, 2)), "p", 5).pending == 2
+
+
+# The same over HTTP.
+
+
+@pytest.fixture
+def served(folder: Place) -> Iterator[tuple[str, str, Service]]:
+    """A server in a thread of this process, and its administrator's token."""
+    service = Service(folder.open(), "main", Limits())
+    token = service.issue(TokenWanted("admin")).token
+    port = free_port()
+    config = uvicorn.Config(
+        make_app(service, quiet=True), host="127.0.0.1", port=port, http="h11", loop="asyncio", log_config=None
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    wait_for(lambda: server.started, 30, "starting")
+    yield f"http://127.0.0.1:{port}", token, service
+    server.should_exit = True
+    thread.join(30)
+
+
+def test_over_http_nothing_is_said_too_early_or_of_less_than_a_cohort(served: tuple[str, str, Service]) -> None:
+    url, admin, _ = served
+    table = people()
+    with Client(url, admin) as owner:
+        made = owner.create(plan_of().to_toml())
+        with Client(url, made["ingest_token"], producer="p") as producer:
+            reader = {"Authorization": f"Bearer {made['read_token']}"}
+            producer.send("target", table.slice(0, 99))
+            early = httpx.get(f"{url}/v1/trials/target/effects", headers=reader)
+            assert (early.status_code, early.headers["content-type"]) == (425, "application/problem+json")
+            assert "every arm needs 10 durable records" in early.json()["detail"]
+            answers = set()
+            for i in (99, *range(100, 250, 10)):
+                producer.send("target", table.slice(i, 1 if i == 99 else 10))
+                answers.add(httpx.get(f"{url}/v1/trials/target/effects", headers=reader).content)
+            assert sorted(msgspec.json.decode(answer)["records"] for answer in answers) == [100, 200]
+            assert producer.kept("target") == 5
+            with pytest.raises(ServerError) as refused:
+                Client(url, made["read_token"]).send("target", table.slice(0, 1))
+            assert refused.value.status == 403
+        assert owner.finish("target")["left_out"] == 50

@@ -1,0 +1,598 @@
+"""The dashboard in a real browser, on a real server, while records arrive."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from browser import Scheme, Watched, browser, page_at, serious_findings, sideways_scroll
+from clustered import devices_of, federated, report
+from foldaway.effects.relative import relative_text
+from foldaway.federated.messages import MEDIA_TYPE, Enrolment, encoded
+from served import Served
+from servers import Nursery
+from trials import folded, make_trial
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+__all__ = ["browser"]
+
+FILES = Path(__file__).parents[3] / "src" / "foldaway" / "service" / "http" / "dashboard"
+PATIENCE = 30_000  # milliseconds; the machine may have much else to do
+TOKEN = "foldaway token"
+
+# A tab in the background; for a test, since the browser without windows shows every tab.
+HIDE = """() => {
+    const state = {get: () => window.seen ?? 'hidden', configurable: true};
+    Object.defineProperty(document, 'visibilityState', state);
+    document.dispatchEvent(new Event('visibilitychange'));
+}"""
+
+# Text that would be a script, markup, a style or a formula if anybody took it for more than text.
+HOSTILE = "<img src=x onerror=alert(1)>"
+HOSTILE_ARM = "\"'></script><script>alert(2)</script>"
+HOSTILE_COLUMN = "<svg/onload=alert(3)>\u202e{{7*7}}&amp;=1+1"
+
+
+@pytest.fixture(scope="module")
+def server(served_from: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("dashboard"), served_from) as server:
+        yield server
+
+
+class Arriving:
+    """A trial whose records come when they are told to."""
+
+    def __init__(self, server: Served, name: str, **settings: Any) -> None:
+        plan = {"arms": {"control": 0.5, "treatment": 0.5}, "outcomes": ["revenue"], "cohort": 50, "min_per_arm": 10}
+        self.plan = {"arm": "variant", **plan, **settings}
+        made = server.create(name, **self.plan)
+        self._server, self.name, self.read, self._ingest = server, name, made["read_token"], made["ingest_token"]
+        self._rng = random.Random(name)
+
+    def send(self, count: int, *, lift: float = 2.0, only: int | None = None) -> None:
+        """Records of every arm in turn, or of one arm alone; those of later arms are higher by `lift` each."""
+        arms = list(self.plan["arms"])
+        records = []
+        for i in range(count):
+            arm = i % len(arms) if only is None else only
+            noise = {outcome: self._rng.gauss(10 + lift * arm, 3) for outcome in self.plan["outcomes"]}
+            covariates = {name: self._rng.gauss(0, 1) for name in self.plan.get("covariates", [])}
+            unit = {self.plan["unit"]: f"{self._rng.random()}"} if "unit" in self.plan else {}
+            records.append({self.plan["arm"]: arms[arm], **unit, **noise, **covariates})
+        answer = self._server.ask("POST", f"/v1/trials/{self.name}/records", self._ingest, json=records)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["folded"] == count
+
+    def close(self) -> None:
+        assert self._server.ask("POST", f"/v1/trials/{self.name}/close").status_code == 200
+
+    @property
+    def points(self) -> int:
+        answer = self._server.ask("GET", f"/v1/trials/{self.name}/history", self.read)
+        return len(answer.json()["points"])
+
+
+@contextmanager
+def looking(
+    browser: Browser, server: Served, token: str, path: str = "", *, width: int = 1200, scheme: Scheme = "light"
+) -> Iterator[Watched]:
+    """A page with the token entered as anybody would."""
+    with page_at(browser, f"{server.url}/{path}", width=width, scheme=scheme) as watched:
+        watched.page.set_default_timeout(PATIENCE)
+        enter(watched.page, token)
+        yield watched
+
+
+def enter(page: Page, token: str) -> None:
+    page.get_by_label("Access token").fill(token)
+    page.get_by_role("button", name="Open").click()
+
+
+def until(page: Page, is_so: Callable[[], Any]) -> None:
+    """Wait until something is so, with the browser at work meanwhile."""
+    waited = 0
+    while not is_so():
+        assert waited < PATIENCE, page.locator("main").inner_text()
+        page.wait_for_timeout(50)
+        waited += 50
+
+
+def text(page: Page, selector: str) -> str:
+    return page.locator(selector).inner_text()
+
+
+def number(words: str) -> float:
+    return float(words.replace("\u2212", "-").replace("+", "").replace(",", ""))
+
+
+def width_of(page: Page) -> float:
+    lower, upper = text(page, "#interval").split(" to ")
+    return number(upper) - number(lower)
+
+
+# Records arriving.
+
+
+def test_the_estimate_moves_and_the_interval_narrows_as_records_arrive(browser: Browser, server: Served) -> None:
+    trial = Arriving(server, "moving")
+    with looking(browser, server, trial.read) as watched:
+        page = watched.page
+        page.get_by_text("No effects until every arm has 10 durable records").wait_for()
+        assert page.url.endswith("#/trials/moving")  # the only one that this token reads
+        assert text(page, "#folded") == "0"
+        trial.send(20)
+        page.get_by_text("0 records held; 20 pending in tallies until the cohort of 50 is full.").wait_for()
+        assert page.locator("#cohort").evaluate("bar => [bar.value, bar.max]") == [20, 50]
+        assert page.locator("#estimate").count() == 0
+        trial.send(30)
+        page.locator("#estimate").wait_for()
+        first, wide = number(text(page, "#estimate")), width_of(page)
+        until(page, lambda: trial.points == 1)
+        trial.send(150, lift=8.0)
+        until(page, lambda: text(page, "#folded") == "200" and number(text(page, "#estimate")) > first + 1)
+        second = width_of(page)
+        until(page, lambda: trial.points == 2)
+        trial.send(800, lift=8.0)
+        until(page, lambda: text(page, "#folded") == "1,000" and width_of(page) < second < wide)
+        until(page, lambda: trial.points == 3)
+        until(page, lambda: page.locator(".chart").get_attribute("aria-valuemax") == "2")
+        assert text(page, "#held") == "0"
+        assert re.fullmatch(r"just now|\d+ (second|minute)s? ago", text(page, "#forgotten"))
+        assert "raises revenue by" in text(page, "#verdict")
+        answer = server.ask("GET", "/v1/trials/moving/effects", trial.read).json()["effects"]
+        (shown,) = [r for r in answer["effects"] if (r["estimator"], r["se_kind"]) == ("difference", "HC2")]
+        assert number(text(page, "#estimate")) == pytest.approx(shown["estimate"], abs=0.01)
+        # The chart: a line over three points, in the band between the intervals' ends.
+        path = page.locator("path.line").get_attribute("d") or ""
+        assert len(re.findall("[ML]", path)) == 3
+        page.get_by_text("The same as a table").click()
+        rows = page.get_by_role("region", name="The course of the effect").locator("tbody tr")
+        until(page, lambda: [row.split()[0] for row in rows.all_inner_texts()] == ["1,000", "200", "50"])
+        watched.require_quiet()
+
+
+def test_a_closed_trial_says_so_with_its_final_effects_and_fingerprint(browser: Browser, server: Served) -> None:
+    trial = Arriving(server, "closing")
+    trial.send(210)
+    with looking(browser, server, server.admin, "#/trials/closing") as watched:
+        page = watched.page
+        page.locator("#estimate").wait_for()
+        assert page.get_by_text("This trial is closed.").count() == 0
+        trial.send(5)
+        trial.close()
+        page.get_by_text("This trial is closed.").wait_for()
+        fingerprint = server.ask("GET", "/v1/trials/closing").json()["fingerprint"]
+        assert fingerprint in text(page, ".ended")
+        assert "final" in text(page, ".ended")
+        assert page.locator("#estimate").is_visible()
+        assert page.get_by_text("5 records left out at the close").is_visible()
+        assert page.locator("#cohort").is_hidden()
+        assert serious_findings(page) == []
+        watched.require_quiet()
+
+
+def test_a_sample_ratio_that_does_not_fit_is_said_first(browser: Browser, server: Served) -> None:
+    trial = Arriving(server, "skewed")
+    trial.send(300)
+    with looking(browser, server, trial.read) as watched:
+        page = watched.page
+        page.get_by_text("The records per arm fit the plan").wait_for()
+        assert page.locator(".alarm").count() == 0
+        trial.send(100, only=0)
+        page.locator(".alarm").wait_for()
+        assert "Find out why before you trust any effect" in text(page, ".alarm")
+        assert text(page, "#verdict").startswith("Not to be trusted yet: ")
+        assert page.get_by_text("The records per arm do not fit the plan (p\u00a0< 0.001).").is_visible()
+        alarm, effect = (page.locator(part).bounding_box() for part in (".alarm", "#estimate"))
+        assert alarm is not None
+        assert effect is not None
+        assert alarm["y"] + alarm["height"] < effect["y"]
+        watched.require_quiet()
+
+
+def test_a_sample_ratio_that_cannot_be_told_is_no_alarm(browser: Browser, server: Served) -> None:
+    trial = Arriving(server, "crowded", unit="customer")
+    trial.send(200)
+    trial.send(200, only=0)
+    with looking(browser, server, trial.read) as watched:
+        page = watched.page
+        page.get_by_text("Whether the records per arm fit the plan cannot be told").wait_for()
+        assert page.locator(".alarm").count() == 0
+        assert not text(page, "#verdict").startswith("Not to be trusted")
+        assert page.locator(".notes").get_by_text("Whether the arms got their share cannot be told").is_visible()
+        assert serious_findings(page) == []
+        watched.require_quiet()
+
+
+def test_arms_without_records_have_no_share(browser: Browser, server: Served) -> None:
+    with page_at(browser, server.url, width=1200, scheme="light") as watched:
+        told = watched.page.evaluate(
+            """async () => {
+                const { arms } = await import("/dashboard/cards.js");
+                const none = { a: 0, b: 0 };
+                const ratio = { counted: "records", observed: none, expected: none, statistic: 0, p_value: 1 };
+                const list = arms({ sample_ratio: ratio }, { arms: { a: 0.5, b: 0.5 } })[1];
+                return [...list.querySelectorAll(".share i")].map((bar) => bar.style.width);
+            }"""
+        )
+        assert told == ["0%", "0%"]
+        watched.require_quiet()
+
+
+def test_the_share_of_the_control_is_shown_by_the_rule_of_the_reports(browser: Browser, server: Served) -> None:
+    (plain, *_) = folded(*make_trial(1, covariates=0)).effects()
+    rows = [
+        msgspec.structs.replace(plain, control_level=level, relative=share, relative_std_error=error)
+        for level in (-0.05, 0.0, 3.0, math.nan)
+        for share in (-0.896, 0.1, 6.0, math.nan)
+        for error in (0.01, 0.49, 0.5, 0.61, 2.9, 3.1, math.nan)
+    ]
+    with page_at(browser, server.url, width=1200, scheme="light") as watched:
+        told = watched.page.evaluate(
+            """async (rows) => {
+                const { relative } = await import("/dashboard/words.js");
+                return JSON.parse(rows).map((row) => relative(row) !== "–");
+            }""",
+            msgspec.json.encode(rows).decode(),
+        )
+        assert told == [relative_text(row) != "-" for row in rows]
+        assert 0 < sum(told) < len(rows)
+        watched.require_quiet()
+
+
+def test_outcome_arm_and_estimator_are_chosen(browser: Browser, server: Served) -> None:
+    arms = {"control": 0.25, "gold": 0.25, "silver": 0.25, "bronze": 0.25}
+    trial = Arriving(server, "many", arms=arms, outcomes=["revenue", "visits"], covariates=["before"])
+    trial.send(400)
+    answer = server.ask("GET", "/v1/trials/many/effects", trial.read).json()["effects"]["effects"]
+    with looking(browser, server, trial.read) as watched:
+        page = watched.page
+        page.locator("#estimate").wait_for()
+        assert page.get_by_label("Estimator", exact=True).input_value() == "interacted"
+        page.get_by_label("Outcome").select_option("visits")
+        page.get_by_label("Arm", exact=True).select_option("bronze")
+        page.get_by_label("Estimator", exact=True).select_option("regression")
+        wanted = {"outcome": "visits", "arm": "bronze", "estimator": "regression", "se_kind": "HC1"}
+        (row,) = [row for row in answer if all(row[field] == value for field, value in wanted.items())]
+        until(page, lambda: number(text(page, "#estimate")) == pytest.approx(row["estimate"], abs=0.05))
+        forest = page.locator(".forest tbody tr").all_inner_texts()
+        assert [line.split()[0] for line in forest] == ["gold", "silver", "bronze"]
+        until(page, lambda: page.locator(".chart").get_attribute("aria-valuenow") is not None)
+        watched.require_quiet()
+
+
+def test_federated_progress_is_shown_where_the_status_has_it(browser: Browser, server: Served) -> None:
+    trial = Arriving(server, "sites")
+    progress = {
+        "mode": "one-message",
+        "stage": "replying",
+        "enrolled": {"control": 40, HOSTILE_ARM: 38},
+        "reported": {"control": 10, HOSTILE_ARM: 38},
+        "deadline": 1_900_000_000,
+    }
+    with page_at(browser, server.url) as watched:
+        page = watched.page
+        page.set_default_timeout(PATIENCE)
+
+        def with_progress(route: Any) -> None:
+            answer = route.fetch()
+            route.fulfill(response=answer, json={**answer.json(), "federated": progress})
+
+        page.route(re.compile(r"/v1/trials/sites$"), with_progress)
+        enter(page, trial.read)
+        page.get_by_role("heading", name="Federated progress").wait_for()
+        card = page.get_by_label("Federated progress")
+        assert "10 of 40" in card.inner_text()
+        assert "38 of 38" in card.inner_text()
+        assert HOSTILE_ARM in card.inner_text()
+        assert "replying" in card.inner_text()
+        assert "2030" in card.inner_text()
+        assert serious_findings(page) == []
+
+
+def test_a_trial_on_devices_shows_its_effect_and_says_that_there_is_no_course(browser: Browser, server: Served) -> None:
+    given, rows = make_trial(5, n=160, units=True, covariates=0)
+    plan = federated(given, "delta", name="devices", cohort=5, min_per_arm=2)
+    content: dict[str, Any] = {"content": plan.to_json(), "headers": {"Content-Type": "application/json"}}
+    tokens = server.ask("POST", "/v1/trials", **content).json()
+
+    def post(kind: str, body: bytes) -> None:
+        headers = {"Content-Type": MEDIA_TYPE}
+        sent = server.ask("POST", f"/v1/trials/devices/{kind}", tokens["ingest_token"], content=body, headers=headers)
+        assert sent.status_code == 200, sent.text
+
+    with looking(browser, server, tokens["read_token"]) as watched:
+        page = watched.page
+        page.get_by_text(
+            "No effects until every arm has 2 durable reports. Reports become durable 5 at a time"
+        ).wait_for()
+        assert page.locator("#no-course").is_hidden()
+        for kept in devices_of(plan, rows):
+            message = report(plan, kept)
+            post("enrolments", encoded(Enrolment(message.number, kept.arm)))
+            post("reports", encoded(message))
+        page.locator("#estimate").wait_for()
+        assert "this is the effect as it stands now" in text(page, "#no-course")
+        assert page.locator(".chart").is_hidden()
+        assert page.get_by_text("5 devices", exact=True).is_visible()
+        assert serious_findings(page) == []
+        watched.require_quiet()
+
+
+# Who may look, and what is said when nothing can be shown.
+
+
+def test_a_wrong_token_is_refused_and_kept_nowhere(browser: Browser, server: Served) -> None:
+    trial = Arriving(server, "locked")
+    wrong = trial.read[:-4] + ("aaaa" if not trial.read.endswith("aaaa") else "bbbb")
+    ingest = server.ask("POST", "/v1/tokens", json={"scope": "ingest", "trial": "locked"}).json()["token"]
+    with looking(browser, server, wrong) as watched:
+        page = watched.page
+        page.get_by_text("This token is not valid, or it was revoked.").wait_for()
+        assert page.evaluate("sessionStorage.length + localStorage.length") == 0
+        enter(page, ingest)
+        page.get_by_text("This token sends records and reads nothing.").wait_for()
+        enter(page, "ein Schlüssel")
+        page.get_by_text("This text cannot be a token").wait_for()
+        assert page.get_by_label("Access token").get_attribute("aria-invalid") == "true"
+        assert serious_findings(page) == []
+        enter(page, trial.read)
+        page.get_by_role("heading", name="locked").wait_for()
+        # The browser itself complains of the two refusals; nobody else does.
+        assert len(watched.errors) == 2
+        assert all("401" in error or "403" in error for error in watched.errors)
+
+
+def test_the_token_is_in_no_address_and_goes_with_the_tab(browser: Browser, server: Served) -> None:
+    trial = Arriving(server, "private")
+    secret = trial.read.rpartition("_")[2]
+    addresses: list[str] = []
+    with looking(browser, server, trial.read) as watched:
+        page = watched.page
+        page.on("request", lambda request: addresses.append(request.url))
+        page.get_by_text("No effects until").wait_for()
+        page.reload()
+        page.get_by_text("No effects until").wait_for()  # entered once
+        assert len(addresses) > 5
+        assert not any(secret in address for address in [*addresses, page.url])
+        assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+        assert secret not in page.content()
+        other = page.context.new_page()
+        other.goto(server.url)
+        other.get_by_label("Access token").wait_for()
+        page.get_by_role("button", name="Forget the token").click()
+        page.get_by_label("Access token").wait_for()
+        assert page.evaluate("sessionStorage.length") == 0
+        watched.require_quiet()
+
+
+def test_a_token_that_is_revoked_meanwhile_is_asked_for_again(browser: Browser, server: Served) -> None:
+    Arriving(server, "revoked")
+    issued = server.ask("POST", "/v1/tokens", json={"scope": "read", "trial": "revoked"}).json()
+    with looking(browser, server, issued["token"]) as watched:
+        page = watched.page
+        page.get_by_role("heading", name="revoked").wait_for()
+        assert server.ask("DELETE", f"/v1/tokens/{issued['id']}").status_code == 204
+        page.get_by_text("This token is not valid, or it was revoked.").wait_for()
+        assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_a_trial_of_somebody_else_is_not_shown(browser: Browser, server: Served) -> None:
+    trial = Arriving(server, "mine")
+    Arriving(server, "theirs")
+    with looking(browser, server, trial.read, "#/trials/theirs") as watched:
+        watched.page.get_by_text("There is no trial of this name, or this token is not for it.").wait_for()
+        watched.page.get_by_role("link", name="All trials that this token shows").click()
+        watched.page.get_by_role("heading", name="Trials").wait_for()
+        shown = watched.page.locator("tbody a")
+        until(watched.page, lambda: shown.count() > 0)
+        assert shown.all_inner_texts() == ["mine"]
+
+
+def test_no_trials_then_one_and_a_server_that_goes_and_comes_back(
+    browser: Browser, served_from: Nursery, tmp_path: Path
+) -> None:
+    with Served(tmp_path, served_from) as server, looking(browser, server, server.admin) as watched:
+        page = watched.page
+        page.get_by_role("heading", name="No trials yet").wait_for()
+        trial = Arriving(server, "first")
+        trial.send(100)
+        page.get_by_role("link", name="first").click()
+        page.locator("#estimate").wait_for()
+        before = text(page, "#estimate")
+        watched.require_quiet()
+        server.kill()
+        page.locator("#away").wait_for()
+        assert "does not answer" in text(page, "#away")
+        assert text(page, "#estimate") == before  # what was there stays there
+        server.start()
+        trial.send(500, lift=9.0)
+        page.locator("#away").wait_for(state="hidden")
+        until(page, lambda: text(page, "#folded") == "600")
+        assert number(text(page, "#estimate")) > number(before) + 1
+
+
+def test_nothing_is_asked_while_nobody_looks(browser: Browser, server: Served) -> None:
+    trial = Arriving(server, "hidden")
+    with looking(browser, server, trial.read) as watched:
+        page = watched.page
+        page.get_by_text("No effects until").wait_for()
+        page.evaluate(HIDE)
+        asked: list[str] = []
+        page.wait_for_timeout(300)  # what is under way
+        page.on("request", lambda request: asked.append(request.url))
+        page.wait_for_timeout(2_000)
+        assert asked == []
+        trial.send(50)
+        page.evaluate("() => { window.seen = 'visible'; document.dispatchEvent(new Event('visibilitychange')); }")
+        until(page, lambda: text(page, "#folded") == "50")
+
+
+# What names may be, who may use it, and how it looks.
+
+
+def test_names_are_text_whatever_they_look_like(browser: Browser, server: Served) -> None:
+    arms = {HOSTILE: 0.5, HOSTILE_ARM: 0.5}
+    trial = Arriving(server, "hostile", arms=arms, outcomes=[HOSTILE_COLUMN, HOSTILE], arm="{{constructor}}")
+    trial.send(200)
+    with looking(browser, server, server.admin, "#/trials/hostile") as watched:
+        page = watched.page
+        page.on("dialog", lambda dialog: watched.errors.append(f"a dialog: {dialog.message}"))
+        page.locator("#estimate").wait_for()
+        assert HOSTILE_ARM in text(page, "#verdict")
+        assert HOSTILE_COLUMN in text(page, "#verdict")
+        page.get_by_label("Outcome").select_option(HOSTILE)
+        until(page, lambda: HOSTILE in text(page, "#verdict"))
+        for summary in page.locator("summary:visible").all():
+            summary.click()
+        until(page, lambda: trial.points == 1)
+        assert page.locator("main img, main script, main [onerror], main [onload]").count() == 0
+        assert page.evaluate("document.scripts.length") == 1
+        watched.require_quiet()
+        page.goto(f"{server.url}/#/trials/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
+        page.get_by_text("There is no trial of this name").wait_for()
+        page.goto(f"{server.url}/#/trials/%E0%A4%A")  # no text at all
+        page.get_by_role("heading", name="Trials").wait_for()
+        assert not any("dialog" in error for error in watched.errors)
+
+
+def test_everything_can_be_done_with_the_keyboard(browser: Browser, server: Served) -> None:
+    trial = Arriving(server, "keys", outcomes=["revenue", "visits"])
+    trial.send(100)
+    with page_at(browser, server.url) as watched:
+        page = watched.page
+        page.set_default_timeout(PATIENCE)
+        page.get_by_label("Access token").wait_for()
+        page.keyboard.type(server.admin)  # the field has the focus
+        page.keyboard.press("Enter")
+        page.get_by_role("link", name="keys", exact=True).wait_for()
+        tab_to(page, "keys")
+        page.keyboard.press("Enter")
+        page.locator("#estimate").wait_for()
+        until(page, lambda: trial.points == 1)
+        trial.send(100)
+        until(page, lambda: page.locator(".chart").get_attribute("aria-valuemax") == "1")
+        tab_to(page, "choose-outcome")
+        page.keyboard.press("ArrowDown")
+        until(page, lambda: "visits" in text(page, "#verdict"))
+        until(page, lambda: page.locator(".chart").get_attribute("aria-valuemax") == "1")
+        tab_to(page, "Step through")
+        ring = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert ring == "solid"
+        page.keyboard.press("ArrowLeft")
+        assert "after 100 records" in (page.locator(".chart").get_attribute("aria-valuetext") or "")
+        assert text(page, ".readout").startswith("Then, after 100 records")
+        page.keyboard.press("End")
+        assert "after 200 records" in (page.locator(".chart").get_attribute("aria-valuetext") or "")
+        tab_to(page, "The same as a table")
+        page.keyboard.press("Enter")
+        page.get_by_role("region", name="The course of the effect").wait_for()
+        trial.send(100)
+        until(page, lambda: text(page, "#folded") == "300")
+        focused = page.evaluate("document.activeElement.textContent")
+        assert focused == "The same as a table"  # records that arrive take the focus from nobody
+        watched.require_quiet()
+
+
+def tab_to(page: Page, wanted: str) -> None:
+    """Tab until something of this id, label or text has the focus."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        about = page.evaluate(
+            """() => { const e = document.activeElement;
+                return [e.id, e.getAttribute('aria-label') ?? '', e.matches('a, summary') ? e.textContent : ''] }"""
+        )
+        if any(wanted and part.startswith(wanted) for part in about):
+            return
+    raise AssertionError(f"no tab leads to {wanted}")
+
+
+@pytest.fixture(scope="module")
+def shown(server: Served) -> dict[str, str]:
+    """A token and an address for each kind of page."""
+    many = Arriving(
+        server,
+        "large",
+        arms={f"an arm with quite a long name, number {i}": 0.125 for i in range(8)},
+        outcomes=["revenue", "visits"],
+        covariates=["before"],
+    )
+    many.send(400)
+    Arriving(server, "empty")
+    failing = Arriving(server, "failing")
+    failing.send(200)
+    failing.send(100, only=1)
+    return {
+        "": server.admin,
+        "#/trials/large": many.read,
+        "#/trials/empty": server.admin,
+        "#/trials/failing": failing.read,
+    }
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1200, "light"), (1920, "dark")])
+def test_no_serious_finding_and_no_sideways_scrolling(
+    browser: Browser, server: Served, shown: dict[str, str], width: int, scheme: Scheme
+) -> None:
+    with page_at(browser, server.url, width=width, scheme=scheme) as watched:
+        page = watched.page
+        page.set_default_timeout(PATIENCE)
+        assert serious_findings(page) == []
+        for path, token in shown.items():
+            page.evaluate("([key, token]) => sessionStorage.setItem(key, token)", [TOKEN, token])
+            page.goto(f"{server.url}/{path}")
+            page.reload()
+            page.locator("table.trials, #estimate, #verdict:has-text('No effects yet')").first.wait_for()
+            for summary in page.locator("main summary:visible").all():
+                summary.click()
+            assert serious_findings(page) == [], path
+            assert sideways_scroll(page) == 0, path
+        watched.require_quiet()
+
+
+def test_the_pages_are_closed_to_everything_else(server: Served) -> None:
+    for path in ("/", "/dashboard/main.js", "/dashboard/style.css", "/dashboard/icon.svg"):
+        answer = server.ask("GET", path, "")
+        assert answer.status_code == 200
+        policy = dict(part.strip().split(" ", 1) for part in answer.headers["Content-Security-Policy"].split(";"))
+        assert policy["default-src"] == "'none'"
+        assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+        assert policy["frame-ancestors"] == "'none'"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
+        assert answer.headers["Cache-Control"] == "no-cache"
+    told = server.ask("GET", "/v1/trials")
+    assert told.headers["Cache-Control"] == "no-store"
+    assert told.headers["X-Content-Type-Options"] == "nosniff"
+    for path in ("/dashboard/", "/dashboard/..%2fpages.py", "/dashboard/../pages.py", "/dashboard/nothing.js"):
+        assert server.ask("GET", path, "").status_code == 404, path
+
+
+def test_the_scripts_make_no_markup_from_text_and_load_nothing_from_elsewhere() -> None:
+    files = {file.name: file.read_text() for file in FILES.iterdir()}
+    assert {"index.html", "style.css", "main.js", "course.js"} <= set(files)
+    for name, content in files.items():
+        for word in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "Function(",
+            "localStorage",
+        ):
+            assert word not in content, (name, word)
+        plain = content.replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?://|url\(\s*['\"]?//", plain), name
+        assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son[a-z]+=", content), name
+        assert len(content.splitlines()) < 300, name

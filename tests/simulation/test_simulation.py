@@ -1,0 +1,117 @@
+"""Simulated devices against a real coordinator: the real client's code, beside an analysis that kept every row."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from foldaway.simulation.federated.kept_rows import analysed
+from foldaway.simulation.federated.population import CHUNK, World, clients
+from foldaway.simulation.federated.run import simulate
+from measured import measured
+
+
+def all_of(world: World) -> list[tuple[bytes, str, str]]:
+    plan = world.plan
+    return [(c.identity, c.role, repr(c.records)) for start in world.chunks for c in clients(world, plan, start)]
+
+
+def test_a_world_follows_from_its_seed_and_a_smaller_one_is_its_beginning() -> None:
+    large, small = World(700, drop_out=0.2, late=0.1, seed=3), World(550, drop_out=0.2, late=0.1, seed=3)
+    assert all_of(large) == all_of(large)
+    assert all_of(large)[:550] == all_of(small)
+    assert all_of(World(20, seed=4)) != all_of(World(20, seed=3))
+    assert len({identity for identity, *_ in all_of(large)}) == 700 > CHUNK
+
+
+def test_roles_come_in_their_shares() -> None:
+    roles = [role for _, role, _ in all_of(World(4000, drop_out=0.3, late=0.1))]
+    assert roles.count("drops out") == pytest.approx(1200, abs=150)
+    assert roles.count("is late") == pytest.approx(400, abs=100)
+
+
+@pytest.mark.parametrize("mode", ["one-message", "delta"])
+def test_without_statsmodels_kept_rows_are_analysed_by_foldaway(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(300, mode)  # type: ignore[arg-type]
+    theirs = analysed(world, reported_only=True)
+    assert "statsmodels" in theirs.by
+    monkeypatch.setitem(sys.modules, "statsmodels.api", None)
+    monkeypatch.setitem(sys.modules, "statsmodels", None)
+    ours = analysed(world, reported_only=True)
+    assert "foldaway" in ours.by
+    np.testing.assert_allclose(ours[:2], theirs[:2], rtol=1e-9)
+
+
+def test_the_command_in_mode_one_message() -> None:
+    words = ["federated", "simulate", "--clients", "150", "--drop-out", "0.1", "--late", "0.1", "--processes", "1"]
+    command = [sys.executable, "-m", "foldaway", *words, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **measured()})
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["enrolled"] == 150
+    assert found["reported"] == found["states"]["counted"]
+    assert found["missing"] == found["states"]["dropped out"] + found["states"]["missed"] > 10
+    assert found["difference_of_std_errors"] < 1e-9
+    assert found["difference_of_estimates"] < 1e-9
+    assert found["report_numbers"] == 6
+    assert 48 < found["report_bytes"] < 48 + 40
+    assert found["messages"]["enrolments"] == 150
+
+
+@pytest.mark.slow
+def test_mode_scores_with_nobody_missing_is_exact() -> None:
+    told = []
+    summary = simulate(World(80, "scores"), processes=2, told=lambda what, done: told.append((what, done)))
+    assert (summary.enrolled, summary.reported, summary.missing) == (80, 80, 0)
+    assert max(summary.differences) < 1e-9
+    assert summary.integrity is not None
+    assert summary.integrity["verdict"] == "all here"
+    assert sum(done for what, done in told if what == "collect") == 80
+    assert max(map(len, str(summary).splitlines())) <= 80
+    assert len(summary.memory) == 3
+
+
+def test_who_does_not_ask_again_is_counted_all_the_same() -> None:
+    summary = simulate(World(120, "delta", ask_again=0.1), processes=1)
+    assert (summary.enrolled, summary.reported) == (120, 120)
+    assert summary.states["pending"] + summary.states["counted"] == 120
+    assert summary.states["pending"] > 0
+    assert summary.messages["enrolments"] == 120 <= summary.messages["reports"] < 150
+    assert summary.disk > 120 * 16
+    assert summary.worked > 0
+
+
+@pytest.mark.parametrize(("end", "flat"), [(2**20, True), (2**20 + 100_000, False)])
+def test_the_study_says_of_memory_what_was_measured(end: int, flat: bool) -> None:
+    from studies.federated_scale import memory_told
+
+    class Measured:
+        world = World(1000)
+        growth = (end - 2**20) / 500
+
+    told = memory_told([Measured()])  # type: ignore[list-item]
+    assert ("keeps nothing of a device" in told) is flat
+    assert ("is not flat" in told) is not flat
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--mode", "telepathy"],
+        ["--drop-out", "0.6", "--late", "0.6"],
+        ["--mode", "scores", "--clients", "100", "--drop-out", "0.9", "--processes", "1"],
+        pytest.param(["--clients", "10", "--drop-out", "0.9", "--processes", "1"], marks=pytest.mark.slow),
+    ],
+)
+def test_a_simulation_that_cannot_be_is_refused(words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "foldaway", "federated", "simulate", *words], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1

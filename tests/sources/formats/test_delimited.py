@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import csv
+import io
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from foldaway.errors import SourceError
+from foldaway.sources.formats import delimited
+from foldaway.sources.formats.batch import Unreadable, Wanted
+from foldaway.sources.formats.files import read
+from foldaway.sources.formats.streams import Stream
+from source_files import cells, put
+
+WANTED = Wanted(numeric=("n",), text=("t",))
+HEADER = b"n,t,other\n"
+
+
+def found(lines: bytes, folder: Path) -> tuple[dict[str, list[Any]], int]:
+    return cells(read(put(folder, "a.csv", HEADER + lines), WANTED), WANTED)
+
+
+@pytest.mark.parametrize(
+    ("line", "n", "t"),
+    [
+        (b"1.5,007,z", 1.5, "007"),
+        (b" 2 , a ,z", 2.0, " a "),
+        (b"+3e2,true,z", 300.0, "true"),
+        (b"true,a,z", 1.0, "a"),
+        (b"FALSE,a,z", 0.0, "a"),
+        (b",,z", None, None),
+        (b'"",""," "', None, None),
+        (b"NA,NA,z", None, None),
+        (b"null,null,z", None, None),
+        (b'"NA","NA",z', None, "NA"),
+        (b'"NaN","NaN",z', None, "NaN"),
+        (b"nan,nan,z", "NaN", "nan"),
+        (b"inf,inf,z", float("inf"), "inf"),
+        (b'"1.25","a ""b"", c",z', 1.25, 'a "b", c'),
+        (b'"1\n","a\r\nb",z', 1.0, "a\r\nb"),
+        (b'1,5" pipe,z', 1.0, '5" pipe'),
+        (b'1,"a"b,z', 1.0, "ab"),
+        (b"old,a,z", "old", "a"),
+        (b"1_0,a,z", "1_0", "a"),
+        (b"0x10,a,z", "0x10", "a"),
+        ("١,é,z".encode(), "١", "é"),
+        (b"1,a\0b,\xff", 1.0, "a\0b"),
+    ],
+)
+@pytest.mark.parametrize("neighbour", [b"", b"4,b,z\n", b"bad,b,z\n"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
+def test_a_cell_arrives_as_found_whatever_its_neighbours(
+    line: bytes, n: Any, t: Any, neighbour: bytes, end: bytes, tmp_path: Path
+) -> None:
+    columns, ragged = found(neighbour + line + end, tmp_path)
+    assert (columns["n"][-1], columns["t"][-1], ragged) == (n, t, 0)
+
+
+def test_a_column_is_text_only_in_blocks_with_a_bad_cell(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.csv", HEADER + b"1,a,z\n" * 3 + b"old,a,z\n" + b"3,a,z\n" * 3)
+    with Stream(path) as stream:
+        types = [
+            b.records.schema.field("n").type for b in delimited.batches(stream, WANTED, block=12) if len(b.records)
+        ]
+    assert types.count(pa.string()) == 1
+    assert set(types) == {pa.float64(), pa.string()}
+
+
+def test_lines_of_another_width_are_counted(tmp_path: Path) -> None:
+    lines = b"1,a,z\n2,b\n3,c,z,z\n\n6,\xe9,z,z\n7,e,\xff\n   \n8,\xc3\xa9,z\n"
+    assert found(lines, tmp_path) == ({"n": [1.0, 7.0, 8.0], "t": ["a", "e", "é"]}, 4)
+
+
+def test_latin_1_beside_bad_numbers(tmp_path: Path) -> None:
+    assert found(b"old,\xc3\xa9,z\n1,NA,\xff\n", tmp_path) == ({"n": ["old", 1.0], "t": ["é", None]}, 0)
+
+
+def test_the_header_may_have_anything_in_columns_nobody_wants(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.csv", b'\n\r\n"same",,same,"n",0,"t","a\nb"\n1,2,3,4,5,6,7\n')
+    assert cells(read(path, WANTED), WANTED) == ({"n": [4.0], "t": ["6"]}, 0)
+
+
+def test_a_byte_order_mark_before_a_quote(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.csv", b'\xef\xbb\xbf"a\nb",n,t\n1,2,3\n')
+    assert cells(read(path, WANTED), WANTED) == ({"n": [2.0], "t": ["3"]}, 0)
+
+
+def test_a_column_in_both_roles_is_text(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.csv", b"n,t\n1,2\n")
+    (batch,) = read(path, Wanted(numeric=("n", "t"), text=("t",)))
+    assert batch.records.to_pydict() == {"n": [1.0], "t": ["2"]}
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "is empty"),
+        (b"\n\n", "is empty"),
+        (b"n,t,n\n1,2,3\n", "more than one column named 'n'"),
+        (b'n,t\n1,"a\n2,b\n', "ends inside a quoted cell"),
+        (b'n,t\n1,"a""', "ends inside a quoted cell"),
+        ("n,t\n1,a\n".encode("utf-16"), "is UTF-16"),
+        (b"n,\xff\n1,a\n", "is not UTF-8; save it"),
+        ("n,t\n1,a\n2,ü\n".encode("cp1252"), "is not UTF-8; save it as UTF-8, .*`iconv -f CP1252 -t UTF-8`"),
+        (b"n,t\n\xff5,a\n", "is not UTF-8"),
+        (b"n,t\0\n1,a\n", "is not text; check"),
+        (b"n;t\n1;a\n", "is separated by semicolons, .*: say --delimiter ';'"),
+        (b"n\tt\n1\ta\n", r"is separated by tabs, .*: say --delimiter '\\t'"),
+    ],
+)
+def test_files_that_cannot_be_read(data: bytes, words: str, tmp_path: Path) -> None:
+    path = put(tmp_path, "a.csv", data)
+    with pytest.raises(SourceError, match=f"{path} .*{words}"):
+        list(read(path, WANTED))
+
+
+def test_a_line_that_does_not_end_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foldaway.sources.formats.lines._LONGEST", 1000)
+    path = put(tmp_path, "a.csv", b"n,t\n" + b'1,"' + b"x" * 10_000)
+    with Stream(path) as stream, pytest.raises(Unreadable, match="does not end"):
+        list(delimited.batches(stream, WANTED, block=100))
+
+
+pieces = [
+    b"n",
+    b"1",
+    b"a",
+    b",",
+    b",",
+    b'"',
+    b'"',
+    b'""',
+    b"\n",
+    b"\n",
+    b"\r\n",
+    b"\r",
+    b" ",
+    b"NA",
+    "é".encode(),
+    b"\xff",
+]
+messy = st.lists(st.sampled_from(pieces), max_size=60).map(b"".join)
+
+
+@settings(max_examples=400, deadline=None)
+@given(body=messy, block=st.integers(1, 40), delimiter=st.sampled_from([b",", b"\t"]))
+@example(body=b'1,5" pipe\n2,"a\nb"\n3,c\n', block=5, delimiter=b",")
+@example(body=b'1,"a\n"x"\n"\n2,b\n', block=3, delimiter=b",")
+@example(body=b'"\r\n","\r"\r1,2\r', block=1, delimiter=b",")
+def test_any_block_size_gives_the_same(body: bytes, block: int, delimiter: bytes) -> None:
+    data = (b"n,t\n" + body).replace(b",", delimiter)
+
+    def outcome(size: int) -> Any:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(data)
+            file.flush()
+            try:
+                with Stream(Path(file.name)) as stream:
+                    return cells(delimited.batches(stream, WANTED, delimiter=delimiter, block=size), WANTED)
+            except Unreadable as error:
+                return str(error)
+
+    assert outcome(block) == outcome(10_000)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    lines=st.lists(
+        st.tuples(st.text(st.characters(codec="utf-8", exclude_characters="\0\r")), st.integers()), min_size=1
+    ),
+    quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC]),
+    end=st.sampled_from(["\n", "\r\n"]),
+)
+def test_what_pythons_csv_module_writes_comes_back(lines: list[tuple[str, int]], quoting: Any, end: str) -> None:
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, quoting=quoting, lineterminator=end)
+    writer.writerows([("t", "n"), *lines])
+    nothing = {"", "NA", "NaN", "null"} if quoting == csv.QUOTE_MINIMAL else {""}
+    with tempfile.TemporaryDirectory() as folder:
+        columns, ragged = cells(read(put(Path(folder), "a.csv", file.getvalue().encode()), WANTED), WANTED)
+    assert ragged == 0
+    assert columns["t"] == [None if text in nothing else text for text, _ in lines]
+    assert columns["n"] == [float(number) for _, number in lines]
