@@ -129,7 +129,7 @@ def _say_hello(settings: Settings, service: Service, port: int) -> None:
     scheme = "https" if settings.certificate else "http"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     print(f"foldaway serves at {scheme}://{host}:{port}", flush=True)
-    if not service.store.has_admin():
+    if not service.store.tokens.has_admin():
         token = service.issue(TokenWanted("admin")).token
         print(f"admin token, shown this once: {token}", flush=True)
         print("Export them as FOLDAWAY_SERVER and FOLDAWAY_TOKEN for the other commands.", flush=True)

@@ -340,7 +340,7 @@ def test_a_site_takes_no_single_device_with_it(service: Service) -> None:
     assert service.devices.receive_site(plan.name, new_number(), site.dumps()).durable
     status = service.status(plan.name)
     assert (status.records, status.pending) == (4, 1)
-    (shard,) = service.store.shards(plan.name)
+    (shard,) = service.store.shards.all(plan.name)
     assert shard.state is not None
     assert Share.loads(shard.state, plan).trial.counts == {"a": 4, "b": 0}
     # Lost with the server, it may come again; and it is counted beside the site, once.

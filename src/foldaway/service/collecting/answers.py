@@ -8,7 +8,7 @@ from hashlib import blake2b
 from foldaway.effects import Effects
 from foldaway.plan import Plan
 from foldaway.service.collecting.collector import merged, quiet_effects, require_enough
-from foldaway.service.database.rows import ShardRow
+from foldaway.service.database.shard_table import ShardRow
 
 Mark = tuple[tuple[str, int, bytes], ...]
 

@@ -18,8 +18,8 @@ from foldaway.federated.coordinator.share import Published, Share
 from foldaway.federated.messages import REPORTS, Enrolment, Moments, Received, Scores, Stage, Sums, decoded
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.service.database.commits import is_due
 from foldaway.service.database.device_table import Batch, hashed
+from foldaway.service.database.shard_table import is_due
 from foldaway.service.database.store import Store
 from foldaway.tallies import UNITS
 from foldaway.tallies.scores import UnitScores
@@ -44,7 +44,7 @@ class DeviceCollector:
 
     def _reload(self) -> None:
         """Start again from what is durable; messages folded since are with their devices."""
-        row = self._store.shard(self.plan.name, self.shard)
+        row = self._store.shards.one(self.plan.name, self.shard)
         durable = Share(self.plan) if row.state is None else Share.loads(row.state, self.plan, self.published())
         # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
         self._version, self._durable, self._live = row.version, durable, durable.copy()
@@ -331,5 +331,5 @@ class DeviceCollector:
         self._reload()  # tallies and numbers together, or neither: none of what is given up may be in a later commit
         self._given_up += count
         if self._given_up:
-            self._store.leave_out(self.plan.name, self.shard, self._given_up)
+            self._store.shards.leave_out(self.plan.name, self.shard, self._given_up)
             self._given_up = 0

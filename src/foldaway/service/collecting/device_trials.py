@@ -25,7 +25,7 @@ from foldaway.federated.messages import Coefficients, Received, Stage
 from foldaway.plan import Plan
 from foldaway.service.collecting.device_collector import DeviceCollector, Kind, Outcome
 from foldaway.service.database.device_table import Standing
-from foldaway.service.database.rows import ShardRow, left_out, versions
+from foldaway.service.database.shard_table import ShardRow, left_out, versions
 from foldaway.service.database.store import Store
 
 _ATTEMPTS = 5
@@ -141,7 +141,7 @@ class DeviceTrials:
 
     def waiting(self, plan: Plan) -> Found:
         """A trial that waits for reports."""
-        shards = self._store.shards(plan.name)
+        shards = self._store.shards.all(plan.name)
         return Found(None, sum(shard.n for shard in shards), left_out(shards), self.who(plan))
 
     def close(self, plan: Plan, wanted: Wanted, final: Callable[[Found], str]) -> None:
@@ -344,7 +344,7 @@ class DeviceTrials:
     def _whole(self, plan: Plan) -> tuple[Share, list[ShardRow]]:
         """All servers' shares together, as far as they are durable, and what they were read from."""
         published = self._collector(plan).published()
-        shards = self._store.shards(plan.name)
+        shards = self._store.shards.all(plan.name)
         whole = Share(plan)
         for row in shards:
             if row.state is not None:

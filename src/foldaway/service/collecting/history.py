@@ -113,7 +113,7 @@ class Historian:
         self._not_before[name] = begun + max(_EVERY, spent / _SHARE)
 
     def _take(self, name: str, plan: Plan) -> None:
-        shards = self._store.shards(name)
+        shards = self._store.shards.all(name)
         last = self._store.history.last(name)
         apart = _apart(plan, last)
         if sum(shard.n for shard in shards) < last + apart:

@@ -18,8 +18,9 @@ from foldaway.service.collecting.answers import Answers
 from foldaway.service.collecting.collector import Collector, Receipt
 from foldaway.service.collecting.device_trials import DeviceTrials, Federated, Found
 from foldaway.service.collecting.history import Historian, History, Series
-from foldaway.service.database.rows import TrialRow, left_out, versions
+from foldaway.service.database.shard_table import left_out, versions
 from foldaway.service.database.store import Store
+from foldaway.service.database.trial_table import TrialRow
 from foldaway.service.keys.tokens import Scope, issue
 from foldaway.sources.formats.body import Limits, decode, wipe
 
@@ -146,12 +147,12 @@ class Service:
         if wanted.trial is not None:
             self.store.trial(wanted.trial)
         row, text = issue(wanted.scope, wanted.trial)
-        self.store.add_token(row)
+        self.store.tokens.add(row)
         return Issued(row.id, text)
 
     def tokens(self) -> list[TokenAbout]:
         """All tokens, without their secrets."""
-        rows = self.store.list_tokens()
+        rows = self.store.tokens.all()
         return [TokenAbout(row.id, row.scope, row.trial, row.created, row.revoked) for row in rows]
 
     def receive(
@@ -184,7 +185,7 @@ class Service:
     def durable_sequence(self, name: str, producer: str) -> int:
         """Where a producer should go on from."""
         self.store.trial(name)
-        return self.store.sequences(name, [producer]).get(producer, 0)
+        return self.store.shards.sequences(name, [producer]).get(producer, 0)
 
     def plan(self, name: str) -> str:
         """The plan of a trial, in canonical form."""
@@ -201,7 +202,7 @@ class Service:
 
     def _status(self, row: TrialRow) -> Status:
         plan = Plan.loads(row.plan)
-        shards = self.store.shards(row.name)
+        shards = self.store.shards.all(row.name)
         collector = self._collectors.get(row.name)
         federated = plan.federated is not None
         pending = 0 if collector is None or row.status != "open" else collector.pending
@@ -228,7 +229,7 @@ class Service:
         plan = Plan.loads(row.plan)
         if plan.federated is not None:
             return _federated_answer(row, self.devices.found(plan))
-        shards = self.store.shards(name)
+        shards = self.store.shards.all(name)
         records, effects = self._answers.of(plan, shards)
         return _answer(row, effects, records, left_out(shards), final=False)
 
@@ -275,7 +276,7 @@ class Service:
     def _close(self, row: TrialRow, *, without_effects: bool) -> TrialRow:
         collector = self._collector(row.name)
         pending = collector.finish()
-        shards = self.store.shards(row.name)
+        shards = self.store.shards.all(row.name)
         effects: Effects | None = None
         try:
             _, effects = self._answers.of(collector.plan, shards)

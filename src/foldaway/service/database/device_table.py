@@ -18,13 +18,12 @@ from foldaway.federated.coordinator.closing import Closing
 from foldaway.federated.coordinator.results import Devices
 from foldaway.federated.messages import Stage
 from foldaway.plan import Plan
-from foldaway.service.database.commits import parts, write_shard
 from foldaway.service.database.databases import writing
 from foldaway.service.database.outages import guarded
-from foldaway.service.database.rows import TrialRow
 from foldaway.service.database.seals import Seals, published_context, state_context
-from foldaway.service.database.tables import CLOSINGS, DEVICES, NUMBERS, TRIALS, insert_new
-from foldaway.service.database.trial_table import read_trial, read_versions
+from foldaway.service.database.shard_table import read_versions, write_shard
+from foldaway.service.database.tables import CLOSINGS, DEVICES, NUMBERS, TRIALS, insert_new, parts
+from foldaway.service.database.trial_table import TrialRow, read_trial
 
 
 class Standing(NamedTuple):
@@ -63,6 +62,7 @@ def hashed(plan: Plan, number: bytes) -> bytes:
     return blake2b(number, digest_size=16, key=bytes.fromhex(plan.fingerprint), person=b"foldaway-number").digest()
 
 
+@guarded
 class DeviceTable:
     """The devices of a database's federated trials; every method is one transaction."""
 
@@ -70,19 +70,16 @@ class DeviceTable:
         self._engine = engine
         self._seals = seals
 
-    @guarded
     def standing(self, plan: Plan) -> Standing:
         """Where a trial stands."""
         with self._engine.begin() as connection:
             return _standing(connection, plan)
 
-    @guarded
     def known(self, name: str, numbers: Iterable[bytes]) -> dict[bytes, bool]:
         """Those of the numbers that are known, and whether they are used."""
         with self._engine.begin() as connection:
             return _known(connection, name, numbers)
 
-    @guarded
     def look(self, plan: Plan, numbers: Iterable[bytes]) -> tuple[Stage, dict[bytes, bool]]:
         """The trial's stage, and those of the numbers that are known."""
         with self._engine.begin() as connection:
@@ -90,7 +87,6 @@ class DeviceTable:
             stage = _standing(connection, plan).stage
             return stage, _known(connection, plan.name, numbers)
 
-    @guarded
     def enrol(self, plan: Plan, arms: Mapping[bytes, str]) -> set[bytes]:
         """Register numbers, each with the arm that gains a device.
 
@@ -109,7 +105,6 @@ class DeviceTable:
             _count(connection, plan.name, enrolled=Counter(arms[number] for number in new))
         return new
 
-    @guarded
     def commit(
         self, plan: Plan, shard: str, *, version: int, n: int, state: bytes, batch: Batch, stages: Iterable[Stage]
     ) -> int:
@@ -130,10 +125,9 @@ class DeviceTable:
             _insert(connection, plan.name, batch.fresh, used=True)
             _count(connection, plan.name, batch.enrolled, batch.reported)
             sealed = vault.encrypt(state, state_context(plan.name, shard, version + 1))
-            write_shard(connection, plan.name, shard, version=version, n=n, left_out=0, sealed=sealed)
+            write_shard(connection, plan.name, shard, version=version, n=n, sealed=sealed)
         return version + 1
 
-    @guarded
     def begin_closing(self, plan: Plan, closing: Closing, published: bytes | None, versions: Mapping[str, int]) -> None:
         """Take no more enrolments and moments, and publish; nothing happens if that was done before.
 
@@ -150,20 +144,17 @@ class DeviceTable:
             sealed = None if published is None else vault.encrypt(published, published_context(plan.name))
             connection.execute(CLOSINGS.insert().values(trial=plan.name, published=sealed, **closing._asdict()))
 
-    @guarded
     def change_closing(self, name: str, closing: Closing) -> None:
         """Wait for reports longer, or not as long."""
         with writing(self._engine).begin() as connection:
             connection.execute(CLOSINGS.update().where(CLOSINGS.c.trial == name).values(**closing._asdict()))
 
-    @guarded
     def closings(self) -> list[str]:
         """The trials that are being closed."""
         query = sa.select(CLOSINGS.c.trial).join(TRIALS).where(TRIALS.c.status == "open").order_by(CLOSINGS.c.trial)
         with self._engine.begin() as connection:
             return list(connection.execute(query).scalars())
 
-    @guarded
     def published(self, name: str) -> bytes | None:
         """What was published, if anything was."""
         with self._engine.begin() as connection:

@@ -73,14 +73,14 @@ class Access:
         until, row = self._tokens.get(id, (0.0, None))
         if time.monotonic() < until:
             return row
-        found = await self._work.run(self._work.service.store.token, id)
+        found = await self._work.run(self._work.service.store.tokens.find, id)
         if found is not None:  # so that what is kept here is bounded by the tokens that there are
             self._tokens[id] = time.monotonic() + _TRUSTED, found
         return found
 
     async def revoke(self, id: str) -> bool:
         """Take a token back: here at once, on other servers within a second. Whether there is one of this id."""
-        found = await self._work.run(self._work.service.store.revoke_token, id)
+        found = await self._work.run(self._work.service.store.tokens.revoke, id)
         self._tokens.pop(id, None)
         return found
 

@@ -29,30 +29,30 @@ class Kept(msgspec.Struct):
 def commit_for_ever(place: Place, shard: str, acknowledged: int) -> None:
     """Commit, each time with other producers, and say so after each commit."""
     store = place.open()
-    row = store.shard(NAME, shard)
+    row = store.shards.one(NAME, shard)
     rng = random.Random()
-    version, known = row.version, store.sequences(NAME)
+    version, known = row.version, store.shards.sequences(NAME)
     while True:
         moves = {f"p{i}": rng.randint(1, 3) for i in rng.sample(range(12), 5)}
         pairs = {name: (known.get(name, 0), known.get(name, 0) + by) for name, by in moves.items()}
         known |= {name: last for name, (_, last) in pairs.items()}
         state = msgspec.msgpack.encode(Kept(version + 1, known, os.urandom(rng.choice([100, 5_000, 200_000]))))
-        version = store.commit(NAME, shard, version=version, n=100 * (version + 1), state=state, sequences=pairs)
+        version = store.shards.commit(NAME, shard, version=version, n=100 * (version + 1), state=state, sequences=pairs)
         os.write(acknowledged, version.to_bytes(8, "little"))
 
 
 def check(store: Store, shard: str, acknowledged: int) -> int:
     """State, version, count and sequences are of one moment, and none that was acknowledged is missing."""
-    row = store.shard(NAME, shard)
+    row = store.shards.one(NAME, shard)
     assert row.version >= acknowledged
     if row.version:
         assert row.state is not None
         kept = msgspec.msgpack.decode(row.state, type=Kept)
         assert kept.version == row.version
-        assert kept.sequences == store.sequences(NAME)
+        assert kept.sequences == store.shards.sequences(NAME)
         assert row.n == 100 * row.version
     else:
-        assert store.sequences(NAME) == {}
+        assert store.shards.sequences(NAME) == {}
     return row.version
 
 
@@ -117,11 +117,11 @@ def test_a_database_killed_at_any_moment_leaves_a_whole_state(database: Place) -
 def race(store: Store, shard: str, until: int) -> list[int]:
     """Take the producer's next batch again and again, as several servers would; the batches that it won."""
     won: list[int] = []
-    version = store.shard(NAME, shard).version
-    while (known := store.sequences(NAME).get("p", 0)) < until:
+    version = store.shards.one(NAME, shard).version
+    while (known := store.shards.sequences(NAME).get("p", 0)) < until:
         state = msgspec.msgpack.encode([*won, known + 1])
         try:
-            version = store.commit(
+            version = store.shards.commit(
                 NAME, shard, version=version, n=len(won) + 1, state=state, sequences={"p": (known, known + 1)}
             )
         except Conflict:
@@ -132,7 +132,7 @@ def race(store: Store, shard: str, until: int) -> list[int]:
 
 def counted_once(store: Store, until: int) -> bool:
     """Whether the shards hold every batch, each exactly once."""
-    rows = store.shards(NAME)
+    rows = store.shards.all(NAME)
     batches = [batch for row in rows for batch in msgspec.msgpack.decode(row.state or b"\x90")]
     assert sum(row.n for row in rows) == until
     return sorted(batches) == list(range(1, until + 1))
@@ -164,10 +164,10 @@ def test_of_two_servers_under_one_shards_name_one_wins_each_version(place: Place
 
     def run(producer: str) -> None:
         for _ in range(25):
-            row = store.shard(NAME, "main")
-            pair = {producer: (store.sequences(NAME, [producer]).get(producer, 0), row.version + 1)}
+            row = store.shards.one(NAME, "main")
+            pair = {producer: (store.shards.sequences(NAME, [producer]).get(producer, 0), row.version + 1)}
             try:
-                wins.append(store.commit(NAME, "main", version=row.version, n=0, state=b"", sequences=pair))
+                wins.append(store.shards.commit(NAME, "main", version=row.version, n=0, state=b"", sequences=pair))
             except Conflict:
                 continue
 
@@ -176,8 +176,8 @@ def test_of_two_servers_under_one_shards_name_one_wins_each_version(place: Place
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(wins) == list(range(1, store.shard(NAME, "main").version + 1))
-    assert max(store.sequences(NAME).values()) == len(wins)
+    assert sorted(wins) == list(range(1, store.shards.one(NAME, "main").version + 1))
+    assert max(store.shards.sequences(NAME).values()) == len(wins)
 
 
 def test_commits_by_servers_with_many_producers_in_common_wait_and_do_not_lock_each_other_out(database: Place) -> None:
@@ -189,11 +189,11 @@ def test_commits_by_servers_with_many_producers_in_common_wait_and_do_not_lock_e
         try:
             version = 0
             for _ in range(25):
-                known = store.sequences(NAME)
+                known = store.shards.sequences(NAME)
                 names = [f"p{i}" for i in range(30)][::order]
                 pairs = {name: (known.get(name, 0), known.get(name, 0) + 1) for name in names}
                 try:
-                    version = store.commit(NAME, shard, version=version, n=0, state=b"", sequences=pairs)
+                    version = store.shards.commit(NAME, shard, version=version, n=0, state=b"", sequences=pairs)
                 except Conflict:
                     continue
         except BaseException as fault:
@@ -205,7 +205,7 @@ def test_commits_by_servers_with_many_producers_in_common_wait_and_do_not_lock_e
     for thread in threads:
         thread.join()
     assert faults == []
-    assert set(store.sequences(NAME).values()) == {sum(row.version for row in store.shards(NAME))}
+    assert set(store.shards.sequences(NAME).values()) == {sum(row.version for row in store.shards.all(NAME))}
 
 
 def test_a_trial_that_is_closed_while_servers_commit_keeps_what_its_final_word_says(place: Place) -> None:
@@ -217,7 +217,7 @@ def test_a_trial_that_is_closed_while_servers_commit_keeps_what_its_final_word_s
         version = 0
         while not closed.is_set():
             try:
-                version = store.commit(NAME, shard, version=version, n=version + 1, state=b"", sequences={})
+                version = store.shards.commit(NAME, shard, version=version, n=version + 1, state=b"", sequences={})
             except TrialClosed:
                 return
             time.sleep(0.002)  # SQLite's locks go to whoever asks first, not to who waits longest
@@ -227,7 +227,7 @@ def test_a_trial_that_is_closed_while_servers_commit_keeps_what_its_final_word_s
         thread.start()
     time.sleep(0.1)
     for _ in range(2_000):
-        rows = store.shards(NAME)
+        rows = store.shards.all(NAME)
         try:
             store.close_trial(NAME, str(sum(row.n for row in rows)), {row.shard: row.version for row in rows})
             break
@@ -236,7 +236,7 @@ def test_a_trial_that_is_closed_while_servers_commit_keeps_what_its_final_word_s
     closed.set()
     for thread in threads:
         thread.join()
-    assert store.trial(NAME).final == str(sum(row.n for row in store.shards(NAME)))
+    assert store.trial(NAME).final == str(sum(row.n for row in store.shards.all(NAME)))
 
 
 def void(_: object) -> None:
