@@ -18,7 +18,7 @@ from foldaway.service.collecting.service import Service, TokenWanted
 from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
 from foldaway.service.http.connections import Connection, most_connections
-from foldaway.service.http.logs import catch_library_logs, log
+from foldaway.service.http.monitoring import catch_library_logs, log
 from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Limits
 

@@ -47,7 +47,7 @@ class Created(msgspec.Struct, frozen=True):
     status: str = "open"
 
 
-class Status(msgspec.Struct, frozen=True):
+class TrialStatus(msgspec.Struct, frozen=True):
     """How a trial stands.
 
     Attributes:
@@ -191,22 +191,22 @@ class Service:
         """The plan of a trial, in canonical form."""
         return self.store.trial(name).plan
 
-    def statuses(self, of: str | None = None) -> list[Status]:
+    def statuses(self, of: str | None = None) -> list[TrialStatus]:
         """All trials, or the one of this name."""
         rows = self.store.trials() if of is None else [self.store.trial(of)]
         return [self._status(row) for row in rows]
 
-    def status(self, name: str) -> Status:
+    def status(self, name: str) -> TrialStatus:
         """One trial."""
         return self._status(self.store.trial(name))
 
-    def _status(self, row: TrialRow) -> Status:
+    def _status(self, row: TrialRow) -> TrialStatus:
         plan = Plan.loads(row.plan)
         shards = self.store.shards.all(row.name)
         collector = self._collectors.get(row.name)
         federated = plan.federated is not None
         pending = 0 if collector is None or row.status != "open" else collector.pending
-        return Status(
+        return TrialStatus(
             row.name,
             row.fingerprint,
             row.status,

@@ -28,7 +28,7 @@ from foldaway.errors import (
     VaultError,
 )
 from foldaway.records.faults import FaultyBatch
-from foldaway.service.http.logs import log_bug
+from foldaway.service.http.monitoring import log_bug
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -112,10 +112,10 @@ def on_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> 
     """The framework's refusals; their details could quote the request, so only the status is told."""
     status = HTTPStatus(error.status_code)
     headers = {name: text for name, text in (error.headers or {}).items() if name.lower() == "allow"}
-    told = _PLAIN.get(status, f"{status.phrase}.")
+    sentence = _PLAIN.get(status, f"{status.phrase}.")
     if isinstance(error.extra, dict) and NEEDED in error.extra:  # our own words
-        told = f"{told.removesuffix('.')}: this takes {error.extra[NEEDED]}."
-    return answer(Problem(status.phrase, status, told), **headers)
+        sentence = f"{sentence.removesuffix('.')}: this takes {error.extra[NEEDED]}."
+    return answer(Problem(status.phrase, status, sentence), **headers)
 
 
 def on_unexpected(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 from foldaway.errors import FoldawayError, IngestError
 from foldaway.forgetting.harden import forget_now
 from foldaway.forgetting.wiped_arrays import wipe_arrays
 from foldaway.service.collecting.service import Service
-from foldaway.service.http.logs import log, log_bug
-from foldaway.service.http.metrics import Metrics
+from foldaway.service.http.monitoring import Metrics, log, log_bug
 
 T = TypeVar("T")
 
 _LEAVE_TAKING = 0.1  # seconds in which the answer is sent and the request let go
 
 
-class Work:
+class FoldingThread:
     """Runs what blocks in a thread of its own, one task after the other."""
 
     def __init__(self, service: Service, metrics: Metrics, most_queued: int) -> None:
@@ -50,7 +49,18 @@ class Work:
         """Run a task in the thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, task, *arguments)
 
-    def forget_soon(self) -> None:
+    @contextmanager
+    def forgetting(self) -> Iterator[None]:
+        """Take a batch or a message in: count a refusal, and forget soon what it has left."""
+        try:
+            yield
+        except FoldawayError:
+            self.metrics.refused.inc()
+            raise
+        finally:
+            self._forget_soon()
+
+    def _forget_soon(self) -> None:
         """Overwrite what the last batch or message has left, once nothing else holds on to it.
 
         While others follow closely it is put off, since it costs as much as many messages: but for a second at most,

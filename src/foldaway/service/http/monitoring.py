@@ -1,4 +1,7 @@
-"""Structured logs: one JSON object per line on standard error. No query strings, no bodies, no tokens."""
+"""What whoever operates a server sees: structured logs, and counts and times for Prometheus.
+
+Logs are one JSON object per line on standard error. No query strings, no bodies, no tokens.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,7 @@ from typing import Any
 import msgspec
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
-
-from foldaway.service.http.metrics import Metrics
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 _METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"}
 
@@ -59,6 +61,26 @@ def catch_library_logs() -> None:
     logging.captureWarnings(True)
 
 
+class Metrics:
+    """The server's own registry."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.requests = Counter("foldaway_requests", "Requests answered.", ["route", "status"], registry=self._registry)
+        self.seconds = Histogram("foldaway_request_seconds", "Time to answer.", ["route"], registry=self._registry)
+        self.records = Counter("foldaway_records_folded", "Records folded.", registry=self._registry)
+        self.messages = Counter(
+            "foldaway_messages_received", "Messages of devices and sites.", ["kind"], registry=self._registry
+        )
+        self.refused = Counter("foldaway_batches_refused", "Batches refused.", registry=self._registry)
+        self.pending = Gauge("foldaway_records_pending", "Records waiting for their cohort.", registry=self._registry)
+        self.queued = Gauge("foldaway_batches_queued", "Batches waiting to be folded.", registry=self._registry)
+
+    def text(self) -> str:
+        """In Prometheus' text format."""
+        return generate_latest(self._registry).decode()
+
+
 def log_requests(app: ASGIApp, metrics: Metrics, *, quiet: bool) -> ASGIApp:
     """The application, with every answer counted, logged, and stamped with its trial's fingerprint."""
 
@@ -70,7 +92,7 @@ def log_requests(app: ASGIApp, metrics: Metrics, *, quiet: bool) -> ASGIApp:
         status = 0
         state: dict[str, Any] = scope.setdefault("state", {})
 
-        async def told(message: Message) -> None:
+        async def stamped(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -83,7 +105,7 @@ def log_requests(app: ASGIApp, metrics: Metrics, *, quiet: bool) -> ASGIApp:
             await send(message)
 
         try:
-            await app(scope, receive, told)
+            await app(scope, receive, stamped)
         finally:
             seconds = time.perf_counter() - start
             # The route as declared: a path as sent could hold anything. So could a method.
