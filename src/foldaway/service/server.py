@@ -128,7 +128,7 @@ def _place(settings: Settings) -> str | Path:
 def _say_hello(settings: Settings, service: Service, port: int) -> None:
     scheme = "https" if settings.certificate else "http"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    print(f"foldaway serves at {scheme}://{host}:{port}", flush=True)
+    print(f"Listening on {scheme}://{host}:{port}", flush=True)
     if not service.store.tokens.has_admin():
         token = service.issue(TokenWanted("admin")).token
         print(f"admin token, shown this once: {token}", flush=True)

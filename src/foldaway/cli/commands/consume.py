@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foldaway.cli.terminal.options import AllKinds, PlanFile
+from foldaway.cli.terminal.words import tell
 from foldaway.errors import SourceError, StateError, TooEarly
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
@@ -29,7 +30,7 @@ def consume(
             "given in FOLDAWAY_BROKER_PASSWORD.",
         ),
     ],
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan, a .toml or .json file.")],
+    plan: PlanFile,
     store: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the tallies and the position are kept.")],
     key: Annotated[
         Path | None,
@@ -49,7 +50,7 @@ def consume(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Fold a stream into a store, exactly once whatever crashes. No record is kept."""
+    """Fold a stream into a store, exactly once, even after a crash. No record is kept."""
     from foldaway.cli.terminal.consumer import Stop, show_end, shown_progress
     from foldaway.forgetting.harden import without_dumps
     from foldaway.plan import Plan
@@ -59,7 +60,7 @@ def consume(
     from foldaway.sources.brokers.store import Store
 
     if sentence := without_dumps():
-        print(sentence, file=sys.stderr)
+        tell(sentence)
     where = parse(address)
     the_plan = Plan.load(plan)
     broker = broker_at(where, the_plan.name)
@@ -80,14 +81,14 @@ def consume(
 def effects(
     store: Annotated[Path, typer.Argument(metavar="FOLDER", help="The store of a consumer, running or not.")],
     json: AsJson = False,
-    all_kinds: Annotated[bool, typer.Option("--all", help="Show every kind of standard error.")] = False,
+    all_kinds: AllKinds = False,
     save: Annotated[
         Path | None, typer.Option(metavar="STATE", help="Write the tallies to this file, to be merged with others.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Let --save replace another state.")] = False,
 ) -> None:
     """The effects in the store of a consumer, as far as it is durable."""
-    from foldaway.cli.commands.saving import require_savable
+    from foldaway.cli.commands.state import require_savable
     from foldaway.cli.terminal.consumer import effects_of
     from foldaway.sources.brokers.store import read
     from foldaway.trial import Trial
@@ -100,14 +101,14 @@ def effects(
     if save is not None:
         trial.save(save)
     try:
-        found = effects_of(trial)
+        durable = effects_of(trial)
     except TooEarly as error:
         if save is None:
             raise
         # A part of a trial may be too small for effects of its own: it is saved to be merged with the others.
-        print(f"The tallies are in {save}; {error}", file=sys.stderr)
+        tell(f"The tallies are in {save}; {error}")
         return
-    print(found.to_json() if json else found.to_string(all_kinds=all_kinds))
+    print(durable.to_json() if json else durable.to_string(all_kinds=all_kinds))
 
 
 def _secret(plan: Plan, file: Path | None, store: Path, stored: Stored | None) -> bytes | None:
@@ -132,4 +133,4 @@ def _destroy(file: Path) -> None:
     try:
         destroy_file(file)
     except OSError as error:
-        print(f"The trial is closed, but its key {file} cannot be destroyed: {error.strerror}.", file=sys.stderr)
+        tell(f"The trial is closed, but its key {file} cannot be destroyed: {error.strerror}.")

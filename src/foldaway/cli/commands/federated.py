@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from foldaway.cli.commands.local import PlanFile
-from foldaway.cli.commands.remote import Authority, Server, Token
-from foldaway.cli.terminal.printing import AsJson
+from foldaway.cli.terminal.connecting import Authority, Server, Token, extra
+from foldaway.cli.terminal.options import AsJson, PlanFile
 from foldaway.cli.terminal.words import in_lines, tell_waiting
 from foldaway.errors import FoldawayError
 
@@ -80,8 +79,6 @@ def simulate(
     json: AsJson = False,
 ) -> None:
     """Run very many simulated devices against a real coordinator on this machine, and compare with kept rows."""
-    from foldaway.cli.commands.remote import extra
-
     with extra():
         from foldaway.simulation.federated.population import MODES, World
         from foldaway.simulation.federated.run import simulate

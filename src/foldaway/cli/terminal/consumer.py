@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
@@ -13,8 +12,9 @@ from typing import Any, Self
 
 import msgspec
 
+from foldaway.cli.terminal.printing import quiet_effects
 from foldaway.effects import Effects
-from foldaway.errors import SampleRatioWarning, TooEarly
+from foldaway.errors import TooEarly
 from foldaway.sources.brokers.consumer import Consumer, Progress
 from foldaway.trial import Trial
 
@@ -146,9 +146,7 @@ def effects_of(trial: Trial) -> Effects:
     """
     if min(trial.counts.values()) < trial.plan.min_per_arm:
         raise TooEarly(f"no effects yet: every arm needs {trial.plan.min_per_arm} durable records first.")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SampleRatioWarning)  # the table says it
-        return trial.effects()
+    return quiet_effects(trial)
 
 
 def _print_line(event: str, progress: Progress, **more: Any) -> None:

@@ -1,4 +1,4 @@
-"""``foldaway plan new``: a first plan for a file, from its header and the names of its arms.
+"""``foldaway plan …``: a first plan for a file, from its header and the names of its arms; what a plan will do.
 
 Of the values in the file only the arms' names are ever shown: the plan must have them. Probabilities are never taken
 from the counts, or the sample-ratio check would compare the counts with themselves.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,11 +16,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from foldaway.cli.terminal.delimiter import Delimiter
+from foldaway.cli.terminal.options import AsJson, Delimiter, PlanFile
+from foldaway.cli.terminal.words import tell
 from foldaway.errors import PlanError, RecordError
 
 if TYPE_CHECKING:
     from foldaway.plan import Plan
+
+app = typer.Typer(help="Create and check plans.", no_args_is_help=True)
 
 # A column with more values than this, or with fewer records of each than this, does not name arms.
 _MOST_ARMS = 20
@@ -31,6 +33,23 @@ _FEWEST_RECORDS = 2
 _CONTROLS = ("control", "ctrl", "controls", "placebo", "baseline", "base", "default", "off", "a", "0", "false", "no")
 
 
+@app.command("check")
+def check(plan: PlanFile, json: AsJson = False) -> None:
+    """Say what a plan will do, or what is wrong with it."""
+    import msgspec
+
+    from foldaway.federated.modes.described import described
+    from foldaway.plan import Plan
+    from foldaway.report.page.plan_summary import summary
+
+    the_plan = Plan.load(plan)
+    if json:
+        print(msgspec.json.encode({"fingerprint": the_plan.fingerprint, "plan": the_plan}).decode())
+    else:
+        print(summary(the_plan, described(the_plan)))
+
+
+@app.command("new")
 def new(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of the trial's records.")],
     arm: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that names the arm.")] = None,
@@ -73,12 +92,12 @@ def new(
     else:
         _write(output, text)
     for guess in guesses:
-        print(guess, file=sys.stderr)
+        tell(guess)
     if output is None:
-        print("Next: the same again with -o plan.toml, which writes the plan to that file.", file=sys.stderr)
+        tell("Next: the same again with -o plan.toml, which writes the plan to that file.")
         return
     command = ["foldaway", "run", str(output), str(file), *_said(delimiter), "--save", "trial.state"]
-    print(f"Next: {shlex.join(command)}", file=sys.stderr)
+    tell(f"Next: {shlex.join(command)}")
 
 
 class Seen(NamedTuple):
@@ -99,12 +118,12 @@ def _only(file: Path) -> Path:
     """The one file of that name, or that a glob matches."""
     from foldaway.sources.formats.paths import Stdin, expand
 
-    found = expand([str(file)])
-    if len(found) > 1:
-        raise PlanError(f"{file} matches {len(found):,} files; name one of them.")
-    if isinstance(found[0], Stdin):
+    paths = expand([str(file)])
+    if len(paths) > 1:
+        raise PlanError(f"{file} matches {len(paths):,} files; name one of them.")
+    if isinstance(paths[0], Stdin):
         raise PlanError("standard input can be read only once; name a file.")
-    return found[0]
+    return paths[0]
 
 
 def _list_columns(file: Path, delimiter: str | None) -> None:
@@ -116,7 +135,7 @@ def _list_columns(file: Path, delimiter: str | None) -> None:
     print("\n".join(columns))
     command = ["foldaway", "plan", "new", str(file), "--arm", "COLUMN", "--outcome", "COLUMN", "-o", "plan.toml"]
     command += _said(delimiter)
-    print(f"Next, with the column that names the arm and the one to compare: {shlex.join(command)}", file=sys.stderr)
+    tell(f"Next, with the column that names the arm and the one to compare: {shlex.join(command)}")
 
 
 def _require_columns(file: Path, delimiter: str | None, wanted: Sequence[str], *, named: bool) -> None:
@@ -162,8 +181,8 @@ def _look(file: Path, delimiter: str | None, arm: str, numeric: Sequence[str], l
             texts |= {name for name in numeric if name in records.schema.names and _is_text(records.column(name).type)}
     if not counts:
         raise RecordError(f"{file} has no records with an arm in {arm!r}.")
-    for name, found in used.items():
-        if others := found[len(levels[name])]:
+    for name, uses in used.items():
+        if others := uses[len(levels[name])]:
             raise PlanError(
                 f"{others:,} records have a {name!r} that is none of the levels {', '.join(levels[name])}: name every "
                 "level, spelt as in the file, capitals and blanks included."
@@ -217,9 +236,10 @@ def _plan(
         levels=levels,
         unit=unit,
     )
-    guesses = [f"Assumed: equal probabilities for {', '.join(arms)}. Put in those that the arms were drawn with."]
+    replace = "Replace these with the probabilities used for the allocation."
+    guesses = [f"Assumed: equal probabilities for {', '.join(arms)}. {replace}"]
     if control is None:
-        guesses.append(f"Assumed: {first} is the control, that is, the first of the arms.")
+        guesses.append(f'Assumed: "{first}" is the control arm (it is listed first).')
     guesses += [f"No record has the level {level} of {column}." for column, level in seen.unused]
     if unit is not None:
         guesses.append(

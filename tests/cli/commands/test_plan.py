@@ -1,10 +1,12 @@
-"""From a CSV file to a report on the command line: real processes, real files."""
+"""From a file of records to its plan, and what a plan is said to do."""
 
 from __future__ import annotations
 
+import json
 import shlex
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -28,45 +30,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trial.fold(rows)
     trial.save(folder / "state")
     return folder
-
-
-# foldaway report
-
-
-def test_a_report_from_a_state(folder: Path) -> None:
-    done = foldaway("report", "state", "-o", "report.html", folder=folder)
-    written = (folder / "report.html").read_text(encoding="utf-8")
-    assert written == fa.Trial.load(folder / "state").report().html
-    assert done.stderr == f"Report written to report.html ({len(written.encode()):,} bytes). Open it in a browser.\n"
-    assert done.stdout == ""
-
-
-def test_other_places_for_a_report(folder: Path) -> None:
-    foldaway("report", "state", folder=folder)
-    assert (folder / "state.html").exists()
-    printed = foldaway("report", "state", "-o", "-", "--adjust", "holm", folder=folder)
-    assert printed.stdout == fa.Trial.load(folder / "state").report(adjust="holm").html + "\n"
-    assert printed.stderr == ""
-
-
-def test_refusals_of_a_report(folder: Path) -> None:
-    assert "is not a foldaway state" in foldaway("report", "my trial.csv", folder=folder, code=1).stderr
-    assert not (folder / "my trial.csv.html").exists()
-    before = (folder / "my trial.csv").read_bytes()
-    done = foldaway("report", "state", "-o", "my trial.csv", folder=folder, code=1)
-    assert done.stderr == "error: my trial.csv exists and is no report; choose another name.\n"
-    assert (folder / "my trial.csv").read_bytes() == before
-    assert "there is no adjustment" in foldaway("report", "state", "--adjust", "luck", folder=folder, code=1).stderr
-
-
-def test_a_run_writes_a_report_along_with_its_table(folder: Path) -> None:
-    PLAN.save(folder / "whole.toml")
-    done = foldaway("run", "whole.toml", "trial.parquet", "--report", "run.html", folder=folder)
-    assert "revenue: treatment against control" in done.stdout
-    assert (folder / "run.html").read_text(encoding="utf-8") == fa.Trial.load(folder / "state").report().html
-    refused = foldaway("run", "whole.toml", "trial.parquet", "--report", "whole.toml", folder=folder, code=1)
-    assert refused.stderr == "error: whole.toml exists and is no report; choose another name.\n"
-    assert refused.stdout == ""
 
 
 # foldaway plan new
@@ -175,3 +138,59 @@ def test_a_column_of_identifiers_in_a_short_file_is_not_shown(tmp_path: Path) ->
     done = foldaway("plan", "new", "short.csv", "--arm", "name", "--outcome", "y", folder=tmp_path, code=1)
     assert "does not look like the column of the arm" in done.stderr
     assert "SECRET" not in done.stderr + done.stdout
+
+
+# foldaway plan check
+
+
+def test_plan_check_says_what_the_plan_does(tmp_path: Path) -> None:
+    PLAN.save(tmp_path / "plan.toml")
+    done = foldaway("plan", "check", tmp_path / "plan.toml")
+    assert PLAN.fingerprint in done.stdout
+    assert "levels de, fr, us" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    answer = json.loads(foldaway("plan", "check", tmp_path / "plan.toml", "--json").stdout)
+    assert fa.Plan.loads(json.dumps(answer["plan"])) == PLAN
+    assert answer["fingerprint"] == PLAN.fingerprint
+
+
+def checked(folder: Path, **settings: Any) -> str:
+    """What is said of a plan, in one line."""
+    few: dict[str, Any] = {"arm": "variant", "arms": {"control": 0.5, "treatment": 0.5}, "outcomes": ["revenue"]}
+    fa.Plan(name="devices", **few, **settings).save(folder / "devices.toml")
+    said = foldaway("plan", "check", folder / "devices.toml").stdout
+    assert max(map(len, said.splitlines())) <= 80
+    return " ".join(said.split())
+
+
+def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:
+    one = checked(tmp_path, federated="one-message", covariates=["before"], on_fault="drop", cohort=1)
+    assert "one-message: a device keeps the triangular factor of its records, 6 numbers, and no record" in one
+    assert "at least 1 message of devices (`cohort`)" in one
+    assert "at the close is left out" in one
+    assert "reports of 10 devices (`min_per_arm`)" in one
+    assert "30 days after its first record (`retention`)" in one
+    assert "A device refuses a faulty record, whatever `on_fault` says" in one
+    assert "batch" not in one
+    assert "Kept on the coordinator: " in one
+    assert "reply" not in one
+    delta = checked(tmp_path, federated="delta", remainder="include", retention=5_400)
+    assert "a device keeps a count and 1 sum, and no record" in delta
+    assert "at the close is included" in delta
+    assert "1.5 hours after its first record" in delta
+    settings: dict[str, Any] = {"covariates": ["before"], "leverage": "CR3", "reply_deadline": 60, "reply_share": 0.95}
+    scores = checked(tmp_path, federated="scores", **settings)
+    assert "corrected for leverage (CR3), 14 numbers" in scores
+    assert "moments of 100 devices" in scores
+    assert "for 1 minute after the close (`reply_deadline`), or until 95 % of the devices in the" in scores
+    site = checked(tmp_path, federated="one-message", unit="user", complete_units=True, on_fault="drop")
+    assert "A site folds its batch without it." in site
+    assert "Federated" not in checked(tmp_path)
+
+
+def test_a_wrong_plan_is_told_in_sentences(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text('name = "x"\narm = "a"\noutcomes = ["y"]\n[arms]\na = 0.5\nb = 0.6\n')
+    done = foldaway("plan", "check", tmp_path / "plan.toml", code=1)
+    assert "add up to 1.1" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
