@@ -6,16 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-import foldaway as fa
 from commands import foldaway
 from foldaway.simulation.demo import PLAN
+from plans import replaced
 from served import Served
 
 
 def plan_file(folder: Path, name: str, **settings: Any) -> Path:
-    plan = fa.Plan(**{**msgspec.json.decode(PLAN.to_json()), "name": name, **settings})
+    plan = replaced(PLAN, name=name, **settings)
     plan.save(folder / f"{name}.toml")
     return folder / f"{name}.toml"
 

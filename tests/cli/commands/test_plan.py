@@ -18,6 +18,7 @@ from commands import foldaway
 from foldaway.simulation.datasets import checkout
 from foldaway.simulation.demo import PLAN
 from pages import parsed
+from plans import in_parts
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +158,7 @@ def test_plan_check_says_what_the_plan_does(tmp_path: Path) -> None:
 def checked(folder: Path, **settings: Any) -> str:
     """What is said of a plan, in one line."""
     few: dict[str, Any] = {"arm": "variant", "arms": {"control": 0.5, "treatment": 0.5}, "outcomes": ["revenue"]}
-    fa.Plan(name="devices", **few, **settings).save(folder / "devices.toml")
+    fa.Plan(name="devices", **few, **in_parts(settings)).save(folder / "devices.toml")
     said = foldaway("plan", "check", folder / "devices.toml").stdout
     assert max(map(len, said.splitlines())) <= 80
     return " ".join(said.split())

@@ -63,9 +63,9 @@ def run(
         require_place(report)
     the_plan, options = Plan.load(plan), Options(format, delimiter)
     going_on = resume is not None and (resume.exists() or resume != save)  # a first run may name what is yet to be
-    if save is not None and the_plan.resampling is not None and key is None:
+    if save is not None and the_plan.bootstrap is not None and key is None:
         tell("Without --key the state can be read and merged later, but not resumed.")
-    secret = None if key is None or the_plan.resampling is None else read_or_make(key, new=not going_on)
+    secret = None if key is None or the_plan.bootstrap is None else read_or_make(key, new=not going_on)
     if save is None:
         trial = _fold(files, the_plan, options, resume=resume, key=secret, processes=processes)
     else:
@@ -145,7 +145,7 @@ def _fold_and_save(
     if outcome.waiting_records:
         tell(
             f"{outcome.waiting_records:,} records ({_counted(outcome.waiting)}) wait for the next run and are not in "
-            f"the effects: a saved state grows by at least the plan's cohort of {plan.cohort:,} records."
+            f"the effects: a saved state grows by at least the plan's cohort of {plan.privacy.cohort:,} records."
         )
     tell_saved(save)
     return outcome.trial
