@@ -43,7 +43,9 @@ class Settings:
 
 def serve(settings: Settings) -> None:
     """Serve until told to stop. Starts the process anew, once, in an environment where freed memory is overwritten."""
-    _check(settings)
+    _place(settings)  # what can be known to be wrong before anything is opened or loaded
+    if (settings.certificate is None) != (settings.certificate_key is None):
+        raise FoldawayError("https needs both --certificate and --certificate-key.")
     for sentence in harden():
         log("not hardened", reason=sentence)
     catch_library_logs()
@@ -93,13 +95,6 @@ def _run(server: uvicorn.Server, listener: socket.socket) -> None:
         signal.signal(number, stop)
     server.run([listener])
     log("stopped")
-
-
-def _check(settings: Settings) -> None:
-    """What can be known to be wrong before anything is opened or loaded."""
-    _place(settings)
-    if (settings.certificate is None) != (settings.certificate_key is None):
-        raise FoldawayError("https needs both --certificate and --certificate-key.")
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -51,7 +51,7 @@ def consume(
     json: AsJson = False,
 ) -> None:
     """Fold a stream into a store, exactly once, even after a crash. No record is kept."""
-    from foldaway.cli.terminal.consumer import Stop, show_end, shown_progress
+    from foldaway.cli.terminal.consumer import show_end, shown_progress, stop_asked
     from foldaway.forgetting.harden import without_dumps
     from foldaway.plan import Plan
     from foldaway.sources.brokers.adapters import broker_at
@@ -67,9 +67,9 @@ def consume(
     with Store(store) as opened:
         secret = _secret(the_plan, key, opened.folder, opened.read())
         options = Options(until_empty=until_empty, delete=delete, skip_faulty=skip_faulty, close=close)
-        with Stop() as stop, shown_progress(str(where), json) as told:
+        with stop_asked() as stop, shown_progress(str(where), json) as show:
             consumer = Consumer(
-                broker, where.stream, the_plan, opened, key=secret, options=options, told=told, stopping=stop
+                broker, where.stream, the_plan, opened, key=secret, options=options, told=show, stopping=stop
             )
             trial = consumer.run()
         if trial.sealed and key is not None:

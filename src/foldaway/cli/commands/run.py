@@ -16,6 +16,7 @@ from foldaway.errors import SourceError
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
     from foldaway.plan import Plan
+    from foldaway.sources.runs.backlog import Backlog, Outcome
     from foldaway.sources.runs.share_folding import Options
     from foldaway.trial import Trial
 
@@ -54,6 +55,7 @@ def run(
     from foldaway.keeping.saved import load
     from foldaway.plan import Plan
     from foldaway.report.page.document import require_place
+    from foldaway.sources.runs.backlog import Backlog
     from foldaway.sources.runs.share_folding import Options
 
     if save is None and delete_after:
@@ -69,9 +71,10 @@ def run(
     if save is None:
         trial = _fold(files, the_plan, options, resume=resume, key=secret, processes=processes)
     else:
-        trial = _fold_and_save(
-            files, the_plan, save, options, resume=resume, delete_after=delete_after, key=secret, processes=processes
-        )
+        with Backlog(the_plan, save, resume=resume, delete_after=delete_after, key=secret) as backlog:
+            _fold_backlog(backlog, files, options, processes)
+        _tell_rest(backlog.outcome, the_plan, save)
+        trial = backlog.outcome.trial
     print_effects(trial, json=json, all_kinds=all_kinds, adjust=adjust)
     if report is not None:
         positions = b"" if save is None else load(save).positions
@@ -106,34 +109,25 @@ def _fold(
         return fold_paths(started(plan, key=None if into else key, into=into), paths, options, processes, progress)
 
 
-def _fold_and_save(
-    patterns: Sequence[str],
-    plan: Plan,
-    save: Path,
-    options: Options,
-    *,
-    resume: Path | None,
-    delete_after: bool,
-    key: bytes | None,
-    processes: int,
-) -> Trial:
-    """Fold files into a saved state, and say what became of them."""
+def _fold_backlog(backlog: Backlog, patterns: Sequence[str], options: Options, processes: int) -> None:
+    """Fold files into a saved state, and say what became of them even if one of them stops it."""
     from foldaway.cli.terminal.progress import file_progress
-    from foldaway.sources.runs.backlog import Backlog
 
-    with Backlog(plan, save, resume=resume, delete_after=delete_after, key=key) as backlog:
-        outcome = backlog.outcome
-        try:
-            paths = backlog.find(patterns)
-            with file_progress(paths) as progress:
-                backlog.fold(paths, options, processes=processes, progress=progress)
-        finally:
-            for path in outcome.deleted:
-                tell(f"deleted {path}")
-            for path, count in outcome.dropped.items():
-                tell(f"{path}: {count:,} faulty records left out")
-            for path in outcome.barren:
-                tell(f"{path}: no record of it was folded" + ("; it was not deleted" if delete_after else ""))
+    try:
+        paths = backlog.find(patterns)
+        with file_progress(paths) as progress:
+            backlog.fold(paths, options, processes=processes, progress=progress)
+    finally:
+        for path in backlog.outcome.deleted:
+            tell(f"deleted {path}")
+        for path, count in backlog.outcome.dropped.items():
+            tell(f"{path}: {count:,} faulty records left out")
+        for path in backlog.outcome.barren:
+            tell(f"{path}: no record of it was folded" + ("; it was not deleted" if backlog.delete_after else ""))
+
+
+def _tell_rest(outcome: Outcome, plan: Plan, save: Path) -> None:
+    """Say what was not folded, and where the state is."""
     for pattern in outcome.absent:
         tell(
             f"{pattern}: matches no file now; only what was folded before is in the state"
@@ -148,7 +142,6 @@ def _fold_and_save(
             f"the effects: a saved state grows by at least the plan's cohort of {plan.privacy.cohort:,} records."
         )
     tell_saved(save)
-    return outcome.trial
 
 
 def _counted(files: Sequence[Path]) -> str:

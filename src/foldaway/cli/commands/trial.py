@@ -126,8 +126,8 @@ def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
     federated = answer.get("federated")
     if answer["final"] and answer["effects"] is not None:
         print(in_lines(f"{answer['name']} is closed; these effects are final.") + "\n")
-    if federated is not None and (told := alarm(federated)) is not None:
-        print(f"{told}\n")
+    if federated is not None and (warning := alarm(federated)) is not None:
+        print(f"{warning}\n")
     if answer["effects"] is None:
         why = "an arm had too few records." if federated is None else federated["note"] or "an arm had too few reports."
         print(in_lines(f"{answer['name']} is closed without effects: {why}"))
@@ -140,30 +140,23 @@ def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
 
 
 def _print_statuses(rows: list[dict[str, Any]]) -> None:
+    from foldaway.table import text_table
+
     if not rows:
         print("There are no trials yet; register one with foldaway trial create.")
         return
-    plain = [row for row in rows if row.get("federated") is None]
-    federated = [row for row in rows if row.get("federated") is not None]
-    print("\n\n".join(_statuses(some, counts) for some, counts in ((plain, _RECORDS), (federated, _MESSAGES)) if some))
-
-
-# What is counted. Where records stay on devices, it is their messages that wait for a cohort.
-_RECORDS = ("durable", "pending", "cohort", "left out")
-_MESSAGES = ("records", "messages: pending", "cohort", "left out")
-
-
-def _statuses(rows: list[dict[str, Any]], counts: tuple[str, ...]) -> str:
-    from foldaway.table import text_table
-
-    cells = [
-        [row["name"], _stage(row), *(f"{row[field]:,}" for field in ("records", "pending", "cohort", "left_out"))]
-        for row in rows
-    ]
-    return text_table(["trial", "status", *counts], cells, left=2)
-
-
-def _stage(row: dict[str, Any]) -> str:
-    """Open or closed; replying in between, where the reports of devices are waited for."""
-    federated = row.get("federated")
-    return str(row["status"] if federated is None else federated["stage"])
+    tables = []
+    for federated, headings in ((False, ("durable", "pending")), (True, ("records", "messages: pending"))):
+        cells = [
+            # Where records stay on devices, it is their messages that wait for a cohort, and there is a third stage.
+            [
+                row["name"],
+                row["federated"]["stage"] if federated else row["status"],
+                *(f"{row[field]:,}" for field in ("records", "pending", "cohort", "left_out")),
+            ]
+            for row in rows
+            if (row.get("federated") is not None) == federated
+        ]
+        if cells:
+            tables.append(text_table(["trial", "status", *headings, "cohort", "left out"], cells, left=2))
+    print("\n\n".join(tables))

@@ -44,7 +44,9 @@ class Access:
 
         async def guard(connection: Connection, _: BaseRouteHandler) -> None:
             name = connection.path_params.get("name")
-            await self._check(connection, scopes, name)
+            row = await self._holder(connection, scopes)
+            if not any(allows(row, scope, name) for scope in scopes):
+                raise PermissionDeniedException(extra={NEEDED: kinds(scopes)})
             if name is not None:
                 connection.scope["state"]["fingerprint"] = await self._fingerprint(name)
 
@@ -56,11 +58,6 @@ class Access:
         if row.scope == "ingest":
             raise PermissionDeniedException(extra={NEEDED: kinds(("read",))})
         connection.scope["state"]["trial"] = row.trial
-
-    async def _check(self, connection: Connection, scopes: tuple[Scope, ...], trial: str | None) -> None:
-        row = await self._holder(connection, scopes)
-        if not any(allows(row, scope, trial) for scope in scopes):
-            raise PermissionDeniedException(extra={NEEDED: kinds(scopes)})
 
     async def _holder(self, connection: Connection, scopes: tuple[Scope, ...]) -> TokenRow:
         """The token that a request comes with, if it is one."""

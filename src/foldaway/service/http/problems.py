@@ -9,24 +9,8 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
-from foldaway.errors import (
-    Conflict,
-    EstimateError,
-    FoldawayError,
-    IngestError,
-    MessageError,
-    PlanError,
-    RecordError,
-    SealedError,
-    SequenceGap,
-    TooEarly,
-    TrialClosed,
-    TrialExists,
-    Unavailable,
-    UnknownNumber,
-    UnknownTrial,
-    VaultError,
-)
+from foldaway import errors
+from foldaway.errors import FoldawayError, IngestError, SequenceGap
 from foldaway.records.faults import FaultyBatch
 from foldaway.service.http.monitoring import log_bug
 
@@ -34,21 +18,19 @@ MEDIA_TYPE = "application/problem+json"
 
 RETRY_AFTER = "1"  # seconds
 
-_STATUS: dict[type[FoldawayError], HTTPStatus] = {
-    PlanError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    RecordError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    EstimateError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    MessageError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    UnknownNumber: HTTPStatus.NOT_FOUND,
-    UnknownTrial: HTTPStatus.NOT_FOUND,
-    TrialExists: HTTPStatus.CONFLICT,
-    TrialClosed: HTTPStatus.GONE,  # and nothing else is: a device deletes what it kept for the trial
-    SealedError: HTTPStatus.CONFLICT,
-    SequenceGap: HTTPStatus.CONFLICT,
-    Conflict: HTTPStatus.SERVICE_UNAVAILABLE,
-    TooEarly: HTTPStatus.TOO_EARLY,
-    Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
-    VaultError: HTTPStatus.SERVICE_UNAVAILABLE,  # the key was changed elsewhere, and this server needs the new one
+_KINDS: dict[HTTPStatus, tuple[type[FoldawayError], ...]] = {
+    HTTPStatus.NOT_FOUND: (errors.UnknownTrial, errors.UnknownNumber),
+    HTTPStatus.CONFLICT: (errors.TrialExists, errors.SealedError, SequenceGap),
+    HTTPStatus.GONE: (errors.TrialClosed,),  # and nothing else is: a device deletes what it kept for the trial
+    HTTPStatus.UNPROCESSABLE_ENTITY: (
+        errors.PlanError,
+        errors.RecordError,
+        errors.EstimateError,
+        errors.MessageError,
+    ),
+    HTTPStatus.TOO_EARLY: (errors.TooEarly,),
+    # An error of the vault: the key was changed elsewhere, and this server needs the new one.
+    HTTPStatus.SERVICE_UNAVAILABLE: (errors.Conflict, errors.Unavailable, errors.VaultError),
 }
 
 
@@ -85,7 +67,8 @@ def of_error(error: FoldawayError) -> Problem:
     if isinstance(error, IngestError):
         status = HTTPStatus(error.status)
     else:
-        status = next((s for kind, s in _STATUS.items() if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
+        matching = (status for status, kinds in _KINDS.items() if isinstance(error, kinds))
+        status = next(matching, HTTPStatus.INTERNAL_SERVER_ERROR)
     return Problem(
         status.phrase,
         status,

@@ -13,7 +13,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from foldaway.errors import VaultError
-from foldaway.service.keys.master_key import LENGTH, find_keys, read_keys
+from foldaway.service.keys.master_key import FILE, LENGTH, VARIABLE, make_key_file, parse_keys, read_keys
 
 # Sealed bytes: form, the key's id, nonce, ciphertext with its tag. Random nonces of 96 bits are safe for 2^32 seals
 # under one key (NIST SP 800-38D, 8.3): one a second for a century.
@@ -59,8 +59,15 @@ class Vault:
         Raises:
             VaultError: There is no key, or what should be one is not.
         """
-        keys, file = find_keys(folder, key_file, environ)
-        return cls(keys, file=file)
+        if key_file is None and VARIABLE in environ:
+            return cls(parse_keys(environ[VARIABLE], f"the environment's {VARIABLE}"))
+        if key_file is None:
+            if folder is None:
+                raise VaultError(f"there is no key to seal with: name a key file, or set {VARIABLE}.")
+            key_file = folder / FILE
+            if not key_file.exists():
+                make_key_file(key_file)
+        return cls(read_keys(key_file), file=key_file)
 
     def __repr__(self) -> str:
         return f"Vault: {', '.join(self._keys)}"
