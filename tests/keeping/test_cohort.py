@@ -50,7 +50,7 @@ class Step(NamedTuple):
     """After so many seconds, so many records."""
 
     wait: float
-    count: int
+    records: int
 
 
 class Run(NamedTuple):
@@ -104,7 +104,7 @@ class User(ABC):
         states = [0]
         for step in steps:
             clock[0] += step.wait
-            self.take(rows_of(step.count, values, rng))
+            self.take(rows_of(step.records, values, rng))
             states.append(self.written())
         left_out = self.end()
         states.append(self.written())
@@ -315,7 +315,7 @@ def lawful(settings: dict[str, Any], steps: Sequence[Step], *, timed: bool) -> R
     now, taken, states = 0.0, [], [0]
     for step in steps:
         now += step.wait
-        taken += [now] * step.count  # when each record came
+        taken += [now] * step.records  # when each record came
         waiting = taken[states[-1] :]
         patience = settings["max_wait"] if timed else None
         too_long = patience is not None and any(now - came >= patience for came in waiting)
@@ -343,7 +343,7 @@ def test_what_is_written_and_when_is_what_the_promise_asks_for(
     settings, steps = schedule(seed)
     found = run(user, seed, "as they come", tmp_path / "user", clock)
     assert found == lawful(settings, steps, timed=user.timed)
-    assert found.left_out + (found.states or [0])[-1] == sum(step.count for step in steps)
+    assert found.left_out + (found.states or [0])[-1] == sum(step.records for step in steps)
 
 
 @pytest.mark.parametrize("user", USERS)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from foldaway.engines.partial import plan_columns
 from foldaway.engines.spark.batch import fold, require_classic
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+T = TypeVar("T")
 
 _QUERY = "sql.streaming.queryId"  # the property in which Spark tells a micro-batch whose it is
 _RETAIN = "spark.sql.streaming.minBatchesToRetain"
@@ -144,21 +146,17 @@ class StreamFold:
         Raises:
             RecordError: A micro-batch was refused.
         """
-        from pyspark.errors import StreamingQueryException
-
-        try:
-            return self.query.awaitTermination(timeout)
-        except StreamingQueryException:
-            if self._batches.fault is None:
-                raise
-        raise self._batches.fault
+        return self._awaited(lambda: self.query.awaitTermination(timeout))
 
     def processAllAvailable(self) -> None:
         """As Spark's, but a fault in the records is raised as what it is."""
+        self._awaited(self.query.processAllAvailable)
+
+    def _awaited(self, until: Callable[[], T]) -> T:
         from pyspark.errors import StreamingQueryException
 
         try:
-            return self.query.processAllAvailable()
+            return until()
         except StreamingQueryException:
             if self._batches.fault is None:
                 raise
