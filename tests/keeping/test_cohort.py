@@ -37,12 +37,13 @@ from foldaway.sources.brokers.store import Store, Stored, read
 from foldaway.sources.formats.body import Decoded
 from foldaway.sources.runs.backlog import Backlog
 from foldaway.sources.runs.share_folding import Options as ReadOptions
-from plans import SMALL
+from plans import SMALL, replaced
 from stores import VAULT
 
 pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
 
-ARMS = ("a", "b")
+PLAN = fa.Plan(**SMALL)
+ARMS = tuple(PLAN.arms)
 MAX_WAIT = 5.0
 
 
@@ -329,8 +330,7 @@ def lawful(settings: dict[str, Any], steps: Sequence[Step], *, timed: bool) -> R
 
 def run(user: type[User], seed: int, values: str, folder: Path, clock: list[float], **others: Any) -> Run:
     settings, steps = schedule(seed)
-    more = {} if user.federated is None else {"federated": user.federated}
-    plan = fa.Plan(**{**SMALL, **settings, **more, **others})
+    plan = replaced(PLAN, **{**settings, "federated": user.federated, **others})
     return user(plan, folder).run(steps, VALUES[values], clock)
 
 
@@ -371,8 +371,7 @@ def test_nothing_depends_on_values(user: type[User], seed: int, tmp_path: Path, 
 def test_a_first_record_after_a_long_silence_waits_like_any_other(
     user: type[User], tmp_path: Path, clock: list[float]
 ) -> None:
-    more = {} if user.federated is None else {"federated": user.federated}
-    plan = fa.Plan(**SMALL, **more, cohort=10, max_wait=MAX_WAIT, remainder="leave_out")  # type: ignore[arg-type]
+    plan = replaced(PLAN, federated=user.federated, cohort=10, max_wait=MAX_WAIT, remainder="leave_out")
     asks = user(plan, tmp_path / "user")
     steps = [Step(0, 10), Step(1_000.0, 1), Step(MAX_WAIT - 1, 1), Step(1, 0)]
     assert asks.run(steps[:3], VALUES["as they come"], clock) == Run([10], 2)
@@ -388,8 +387,7 @@ def test_tallies_of_a_site_are_of_a_cohort_in_every_arm_that_has_units(seed: int
     rng = random.Random(seed)
     cohort = rng.choice([1, 4, 9])
     units = {arm: rng.choice([0, 1, cohort - 1, cohort, cohort + 3]) for arm in ARMS}
-    settings: dict[str, Any] = {**SMALL, "unit": "unit", "complete_units": True, "cohort": cohort}
-    plan = fa.Plan(**settings, federated="one-message")
+    plan = replaced(PLAN, unit="unit", complete_units=True, cohort=cohort, federated="one-message")
     people = [(arm, f"{arm}{i}") for arm, count in units.items() for i in range(count)]
     lines = [f"{arm},{unit},{rng.random()}\n" for arm, unit in people for _ in range(rng.randint(1, 30))]
     (tmp_path / "site.csv").write_text("group,unit,y\n" + "".join(lines))
@@ -417,7 +415,7 @@ def test_tallies_of_a_site_are_of_a_cohort_in_every_arm_that_has_units(seed: int
 
 @pytest.mark.parametrize("counts", [(0, 0), (4, 5), (5, 4), (5, 5), (0, 50), (50, 6)])
 def test_there_is_an_answer_when_every_arm_has_enough_and_not_before(counts: tuple[int, int]) -> None:
-    plan = fa.Plan(**SMALL, cohort=1, min_per_arm=5)
+    plan = replaced(PLAN, cohort=1, min_per_arm=5)
     trial = fa.Trial(plan)
     groups = [arm for arm, count in zip(ARMS, counts, strict=True) for _ in range(count)]
     if groups:
@@ -435,16 +433,16 @@ def test_there_is_an_answer_when_every_arm_has_enough_and_not_before(counts: tup
 def test_what_is_published_to_devices_needs_both_a_cohort_and_the_minimum() -> None:
     counts = {"a": 7, "b": 12}
     for cohort, least, few in ((7, 7, {}), (8, 1, {"a": 7}), (1, 8, {"a": 7}), (20, 1, counts)):
-        assert too_few_to_publish(fa.Plan(**SMALL, cohort=cohort, min_per_arm=least), counts) == few
+        assert too_few_to_publish(fa.Privacy(cohort=cohort, min_per_arm=least), counts) == few
 
 
 def test_what_is_shown_grows_by_a_cohort_and_by_a_share() -> None:
-    plan = fa.Plan(**SMALL, cohort=10, max_wait=1.0)
-    assert [least_growth(plan, shown, steps=500) for shown in (0, 4_999, 5_500, 50_000)] == [10, 10, 11, 100]
+    privacy = fa.Privacy(cohort=10, max_wait=1.0)
+    assert [least_growth(privacy, shown, steps=500) for shown in (0, 4_999, 5_500, 50_000)] == [10, 10, 11, 100]
 
 
 def test_a_batch_that_is_not_taken_leaves_no_trace() -> None:
-    gate = Gate(fa.Plan(**SMALL, cohort=10, max_wait=MAX_WAIT))
+    gate = Gate(fa.Privacy(cohort=10, max_wait=MAX_WAIT))
     before = gate.copy()
     gate.take(9, now=0.0)
     assert before.pending == 0

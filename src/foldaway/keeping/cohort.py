@@ -16,7 +16,7 @@ from foldaway.errors import TooEarly
 
 
 class CohortSettings(Protocol):
-    """What a plan says about it."""
+    """The plan's `privacy`, as far as the gate reads it; plans lie above this room."""
 
     @property
     def cohort(self) -> int:
@@ -50,9 +50,8 @@ class Gate:
         pending: What was taken in since the last write.
 
     Example:
-        >>> from foldaway import Plan
-        >>> plan = Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], cohort=100, max_wait=60)
-        >>> gate = Gate(plan)
+        >>> from foldaway import Privacy
+        >>> gate = Gate(Privacy(cohort=100, max_wait=60))
         >>> gate.take(40, now=0.0)
         >>> gate.may_write(now=59.0), gate.may_write(now=60.0), gate.left_out()
         (False, True, 40)

@@ -82,7 +82,7 @@ def fold_stream(
             "records of a unit may come in several micro-batches, so `complete_units` cannot hold for a stream; "
             "use a bootstrap by unit instead."
         )
-    if plan.resampling is not None and key is None:
+    if plan.bootstrap is not None and key is None:
         raise PlanError(
             "a stream with a bootstrap needs its key at every start: make one with secrets.token_bytes(16), keep it "
             "apart from the store, and give it as key=."
@@ -97,7 +97,9 @@ def fold_stream(
         stored = _going_on(opened)
         durable = stored.of(plan, key)
         _take_back(Checkpoint(df.sparkSession, place), stored, store)
-        retain = min(max(int(df.sparkSession.conf.get(_RETAIN) or 0), plan.cohort + 2 * _MARGIN), _MOST_RETAINED)
+        retain = min(
+            max(int(df.sparkSession.conf.get(_RETAIN) or 0), plan.privacy.cohort + 2 * _MARGIN), _MOST_RETAINED
+        )
         batches = _Batches(opened, stored, durable, key, retain - _MARGIN)
         writer = df.writeStream.foreachBatch(batches).option("checkpointLocation", place)
         if trigger is not None:
@@ -197,7 +199,7 @@ class _Batches:
         self.key = key
         self.fault: FoldawayError | None = None
         self._store: Store | None = store
-        self._stored, self._gate = stored, Gate(trial.plan)
+        self._stored, self._gate = stored, Gate(trial.plan.privacy)
         self._trial, self._query, self._batch = trial, stored.identity, _last_batch(stored)
         self._most_pending = most_pending
 

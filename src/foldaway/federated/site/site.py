@@ -52,18 +52,19 @@ def fold_site(plan: Plan, files: Sequence[str], *, progress: Progress | None = N
         PlanError: The plan is not one for sites.
         RecordError: Records are faulty, or an arm has fewer units than the plan's cohort.
     """
-    if plan.federated != "one-message" or plan.unit is None or not plan.complete_units:
+    if plan.mode != "one-message" or plan.unit is None or not plan.complete_units:
         raise PlanError(
             f'the plan {plan.name} is not for sites: it needs `federated` = "one-message", `unit`, and '
             "`complete_units` = true, a promise that all records of a unit are in one file."
         )
     trial = fold_files(list(files), plan, progress=progress)
     units = units_of(trial)
-    if few := too_few_to_send(plan, units):
-        arms = ", ".join(f"{count:,} units in the arm {arm}" for arm, count in few.items())
+    if few := too_few_to_send(plan.privacy, units):
+        units_by_arm = ", ".join(f"{count:,} units in the arm {arm}" for arm, count in few.items() if count)
         raise RecordError(
-            f"the site has {arms if any(few.values()) else 'no units at all'}, and tallies of fewer than {plan.cohort:,} units (the plan's `cohort`) of an arm "
-            "stay here: they would say too much about each. Fold the records of several sites together."
+            f"the site has {units_by_arm or 'no units at all'}, and tallies of fewer than {plan.privacy.cohort:,} units "
+            "(the plan's `cohort`) of an arm stay here: they would say too much about each. Fold the records of several "
+            "sites together."
         )
     return trial
 

@@ -29,7 +29,7 @@ class Answers:
         mark = tuple((shard.shard, shard.version, blake2b(shard.state or b"").digest()) for shard in shards)
         if plan.name not in self._last or self._last[plan.name][0] != mark:
             trial = merged(plan, shards)
-            require_enough(plan, trial.counts)
+            require_enough(plan.privacy, trial.counts)
             self._last[plan.name] = mark, trial.n, quiet_effects(trial)
         return self._last[plan.name][1:]
 

@@ -55,10 +55,10 @@ class Collector:
     def _reload(self) -> None:
         """Start again from what is durable; batches folded since are with their producers."""
         row = self._store.shard(self.name, self.shard)
-        key = None if self.plan.resampling is None else self._store.bootstrap_key(self.name)
+        key = None if self.plan.bootstrap is None else self._store.bootstrap_key(self.name)
         live = Trial(self.plan, key=key) if row.state is None else Trial.loads(row.state, self.plan, key=key)
         # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
-        self._version, self._live, self._gate = row.version, live, Gate(self.plan)
+        self._version, self._live, self._gate = row.version, live, Gate(self.plan.privacy)
         self._sequences: dict[str, tuple[int, int]] = {}
 
     @property
@@ -170,7 +170,7 @@ class Collector:
         if self.pending:
             self._store.leave_out(self.name, self.shard, self.pending)
         # Without asking the database, which might fail: they must not be counted twice.
-        self._live, self._gate, self._sequences = Trial(self.plan), Gate(self.plan), {}
+        self._live, self._gate, self._sequences = Trial(self.plan), Gate(self.plan.privacy), {}
 
 
 def merged(plan: Plan, shards: Sequence[ShardRow]) -> Trial:

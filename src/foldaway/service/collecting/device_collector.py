@@ -54,7 +54,7 @@ class DeviceCollector:
         self._used: set[bytes] = set()
         self._fresh: set[bytes] = set()
         self._reported: Counter[str] = Counter()
-        self._gate = Gate(self.plan)
+        self._gate = Gate(self.plan.privacy)
 
     def published(self) -> Published | None:
         """What was published when the trial began to close, if the mode publishes anything."""
@@ -105,7 +105,7 @@ class DeviceCollector:
 
     def leave_out_late_moments(self) -> None:
         """Give up moments that wait here while another server has begun to close, and published without them."""
-        late = self.plan.federated == "scores" and self._fresh and self._table.standing(self.plan).stage != "open"
+        late = self.plan.mode == "scores" and self._fresh and self._table.standing(self.plan).stage != "open"
         if late or self._given_up:
             self.leave_out_pending()
 
@@ -146,7 +146,7 @@ class DeviceCollector:
 
     def _moments(self, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
         """The factors of records, in mode scores, each under a number of its own."""
-        if self.plan.federated != "scores":
+        if self.plan.mode != "scores":
             raise MessageError("devices of this trial send no moments: its plan is not of the mode scores.")
         outcomes, messages, numbers = self._decoded(bodies, Moments)
         stage, known = self._table.look(self.plan, numbers.values())
@@ -168,7 +168,7 @@ class DeviceCollector:
 
     def _reports(self, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
         """What the mode asks of every device once, under its enrolled number."""
-        outcomes, messages, numbers = self._decoded(bodies, REPORTS[self.plan.federated or ""])
+        outcomes, messages, numbers = self._decoded(bodies, REPORTS[self.plan.mode or ""])
         stage, known = self._table.look(self.plan, numbers.values())
         taken: list[tuple[Moments | Sums, Floats]] = []
         replies: list[tuple[Scores, Floats]] = []
@@ -274,8 +274,8 @@ class DeviceCollector:
             units = Counter(dict(zip(self.plan.arms, (tally.clusters for tally in tallies), strict=True)))
             if any(tally.n != arm.n for tally, arm in zip(tallies, trial.arms, strict=True)):
                 raise MessageError("the tallies hold records without a unit; every record needs one.")
-            if too_few_to_send(self.plan, units):
-                cohort = f"{self.plan.cohort:,} units, the plan's cohort"
+            if too_few_to_send(self.plan.privacy, units):
+                cohort = f"{self.plan.privacy.cohort:,} units, the plan's cohort"
                 raise MessageError(f"the tallies of an arm are of fewer than {cohort}; they would say too much.")
             return trial, units
         raise MessageError(f"the body is not the tallies of a site: {told}")

@@ -116,7 +116,7 @@ class Historian:
     def _take(self, name: str, plan: Plan) -> None:
         shards = self._store.shards(name)
         last = self._store.history.last(name)
-        apart = least_growth(plan, last, MOST)  # no finer than the points that thinning leaves of a long course
+        apart = least_growth(plan.privacy, last, MOST)  # no finer than the points that thinning leaves of a long course
         if sum(shard.n for shard in shards) < last + apart:
             return
         try:

@@ -123,7 +123,7 @@ class Consumer:
                 f"the store {store.folder} belongs to another stream ({self._durable.stream}); name another folder."
             )
         self._live = self._durable.of(plan, key)
-        self._gate = Gate(plan)
+        self._gate = Gate(plan.privacy)
         self._positions: dict[str, Place] = dict(self._durable.positions)
         self._skipped, self._missed = self._durable.skipped, self._durable.missed
         self._taken: list[Message] = []  # since the last write, without their bodies

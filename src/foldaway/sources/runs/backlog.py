@@ -148,7 +148,7 @@ class Backlog:
         files, pipes = told_apart(paths)
         before = {file: self.ledger.look(file) for file in files}
         trial = self.outcome.trial
-        self._gate = Gate(trial.plan, timed=False)
+        self._gate = Gate(trial.plan.privacy, timed=False)
         shares = shares_of(files, trial.plan, options.format)
         complete: list[Path] = []
         folded: Counter[Path] = Counter()
@@ -183,8 +183,8 @@ class Backlog:
         elif not self.outcome.trial.n:
             raise StateError(
                 f"there are {more:,} records, and a saved state holds at least the plan's cohort of "
-                f'{trial.plan.cohort:,}; nothing was saved. Fold more files together, or set remainder = "include" '
-                "in the plan."
+                f"{trial.plan.privacy.cohort:,}; nothing was saved. Fold more files together, or set "
+                'remainder = "include" in [privacy] of the plan.'
             )
         else:
             self.outcome.waiting, self.outcome.waiting_records = complete, more
