@@ -16,7 +16,7 @@ from brokers import Sent, Server
 from foldaway.sources.brokers.adapters import broker_at
 from foldaway.sources.brokers.address import parse
 from foldaway.sources.brokers.broker import Broker
-from foldaway.sources.brokers.consumer import Consumer, Options, Progress
+from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions, Progress
 from foldaway.sources.brokers.message import ARROW, JSON, NDJSON
 from foldaway.sources.brokers.store import Store, Stored
 
@@ -130,7 +130,7 @@ def consume(
     """Consume the stream of the plan's name into a folder."""
     where = parse(address or server.address(plan.name))
     options["delete"] = options.get("delete", False) and server.deletes
-    settings = Options(**{"until_empty": True, "wait": 0.1, "rest": 0.0, **options})
+    settings = ConsumerOptions(**{"until_empty": True, "wait": 0.1, "rest": 0.0, **options})
     with store(folder) as opened:
         consumer = Consumer(
             wrap(broker_at(where, plan.name)),

@@ -21,7 +21,7 @@ from foldaway.keeping.disk import trouble
 _LENGTH = 16
 
 
-class Standing(Enum):
+class FileStanding(Enum):
     """How a file stands to the state."""
 
     NEW = "new"
@@ -64,7 +64,7 @@ class Ledger:
         ...     ledger = Ledger()
         ...     ledger.enter(file, ledger.look(file))
         ...     Ledger.loads(ledger.dumps()).standing(file)
-        <Standing.FOLDED: 'folded'>
+        <FileStanding.FOLDED: 'folded'>
     """
 
     def __init__(self, pages: Pages | None = None) -> None:
@@ -103,7 +103,7 @@ class Ledger:
         """
         return self._hash("mark", self._name(path) + self.look(path).place)
 
-    def standing(self, path: Path) -> Standing:
+    def standing(self, path: Path) -> FileStanding:
         """Whether the file is new or in the state already.
 
         Raises:
@@ -111,7 +111,7 @@ class Ledger:
         """
         now, then = self.look(path), self._pages.files.get(self._name(path))
         if then is not None and then.stamp == now.stamp:
-            return Standing.FOLDED
+            return FileStanding.FOLDED
         if then is not None and not then.deleted and not then.barren:
             raise SourceError(
                 f"{path} has changed since its records were folded, so some of them would count twice. Put new records "
@@ -121,7 +121,7 @@ class Ledger:
             raise SourceError(
                 f"{path} was folded before under another name. Give it the old name again, or leave it out."
             )
-        return Standing.NEW
+        return FileStanding.NEW
 
     def enter(self, path: Path, entry: Entry) -> None:
         """Note that the file's records are in the state."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from foldaway.errors import SourceError
 from foldaway.plan import Plan
-from foldaway.sources.formats.batch import ROWS
+from foldaway.sources.formats.chunk import ROWS
 from foldaway.sources.formats.columns import require_columns, wanted_by
 from foldaway.trial import Trial
 

@@ -15,7 +15,7 @@ import foldaway as fa
 from foldaway.keeping.saved import Saved, load
 from foldaway.report.page.kept import inventory
 from foldaway.sources.runs.backlog import Backlog
-from foldaway.sources.runs.share_folding import Options
+from foldaway.sources.runs.share_folding import ReadOptions
 from fuzzing import fuzz
 from measured import measured
 from pages import parsed, tables
@@ -95,7 +95,7 @@ def test_what_is_saved_with_the_state_is_on_the_page(tmp_path: Path) -> None:
     plan = fa.Plan(name="t", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
     state = tmp_path / "state"
     with Backlog(plan, state) as backlog:
-        backlog.fold(backlog.find([str(tmp_path / "day.csv")]), Options())
+        backlog.fold(backlog.find([str(tmp_path / "day.csv")]), ReadOptions())
     subprocess.run(
         [sys.executable, "-m", "foldaway", "report", str(state)], check=True, env={**os.environ, **measured()}
     )

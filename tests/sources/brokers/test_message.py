@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from consuming import FORMS, as_arrow, as_json, as_ndjson, people
 from foldaway.sources.brokers.message import ARROW, JSON, NDJSON, decode
-from foldaway.sources.formats.batch import Batch, Unreadable, Wanted
+from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns
 
-WANTED = Wanted(numeric=("y", "x"), text=("group", "unit"))
+WANTED = WantedColumns(numeric=("y", "x"), text=("group", "unit"))
 
 
 @pytest.mark.parametrize(("kind", "write"), FORMS)
@@ -59,7 +59,7 @@ def test_an_entry_without_a_wanted_field_is_told() -> None:
 
 @given(st.binary(max_size=60), st.sampled_from([None, ARROW, JSON, NDJSON]))
 def test_any_bytes_give_records_or_a_sentence(body: bytes, kind: str | None) -> None:
-    found: Batch | Unreadable
+    found: Chunk | Unreadable
     try:
         found = decode(b"SECRET" + body, kind, WANTED)
     except Unreadable as error:

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from foldaway.errors import SourceError
 from foldaway.sources.formats import delimited
-from foldaway.sources.formats.batch import Unreadable, Wanted
+from foldaway.sources.formats.chunk import Unreadable, WantedColumns
 from foldaway.sources.formats.files import read
 from foldaway.sources.formats.streams import Stream
 from source_files import cells, put
 
-WANTED = Wanted(numeric=("n",), text=("t",))
+WANTED = WantedColumns(numeric=("n",), text=("t",))
 HEADER = b"n,t,other\n"
 
 
@@ -66,7 +66,7 @@ def test_a_column_is_text_only_in_blocks_with_a_bad_cell(tmp_path: Path) -> None
     path = put(tmp_path, "a.csv", HEADER + b"1,a,z\n" * 3 + b"old,a,z\n" + b"3,a,z\n" * 3)
     with Stream(path) as stream:
         types = [
-            b.records.schema.field("n").type for b in delimited.batches(stream, WANTED, block=12) if len(b.records)
+            b.records.schema.field("n").type for b in delimited.chunks(stream, WANTED, block=12) if len(b.records)
         ]
     assert types.count(pa.string()) == 1
     assert set(types) == {pa.float64(), pa.string()}
@@ -93,7 +93,7 @@ def test_a_byte_order_mark_before_a_quote(tmp_path: Path) -> None:
 
 def test_a_column_in_both_roles_is_text(tmp_path: Path) -> None:
     path = put(tmp_path, "a.csv", b"n,t\n1,2\n")
-    (batch,) = read(path, Wanted(numeric=("n", "t"), text=("t",)))
+    (batch,) = read(path, WantedColumns(numeric=("n", "t"), text=("t",)))
     assert batch.records.to_pydict() == {"n": [1.0], "t": ["2"]}
 
 
@@ -126,7 +126,7 @@ def test_a_line_that_does_not_end_is_refused_before_it_fills_the_memory(
     monkeypatch.setattr("foldaway.sources.formats.lines._LONGEST", 1000)
     path = put(tmp_path, "a.csv", b"n,t\n" + b'1,"' + b"x" * 10_000)
     with Stream(path) as stream, pytest.raises(Unreadable, match="does not end"):
-        list(delimited.batches(stream, WANTED, block=100))
+        list(delimited.chunks(stream, WANTED, block=100))
 
 
 pieces = [
@@ -164,7 +164,7 @@ def test_any_block_size_gives_the_same(body: bytes, block: int, delimiter: bytes
             file.flush()
             try:
                 with Stream(Path(file.name)) as stream:
-                    return cells(delimited.batches(stream, WANTED, delimiter=delimiter, block=size), WANTED)
+                    return cells(delimited.chunks(stream, WANTED, delimiter=delimiter, block=size), WANTED)
             except Unreadable as error:
                 return str(error)
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldaway.sources.formats.batch import Unreadable, Wanted
+from foldaway.sources.formats.chunk import Unreadable, WantedColumns
 from foldaway.sources.formats.json_array import TooMany, batch
 from foldaway.sources.formats.ndjson import Decoder
 from fuzzing import fuzz
 from source_files import cells
 
-WANTED = Wanted(numeric=("n",), text=("t",))
+WANTED = WantedColumns(numeric=("n",), text=("t",))
 DECODER = Decoder(WANTED)
 
 values = st.recursive(

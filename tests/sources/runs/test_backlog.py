@@ -17,7 +17,7 @@ from foldaway.keeping.ledger import Ledger
 from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import load
 from foldaway.sources.runs.backlog import Backlog, Outcome
-from foldaway.sources.runs.share_folding import Options
+from foldaway.sources.runs.share_folding import ReadOptions
 from measured import measured
 
 FILES = 30
@@ -51,7 +51,7 @@ def counted(state: Path, plan: fa.Plan = PLAN) -> list[int]:
 
 def fold(folder: Path, state: Path, *, resume: bool = True, delete: bool = False, processes: int = 1) -> Outcome:
     with Backlog(PLAN, state, resume=state if resume else None, delete_after=delete) as backlog:
-        return backlog.fold(backlog.find([str(folder / "*.csv")]), Options(), processes=processes)
+        return backlog.fold(backlog.find([str(folder / "*.csv")]), ReadOptions(), processes=processes)
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_in_the_state(folder: Path, 
     with Backlog(PLAN, state, delete_after=True) as backlog:
         paths = backlog.find([str(folder / "*.csv")])
         with pytest.raises(fa.SourceError, match="changed while it was read"):
-            backlog.fold(paths, Options(), progress=meddle)
+            backlog.fold(paths, ReadOptions(), progress=meddle)
     assert len(list(folder.iterdir())) == 4
     assert not state.exists()
 
@@ -284,7 +284,7 @@ def test_a_plan_may_include_the_remainder(folder: Path, tmp_path: Path) -> None:
     plan = fa.Plan(**{**{name: getattr(PLAN, name) for name in PLAN.__struct_fields__}, "remainder": "include"})
     file = write(tmp_path, 0, 20)
     with Backlog(plan, tmp_path / "state") as backlog:
-        assert backlog.fold(backlog.find([str(file)]), Options()).trial.n == 20
+        assert backlog.fold(backlog.find([str(file)]), ReadOptions()).trial.n == 20
     assert fa.Trial.load(tmp_path / "state").n == 20
 
 
@@ -328,7 +328,7 @@ def test_names_of_files_that_are_gone(folder: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     names = [str(path) for path in sorted(folder.iterdir())]
     with Backlog(PLAN, state, delete_after=True) as backlog:
-        backlog.fold(backlog.find(names), Options())
+        backlog.fold(backlog.find(names), ReadOptions())
     with Backlog(PLAN, state, resume=state, delete_after=True) as backlog:
         assert backlog.find([*names, str(folder / "*.csv")]) == []
         assert len(backlog.outcome.absent) == 5
@@ -362,7 +362,7 @@ def test_a_file_of_which_nothing_was_folded_is_never_deleted(folder: Path, tmp_p
 
     def again() -> Outcome:
         with Backlog(plan, state, resume=state, delete_after=True) as backlog:
-            return backlog.fold(backlog.find([str(folder / "*.csv")]), Options(), processes=processes)
+            return backlog.fold(backlog.find([str(folder / "*.csv")]), ReadOptions(), processes=processes)
 
     first = again()
     assert (list(folder.iterdir()), first.barren) == ([bad], [bad])

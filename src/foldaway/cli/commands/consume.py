@@ -55,7 +55,7 @@ def consume(
     from foldaway.plan import Plan
     from foldaway.sources.brokers.adapters import broker_at
     from foldaway.sources.brokers.address import parse
-    from foldaway.sources.brokers.consumer import Consumer, Options
+    from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions
     from foldaway.sources.brokers.store import Store
 
     if sentence := without_dumps():
@@ -65,7 +65,7 @@ def consume(
     broker = broker_at(where, the_plan.name)
     with Store(store) as opened:
         secret = _secret(the_plan, key, opened.folder, opened.read())
-        options = Options(until_empty=until_empty, delete=delete, skip_faulty=skip_faulty, close=close)
+        options = ConsumerOptions(until_empty=until_empty, delete=delete, skip_faulty=skip_faulty, close=close)
         with Stop() as stop, shown_progress(str(where), json) as told:
             consumer = Consumer(
                 broker, where.stream, the_plan, opened, key=secret, options=options, told=told, stopping=stop

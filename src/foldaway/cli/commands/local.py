@@ -56,14 +56,14 @@ def run(
     from foldaway.keeping.saved import load
     from foldaway.plan import Plan
     from foldaway.report.page.document import require_place
-    from foldaway.sources.runs.share_folding import Options
+    from foldaway.sources.runs.share_folding import ReadOptions
 
     if save is None and delete_after:
         raise SourceError("--delete-after needs --save STATE: where the tallies of what is deleted are to be.")
     require_savable(save, resume, overwrite)
     if report is not None:
         require_place(report)
-    the_plan, options = Plan.load(plan), Options(format, delimiter)
+    the_plan, options = Plan.load(plan), ReadOptions(format, delimiter)
     going_on = resume is not None and (resume.exists() or resume != save)  # a first run may name what is yet to be
     if save is not None and the_plan.resampling is not None and key is None:
         print("Without --key the state can be read and merged later, but not resumed.", file=sys.stderr)

@@ -16,7 +16,7 @@ from foldaway.plan import Plan
 from foldaway.sources.formats.paths import expand
 from foldaway.sources.runs.backlog import Backlog, not_in
 from foldaway.sources.runs.folding import fold_paths, started
-from foldaway.sources.runs.share_folding import Options
+from foldaway.sources.runs.share_folding import ReadOptions
 from foldaway.trial import Trial
 
 
@@ -45,7 +45,7 @@ def require_savable(target: Path | None, resume: Path | None, overwrite: bool) -
 
 
 def fold_only(
-    patterns: Sequence[str], plan: Plan, options: Options, *, resume: Path | None, key: bytes | None, processes: int
+    patterns: Sequence[str], plan: Plan, options: ReadOptions, *, resume: Path | None, key: bytes | None, processes: int
 ) -> Trial:
     """Fold files into a trial that is saved nowhere."""
     paths = expand(patterns) if resume is None else not_in(resume, patterns)
@@ -58,7 +58,7 @@ def fold_and_save(
     patterns: Sequence[str],
     plan: Plan,
     save: Path,
-    options: Options,
+    options: ReadOptions,
     *,
     resume: Path | None,
     delete_after: bool,

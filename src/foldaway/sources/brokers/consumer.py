@@ -26,7 +26,7 @@ from foldaway.trial import Trial
 
 
 @dataclass(frozen=True)
-class Options:
+class ConsumerOptions:
     """How to consume.
 
     Attributes:
@@ -103,7 +103,7 @@ class Consumer:
         store: Store,
         *,
         key: bytes | None = None,
-        options: Options | None = None,
+        options: ConsumerOptions | None = None,
         told: Callable[[Progress], None] = lambda _: None,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -112,7 +112,7 @@ class Consumer:
         self._broker = broker
         self._store = store
         self._key = key
-        self._options = options or Options()
+        self._options = options or ConsumerOptions()
         self._told = told
         self._stopping = stopping
         self._wanted = wanted_by(plan)

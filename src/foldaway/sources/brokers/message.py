@@ -11,7 +11,7 @@ import pyarrow as pa
 from foldaway.sources.formats import json_array
 from foldaway.sources.formats.arrow_body import read_arrow
 from foldaway.sources.formats.arrow_claims import Damaged, TooLarge
-from foldaway.sources.formats.batch import Batch, Unreadable, Wanted, join
+from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns, join
 from foldaway.sources.formats.ndjson import MALFORMED, Decoder
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -25,7 +25,7 @@ MOST_BYTES = 256 * 2**20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def decode(body: bytes | dict[str, str], kind: str | None, wanted: Wanted) -> Batch:
+def decode(body: bytes | dict[str, str], kind: str | None, wanted: WantedColumns) -> Chunk:
     r"""The records in a message.
 
     Args:
@@ -37,7 +37,7 @@ def decode(body: bytes | dict[str, str], kind: str | None, wanted: Wanted) -> Ba
         Unreadable: It holds no records. Nothing of the message is in the error, and no other error hangs on it.
 
     Example:
-        >>> wanted = Wanted(numeric=("y",), text=("g",))
+        >>> wanted = WantedColumns(numeric=("y",), text=("g",))
         >>> decode(b'{"g": "a",\n "y": 1.5}', None, wanted).records.to_pydict()
         {'y': [1.5], 'g': ['a']}
         >>> decode(b'{"g": "a", "y": 1.5}\n{"g": "b"}', None, wanted).records.to_pydict()
@@ -74,25 +74,25 @@ def _kind(body: bytes, kind: str | None) -> str:
     return JSON if body.removeprefix(_BYTE_ORDER_MARK).lstrip().startswith(b"[") else NDJSON
 
 
-def _arrow(body: bytes, wanted: Wanted) -> Batch:
+def _arrow(body: bytes, wanted: WantedColumns) -> Chunk:
     if body.startswith(b"ARROW1"):
         raise Unreadable("is an Arrow file; send Arrow's stream form")
     table = read_arrow(bytearray(body), wanted, MOST_RECORDS, MOST_BYTES)
-    return join([Batch(records) for records in table.combine_chunks().to_batches() or [_empty(table)]])
+    return join([Chunk(records) for records in table.combine_chunks().to_batches() or [_empty(table)]])
 
 
 def _empty(table: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0)] * table.num_columns, names=table.column_names)
 
 
-def _json(body: bytes, wanted: Wanted) -> Batch:
+def _json(body: bytes, wanted: WantedColumns) -> Chunk:
     data = _text(body)
     if not data.startswith(b"["):
         data = b"[" + data + b"]"  # one record
     return json_array.batch(data, _decoder(wanted), MOST_RECORDS)
 
 
-def _ndjson(body: bytes, wanted: Wanted) -> Batch:
+def _ndjson(body: bytes, wanted: WantedColumns) -> Chunk:
     data, decoder = _text(body), _decoder(wanted)
     # One record may be written over several lines; then the whole is one object, which several never are.
     if data.count(b"\n") and _is_object(data):
@@ -126,15 +126,15 @@ class _Anything(msgspec.Struct):
     """Any object in JSON, nothing of it taken."""
 
 
-def _flat(fields: dict[str, str], wanted: Wanted) -> Batch:
+def _flat(fields: dict[str, str], wanted: WantedColumns) -> Chunk:
     names = [name for name in wanted.names if name in fields]
     if not names:
         raise Unreadable("has none of the plan's columns")
     cells = [pa.array([fields.get(name)], pa.string()) for name in wanted.names]
-    return Batch(pa.RecordBatch.from_arrays(cells, names=list(wanted.names)))
+    return Chunk(pa.RecordBatch.from_arrays(cells, names=list(wanted.names)))
 
 
 @lru_cache(maxsize=16)
-def _decoder(wanted: Wanted) -> Decoder:
+def _decoder(wanted: WantedColumns) -> Decoder:
     """Making one takes longer than reading a message."""
     return Decoder(wanted)

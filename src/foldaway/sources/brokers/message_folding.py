@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from foldaway.errors import RecordError
 from foldaway.sources.brokers.broker import Message
 from foldaway.sources.brokers.message import decode
-from foldaway.sources.formats.batch import ROWS, Batch, Unreadable, Wanted, join
+from foldaway.sources.formats.chunk import ROWS, Chunk, Unreadable, WantedColumns, join
 from foldaway.trial import Trial
 
-Decoded = tuple[Message, Batch | str]
+Decoded = tuple[Message, Chunk | str]
 """A message with its records, or with what is wrong with it."""
 
 
 def fold_messages(
-    trial: Trial, messages: Sequence[Message], wanted: Wanted
+    trial: Trial, messages: Sequence[Message], wanted: WantedColumns
 ) -> Iterator[tuple[Sequence[Message], str | None]]:
     """Fold messages into a trial, step by step as the caller asks for them.
 
@@ -39,7 +39,7 @@ def fold_messages(
         yield from _fold(trial, group)
 
 
-def _groups(messages: Sequence[Message], wanted: Wanted) -> Iterator[list[Decoded]]:
+def _groups(messages: Sequence[Message], wanted: WantedColumns) -> Iterator[list[Decoded]]:
     """The messages, decoded, in groups that can be one batch: of the same columns and types, and not too large."""
     group: list[Decoded] = []
     schema, rows = None, 0
@@ -57,7 +57,7 @@ def _groups(messages: Sequence[Message], wanted: Wanted) -> Iterator[list[Decode
         yield group
 
 
-def _decoded(message: Message, wanted: Wanted) -> Batch | str:
+def _decoded(message: Message, wanted: WantedColumns) -> Chunk | str:
     try:
         return decode(message.body, message.kind, wanted)
     except Unreadable as error:
@@ -66,7 +66,7 @@ def _decoded(message: Message, wanted: Wanted) -> Batch | str:
 
 def _fold(trial: Trial, group: list[Decoded]) -> Iterator[tuple[Sequence[Message], str | None]]:
     messages = [message for message, _ in group]
-    batches = [found for _, found in group if isinstance(found, Batch)]
+    batches = [found for _, found in group if isinstance(found, Chunk)]
     if len(batches) < len(group):  # a message that cannot be read is a group of its own
         yield messages, str(group[0][1])
         return
@@ -80,7 +80,7 @@ def _fold(trial: Trial, group: list[Decoded]) -> Iterator[tuple[Sequence[Message
             yield from _fold(trial, [one])
 
 
-def _refusal(trial: Trial, batch: Batch) -> str | None:
+def _refusal(trial: Trial, batch: Chunk) -> str | None:
     """Fold a batch; what is wrong with it if it was refused."""
     try:
         trial.fold(batch.records, text=True, unreadable=batch.ragged)

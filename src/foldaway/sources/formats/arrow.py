@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyarrow import ipc
 
-from foldaway.sources.formats.batch import ROWS, Batch, Unreadable, Wanted, blank, present, slices
+from foldaway.sources.formats.chunk import ROWS, Chunk, Unreadable, WantedColumns, blank, present, slices
 from foldaway.sources.formats.streams import Stream
 
 _CONTINUES = b"\xff\xff\xff\xff"
@@ -20,7 +20,7 @@ def names(stream: Stream) -> list[str]:
     return list(_schema(stream).names)
 
 
-def batches(stream: Stream, wanted: Wanted, *, rows: int = ROWS, part: range | None = None) -> Iterator[Batch]:
+def chunks(stream: Stream, wanted: WantedColumns, *, rows: int = ROWS, part: range | None = None) -> Iterator[Chunk]:
     """The wanted columns, in the types the file gives them, of all record batches or, of the file form, of some.
 
     The unit of reading is the record batch as it was written: the wanted columns of a file written as one batch
@@ -31,7 +31,7 @@ def batches(stream: Stream, wanted: Wanted, *, rows: int = ROWS, part: range | N
     for records in opened:
         # Arrow takes the writer's word for offsets and UTF-8; a damaged file must not get past here.
         records.validate(full=True)
-        yield from slices(Batch(records), rows)
+        yield from slices(Chunk(records), rows)
 
 
 def parts(stream: Stream) -> list[float]:
@@ -46,7 +46,7 @@ def _is_file(stream: Stream) -> bool:
     return stream.peek(6) == b"ARROW1"
 
 
-def _file(stream: Stream, wanted: Wanted, part: range | None) -> Iterator[pa.RecordBatch]:
+def _file(stream: Stream, wanted: WantedColumns, part: range | None) -> Iterator[pa.RecordBatch]:
     source = stream.seekable()
     with ipc.open_file(source) as file:
         columns = present(file.schema.names, wanted)
@@ -59,7 +59,7 @@ def _file(stream: Stream, wanted: Wanted, part: range | None) -> Iterator[pa.Rec
                 yield records.select(list(columns))
 
 
-def _stream(stream: Stream, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def _stream(stream: Stream, wanted: WantedColumns) -> Iterator[pa.RecordBatch]:
     # The reader must be told which columns to skip when it is made, so the schema is looked at before.
     columns = present(_schema(stream).names, wanted)
     yield blank(columns)

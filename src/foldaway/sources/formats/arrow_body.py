@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from pyarrow import ipc
 
 from foldaway.sources.formats.arrow_claims import TooLarge, check_claims
-from foldaway.sources.formats.batch import Unreadable, Wanted, blank, present
+from foldaway.sources.formats.chunk import Unreadable, WantedColumns, blank, present
 
 
-def read_arrow(body: bytearray, wanted: Wanted, most_records: int, most_bytes: int) -> pa.Table:
+def read_arrow(body: bytearray, wanted: WantedColumns, most_records: int, most_bytes: int) -> pa.Table:
     """The wanted columns of an Arrow stream. Their memory is the body's own where it is not compressed.
 
     Raises:

@@ -14,7 +14,7 @@ from foldaway.plan import Plan
 from foldaway.sources.formats import json_array
 from foldaway.sources.formats.arrow_body import read_arrow
 from foldaway.sources.formats.arrow_claims import Damaged, TooLarge
-from foldaway.sources.formats.batch import Batch, Unreadable, Wanted, join
+from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns, join
 from foldaway.sources.formats.columns import wanted_by
 from foldaway.sources.formats.decompress import codec, decompress, wipe
 from foldaway.sources.formats.lines import blocks
@@ -108,7 +108,7 @@ def decode(body: bytearray, content_type: str, encoding: str | None, plan: Plan,
     return Decoded(records, ragged, _unpacked=unpacked)
 
 
-Reader = Callable[[bytearray, Wanted, Limits], tuple[pa.Table, int]]
+Reader = Callable[[bytearray, WantedColumns, Limits], tuple[pa.Table, int]]
 
 
 def _reader(content_type: str) -> Reader:
@@ -155,11 +155,11 @@ def _too_large(what: str) -> IngestError:
     return IngestError(413, f"the body holds more than {what}; send smaller batches.")
 
 
-def _arrow(body: bytearray, wanted: Wanted, limits: Limits) -> tuple[pa.Table, int]:
+def _arrow(body: bytearray, wanted: WantedColumns, limits: Limits) -> tuple[pa.Table, int]:
     return read_arrow(body, wanted, limits.max_records, limits.max_decoded), 0
 
 
-def _ndjson(body: bytearray, wanted: Wanted, limits: Limits) -> tuple[pa.Table, int]:
+def _ndjson(body: bytearray, wanted: WantedColumns, limits: Limits) -> tuple[pa.Table, int]:
     _require_utf_8(body)
     if ARRAY.match(body):
         raise Unreadable(f"is one JSON array, not one object per line; send it as {JSON}")
@@ -174,7 +174,7 @@ def _ndjson(body: bytearray, wanted: Wanted, limits: Limits) -> tuple[pa.Table, 
     return _table(join(parts))
 
 
-def _json(body: bytearray, wanted: Wanted, limits: Limits) -> tuple[pa.Table, int]:
+def _json(body: bytearray, wanted: WantedColumns, limits: Limits) -> tuple[pa.Table, int]:
     _require_utf_8(body)
     data = body[len(_BYTE_ORDER_MARK) :] if body.startswith(_BYTE_ORDER_MARK) else body
     return _table(json_array.batch(data, _decoder(wanted), limits.max_records))
@@ -183,7 +183,7 @@ def _json(body: bytearray, wanted: Wanted, limits: Limits) -> tuple[pa.Table, in
 _READERS: dict[str, Reader] = {ARROW: _arrow, NDJSON: _ndjson, JSON: _json}
 
 
-def _table(batch: Batch) -> tuple[pa.Table, int]:
+def _table(batch: Chunk) -> tuple[pa.Table, int]:
     return pa.Table.from_batches([batch.records]), batch.ragged
 
 
@@ -193,7 +193,7 @@ def _require_utf_8(body: bytearray) -> None:
 
 
 @lru_cache(maxsize=256)
-def _decoder(wanted: Wanted) -> Decoder:
+def _decoder(wanted: WantedColumns) -> Decoder:
     """The decoder for these columns; making one takes longer than reading a small batch."""
     return Decoder(wanted)
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from foldaway.sources.formats.batch import Batch, Unreadable, Wanted, blank, present, slices
+from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns, blank, present, slices
 from foldaway.sources.formats.lines import BLOCK, LineNumbers, blocks
 from foldaway.sources.formats.numbers import as_numbers
 from foldaway.sources.formats.quoting import first_line, is_open, whole_lines
@@ -26,7 +26,7 @@ _NOT_UTF8 = "is not UTF-8; save it as UTF-8, for instance with `iconv -f CP1252 
 _NULLS = ["", "NA", "NaN", "null"]
 
 
-def batches(stream: Stream, wanted: Wanted, *, delimiter: bytes = b",", block: int = BLOCK) -> Iterator[Batch]:
+def chunks(stream: Stream, wanted: WantedColumns, *, delimiter: bytes = b",", block: int = BLOCK) -> Iterator[Chunk]:
     """The wanted columns of a file with a header line.
 
     Numeric columns come as float64 (true and false as 1 and 0), or as string with the blanks around the cells
@@ -40,7 +40,7 @@ def batches(stream: Stream, wanted: Wanted, *, delimiter: bytes = b",", block: i
     columns = present(found, wanted)
     if not columns:
         _require_several(found, delimiter)
-        yield Batch(blank([]))
+        yield Chunk(blank([]))
         return
     for data in chain([rest], lines):
         if not stream.peek(1) and is_open(data, delimiter):
@@ -54,7 +54,7 @@ def batches(stream: Stream, wanted: Wanted, *, delimiter: bytes = b",", block: i
         line = numbers.of(data, len(cells[0])) if not ragged else numbers.of(data, 0)
         kinds = [_text if name in wanted.text else _numbers for name in columns]
         arrays = [kind(column) for kind, column in zip(kinds, cells, strict=True)]
-        yield from slices(Batch(pa.RecordBatch.from_arrays(arrays, names=list(columns)), ragged, line))
+        yield from slices(Chunk(pa.RecordBatch.from_arrays(arrays, names=list(columns)), ragged, line))
 
 
 def names(stream: Stream, *, delimiter: bytes = b",") -> list[str]:

@@ -10,16 +10,16 @@ from foldaway.keeping.disk import trouble
 from foldaway.keeping.saved import MAGIC as SAVED
 from foldaway.keeping.state import MAGIC as STATE
 from foldaway.sources.formats import arrow, delimited, ndjson, parquet
-from foldaway.sources.formats.batch import Batch, Unreadable, Wanted, join
+from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns, join
 from foldaway.sources.formats.paths import Stdin, size
 from foldaway.sources.formats.streams import Stream
 
-FORMATS: dict[str, Callable[..., Iterator[Batch]]] = {
-    "csv": partial(delimited.batches, delimiter=b","),
-    "tsv": partial(delimited.batches, delimiter=b"\t"),
-    "parquet": parquet.batches,
-    "arrow": arrow.batches,
-    "ndjson": ndjson.batches,
+FORMATS: dict[str, Callable[..., Iterator[Chunk]]] = {
+    "csv": partial(delimited.chunks, delimiter=b","),
+    "tsv": partial(delimited.chunks, delimiter=b"\t"),
+    "parquet": parquet.chunks,
+    "arrow": arrow.chunks,
+    "ndjson": ndjson.chunks,
 }
 """The formats by name, each a function from a stream and the wanted columns to batches."""
 
@@ -47,14 +47,14 @@ T = TypeVar("T")
 
 def read(
     path: Path | Stdin | str,
-    wanted: Wanted,
+    wanted: WantedColumns,
     *,
     whole: bool = False,
     format: str | None = None,
     delimiter: str | None = None,
     part: range | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Iterator[Batch]:
+) -> Iterator[Chunk]:
     r"""Read the wanted columns of a file, batch by batch.
 
     At least one batch comes, without rows if the file has none. Memory does not grow with the file, except that
@@ -78,7 +78,7 @@ def read(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder, "trial.csv")
         ...     _ = file.write_text("id,arm,age\n007,control,31\n008,treatment\n009,treatment,old\n")
-        ...     batches = list(read(file, Wanted(numeric=("age",), text=("arm", "id")), whole=True))
+        ...     batches = list(read(file, WantedColumns(numeric=("age",), text=("arm", "id")), whole=True))
         >>> batches[0].records.to_pydict()
         {'age': ['31', 'old'], 'arm': ['control', 'treatment'], 'id': ['007', '009']}
         >>> batches[0].ragged
@@ -168,7 +168,7 @@ _NAMES: dict[str, Callable[..., list[str]]] = {
 }
 
 
-def _guarded(source: Path | Stdin, kind: str, batches: Iterator[Batch]) -> Iterator[Batch]:
+def _guarded(source: Path | Stdin, kind: str, batches: Iterator[Chunk]) -> Iterator[Chunk]:
     while (batch := _attempt(source, lambda: next(batches, None), kind)) is not None:
         yield batch
 
@@ -195,7 +195,7 @@ def _attempt(source: Path | Stdin, step: Callable[[], T], kind: str = "data") ->
     raise SourceError(f"{source} {words}")
 
 
-def _without_blanks(batches: Iterator[Batch]) -> Iterator[Batch]:
+def _without_blanks(batches: Iterator[Chunk]) -> Iterator[Chunk]:
     """The batches that say something; if there are none, the last one, which at least shows the columns."""
     blank = None
     some = False
@@ -210,8 +210,8 @@ def _without_blanks(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 
 def _with_progress(
-    batches: Iterator[Batch], stream: Stream, progress: Callable[[int], None] | None, *, to_the_end: bool
-) -> Iterator[Batch]:
+    batches: Iterator[Chunk], stream: Stream, progress: Callable[[int], None] | None, *, to_the_end: bool
+) -> Iterator[Chunk]:
     for batch in batches:
         yield batch
         if progress is not None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from foldaway.sources.formats.batch import Batch, Unreadable
+from foldaway.sources.formats.chunk import Chunk, Unreadable
 from foldaway.sources.formats.ndjson import MALFORMED, Decoder
 
 
@@ -12,7 +12,7 @@ class TooMany(Exception):
     """More objects than are wanted at a time."""
 
 
-def batch(data: bytes | bytearray, decoder: Decoder, most: int) -> Batch:
+def batch(data: bytes | bytearray, decoder: Decoder, most: int) -> Chunk:
     """The wanted members of every object in the array, as `ndjson` gives those of every line.
 
     Args:
@@ -25,8 +25,8 @@ def batch(data: bytes | bytearray, decoder: Decoder, most: int) -> Batch:
         TooMany: It is, but of more objects.
 
     Example:
-        >>> from foldaway.sources.formats.batch import Wanted
-        >>> found = batch(b'[{"y": 1.5, "g": "a"}, {"g": "b"}]', Decoder(Wanted(("y",), ("g",))), 10)
+        >>> from foldaway.sources.formats.chunk import WantedColumns
+        >>> found = batch(b'[{"y": 1.5, "g": "a"}, {"g": "b"}]', Decoder(WantedColumns(("y",), ("g",))), 10)
         >>> found.records.to_pydict(), found.ragged
         ({'y': [1.5, None], 'g': ['a', 'b']}, 0)
     """

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from foldaway.sources.formats.batch import Unreadable
+from foldaway.sources.formats.chunk import Unreadable
 from foldaway.sources.formats.streams import Peekable, Stream
 
 BLOCK = 4 * 2**20

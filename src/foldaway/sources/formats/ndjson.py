@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from foldaway.sources.formats.batch import Batch, Unreadable, Wanted, slices
+from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns, slices
 from foldaway.sources.formats.lines import BLOCK, LineNumbers, blocks
 from foldaway.sources.formats.numbers import as_numbers
 from foldaway.sources.formats.streams import Peekable, Stream
@@ -27,7 +27,7 @@ MALFORMED = (msgspec.MsgspecError, ValueError, RecursionError)
 _NULL = msgspec.Raw(b"null")
 
 
-def batches(stream: Stream | Peekable, wanted: Wanted, *, block: int = BLOCK) -> Iterator[Batch]:
+def chunks(stream: Stream | Peekable, wanted: WantedColumns, *, block: int = BLOCK) -> Iterator[Chunk]:
     """The wanted members of every line's object; where a line has no such member, null.
 
     There is no header, so every wanted column is in every batch, and one that no line has is all null.
@@ -56,7 +56,7 @@ class Decoder:
         anything: The type of any object, its wanted members left as they are written.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: WantedColumns) -> None:
         if any(character < " " or character in '"\\' for name in wanted.names for character in name):
             raise Unreadable("is asked for a column with a quote or a backslash in its name; rename it")
         self._columns = {f"f{i}": name for i, name in enumerate(wanted.names)}
@@ -70,7 +70,7 @@ class Decoder:
     def _object(self, fields: list[tuple[str, Any, Any]]) -> type[msgspec.Struct]:
         return msgspec.defstruct("Object", fields, rename=self._columns, gc=False)
 
-    def __call__(self, data: bytes) -> Batch:
+    def __call__(self, data: bytes) -> Chunk:
         """A batch from a block of lines."""
         lines = [line for line in data.split(b"\n") if line and not line.isspace()]
         try:
@@ -80,7 +80,7 @@ class Decoder:
         rows = [row for line in lines if (row := self._row(line)) is not None]
         return self._batch_of_texts(rows, len(lines) - len(rows))
 
-    def batch(self, rows: list[Any]) -> Batch:
+    def batch(self, rows: list[Any]) -> Chunk:
         """A batch from objects of the expected type."""
         columns = []
         for field in self._columns:
@@ -92,7 +92,7 @@ class Decoder:
                 columns.append(pa.array(np.array(cells, dtype=np.float64), from_pandas=True))
         return self._batch(columns, 0)
 
-    def batch_of_anything(self, objects: list[Any]) -> Batch:
+    def batch_of_anything(self, objects: list[Any]) -> Chunk:
         """A batch from objects of the type that takes anything."""
         rows = [row for found in objects if (row := self._texts(found)) is not None]
         return self._batch_of_texts(rows, len(objects) - len(rows))
@@ -112,11 +112,11 @@ class Decoder:
         except MALFORMED:
             return None
 
-    def _batch_of_texts(self, rows: list[dict[str, str | None]], ragged: int) -> Batch:
+    def _batch_of_texts(self, rows: list[dict[str, str | None]], ragged: int) -> Chunk:
         return self._batch([self._array(field, [row[field] for row in rows]) for field in self._columns], ragged)
 
-    def _batch(self, columns: list[pa.Array], ragged: int) -> Batch:
-        return Batch(pa.RecordBatch.from_arrays(columns, names=list(self._columns.values())), ragged)
+    def _batch(self, columns: list[pa.Array], ragged: int) -> Chunk:
+        return Chunk(pa.RecordBatch.from_arrays(columns, names=list(self._columns.values())), ragged)
 
     def _array(self, field: str, cells: list[str | None]) -> pa.Array:
         array = pa.array(cells, pa.string())

@@ -20,14 +20,14 @@ from typing import Self
 
 from foldaway.errors import RecordError, SourceError, StateError
 from foldaway.keeping.disk import remove_draft, sync_folder, trouble
-from foldaway.keeping.ledger import Entry, Ledger, Standing
+from foldaway.keeping.ledger import Entry, Ledger, FileStanding
 from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import Saved, load
 from foldaway.plan import Plan
 from foldaway.records.faults import none_folded
 from foldaway.sources.formats.paths import Stdin, expand
-from foldaway.sources.runs.folding import Progress, fold_shares, started, told_apart
-from foldaway.sources.runs.share_folding import Options, fold_one
+from foldaway.sources.runs.folding import OnBytes, fold_shares, started, told_apart
+from foldaway.sources.runs.share_folding import ReadOptions, fold_one
 from foldaway.sources.runs.shares import shares_of
 from foldaway.trial import Trial
 
@@ -124,17 +124,17 @@ class Backlog:
         for folder in {*map(_folder_of, patterns), *(file.parent for file in files)}:
             self._struck |= self.ledger.strike_gone(folder)
         standing = {file: self.ledger.standing(file) for file in files}
-        self.outcome.known = [file for file in files if standing[file] is Standing.FOLDED]
+        self.outcome.known = [file for file in files if standing[file] is FileStanding.FOLDED]
         self._delete(self.outcome.known)
-        return [*(file for file in files if standing[file] is Standing.NEW), *pipes]
+        return [*(file for file in files if standing[file] is FileStanding.NEW), *pipes]
 
     def fold(
         self,
         paths: Sequence[Path | Stdin],
-        options: Options,
+        options: ReadOptions,
         *,
         processes: int = 1,
-        progress: Progress | None = None,
+        progress: OnBytes | None = None,
     ) -> Outcome:
         """Fold the files, save after each cohort of records or more, and delete what is saved, if so wished.
 
@@ -215,7 +215,7 @@ class Backlog:
         if newly:
             self._write()
         for path in paths:
-            if self.ledger.standing(path) is not Standing.FOLDED:
+            if self.ledger.standing(path) is not FileStanding.FOLDED:
                 raise SourceError(f"{path} changed after it was folded, so it was not deleted.")
             try:
                 path.unlink()
@@ -254,7 +254,7 @@ def not_in(saved: Path, patterns: Sequence[str]) -> list[Path | Stdin]:
     """
     ledger = Ledger.loads(load(saved).positions)
     files, pipes = told_apart(expand(patterns))
-    return [*(file for file in files if ledger.standing(file) is Standing.NEW), *pipes]
+    return [*(file for file in files if ledger.standing(file) is FileStanding.NEW), *pipes]
 
 
 def _make_durable(saved: Path) -> None:
@@ -282,5 +282,5 @@ def require_deletable(path: Path) -> None:
         raise SourceError(f"{path} cannot be deleted: its folder may not be changed.")
 
 
-def _bound(progress: Progress, path: Path | Stdin) -> Callable[[int], None]:
+def _bound(progress: OnBytes, path: Path | Stdin) -> Callable[[int], None]:
     return lambda used: progress(path, used)

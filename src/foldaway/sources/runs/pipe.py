@@ -6,7 +6,7 @@ from typing import IO, TypeVar
 
 import msgspec
 
-from foldaway.sources.runs.share_folding import Count, Options
+from foldaway.sources.runs.share_folding import Count, ReadOptions
 from foldaway.sources.runs.shares import Piece
 
 T = TypeVar("T")
@@ -25,16 +25,16 @@ class Setup(msgspec.Struct, frozen=True):
 
     plan: str
     key: bytes | None
-    options: Options
+    options: ReadOptions
 
 
-class Work(msgspec.Struct, frozen=True):
+class ShareToFold(msgspec.Struct, frozen=True):
     """A share to fold."""
 
     share: list[Piece]
 
 
-class Progress(msgspec.Struct, frozen=True, tag=True):
+class BytesFolded(msgspec.Struct, frozen=True, tag=True):
     """So many more bytes of a file, by its name, are folded."""
 
     name: bytes
@@ -55,7 +55,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
-Answer = Progress | Folded | Failed
+Answer = BytesFolded | Folded | Failed
 
 
 def send(pipe: IO[bytes], message: msgspec.Struct) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from foldaway.errors import RecordError
 from foldaway.plan import Plan
 from foldaway.records.faults import FaultyBatch
-from foldaway.sources.formats.batch import Batch
+from foldaway.sources.formats.chunk import Chunk
 from foldaway.sources.formats.columns import require_wanted, wanted_by
 from foldaway.sources.formats.files import read, require_options
 from foldaway.sources.formats.paths import Stdin
@@ -26,7 +26,7 @@ class Count(NamedTuple):
     dropped: int
 
 
-class Options(msgspec.Struct, frozen=True):
+class ReadOptions(msgspec.Struct, frozen=True):
     """How files are read.
 
     Attributes:
@@ -42,7 +42,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def fold_share(
-    share: Share, plan: Plan, key: bytes | None, options: Options, progress: Callable[[Path, int], None]
+    share: Share, plan: Plan, key: bytes | None, options: ReadOptions, progress: Callable[[Path, int], None]
 ) -> tuple[Trial, list[Count]]:
     """The trial of a share, and a count for each piece; progress is told as so many more bytes of a file."""
     trial, counts = Trial(plan, key=key), []
@@ -63,7 +63,7 @@ def fold_share(
 def fold_one(
     trial: Trial,
     path: Path | Stdin,
-    options: Options,
+    options: ReadOptions,
     *,
     part: range | None = None,
     progress: Callable[[int], None] | None = None,
@@ -85,7 +85,7 @@ def fold_one(
             raise RecordError(f"{path}{refusal}")
 
 
-def _fold(trial: Trial, batch: Batch) -> str | None:
+def _fold(trial: Trial, batch: Chunk) -> str | None:
     """Fold a batch; if it is refused, where and why."""
     try:
         trial.fold(batch.records, text=True, unreadable=batch.ragged)

@@ -15,7 +15,7 @@ from typing import IO
 
 from foldaway import errors
 from foldaway.plan import Plan
-from foldaway.sources.runs.pipe import Failed, Folded, Progress, Setup, Work, receive, send
+from foldaway.sources.runs.pipe import Failed, Folded, BytesFolded, Setup, ShareToFold, receive, send
 from foldaway.sources.runs.share_folding import fold_share
 
 
@@ -39,9 +39,9 @@ def serve(questions: IO[bytes], answers: IO[bytes]) -> None:
     plan = Plan.loads(setup.plan)
 
     def told(path: Path, more: int) -> None:
-        send(answers, Progress(os.fsencode(path), more))
+        send(answers, BytesFolded(os.fsencode(path), more))
 
-    while (work := receive(questions, Work)) is not None:
+    while (work := receive(questions, ShareToFold)) is not None:
         try:
             trial, counts = fold_share(work.share, plan, setup.key, setup.options, told)
             answer: Folded | Failed = Folded(trial.dumps(), counts)

@@ -18,7 +18,7 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedColumns:
     """The columns a plan reads, by role.
 
     Attributes:
@@ -33,18 +33,18 @@ class Wanted:
     def names(self) -> tuple[str, ...]:
         """Every wanted column once.
 
-        >>> Wanted(numeric=("revenue", "age"), text=("variant", "age")).names
+        >>> WantedColumns(numeric=("revenue", "age"), text=("variant", "age")).names
         ('revenue', 'age', 'variant')
         """
         return tuple(dict.fromkeys((*self.numeric, *self.text)))
 
 
 @dataclass(frozen=True)
-class Batch:
+class Chunk:
     """Some records of a file.
 
     Attributes:
-        records: The wanted columns that the file has, in the order of `Wanted.names`.
+        records: The wanted columns that the file has, in the order of `WantedColumns.names`.
         ragged: How many lines around these records could not be taken apart into columns.
         line: The number of the first record's line in the file, where each record is one line and that can be told.
     """
@@ -54,10 +54,10 @@ class Batch:
     line: int | None = None
 
 
-def present(found: Sequence[str], wanted: Wanted) -> dict[str, int]:
+def present(found: Sequence[str], wanted: WantedColumns) -> dict[str, int]:
     """Where the wanted columns stand among those of the file; a column the file does not have is left out.
 
-    >>> present(["id", "age", "arm"], Wanted(numeric=("age", "weight"), text=("arm",)))
+    >>> present(["id", "age", "arm"], WantedColumns(numeric=("age", "weight"), text=("arm",)))
     {'age': 1, 'arm': 2}
     """
     for name in wanted.names:
@@ -75,20 +75,20 @@ def blank(names: Iterable[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0)] * len(names), names=names)
 
 
-def slices(batch: Batch, rows: int = ROWS) -> Iterator[Batch]:
+def slices(batch: Chunk, rows: int = ROWS) -> Iterator[Chunk]:
     """The batch in pieces of at most `rows` records, and in one piece if it has none."""
     if batch.records.num_rows > _MOST_ROWS:
         raise Unreadable("claims more rows in one batch than can be; the file is damaged, write it again")
-    yield Batch(batch.records.slice(0, rows), batch.ragged, batch.line)
+    yield Chunk(batch.records.slice(0, rows), batch.ragged, batch.line)
     for start in range(rows, batch.records.num_rows, rows):
-        yield Batch(batch.records.slice(start, rows), line=None if batch.line is None else batch.line + start)
+        yield Chunk(batch.records.slice(start, rows), line=None if batch.line is None else batch.line + start)
 
 
-def join(batches: Iterable[Batch]) -> Batch:
+def join(batches: Iterable[Chunk]) -> Chunk:
     """All batches as one.
 
     >>> numbers = pa.record_batch({"age": pa.array([30.0])})
-    >>> joined = join([Batch(numbers), Batch(pa.record_batch({"age": pa.array(["old"])}), ragged=1)])
+    >>> joined = join([Chunk(numbers), Chunk(pa.record_batch({"age": pa.array(["old"])}), ragged=1)])
     >>> joined.records.to_pydict(), joined.ragged
     ({'age': ['30', 'old']}, 1)
     """
@@ -96,10 +96,10 @@ def join(batches: Iterable[Batch]) -> Batch:
     names = parts[0].records.schema.names
     columns = [_concatenate([part.records.column(name) for part in parts]) for name in names]
     joined = pa.RecordBatch.from_arrays(columns, names=names)
-    return Batch(joined, sum(part.ragged for part in parts), _first_line(parts))
+    return Chunk(joined, sum(part.ragged for part in parts), _first_line(parts))
 
 
-def _first_line(parts: list[Batch]) -> int | None:
+def _first_line(parts: list[Chunk]) -> int | None:
     """The line of the first record, if the records of the parts stand on consecutive lines."""
     starts = accumulate((part.records.num_rows for part in parts[:-1]), initial=parts[0].line or 0)
     return parts[0].line if all(part.line == start for part, start in zip(parts, starts, strict=True)) else None
