@@ -100,7 +100,7 @@ def record(marks: Marks, i: int) -> dict[str, Any]:
     }
 
 
-def chunks(marks: Marks, kinds: Iterable[str] = KINDS) -> Iterator[Batch]:
+def batches(marks: Marks, kinds: Iterable[str] = KINDS) -> Iterator[Batch]:
     """Every mark once, in batches of every kind, format and encoding."""
     sizes = cycle(_SIZES)
     ways = cycle(product(FORMATS, PACKED, kinds))

@@ -69,7 +69,7 @@ def answer(plan: fa.Plan, published: Published, kept: Kept) -> Scores:
     return Scores.of(secrets.token_bytes(16), kept.arm, values)
 
 
-def chunks(items: list[Any], size: int) -> Iterator[list[Any]]:
+def batches(items: list[Any], size: int) -> Iterator[list[Any]]:
     """So many at a time."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
