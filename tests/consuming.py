@@ -17,8 +17,8 @@ from foldaway.sources.brokers.adapters import broker_at
 from foldaway.sources.brokers.address import parse
 from foldaway.sources.brokers.broker import Broker
 from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions, Progress
-from foldaway.sources.brokers.message import ARROW, JSON, NDJSON
 from foldaway.sources.brokers.store import Store, Stored
+from foldaway.sources.formats.body import ARROW, JSON, NDJSON
 
 KEY = bytes(range(16))
 

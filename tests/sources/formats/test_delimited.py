@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from foldaway.errors import SourceError
 from foldaway.sources.formats import delimited
 from foldaway.sources.formats.chunk import Unreadable, WantedColumns
+from foldaway.sources.formats.delimited import first_line, is_open, whole_lines
 from foldaway.sources.formats.files import read
 from foldaway.sources.formats.streams import Stream
 from source_files import cells, put
@@ -65,9 +66,7 @@ def test_a_cell_arrives_as_found_whatever_its_neighbours(
 def test_a_column_is_text_only_in_blocks_with_a_bad_cell(tmp_path: Path) -> None:
     path = put(tmp_path, "a.csv", HEADER + b"1,a,z\n" * 3 + b"old,a,z\n" + b"3,a,z\n" * 3)
     with Stream(path) as stream:
-        types = [
-            b.records.schema.field("n").type for b in delimited.chunks(stream, WANTED, block=12) if len(b.records)
-        ]
+        types = [b.records.schema.field("n").type for b in delimited.chunks(stream, WANTED, block=12) if len(b.records)]
     assert types.count(pa.string()) == 1
     assert set(types) == {pa.float64(), pa.string()}
 
@@ -189,3 +188,48 @@ def test_what_pythons_csv_module_writes_comes_back(lines: list[tuple[str, int]],
     assert ragged == 0
     assert columns["t"] == [None if text in nothing else text for text, _ in lines]
     assert columns["n"] == [float(number) for _, number in lines]
+
+
+# The place where a block is cut, against a reader that goes byte by byte.
+
+
+def line_ends(block: bytes) -> tuple[list[int], bool]:
+    """Where lines end, and whether the block ends inside quotes; by the rules of Arrow's parser, one byte at a time."""
+    ends, i, at_start, inside = [], 0, True, False
+    while i < len(block):
+        byte = block[i : i + 1]
+        if inside:
+            if byte == b'"':
+                if block[i + 1 : i + 2] == b'"':
+                    i += 1
+                else:
+                    inside = False
+        elif byte == b'"' and at_start:
+            inside = True
+        elif byte in b"\r\n":
+            if block[i : i + 2] == b"\r\n":
+                i += 1
+            ends.append(i + 1)
+        at_start = not inside and byte in b",\r\n"
+        i += 1
+    return ends, inside
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text(alphabet='a,"\n\r', max_size=40))
+def test_blocks_are_cut_where_lines_end(text: str) -> None:
+    block = text.encode()
+    ends, inside = line_ends(block)
+    assert first_line(block, b",") == (ends[0] if ends else len(block))
+    assert is_open(block, b",") == inside
+    cut = whole_lines(block, b",")
+    assert cut in {0, *ends}
+    # A carriage return at the end may be half of a line end; else nothing is left that could have been taken.
+    newlines = [end for end in ends if block[end - 1 : end] == b"\n"]
+    returns = [end for end in ends if end < len(block)]
+    assert cut == (newlines or returns or [0])[-1]
+
+
+def test_many_quotes_take_no_longer_than_the_bytes() -> None:
+    block = b'1,5" pipe,"a"\n' * 100_000
+    assert whole_lines(block, b",") == len(block)

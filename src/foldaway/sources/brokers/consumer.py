@@ -17,7 +17,7 @@ import msgspec
 from foldaway.errors import RecordError, SealedError, SourceError
 from foldaway.plan import Plan
 from foldaway.sources.brokers.broker import Broker, Message, Place
-from foldaway.sources.brokers.message_folding import fold_messages
+from foldaway.sources.brokers.messages import fold_messages
 from foldaway.sources.brokers.patience import Patience, Stopped
 from foldaway.sources.brokers.rate import Rate
 from foldaway.sources.brokers.store import Store, Stored

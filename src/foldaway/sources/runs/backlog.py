@@ -20,7 +20,7 @@ from typing import Self
 
 from foldaway.errors import RecordError, SourceError, StateError
 from foldaway.keeping.disk import remove_draft, sync_folder, trouble
-from foldaway.keeping.ledger import Entry, Ledger, FileStanding
+from foldaway.keeping.ledger import Entry, FileStanding, Ledger
 from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import Saved, load
 from foldaway.plan import Plan

@@ -16,7 +16,7 @@ from foldaway import errors
 from foldaway.errors import FoldawayError, SourceError, WorkerError
 from foldaway.numerics.threads import CORES, cores
 from foldaway.plan import Plan
-from foldaway.sources.runs.pipe import Answer, Failed, Folded, BytesFolded, Setup, ShareToFold, receive, send
+from foldaway.sources.runs.pipe import Answer, BytesFolded, Failed, Folded, Setup, ShareToFold, receive, send
 from foldaway.sources.runs.share_folding import ReadOptions
 from foldaway.sources.runs.shares import Share
 

@@ -15,7 +15,7 @@ from typing import IO
 
 from foldaway import errors
 from foldaway.plan import Plan
-from foldaway.sources.runs.pipe import Failed, Folded, BytesFolded, Setup, ShareToFold, receive, send
+from foldaway.sources.runs.pipe import BytesFolded, Failed, Folded, Setup, ShareToFold, receive, send
 from foldaway.sources.runs.share_folding import fold_share
 
 
