@@ -68,10 +68,13 @@ def test_other_errors_pass_and_so_does_one_for_which_there_is_no_other() -> None
 
 
 def test_within_the_handling_of_another_error_nothing_hangs_on_ours_either() -> None:
-    with pytest.raises(errors.RecordError) as caught:
+    def mend() -> None:
         try:
             raise KeyError("SECRET")
         except KeyError:
             with errors.instead_of(ValueError, errors.RecordError("refused.")):
                 raise ValueError("SECRET") from None
+
+    with pytest.raises(errors.RecordError) as caught:
+        mend()
     assert caught.value.__context__ is None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from foldaway.errors import SourceError, StateError
+from foldaway.errors import SourceError, StateError, instead_of
 from foldaway.keeping.disk import trouble
 
 _LENGTH = 16
@@ -86,14 +86,10 @@ class Ledger:
         Raises:
             SourceError: It is not there.
         """
-        try:
+        with instead_of(OSError, lambda error: SourceError(f"{path} {trouble(error)}")):
             now = os.stat(path)
-        except OSError as error:
-            words = trouble(error)
-        else:
-            stamp = f"{now.st_size} {now.st_mtime_ns}"
-            return Entry(self._hash("stamp", stamp), self._hash("place", f"{stamp} {now.st_dev} {now.st_ino}"))
-        raise SourceError(f"{path} {words}")
+        stamp = f"{now.st_size} {now.st_mtime_ns}"
+        return Entry(self._hash("stamp", stamp), self._hash("place", f"{stamp} {now.st_dev} {now.st_ino}"))
 
     def mark(self, path: Path) -> bytes:
         """The file as it is now in one hash: of its name, size and time of last change, and its place on the disk.

@@ -15,7 +15,7 @@ import foldaway as fa
 from foldaway.keeping.saved import Saved, load
 from foldaway.report.page.kept import inventory
 from foldaway.sources.runs.backlog import Backlog
-from foldaway.sources.runs.share_folding import ReadOptions
+from foldaway.sources.runs.shares import ReadOptions
 from fuzzing import fuzz
 from measured import measured
 from pages import parsed, tables

@@ -17,7 +17,7 @@ from foldaway.keeping.ledger import Ledger
 from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import load
 from foldaway.sources.runs.backlog import Backlog, Outcome
-from foldaway.sources.runs.share_folding import ReadOptions
+from foldaway.sources.runs.shares import ReadOptions
 from measured import measured
 
 FILES = 30

@@ -23,8 +23,7 @@ import pytest
 import foldaway as fa
 from foldaway.sources.runs import shares
 from foldaway.sources.runs.processes import Workers
-from foldaway.sources.runs.share_folding import ReadOptions
-from foldaway.sources.runs.shares import shares_of
+from foldaway.sources.runs.shares import ReadOptions, shares_of
 from trials import make_trial
 
 pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")

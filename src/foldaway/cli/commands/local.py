@@ -56,7 +56,7 @@ def run(
     from foldaway.keeping.saved import load
     from foldaway.plan import Plan
     from foldaway.report.page.document import require_place
-    from foldaway.sources.runs.share_folding import ReadOptions
+    from foldaway.sources.runs.shares import ReadOptions
 
     if save is None and delete_after:
         raise SourceError("--delete-after needs --save STATE: where the tallies of what is deleted are to be.")

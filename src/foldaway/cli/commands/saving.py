@@ -16,7 +16,7 @@ from foldaway.plan import Plan
 from foldaway.sources.formats.paths import expand
 from foldaway.sources.runs.backlog import Backlog, not_in
 from foldaway.sources.runs.folding import fold_paths, started
-from foldaway.sources.runs.share_folding import ReadOptions
+from foldaway.sources.runs.shares import ReadOptions
 from foldaway.trial import Trial
 
 

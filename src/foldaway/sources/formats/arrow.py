@@ -18,7 +18,7 @@ _LARGEST_SCHEMA = 64 * 2**20
 
 def names(stream: Stream) -> list[str]:
     """The names of the columns."""
-    if stream.peek(6) == b"ARROW1":
+    if _is_file(stream):
         with ipc.open_file(stream.seekable()) as file:
             return list(file.schema.names)
     return list(_schema(stream).names)
@@ -31,8 +31,7 @@ def chunks(stream: Stream, wanted: WantedColumns, *, rows: int = ROWS, part: ran
     are in memory all at once. The file form is read from its end, so one that comes from a pipe is first read
     into memory whole.
     """
-    opened = _file(stream, wanted, part) if _is_file(stream) else _stream(stream, wanted)
-    for records in opened:
+    for records in _file(stream, wanted, part) if _is_file(stream) else _stream(stream, wanted):
         # Arrow takes the writer's word for offsets and UTF-8; a damaged file must not get past here.
         records.validate(full=True)
         yield from slices(Chunk(records), rows)

@@ -25,27 +25,27 @@ def wanted_by(plan: Plan) -> WantedColumns:
     return WantedColumns(tuple(numeric), tuple(text))
 
 
-def require_columns(wanted: Sequence[str], found: Sequence[str]) -> None:
+def require_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
     """Refuse data without one of the wanted columns, or with one of them twice.
 
     Raises:
         RecordError: It has.
     """
     for rule, wrong in (
-        ("no column", [name for name in wanted if name not in found]),
-        ("more than one column", [name for name in wanted if found.count(name) > 1]),
+        ("no column", [name for name in wanted if name not in names]),
+        ("more than one column", [name for name in wanted if names.count(name) > 1]),
     ):
         if wrong:
             raise RecordError(f"the data has {rule} {', '.join(map(repr, wrong))}; nothing was folded.")
 
 
-def require_wanted(path: Path | Stdin, wanted: WantedColumns, batch: Chunk) -> None:
+def require_wanted(path: Path | Stdin, wanted: WantedColumns, chunk: Chunk) -> None:
     """Refuse a file without one of the wanted columns.
 
     Raises:
         RecordError: It has not all of them.
     """
-    missing = [name for name in wanted.names if name not in batch.records.schema.names]
+    missing = [name for name in wanted.names if name not in chunk.records.schema.names]
     if not missing:
         return
     hint = (

@@ -37,10 +37,10 @@ def chunks(stream: Stream, wanted: WantedColumns, *, delimiter: bytes = b",", bl
     """
     lines = blocks(stream, lambda data: whole_lines(data, delimiter), block)
     numbers = LineNumbers()
-    found, rest = _header(lines, delimiter, numbers)
-    columns = present(found, wanted)
+    header, rest = _header(lines, delimiter, numbers)
+    columns = present(header, wanted)
     if not columns:
-        _require_several(found, delimiter)
+        _require_several(header, delimiter)
         yield Chunk(blank([]))
         return
     for data in chain([rest], lines):
@@ -49,7 +49,7 @@ def chunks(stream: Stream, wanted: WantedColumns, *, delimiter: bytes = b",", bl
         # Arrow hands a ragged line to us as text, which fails where it is not UTF-8. Every byte is Latin-1.
         utf8 = _is_utf8(data)
         lines_read = data if utf8 else data.decode("latin-1").encode()
-        cells, ragged = _cells(lines_read, delimiter, len(found), list(columns.values()))
+        cells, ragged = _cells(lines_read, delimiter, len(header), list(columns.values()))
         if not utf8:
             cells = _restored(cells)
         line = numbers.of(data, len(cells[0])) if not ragged else numbers.of(data, 0)
@@ -60,14 +60,14 @@ def chunks(stream: Stream, wanted: WantedColumns, *, delimiter: bytes = b",", bl
 
 def names(stream: Stream, *, delimiter: bytes = b",") -> list[str]:
     """The names in the header line, if it is one."""
-    found, _ = _header(blocks(stream, lambda data: whole_lines(data, delimiter)), delimiter, LineNumbers())
-    _require_several(found, delimiter)
-    if any(_is_number(name) for name in found):
+    header, _ = _header(blocks(stream, lambda data: whole_lines(data, delimiter)), delimiter, LineNumbers())
+    _require_several(header, delimiter)
+    if any(_is_number(name) for name in header):
         raise Unreadable("has a number in its first line, which must name the columns")
-    return found
+    return header
 
 
-def _require_several(found: list[str], delimiter: bytes) -> None:
+def _require_several(header: list[str], delimiter: bytes) -> None:
     """Refuse a first line that another delimiter would cut; Excel writes semicolons where commas are decimal."""
     for other, called, typed in (
         (";", "semicolons", ";"),
@@ -75,7 +75,7 @@ def _require_several(found: list[str], delimiter: bytes) -> None:
         ("|", "bars", "|"),
         (",", "commas", ","),
     ):
-        if len(found) == 1 and other in found[0] and other != delimiter.decode():
+        if len(header) == 1 and other in header[0] and other != delimiter.decode():
             raise Unreadable(f"is separated by {called}, as its first line shows: say --delimiter '{typed}'")
 
 

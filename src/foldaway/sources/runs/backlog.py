@@ -27,8 +27,7 @@ from foldaway.plan import Plan
 from foldaway.records.faults import none_folded
 from foldaway.sources.formats.paths import Stdin, expand
 from foldaway.sources.runs.folding import OnBytes, fold_shares, started, told_apart
-from foldaway.sources.runs.share_folding import ReadOptions, fold_one
-from foldaway.sources.runs.shares import shares_of
+from foldaway.sources.runs.shares import ReadOptions, fold_one, shares_of
 from foldaway.trial import Trial
 
 # Saving may take this share of the time: a small state is saved after nearly every share of the files.

@@ -13,8 +13,7 @@ from foldaway.errors import PlanError, SourceError
 from foldaway.plan import Plan
 from foldaway.sources.formats.paths import Stdin, expand, size
 from foldaway.sources.runs.processes import Workers
-from foldaway.sources.runs.share_folding import Count, ReadOptions, fold_one, fold_share
-from foldaway.sources.runs.shares import Share, shares_of
+from foldaway.sources.runs.shares import Count, ReadOptions, Share, fold_one, fold_share, shares_of
 from foldaway.trial import Trial
 
 OnBytes = Callable[[Path | Stdin, int], None]
@@ -116,7 +115,7 @@ def fold_shares(
     """Fold share after share."""
     used: Counter[Path] = Counter()
 
-    def told(path: Path, more: int) -> None:
+    def tell(path: Path, more: int) -> None:
         used[path] += more
         if progress is not None:
             progress(path, used[path])
@@ -126,11 +125,11 @@ def fold_shares(
         raise SourceError("the number of processes must be 1 or more.")
     if processes == 1 or len(shares) < 2:
         for share in shares:
-            more, counts = fold_share(share, trial.plan, key, options, told)
+            more, counts = fold_share(share, trial.plan, key, options, tell)
             trial += more
             yield FoldedShare(share, trial, counts)
         return
     with Workers(trial.plan, key, options, min(processes, len(shares))) as workers:
-        for share, answer in zip(shares, workers.fold(shares, told), strict=True):
+        for share, answer in zip(shares, workers.fold(shares, tell), strict=True):
             trial += Trial.loads(answer.state, trial.plan, key=key)
             yield FoldedShare(share, trial, answer.counts)

@@ -16,9 +16,8 @@ from foldaway import errors
 from foldaway.errors import FoldawayError, SourceError, WorkerError
 from foldaway.numerics.threads import CORES, cores
 from foldaway.plan import Plan
-from foldaway.sources.runs.pipe import Answer, BytesFolded, Failed, Folded, Setup, ShareToFold, receive, send
-from foldaway.sources.runs.share_folding import ReadOptions
-from foldaway.sources.runs.shares import Share
+from foldaway.sources.runs.shares import ReadOptions, Share
+from foldaway.sources.runs.worker import Answer, BytesFolded, Failed, Folded, Setup, ShareToFold, receive, send
 
 # Shares that may be folded or under way beyond the next one to merge, for each worker; each waits as a state.
 _AHEAD = 4
