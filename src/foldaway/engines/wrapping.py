@@ -8,15 +8,14 @@ every run, is only ever in memory.
 from __future__ import annotations
 
 import secrets
+from importlib.util import find_spec
 
-from foldaway.errors import SourceError, StateError
-
-LENGTH = 32
-_NONCE = 12
+from foldaway.errors import SourceError, StateError, instead_of
+from foldaway.keeping.sealing import KEY_LENGTH, BrokenSeal, seal, unseal
 
 
 class Wrapping:
-    """Wraps bytes with AES-256-GCM, each under a nonce of its own.
+    """Seals what passes between workers.
 
     Args:
         key: 32 bytes; new ones if left out.
@@ -31,29 +30,18 @@ class Wrapping:
     """
 
     def __init__(self, key: bytes | None = None) -> None:
-        try:
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-        except ImportError:
-            raise SourceError(
-                "engines need the package cryptography: install foldaway[spark] or foldaway[dask]."
-            ) from None
-        self.key = secrets.token_bytes(LENGTH) if key is None else key
-        self._cipher = AESGCM(self.key)
+        if find_spec("cryptography") is None:
+            raise SourceError("engines need the package cryptography: install foldaway[spark] or foldaway[dask].")
+        self.key = secrets.token_bytes(KEY_LENGTH) if key is None else key
 
     def __repr__(self) -> str:
         return "Wrapping: held"
 
     def wrap(self, plain: bytes) -> bytes:
         """Encrypt."""
-        nonce = secrets.token_bytes(_NONCE)
-        return nonce + self._cipher.encrypt(nonce, plain, None)
+        return seal(self.key, plain)
 
     def unwrap(self, parcel: bytes) -> bytes:
         """Decrypt what `wrap` gave, in whatever process."""
-        from cryptography.exceptions import InvalidTag
-
-        try:
-            return self._cipher.decrypt(parcel[:_NONCE], parcel[_NONCE:], None)
-        except InvalidTag:
-            pass
-        raise StateError("a worker's tallies were damaged on their way; run the fold again.")
+        with instead_of(BrokenSeal, StateError("a worker's tallies were damaged on their way; run the fold again.")):
+            return unseal(self.key, parcel)

@@ -13,10 +13,9 @@ import msgspec
 import pytest
 
 import foldaway as fa
-from foldaway.keeping.ledger import Ledger
 from foldaway.keeping.locks import locked
-from foldaway.keeping.saved import load
-from foldaway.sources.runs.backlog import Backlog, Outcome
+from foldaway.keeping.saved import Saved, StreamPositions, load
+from foldaway.sources.runs.backlog import Backlog, Outcome, ledger_of
 from foldaway.sources.runs.shares import ReadOptions
 from measured import measured
 
@@ -296,7 +295,7 @@ def test_a_saved_file_reads_as_a_state_and_names_no_file(folder: Path, tmp_path:
     for path in folder.iterdir():
         assert os.fsencode(path.name) not in data
     assert os.fsencode(folder.name) not in data
-    assert len(Ledger.loads(load(state).positions)) == 4
+    assert len(ledger_of(load(state).positions)) == 4
     for damage in (data[:-3], data[:100], data[:60] + bytes([data[60] ^ 1]) + data[61:]):
         state.write_bytes(damage)
         with pytest.raises(fa.StateError, match="state"):
@@ -304,8 +303,9 @@ def test_a_saved_file_reads_as_a_state_and_names_no_file(folder: Path, tmp_path:
     trial.save(state)
     with Backlog(PLAN, state, resume=state) as backlog:  # a state without a ledger is one to go on from as well
         assert len(backlog.ledger) == 0
-    with pytest.raises(fa.StateError, match="something else than a run over files"):
-        Ledger.loads(b"\x93\x01\x02\x03")
+    Saved(trial.dumps(), StreamPositions("nats ORDERS")).save(state)
+    with pytest.raises(fa.StateError, match="saved by the consumer of a stream, not by a run over files"):
+        Backlog(PLAN, state, resume=state)
 
 
 def test_what_cannot_be_deleted_is_refused_before_anything_is_folded(folder: Path, tmp_path: Path) -> None:

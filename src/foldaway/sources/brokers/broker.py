@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from foldaway.errors import FoldawayError, SourceError, not_installed
-
-Place = tuple[int, ...]
-"""Where in a part of a stream a message stands. Places of one part are ordered as the messages are."""
+from foldaway.keeping.saved import Place
 
 Positions = Mapping[str, Place]
 """How far a stream was read: the place of the last message taken, for each of its parts."""

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 import msgspec
 
 from foldaway.errors import RecordError, SealedError, SourceError
+from foldaway.keeping.saved import Place, StreamPositions
 from foldaway.plan import Plan
-from foldaway.sources.brokers.broker import Broker, Message, Place
+from foldaway.sources.brokers.broker import Broker, Message
 from foldaway.sources.brokers.messages import fold_messages
 from foldaway.sources.brokers.patience import Patience, Stopped
 from foldaway.sources.brokers.rate import Rate
-from foldaway.sources.brokers.store import Store, Stored
+from foldaway.sources.brokers.stream_file import StreamFile, StreamState
 from foldaway.sources.formats.columns import wanted_by
 from foldaway.trial import Trial
 
@@ -88,7 +89,7 @@ class Consumer:
         broker: The stream.
         stream: Its name, for the store and for errors.
         plan: The plan.
-        store: Where the state and the positions are kept.
+        store: Where the state and the positions are saved.
         key: The bootstrap's key, for plans with one.
         options: How to consume.
         told: Called with the progress after every step.
@@ -100,7 +101,7 @@ class Consumer:
         broker: Broker,
         stream: str,
         plan: Plan,
-        store: Store,
+        store: StreamFile,
         *,
         key: bytes | None = None,
         options: ConsumerOptions | None = None,
@@ -116,15 +117,16 @@ class Consumer:
         self._told = told
         self._stopping = stopping
         self._wanted = wanted_by(plan)
-        self._durable = store.read() or Stored(stream)
-        if self._durable.stream != stream:
+        self._durable = store.read() or StreamState(StreamPositions(stream))
+        reached = self._durable.reached
+        if reached.stream != stream:
             raise SourceError(
-                f"the store {store.folder} belongs to another stream ({self._durable.stream}); name another folder."
+                f"the store {store.folder} belongs to another stream ({reached.stream}); name another folder."
             )
         self._live = self._durable.of(plan, key)
         self._durable_n = self._live.n
-        self._positions: dict[str, Place] = dict(self._durable.positions)
-        self._skipped, self._missed = self._durable.skipped, self._durable.missed
+        self._positions: dict[str, Place] = dict(reached.places)
+        self._skipped, self._missed = reached.skipped, reached.missed
         self._taken: list[Message] = []  # since the last write, without their bodies
         self._safe: list[Message] = []  # written, not yet acknowledged
         self._owing = bool(self._positions)  # a consumer before us may have been killed before it acknowledged
@@ -143,7 +145,7 @@ class Consumer:
     @property
     def progress(self) -> Progress:
         """How far it is."""
-        left_out = self._durable.left_out
+        left_out = self._durable.reached.left_out
         rate = self._rate.of(self._live.n)
         return Progress(self._durable_n, self.pending, self._lag, rate, self._skipped, self._missed, left_out)
 
@@ -159,11 +161,11 @@ class Consumer:
             SourceError: The broker refuses.
             StateError: The store cannot be written.
         """
-        if self._durable.closed and not self._options.close:
+        if self._durable.reached.closed and not self._options.close:
             raise SealedError("the trial in this store is closed: it takes no more records.")
         try:
             self._patience.through(lambda: None)
-            while not (self._durable.closed or self._stopping()):
+            while not (self._durable.reached.closed or self._stopping()):
                 if self._step() and (self._options.until_empty or self._options.close):
                     if self._options.close:
                         self._close()
@@ -182,12 +184,13 @@ class Consumer:
         self._broker.close()
         after = self._broker.connect(self._positions)
         identity = self._broker.identity()
-        if self._durable.identity not in ("", identity):
+        if self._durable.reached.identity not in ("", identity):
             raise SourceError(
                 "the stream was deleted and made again since the store was written, so its positions mean nothing "
                 "there; consume it into a store of its own, and merge the two."
             )
-        self._durable = msgspec.structs.replace(self._durable, identity=identity)
+        reached = msgspec.structs.replace(self._durable.reached, identity=identity)
+        self._durable = self._durable._replace(reached=reached)
         for part, place in after.items():
             if part in self._positions:
                 self._missed += place[0] - self._positions[part][0]
@@ -244,7 +247,7 @@ class Consumer:
             if message.place > reached.get(message.part, ()):
                 fresh.append(message)
                 reached[message.part] = message.place
-            elif message.place <= self._durable.positions.get(message.part, ()):
+            elif message.place <= self._durable.reached.places.get(message.part, ()):
                 self._safe.append(message._replace(body=b""))
             else:
                 self._taken.append(message._replace(body=b""))
@@ -259,17 +262,17 @@ class Consumer:
             self._write(self._live)
 
     def _write(self, trial: Trial, *, left_out: int = 0, closed: bool = False) -> None:
-        stored = msgspec.structs.replace(
-            self._durable,
-            positions=dict(self._positions),
-            trial=trial.dumps(),
+        reached = msgspec.structs.replace(
+            self._durable.reached,
+            places=dict(self._positions),
             skipped=self._skipped,
             missed=self._missed,
             left_out=left_out,
             closed=closed,
         )
-        self._store.write(stored)
-        self._durable, self._live, self._durable_n = stored, trial, trial.n
+        state = StreamState(reached, trial.dumps())
+        self._store.write(state)
+        self._durable, self._live, self._durable_n = state, trial, trial.n
         self._safe += self._taken
         self._taken, self._owing = [], True
         self._waiting_since, self._written = None, time.monotonic()
@@ -281,9 +284,9 @@ class Consumer:
             self._owing, self._safe = False, []
 
     def _acknowledge(self) -> None:
-        self._broker.acknowledge(self._durable.positions, self._safe)
+        self._broker.acknowledge(self._durable.reached.places, self._safe)
         if self._options.delete and self.can_delete:
-            self.can_delete = self._broker.delete(self._durable.positions)
+            self.can_delete = self._broker.delete(self._durable.reached.places)
 
     def _close(self) -> None:
         """End the trial: with the remainder or without, as the plan says; without the bootstrap's key in any case."""

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from foldaway.errors import SourceError
+from foldaway.keeping.saved import Place
 from foldaway.sources.brokers.address import Address
-from foldaway.sources.brokers.broker import Away, Message, Place, Positions, required
+from foldaway.sources.brokers.broker import Away, Message, Positions, required
 
 T = TypeVar("T")
 

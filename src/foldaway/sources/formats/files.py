@@ -6,8 +6,7 @@ from pathlib import Path
 
 from foldaway.errors import SourceError, instead_of
 from foldaway.keeping.disk import trouble
-from foldaway.keeping.saved import MAGIC as SAVED
-from foldaway.keeping.state import MAGIC as STATE
+from foldaway.keeping.saved import is_saved
 from foldaway.sources.formats import arrow, delimited, ndjson, parquet
 from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns, join
 from foldaway.sources.formats.paths import Stdin, size
@@ -242,7 +241,7 @@ def _format(stream: Stream) -> str:
     head = stream.peek(4096)
     if head.startswith(b"PK\x03\x04"):
         raise Unreadable("is a zip archive or a spreadsheet; unpack it, or save it as CSV")
-    if head.startswith((STATE, SAVED)):
+    if is_saved(head):
         raise Unreadable("is a saved state, not a file of records; to go on from it, give it as --resume")
     if head.startswith(b"PAR1"):
         return "parquet"
