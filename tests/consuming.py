@@ -13,10 +13,9 @@ import pyarrow as pa
 
 import foldaway as fa
 from brokers import Sent, Server
-from foldaway.sources.brokers.adapters import broker_at
-from foldaway.sources.brokers.address import parse
 from foldaway.sources.brokers.broker import Broker
 from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions, Progress
+from foldaway.sources.brokers.registry import broker_at, parse
 from foldaway.sources.brokers.stream_file import StreamFile, StreamState
 from foldaway.sources.formats.body import ARROW, JSON, NDJSON
 

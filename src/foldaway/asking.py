@@ -75,7 +75,9 @@ class Asking:
         """
         began = time.monotonic()
         until = began + (self._patience if patience is None else patience)
-        for pause in pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
+        waits = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
+        while True:
+            pause = next(waits)
             try:
                 response = self._http.request(method, path, **request)
             except httpx.TransportError as error:
@@ -95,7 +97,6 @@ class Asking:
                 self._told(problem)
                 self._told = None
             time.sleep(pause)
-        raise AssertionError("there is always another pause")
 
 
 def _connection(url: str, headers: dict[str, str], verify: str | bool) -> httpx.Client:

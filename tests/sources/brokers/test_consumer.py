@@ -28,11 +28,10 @@ from consuming import (
     sizes_of,
 )
 from foldaway.errors import SealedError, SourceError, StateError
-from foldaway.sources.brokers.adapters import broker_at
-from foldaway.sources.brokers.address import parse
 from foldaway.sources.brokers.broker import Broker, Message
 from foldaway.sources.brokers.consumer import FaultyMessage, Progress
 from foldaway.sources.brokers.nats import NatsStream
+from foldaway.sources.brokers.registry import broker_at, parse
 from foldaway.sources.brokers.stream_file import StreamFile, read
 
 

@@ -53,9 +53,8 @@ def consume(
     from foldaway.cli.terminal.consumer import Stop, show_end, shown_progress
     from foldaway.forgetting.harden import without_dumps
     from foldaway.plan import Plan
-    from foldaway.sources.brokers.adapters import broker_at
-    from foldaway.sources.brokers.address import parse
     from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions
+    from foldaway.sources.brokers.registry import broker_at, parse
     from foldaway.sources.brokers.stream_file import StreamFile
 
     if sentence := without_dumps():

@@ -216,14 +216,13 @@ class Device:
         Raises:
             ServerError: The coordinator cannot be reached, or refuses. The device keeps what it has.
         """
-        until = time.monotonic() + wait
-        for pause in pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
-            status = self._report()
+        until, waits = time.monotonic() + wait, pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
+        while True:
+            pause, status = next(waits), self._report()
             nothing = not status.records and status.state != "leaving"
             if status.settled or nothing or time.monotonic() + pause > until:
                 return status
             time.sleep(pause)
-        raise AssertionError("there is always another pause")
 
     def forget(self, *, keep_report: bool = False) -> None:
         """Delete everything local, for good: what remains is a mark that the trial was forgotten.

@@ -9,6 +9,7 @@ goes on after the stored positions: acknowledgements free the broker's memory an
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,10 +18,8 @@ import msgspec
 from foldaway.errors import RecordError, SealedError, SourceError
 from foldaway.keeping.saved import Place, StreamPositions
 from foldaway.plan import Plan
-from foldaway.sources.brokers.broker import Broker, Message
+from foldaway.sources.brokers.broker import Broker, Message, Patience, Stopped
 from foldaway.sources.brokers.messages import fold_messages
-from foldaway.sources.brokers.patience import Patience, Stopped
-from foldaway.sources.brokers.rate import Rate
 from foldaway.sources.brokers.stream_file import StreamFile, StreamState
 from foldaway.sources.formats.columns import wanted_by
 from foldaway.trial import Trial
@@ -80,6 +79,7 @@ class FaultyMessage(RecordError):
 MOST_AT_ONCE = 2_000
 _LARGE = 2**20  # what a message is taken to be before one has come
 _LAG_EVERY = 1.0
+_RATE_OVER = 5.0
 
 
 class Consumer:
@@ -134,7 +134,7 @@ class Consumer:
         self._written = self._lag_asked = 0.0
         self._at_once = self._as_many_of(_LARGE)
         self._lag: int | None = None
-        self._rate = Rate()
+        self._rate = _Rate()
         self._patience = Patience(self._reconnect, stopping, lambda seconds: self._tell(away=seconds))
 
     @property
@@ -228,7 +228,7 @@ class Consumer:
         for messages, fault in fold_messages(self._live, self._fresh(pulled), self._wanted):
             if fault is not None and not self._options.skip_faulty:
                 return FaultyMessage(
-                    f"the message at {_told_place(messages[0])} is refused and stays at the broker: {fault}\n"
+                    f"the message at {_place_in_words(messages[0])} is refused and stays at the broker: {fault}\n"
                     "What was before it stays counted. Mend or remove it there, or pass over such messages with "
                     "--skip-faulty, which counts them."
                 )
@@ -300,6 +300,22 @@ class Consumer:
         self._told(msgspec.structs.replace(self.progress, away=away))
 
 
-def _told_place(message: Message) -> str:
+class _Rate:
+    """Records a second, over the last few seconds."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def of(self, count: int) -> float:
+        """Note how many there are now; how fast they have come lately."""
+        now = time.monotonic()
+        self._seen.append((now, count))
+        while len(self._seen) > 2 and self._seen[1][0] < now - _RATE_OVER:
+            self._seen.popleft()
+        then, before = self._seen[0]
+        return round((count - before) / (now - then), 1) if now > then else 0.0
+
+
+def _place_in_words(message: Message) -> str:
     place = "-".join(map(str, message.place))
     return f"partition {message.part}, position {place}" if message.part else f"position {place}"
