@@ -18,6 +18,7 @@ from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions, Progres
 from foldaway.sources.brokers.registry import broker_at, parse
 from foldaway.sources.brokers.stream_file import StreamFile, StreamState
 from foldaway.sources.formats.body import ARROW, JSON, NDJSON
+from plans import in_parts
 
 KEY = bytes(range(16))
 
@@ -29,17 +30,19 @@ def fresh_name() -> str:
 
 def plan_of(name: str, **settings: Any) -> fa.Plan:
     return fa.Plan(
-        **{
-            "name": name,
-            "arm": "group",
-            "arms": {"a": 0.5, "b": 0.5},
-            "outcomes": ["y"],
-            "covariates": ["x"],
-            "unit": "unit",
-            "cohort": 50,
-            "min_per_arm": 2,
-            **settings,
-        }
+        **in_parts(
+            {
+                "name": name,
+                "arm": "group",
+                "arms": {"a": 0.5, "b": 0.5},
+                "outcomes": ["y"],
+                "covariates": ["x"],
+                "unit": "unit",
+                "cohort": 50,
+                "min_per_arm": 2,
+                **settings,
+            }
+        )
     )
 
 
