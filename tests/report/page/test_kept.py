@@ -48,8 +48,9 @@ def test_sizes_add_up_to_the_state_and_numbers_to_the_tallies(name: str) -> None
     for kept in found:
         assert kept.size > 0
         assert kept.what
-    # Nothing hides in what holds the parts together: six names, and a byte or so around each part.
+    # Nothing hides in what holds the parts together: six names, four in each arm, and a byte or so around each part.
     names = sum(len(word) for word in ("plan", "arms", "dropped", "faults", "key_mark", "sealed"))
+    names += len(trial._arms) * sum(len(word) for word in ("frame_n", "frame", "factor", "tallies"))
     tallies = sum(len(tally) + 2 for arm in trial._arms for tally in arm.tallies)
     assert names < found[-1].size <= names + tallies + 20 + 6 * len(trial._arms)
 
