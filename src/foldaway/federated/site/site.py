@@ -14,7 +14,7 @@ from foldaway.federated.messages import Received
 from foldaway.federated.site.mark import SiteMark
 from foldaway.keeping.cohort import too_few_to_send
 from foldaway.plan import Plan
-from foldaway.sources.runs.folding import Progress, fold_files
+from foldaway.sources.runs.folding import OnBytes, fold_files
 from foldaway.tallies import UNITS
 from foldaway.tallies.scores import UnitScores
 from foldaway.trial import Trial
@@ -45,7 +45,7 @@ class SiteReport(NamedTuple):
     durable: bool
 
 
-def fold_site(plan: Plan, files: Sequence[str], *, progress: Progress | None = None) -> Trial:
+def fold_site(plan: Plan, files: Sequence[str], *, progress: OnBytes | None = None) -> Trial:
     """The trial of a site's records, each unit a cluster; a unit's records may be anywhere in its file.
 
     Raises:
