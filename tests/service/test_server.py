@@ -214,7 +214,8 @@ def test_slow_connections_are_closed_in_time_and_make_room(tmp_path: Path) -> No
     """In a process of its own, in which time is short and room scarce."""
     program = """
 import sys
-from foldaway.service import connections, server
+from foldaway.service import server
+from foldaway.service.http import connections
 connections.IDLE_SECONDS = 1.0
 server.most_connections = lambda: 5
 server.rehearse = lambda: None
