@@ -14,7 +14,8 @@ import uvicorn
 from foldaway.errors import FoldawayError
 from foldaway.forgetting.harden import harden, settle
 from foldaway.forgetting.rehearsal import rehearse
-from foldaway.service.collecting.service import Service, TokenWanted
+from foldaway.service.collecting.access_tokens import TokenWanted
+from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
 from foldaway.service.http.connections import Connection, most_connections
@@ -130,6 +131,6 @@ def _say_hello(settings: Settings, service: Service, port: int) -> None:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     print(f"foldaway serves at {scheme}://{host}:{port}", flush=True)
     if not service.store.has_admin():
-        token = service.issue(TokenWanted("admin")).token
+        token = service.tokens.issue(TokenWanted("admin")).token
         print(f"admin token, shown this once: {token}", flush=True)
         print("Export them as FOLDAWAY_SERVER and FOLDAWAY_TOKEN for the other commands.", flush=True)
