@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from foldaway.engines.dask.spilling import SPILLS, require_no_spilling, this_worker_may_spill
 from foldaway.engines.partial import Partial, fold_partition, key_for, merged, plan_columns, trial_of
 from foldaway.engines.wrapping import Wrapping
-from foldaway.errors import SourceError
+from foldaway.errors import SourceError, instead_of
 from foldaway.plan import Plan
 from foldaway.trial import Trial
 
@@ -69,17 +69,15 @@ def fold(ddf: Any, plan: Plan, *, key: bytes | None = None, units_together: bool
 
 def _computed(records: Any, work: _Work) -> list[bytes]:
     """The parcels; an error may quote records, so only its kind is told."""
-    try:
+    refusal = (
+        "Dask could not run the data frame ({}); nothing was folded. Dask's own words may quote records: to see them, "
+        "run the data frame by itself."
+    )
+    with instead_of(Exception, lambda error: SourceError(refusal.format(type(error).__name__))):
         whole = records.reduction(
             work.fold, combine=work.merge, aggregate=work.merge, split_every=FAN_IN, meta=_frame([])
         )
         return list(whole.compute()[_COLUMN])
-    except Exception as error:
-        kind = type(error).__name__
-    raise SourceError(
-        f"Dask could not run the data frame ({kind}); nothing was folded. Dask's own words may quote records: "
-        "to see them, run the data frame by itself."
-    )
 
 
 @dataclass(frozen=True)

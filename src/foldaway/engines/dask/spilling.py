@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from foldaway.errors import PlanError, SourceError
+from foldaway.errors import PlanError, SourceError, instead_of
 
 SPILLS = """\
 workers of the Dask cluster write records to their disks, in the clear, when memory runs short. Forbid it where the \
@@ -34,18 +34,14 @@ def require_no_spilling(records: Any) -> None:
     client = _cluster_of(records)
     if client is None:
         return
-    try:
-        answers = client.run(_may_spill)
-    except Exception as error:
-        kind = type(error).__name__
-    else:
-        if spilling := sum(answers.values()):
-            raise PlanError(f"{spilling} of {len(answers)} {SPILLS}")
-        return
-    raise SourceError(
-        f"the workers of the Dask cluster could not be asked whether they write records to their disks ({kind}); "
-        "nothing was folded. foldaway must be installed on all of them, at one version."
+    refusal = (
+        "the workers of the Dask cluster could not be asked whether they write records to their disks ({}); nothing "
+        "was folded. foldaway must be installed on all of them, at one version."
     )
+    with instead_of(Exception, lambda error: SourceError(refusal.format(type(error).__name__))):
+        answers = client.run(_may_spill)
+    if spilling := sum(answers.values()):
+        raise PlanError(f"{spilling} of {len(answers)} {SPILLS}")
 
 
 def this_worker_may_spill() -> bool:
