@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import uvicorn
 
-from foldaway.errors import FoldawayError
+from foldaway.errors import FoldawayError, instead_of
 from foldaway.forgetting.harden import harden, settle
 from foldaway.forgetting.rehearsal import rehearse
 from foldaway.service.collecting.access_tokens import TokenWanted
@@ -71,15 +71,13 @@ def serve(settings: Settings) -> None:
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.certificate_key,
     )
-    try:
+    unusable = "the certificate or its key cannot be used: {}."
+    with instead_of(
+        OSError, lambda error: FoldawayError(unusable.format(error.strerror or type(error).__name__))
+    ):  # ssl.SSLError is one too
         config.load()
-    except OSError as error:  # ssl.SSLError is one too
-        refusal = FoldawayError(f"the certificate or its key cannot be used: {error.strerror or type(error).__name__}.")
-    else:
-        _say_hello(settings, service, listener.getsockname()[1])
-        _run(uvicorn.Server(config), listener)
-        return
-    raise refusal
+    _say_hello(settings, service, listener.getsockname()[1])
+    _run(uvicorn.Server(config), listener)
 
 
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:

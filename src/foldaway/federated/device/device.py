@@ -13,7 +13,7 @@ from typing import Any, Self
 import msgspec
 
 from foldaway.backoff import pauses
-from foldaway.errors import CoordinatorWarning, PlanError, RecordError, ServerError, StateError
+from foldaway.errors import CoordinatorWarning, PlanError, RecordError, ServerError, StateError, instead_of
 from foldaway.federated.device import running
 from foldaway.federated.device.checked import checked_row
 from foldaway.federated.device.kept import Forgotten, Kept, Store
@@ -392,13 +392,9 @@ class Device:
     @contextmanager
     def _changing(self) -> Iterator[Kept]:
         """The state, to be changed in one step; StateError if the device has forgotten it."""
-        try:
-            with self._unexpired() as kept:
-                yield kept
-            return
-        except Forgotten:
-            pass
-        raise StateError(f"this device has forgotten the trial {self.plan.name}, and cannot take part in it again.")
+        gone = StateError(f"this device has forgotten the trial {self.plan.name}, and cannot take part in it again.")
+        with instead_of(Forgotten, gone), self._unexpired() as kept:
+            yield kept
 
     @contextmanager
     def _unexpired(self) -> Iterator[Kept]:

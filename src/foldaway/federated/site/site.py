@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from foldaway.errors import PlanError, RecordError, ServerError
+from foldaway.errors import PlanError, RecordError, ServerError, instead_of
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Received
 from foldaway.federated.site.mark import SiteMark
@@ -103,8 +103,6 @@ def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | 
         if refused.status in _NOT_TAKEN or (mark.fresh and refused.status in _NOT_READ):
             mark.take_back()
         raise
-    try:
+    with instead_of(msgspec.MsgspecError, ServerError("the answer is not a coordinator's; is the address right?")):
         received = msgspec.json.decode(answer, type=Received)
-    except msgspec.MsgspecError:
-        raise ServerError("the answer is not a coordinator's; is the address right?") from None
     return SiteReport(units_of(trial), trial.counts, len(state), received.repeated, received.durable)
