@@ -17,7 +17,7 @@ from foldaway.errors import SourceError
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
     from foldaway.plan import Plan
     from foldaway.sources.runs.backlog import Backlog, Outcome
-    from foldaway.sources.runs.share_folding import Options
+    from foldaway.sources.runs.shares import ReadOptions
     from foldaway.trial import Trial
 
 app = typer.Typer()
@@ -52,32 +52,31 @@ def run(
     """Fold files of records into a trial and print its effects. No record is kept."""
     from foldaway.cli.terminal.key_file import read_or_make
     from foldaway.cli.terminal.printing import print_effects
-    from foldaway.keeping.saved import load
     from foldaway.plan import Plan
     from foldaway.report.page.document import require_place
     from foldaway.sources.runs.backlog import Backlog
-    from foldaway.sources.runs.share_folding import Options
+    from foldaway.sources.runs.shares import ReadOptions
 
     if save is None and delete_after:
         raise SourceError("--delete-after needs --save STATE: where the tallies of what is deleted are to be.")
     require_savable(save, resume, overwrite)
     if report is not None:
         require_place(report)
-    the_plan, options = Plan.load(plan), Options(format, delimiter)
+    the_plan, options = Plan.load(plan), ReadOptions(format, delimiter)
     going_on = resume is not None and (resume.exists() or resume != save)  # a first run may name what is yet to be
     if save is not None and the_plan.bootstrap is not None and key is None:
         tell("Without --key the state can be read and merged later, but not resumed.")
     secret = None if key is None or the_plan.bootstrap is None else read_or_make(key, new=not going_on)
     if save is None:
         trial = _fold(files, the_plan, options, resume=resume, key=secret, processes=processes)
+        positions = None
     else:
         with Backlog(the_plan, save, resume=resume, delete_after=delete_after, key=secret) as backlog:
             _fold_backlog(backlog, files, options, processes)
         _tell_rest(backlog.outcome, the_plan, save)
-        trial = backlog.outcome.trial
+        trial, positions = backlog.outcome.trial, backlog.ledger.pages
     print_effects(trial, json=json, all_kinds=all_kinds, adjust=adjust)
     if report is not None:
-        positions = b"" if save is None else load(save).positions
         save_report(trial.report(adjust=adjust, positions=positions), report)
 
 
@@ -94,22 +93,21 @@ def demo(
 
 
 def _fold(
-    patterns: Sequence[str], plan: Plan, options: Options, *, resume: Path | None, key: bytes | None, processes: int
+    patterns: Sequence[str], plan: Plan, options: ReadOptions, *, resume: Path | None, key: bytes | None, processes: int
 ) -> Trial:
     """Fold files into a trial that is saved nowhere."""
     from foldaway.cli.terminal.progress import file_progress
-    from foldaway.sources.formats.paths import expand
-    from foldaway.sources.runs.backlog import not_in
+    from foldaway.sources.runs.backlog import ledger_of, not_in
     from foldaway.sources.runs.folding import fold_paths, started
-    from foldaway.trial import Trial
+    from foldaway.trial import open_saved
 
-    paths = expand(patterns) if resume is None else not_in(resume, patterns)
-    into = None if resume is None else Trial.load(resume, plan, key=key)
+    into, positions = (None, None) if resume is None else open_saved(resume, plan, key=key)
+    paths = not_in(ledger_of(positions), patterns)
     with file_progress(paths) as progress:
         return fold_paths(started(plan, key=None if into else key, into=into), paths, options, processes, progress)
 
 
-def _fold_backlog(backlog: Backlog, patterns: Sequence[str], options: Options, processes: int) -> None:
+def _fold_backlog(backlog: Backlog, patterns: Sequence[str], options: ReadOptions, processes: int) -> None:
     """Fold files into a saved state, and say what became of them even if one of them stops it."""
     from foldaway.cli.terminal.progress import file_progress
 

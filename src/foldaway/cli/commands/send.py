@@ -19,7 +19,7 @@ from foldaway.errors import ServerError, SourceError
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
     from foldaway.client import Client
     from foldaway.plan import Plan
-    from foldaway.sources.formats.batch import Batch
+    from foldaway.sources.formats.chunk import Chunk
     from foldaway.sources.formats.paths import Stdin
 
 app = typer.Typer()
@@ -95,7 +95,7 @@ def send_files(
 
     from foldaway.keeping.ledger import Ledger, Pages
     from foldaway.plan import Plan
-    from foldaway.sources.formats.columns import require_wanted, wanted_by
+    from foldaway.sources.formats.chunk import require_wanted, wanted_by
     from foldaway.sources.formats.files import read
     from foldaway.sources.formats.paths import Stdin
 
@@ -144,7 +144,7 @@ def _own_key(path: Path | None) -> bytes:
     return read_or_make(path)
 
 
-def _where(plan: Plan, batch: Batch, error: ServerError) -> str:
+def _where(plan: Plan, batch: Chunk, error: ServerError) -> str:
     """The line of the first faulty record, which the server cannot know."""
     from foldaway.records.check import check
     from foldaway.records.faults import FaultyBatch

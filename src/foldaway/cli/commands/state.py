@@ -56,15 +56,15 @@ def report(
     adjust: Adjust = None,
 ) -> None:
     """Write what a trial found as one HTML page, to read or to send: no other file, no network."""
-    from foldaway.keeping.saved import load
     from foldaway.report.page.document import require_place
-    from foldaway.trial import Trial
+    from foldaway.trial import open_saved
 
     target = state.with_name(f"{state.name}.html") if output is None else output
     printed = str(target) == "-"
     if not printed:
         require_place(target)  # before the work
-    page = Trial.load(state).report(adjust=adjust, positions=load(state).positions)
+    trial, positions = open_saved(state)
+    page = trial.report(adjust=adjust, positions=positions)
     print(page) if printed else save_report(page, target)
 
 
@@ -104,8 +104,7 @@ def require_savable(target: Path | None, resume: Path | None, overwrite: bool) -
 
 
 def _is_state(path: Path) -> bool:
-    from foldaway.keeping.saved import MAGIC as SAVED
-    from foldaway.keeping.state import MAGIC as STATE
+    from foldaway.keeping.saved import is_saved
 
     with path.open("rb") as file:
-        return file.read(len(STATE)) in (STATE, SAVED)
+        return is_saved(file.read(8))

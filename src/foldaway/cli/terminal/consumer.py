@@ -15,6 +15,7 @@ from foldaway.cli.terminal.printing import quiet_effects
 from foldaway.cli.terminal.words import tell
 from foldaway.effects import Effects
 from foldaway.errors import TooEarly
+from foldaway.keeping.cohort import require_enough
 from foldaway.sources.brokers.consumer import Consumer, Progress
 from foldaway.trial import Trial
 
@@ -127,8 +128,7 @@ def effects_of(trial: Trial) -> Effects:
     Raises:
         TooEarly: It has not.
     """
-    if min(trial.counts.values()) < trial.plan.privacy.min_per_arm:
-        raise TooEarly(f"no effects yet: every arm needs {trial.plan.privacy.min_per_arm} durable records first.")
+    require_enough(trial.plan.privacy, trial.counts)
     return quiet_effects(trial)
 
 

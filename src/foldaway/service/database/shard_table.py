@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,6 @@ import msgspec
 import sqlalchemy as sa
 
 from foldaway.errors import Conflict, TrialClosed
-from foldaway.plan import Plan
 from foldaway.service.database.databases import writing
 from foldaway.service.database.outages import guarded
 from foldaway.service.database.seals import Seals, state_context
@@ -195,11 +193,3 @@ def write_shard(connection: sa.Connection, trial: str, shard: str, *, version: i
 def _add_shard(connection: sa.Connection, trial: str, shard: str) -> None:
     """A row for a server that has none yet."""
     insert_new(connection, SHARDS, [{"trial": trial, "shard": shard, "version": 0, "n": 0, "left_out": 0}])
-
-
-def is_due(plan: Plan, pending: int, since: float | None) -> bool:
-    """Whether to commit: a cohort has come together, or the first has waited for as long as the plan allows."""
-    waited = (
-        plan.privacy.max_wait is not None and since is not None and time.monotonic() - since >= plan.privacy.max_wait
-    )
-    return pending >= plan.privacy.cohort or (pending > 0 and waited)

@@ -15,7 +15,7 @@ from litestar.params import PathParameter
 from litestar.types import Guard
 
 from foldaway.errors import IngestError
-from foldaway.service.collecting.service import Issued, TokenAbout, TokenWanted
+from foldaway.service.collecting.access_tokens import Issued, TokenAbout, TokenWanted
 from foldaway.service.http.bodies import Asked, read_text
 from foldaway.service.http.documents import TokenOperation, about
 from foldaway.service.http.folding_thread import FoldingThread
@@ -128,11 +128,11 @@ def token_routes(access: Access, patience: float) -> list[Any]:
             raise IngestError(
                 400, 'ask for {"scope": "admin"}, or for {"scope": "ingest" or "read", "trial": the trial\'s name}.'
             )
-        return await thread.run(service.issue, wanted)
+        return await thread.run(service.tokens.issue, wanted)
 
     @get("/v1/tokens", **about("tokens", "All tokens, without their secrets", guard, stamped=False))
     async def tokens() -> list[TokenAbout]:
-        return await thread.run(service.tokens)
+        return await thread.run(service.tokens.all)
 
     @delete("/v1/tokens/{id:str}", **about("tokens", "Revoke a token, by its id", guard, 400, 404, stamped=False))
     async def revoke(id: TokenId) -> None:

@@ -54,7 +54,7 @@ def record_routes(access: Access, patience: float) -> list[Any]:
             body = await read_body(request, service.limits.max_body, patience)
             with thread.forgetting():
                 # Whatever becomes of the request, the thread finishes the batch and wipes its body.
-                receipt = await thread.run(service.receive, name, body, kind, encoding, producer, sequence)
+                receipt = await thread.run(service.records.receive, name, body, kind, encoding, producer, sequence)
         thread.metrics.records.inc(receipt.folded)
         return receipt
 

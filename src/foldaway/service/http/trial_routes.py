@@ -8,7 +8,7 @@ import msgspec
 from litestar import get, post
 from litestar.params import QueryParameter
 
-from foldaway.errors import IngestError
+from foldaway.errors import IngestError, instead_of
 from foldaway.federated.coordinator.closing import Wanted
 from foldaway.service.collecting.history import History, Series
 from foldaway.service.collecting.service import Answer, Created, TrialStatus
@@ -93,10 +93,6 @@ async def _read_wanted(request: Asked, patience: float) -> Wanted | None:
     if not body:
         return None
     require_kind(request, "application/json")
-    try:
+    say = 'say {"deadline": seconds, "share": above 0 and at most 1, "without_effects": true}, or some.'
+    with instead_of(ValueError, IngestError(400, say)):
         return msgspec.json.decode(body, type=Wanted)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        pass
-    raise IngestError(
-        400, 'say {"deadline": seconds, "share": above 0 and at most 1, "without_effects": true}, or some.'
-    )
