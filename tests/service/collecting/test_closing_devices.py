@@ -222,7 +222,7 @@ def test_who_is_in_the_tallies_is_in_the_counts(service: Service, moment: int, m
         return reading
 
     monkeypatch.setattr(service.store.devices, "standing", then_it_commits(service.store.devices.standing))
-    monkeypatch.setattr(service.store, "shards", then_it_commits(service.store.shards.all))
+    monkeypatch.setattr(service.store.shards, "all", then_it_commits(service.store.shards.all))
     answer = service.close(plan.name)
     assert answer.final
     assert answer.federated is not None
