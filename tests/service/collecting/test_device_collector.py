@@ -369,7 +369,7 @@ def test_moments_that_were_given_up_are_in_no_later_commit(service: Service, mon
         values = reply(plan, published, device.arm, device.rows(j))
         replies.append(encoded(Scores.of(device.number, device.arm, values)))
     with monkeypatch.context() as patch:
-        patch.setattr(service.store, "leave_out", away)
+        patch.setattr(service.store.shards, "leave_out", away)
         with pytest.raises(Unavailable):
             late.tick()
         with pytest.raises(Unavailable):
