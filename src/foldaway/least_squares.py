@@ -13,6 +13,7 @@ from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import covariance
 from foldaway.numerics.block import LARGEST, Floats, Shape
 from foldaway.numerics.linalg import solve_upper
+from foldaway.plan.vocabulary import ERRORS
 from foldaway.records.batch import Batch, Index
 from foldaway.tallies import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally, Kinds
@@ -125,9 +126,9 @@ class LeastSquares:
     def covariance(self, kind: str = "classical") -> Floats:
         """The coefficients' covariance: classical, HC0, HC1, or CR0, CR1 after folds with ``cluster=``."""
         fit = self._fit()
-        if kind == "HC2":
-            raise EstimateError("HC2 exists for a difference of means only; use HC1.")
-        if kind != "classical" and not self._tally.kinds:
+        if kind in ERRORS and ERRORS[kind].only_for:
+            raise EstimateError(f"{kind} exists for a difference of means only; use HC1.")
+        if kind in ERRORS and ERRORS[kind].tally and not self._tally.kinds:
             raise EstimateError(f"{kind} needs the robust tally: make the regression with robust=True.")
         half = self._unframed(covariance(fit, kind) * self._tally.frame.F[-1, -1] ** 2)
         return self._unframed(half.T)

@@ -203,8 +203,8 @@ class Trial:
                 of a sample, so that the effect is the population's.
         """
         effects = effects_of(self.plan, self._arms, self._faults, population=population)
-        if not effects.sample_ratio.ok:
-            warnings.warn(effects.notes[0], SampleRatioWarning, stacklevel=2)
+        if effects.alarm is not None:
+            warnings.warn(effects.alarm, SampleRatioWarning, stacklevel=2)
         return effects if adjust is None else effects.adjusted(adjust)
 
     def report(self, *, adjust: str | None = None, positions: bytes = b"") -> Report:

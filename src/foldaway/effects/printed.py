@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
-from foldaway.effects.headline import best_kind
+from foldaway.effects.headline import headline
 from foldaway.effects.numbers import interval_text, p_text, reach_text
 from foldaway.effects.relative import relative_text
+from foldaway.plan.vocabulary import ESTIMATORS
 from foldaway.table import html_table, number, places_for, text_table
 
 WIDTH = 80
@@ -20,7 +21,8 @@ _LOOKS = (
     "The interval and p are for a single look at the data; “any time” is how far the interval must reach to each side "
     "of the effect if you look more than once."
 )
-_ADJUSTED = "Regression and interacted make use of the covariates and are mostly the more precise."
+_ADJUSTING = [name for name, word in ESTIMATORS.items() if word.adjusts]
+_ADJUSTED = f"{' and '.join(_ADJUSTING).capitalize()} make use of the covariates and are mostly the more precise."
 
 
 class Table(NamedTuple):
@@ -35,9 +37,8 @@ def as_text(effects: Findings, all_kinds: bool) -> str:
     """A table for each comparison, and the notes."""
     tables = [f"{table.title}\n{text_table(table.header, table.rows, left=2)}" for table in _tables(effects, all_kinds)]
     legend = [fill(_legend(effects), WIDTH)] if tables else []
-    alarms, notes = _alarms_and_notes(effects)
-    first = [fill(f"! {alarm}", WIDTH, subsequent_indent="  ") for alarm in alarms]
-    last = [fill(f"· {note}", WIDTH, subsequent_indent="  ") for note in notes]
+    first = [fill(f"! {effects.alarm}", WIDTH, subsequent_indent="  ")] if effects.alarm else []
+    last = [fill(f"· {note}", WIDTH, subsequent_indent="  ") for note in effects.notes]
     return "\n\n".join([fill(_headline(effects), WIDTH), *first, *tables, *legend, *last])
 
 
@@ -45,9 +46,9 @@ def as_html(effects: Findings, all_kinds: bool) -> str:
     """The same as HTML."""
     tables = [html_table(table.header, table.rows, table.title) for table in _tables(effects, all_kinds)]
     legend = [_legend(effects)] if tables else []
-    alarms, notes = _alarms_and_notes(effects)
-    before = [f"<p>{escape(text)}</p>" for text in (_headline(effects), *(f"! {alarm}" for alarm in alarms))]
-    after = [f"<p>{escape(text)}</p>" for text in (*legend, *notes)]
+    alarm = [f"! {effects.alarm}"] if effects.alarm else []
+    before = [f"<p>{escape(text)}</p>" for text in (_headline(effects), *alarm)]
+    after = [f"<p>{escape(text)}</p>" for text in (*legend, *effects.notes)]
     return "".join(["<div>", *before, *tables, *after, "</div>"])
 
 
@@ -57,23 +58,9 @@ def _headline(effects: Findings) -> str:
     return f"{effects.trial}: {n:,} record{'' if n == 1 else 's'} ({counts})"
 
 
-def _alarms_and_notes(effects: Findings) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """A sample ratio that does not fit comes first of the notes, and is to be read before any effect."""
-    alarms = 0 if effects.sample_ratio.ok else 1
-    return effects.notes[:alarms], effects.notes[alarms:]
-
-
 def _legend(effects: Findings) -> str:
-    adjusted = any(row.estimator in ("regression", "interacted") for row in effects)
+    adjusted = any(row.estimator in _ADJUSTING for row in effects)
     return f"{_LOOKS} {_ADJUSTED}" if adjusted else _LOOKS
-
-
-def headline(effects: Findings) -> list[Effect]:
-    """One row for each outcome, arm and estimator: the one with the kind of error that is shown first."""
-    kinds: dict[tuple[str, str, str], list[str]] = {}
-    for row in effects:
-        kinds.setdefault((row.outcome, row.arm, row.estimator), []).append(row.se_kind)
-    return [row for row in effects if row.se_kind == best_kind(kinds[row.outcome, row.arm, row.estimator])]
 
 
 def _tables(effects: Findings, all_kinds: bool) -> Iterator[Table]:

@@ -9,6 +9,7 @@ import msgspec
 
 from foldaway.plan.bootstrap import Bootstrap
 from foldaway.plan.settings import Fixed
+from foldaway.plan.vocabulary import Leverage, ModeName
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -33,11 +34,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, eq=False, forbid_unkno
     max_wait: float | None = None
     min_per_arm: int = 10
     remainder: Literal["leave_out", "include"] = "leave_out"
-    federated: Literal["one-message", "scores", "delta"] | None = None
+    federated: ModeName | None = None
     reply_deadline: float = 3_600.0
     reply_share: float = 1.0
     retention: float = 2_592_000.0
-    leverage: Literal["CR2", "CR3"] | None = None
+    leverage: Leverage | None = None
 
     @property
     def control(self) -> str:

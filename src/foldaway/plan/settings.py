@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from foldaway.errors import PlanError
+from foldaway.plan.vocabulary import ERRORS, MODES, either
 
 MUST_BE = {
     "name": "text",
@@ -31,11 +32,11 @@ MUST_BE = {
     "max_wait": "a number of seconds",
     "min_per_arm": "a whole number",
     "remainder": '"leave_out" or "include"',
-    "federated": '"one-message", "scores" or "delta"',
+    "federated": either(MODES),
     "reply_deadline": "a number of seconds",
     "reply_share": "a number",
     "retention": "a number of seconds",
-    "leverage": '"CR2" or "CR3"',
+    "leverage": either(name for name, word in ERRORS.items() if word.setting == "leverage"),
     "bootstrap": "a number of replicates, or a table with `replicates` and `weights` (poisson or double-or-nothing)",
 }
 """Every setting, and what it must be."""

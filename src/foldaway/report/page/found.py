@@ -10,13 +10,14 @@ from foldaway.effects import Effect, Effects
 from foldaway.effects.headline import Comparison, comparisons, why
 from foldaway.effects.numbers import interval_text, p_text, signed, typeset
 from foldaway.effects.relative import relative_interval_text, relative_text
-from foldaway.inference.spread import SHARES, Spread
+from foldaway.inference.bootstrap import SHARES, Spread
+from foldaway.plan.vocabulary import ERRORS, ESTIMATORS
 from foldaway.report.drawing.axis import Axis, axis_over
 from foldaway.report.drawing.badge import badge
 from foldaway.report.drawing.figures import Range, axis_row, box_row, interval_row
 from foldaway.report.drawing.markup import Html, html, named, tag
 from foldaway.report.page.document import Section, details, table
-from foldaway.report.page.sentences import ESTIMATORS, KINDS, sentence
+from foldaway.report.page.sentences import sentence
 from foldaway.table import number, places_for
 
 Spreads = Mapping[tuple[str, str], Spread]
@@ -138,9 +139,9 @@ def _all_numbers(effects: Effects, comparison: Comparison, spreads: Spreads | No
         "p",
         "The report leads with ",
         tag("strong", lead.estimator),
-        f" ({ESTIMATORS.get(lead.estimator, 'an estimator')}), since {why(effects, lead)} Its standard error is ",
+        f" ({ESTIMATORS[lead.estimator].phrase}), since {why(effects, lead)} Its standard error is ",
         tag("strong", lead.se_kind),
-        f": {KINDS.get(lead.se_kind, 'as named')}.",
+        f". {ERRORS[lead.se_kind].sentence}",
     )
     best = comparison.best
     labels = [tag("span", row.estimator, " ", tag("small", row.se_kind)) for row in best]

@@ -10,15 +10,9 @@ import msgspec
 from foldaway.effects.numbers import bytes_text
 from foldaway.keeping.saved import Saved
 from foldaway.keeping.state import HEADER, unpack
+from foldaway.plan.vocabulary import TALLIES
 from foldaway.report.drawing.markup import html, tag
 from foldaway.report.page.document import Section, details, table
-from foldaway.tallies import RECORDS, REPLICATES, UNITS
-
-_TALLIES = {
-    RECORDS: ("Error sums", "sums behind robust standard errors, over all records of an arm"),
-    UNITS: ("Error sums by unit", "the same over units, for errors that allow for several records of one"),
-    REPLICATES: ("Bootstrap sums", "the same sums again, once for each replicate, under its own secret weights"),
-}
 
 _FIELDS = {
     "plan": ("Plan", "the question, as text"),
@@ -70,7 +64,7 @@ def _parts(body: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
         yield "Scales", "typical size of each column, by arm, so that no digits are lost", [frame_n, frame]
         yield "Counts, means and spreads", "sums of products of two columns, over all records of an arm", factor
         for name, tally in tallies.items():
-            yield *_TALLIES.get(name, (name, "a further tally of an arm")), tally
+            yield TALLIES[name].phrase, TALLIES[name].sentence, tally
     for name, part in body.items():
         if name not in ("plan", "arms"):
             yield *_FIELDS.get(name, (name, "")), part

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import fill
 
-from foldaway.inference.offered import BOOTSTRAP, error_kinds, estimators_of
 from foldaway.numerics.block import Shape
 from foldaway.plan import Plan
+from foldaway.plan.offered import errors_of, estimators_of
 from foldaway.table import text_table
 from foldaway.tallies import kinds_of
 from foldaway.tallies.arm import ArmTally
@@ -54,8 +54,7 @@ def _roles(plan: Plan) -> list[list[str]]:
 
 
 def _estimators(plan: Plan) -> list[list[str]]:
-    bootstrap = [] if plan.resampling is None else [BOOTSTRAP]
-    return [[name, ", ".join([*error_kinds(plan, name), *bootstrap])] for name in estimators_of(plan)]
+    return [[name, ", ".join(errors_of(plan, name))] for name in estimators_of(plan)]
 
 
 def _bootstrap(plan: Plan) -> list[str]:

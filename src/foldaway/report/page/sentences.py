@@ -9,23 +9,6 @@ from foldaway.effects.relative import relative_tells
 from foldaway.report.drawing.markup import Child, Html, html, named, tag
 from foldaway.table import number, places_for
 
-ESTIMATORS = {
-    "difference": "the plain difference of the arms' means",
-    "regression": "the difference adjusted for the covariates",
-    "interacted": "the difference adjusted for the covariates, arm by arm",
-    "ipw": "the mean of outcomes over the probability of their arm",
-}
-
-KINDS = {
-    "classical": "takes the spread as equal in all arms",
-    "HC0": "allows for unequal spread, without a correction for small samples",
-    "HC1": "allows for unequal spread",
-    "HC2": "allows for unequal spread, as Welch's test does",
-    "CR0": "allows for several records of a unit, without a correction for few units",
-    "CR1": "allows for several records of a unit",
-    "bootstrap": "from the spread of the effect over reweighted copies of the trial",
-}
-
 
 def sentence(effects: Effects, comparison: Comparison) -> Html:
     """What a comparison came to, for a reader who is no statistician."""

@@ -32,8 +32,7 @@ def trust(effects: Effects, balances: Sequence[Balance] | None) -> Section:
     checks = [sample_ratio_check(effects), left_out_check(effects)]
     if balances is not None and effects.plan is not None and effects.plan.covariates:
         checks.append(balance_check(effects, balances))
-    notes = effects.notes if effects.sample_ratio.ok else effects.notes[1:]
-    return Section("trust", "Whether to trust it", html([_card(check) for check in checks], _notes(notes)))
+    return Section("trust", "Whether to trust it", html([_card(check) for check in checks], _notes(effects.notes)))
 
 
 def _card(check: Check) -> Html:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from foldaway.effects import Effects
-from foldaway.effects.printed import headline
+from foldaway.effects.headline import headline
 from foldaway.errors import TooEarly
 from foldaway.plan import Plan
 from foldaway.service.collecting.answers import Answers

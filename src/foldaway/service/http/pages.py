@@ -6,9 +6,13 @@ from functools import cache
 from importlib import resources
 from typing import Annotated, Any
 
+import msgspec
 from litestar import Response, get
 from litestar.exceptions import NotFoundException
 from litestar.params import PathParameter
+
+from foldaway.inference.sample_ratio import SUSPICIOUS
+from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES
 
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -48,4 +52,13 @@ def _file(name: str) -> Response[bytes]:
 def _files() -> dict[str, bytes]:
     """All of them, by name: an address can name one of these and nothing else."""
     folder = resources.files("foldaway.service.http") / "dashboard"
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in _KINDS}
+    files = {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in _KINDS}
+    return {**files, "vocabulary.js": _vocabulary()}
+
+
+def _vocabulary() -> bytes:
+    """The words and ranks that the page shares with reports and tables, as a script that others import."""
+    tables = {"ESTIMATORS": ESTIMATORS, "ERRORS": ERRORS, "MODES": MODES}
+    words = {table: {name: word.told() for name, word in words.items()} for table, words in tables.items()}
+    constants = {**words, "SUSPICIOUS": SUSPICIOUS}
+    return b"".join(b"export const %s = %s;\n" % (k.encode(), msgspec.json.encode(v)) for k, v in constants.items())
