@@ -132,13 +132,7 @@ _UNWEIGHTED = Need(lambda plan: plan.weight is None, "the error {name!r} is for 
 _WHOLE_UNITS = Need(
     lambda plan: plan.complete_units or plan.federated is not None, "the error {name!r} needs `complete_units`."
 )
-_CORRECTED = (
-    Need(
-        lambda plan: plan.federated is not None and LEVERAGE in MODES[plan.federated].collects,
-        '`leverage` needs `federated` = "scores": only who still holds its records can correct for leverage.',
-    ),
-    Need(lambda plan: plan.weight is None, "`leverage` is defined for plans without `weight` only."),
-)
+_NO_WEIGHT = Need(lambda plan: plan.weight is None, "`federated.leverage` is defined for plans without `weight` only.")
 
 # In the order in which they are reported.
 ESTIMATORS = _by_name(
@@ -205,7 +199,7 @@ ERRORS = _by_name(
         "CR2",
         "by unit, corrected for leverage",
         "It allows for several records of a unit, and corrects for units that pull the estimate towards themselves.",
-        needs=_CORRECTED,
+        needs=(_NO_WEIGHT,),
         rank=2,
         setting="leverage",
         tally=LEVERAGE,
@@ -214,7 +208,7 @@ ERRORS = _by_name(
         "CR3",
         "by unit, as the jackknife",
         "It allows for several records of a unit: it is what leaving out each unit in turn would give.",
-        needs=_CORRECTED,
+        needs=(_NO_WEIGHT,),
         rank=1,
         setting="leverage",
         tally=LEVERAGE,
@@ -250,11 +244,11 @@ MODES: dict[str, Mode] = _by_name(
         needs=(
             Need(
                 lambda plan: not plan.covariates,
-                '`federated` = "{name}" sends sums of outcomes alone: leave out `covariates`, or choose "one-message".',
+                'mode "{name}" sends sums of outcomes alone: leave out `covariates`, or choose "one-message".',
             ),
             Need(
                 lambda plan: plan.weight is None,
-                '`federated` = "{name}" counts records: leave out `weight`, or choose "one-message".',
+                'mode "{name}" counts records: leave out `weight`, or choose "one-message".',
             ),
         ),
     ),
@@ -277,14 +271,3 @@ def best(words: dict[str, _Word], names: Iterable[str]) -> str:
         'CR1'
     """
     return min(names, key=lambda name: words[name].rank if name in words else UNRANKED)
-
-
-def either(names: Iterable[str]) -> str:
-    """Names to choose from, in quotes.
-
-    Example:
-        >>> either(MODES)
-        '"one-message", "scores" or "delta"'
-    """
-    *others, last = (f'"{name}"' for name in names)
-    return f"{', '.join(others)} or {last}" if others else last

@@ -16,7 +16,7 @@ __all__ = ["KINDS", "LEVERAGE", "RECORDS", "REPLICATES", "UNITS", "kinds_of"]
 KINDS: dict[str, Callable[[Plan], Kind]] = {
     RECORDS: lambda _: Scores,
     UNITS: lambda _: UnitScores,
-    REPLICATES: lambda plan: ReplicatesKind(cast(Bootstrap, plan.resampling)),
+    REPLICATES: lambda plan: ReplicatesKind(cast(Bootstrap, plan.bootstrap)),
 }
 """How each tally of the vocabulary is made for a plan that keeps it."""
 

@@ -196,7 +196,7 @@ def _drop_expired(file: Path, now: float) -> None:
         if found is None:
             return
         kept = msgspec.msgpack.decode(found, type=Kept)
-        if not kept.expired(Plan.loads(kept.plan).retention, now):
+        if not kept.expired(Plan.loads(kept.plan).privacy.retention, now):
             return
         if kept.stage == "leaving":  # it was told to forget, and has waited for its report long enough
             replace_file(file.with_suffix(_MARK), Plan.loads(kept.plan).fingerprint.encode(), mode=0o600)

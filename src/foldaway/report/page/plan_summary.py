@@ -58,10 +58,10 @@ def _estimators(plan: Plan) -> list[list[str]]:
 
 
 def _bootstrap(plan: Plan) -> list[str]:
-    if plan.resampling is None:
+    if plan.bootstrap is None:
         return []
     by = f"by {plan.unit}" if plan.unit else "by record"
-    return [f"Bootstrap: {plan.resampling.replicates:,} replicates {by}, {plan.resampling.weights} weights."]
+    return [f"Bootstrap: {plan.bootstrap.replicates:,} replicates {by}, {plan.bootstrap.weights} weights."]
 
 
 def _faults(plan: Plan) -> str:

@@ -105,7 +105,7 @@ class DeviceCollector:
 
     def leave_out_late_moments(self) -> None:
         """Give up moments that wait here while another server has begun to close, and published without them."""
-        late = self.plan.federated == "scores" and self._fresh and self._table.standing(self.plan).stage != "open"
+        late = self.plan.mode == "scores" and self._fresh and self._table.standing(self.plan).stage != "open"
         if late or self._given_up:
             self.leave_out_pending()
 
@@ -146,7 +146,7 @@ class DeviceCollector:
 
     def _moments(self, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
         """The factors of records, in mode scores, each under a number of its own."""
-        if self.plan.federated != "scores":
+        if self.plan.mode != "scores":
             raise MessageError("devices of this trial send no moments: its plan is not of the mode scores.")
         outcomes, messages, numbers = self._decoded(bodies, Moments)
         stage, known = self._table.look(self.plan, numbers.values())
@@ -168,7 +168,7 @@ class DeviceCollector:
 
     def _reports(self, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
         """What the mode asks of every device once, under its enrolled number."""
-        outcomes, messages, numbers = self._decoded(bodies, REPORTS[self.plan.federated or ""])
+        outcomes, messages, numbers = self._decoded(bodies, REPORTS[self.plan.mode or ""])
         stage, known = self._table.look(self.plan, numbers.values())
         taken: list[tuple[Moments | Sums, Floats]] = []
         replies: list[tuple[Scores, Floats]] = []
@@ -278,8 +278,8 @@ class DeviceCollector:
             units = Counter(dict(zip(self.plan.arms, (tally.clusters for tally in tallies), strict=True)))
             if any(tally.n != arm.n for tally, arm in zip(tallies, trial.arms, strict=True)):
                 raise MessageError("the tallies hold records without a unit; every record needs one.")
-            if not units.total() or any(0 < count < self.plan.cohort for count in units.values()):
-                cohort = f"{self.plan.cohort:,} units, the plan's cohort"
+            if not units.total() or any(0 < count < self.plan.privacy.cohort for count in units.values()):
+                cohort = f"{self.plan.privacy.cohort:,} units, the plan's cohort"
                 raise MessageError(f"the tallies of an arm are of fewer than {cohort}; they would say too much.")
             return trial, units
         raise MessageError(f"the body is not the tallies of a site: {told}")
@@ -321,7 +321,7 @@ class DeviceCollector:
             The messages that may not, since they are no cohort: they are to be left out.
         """
         self.leave_out_late_moments()
-        if self.pending >= self.plan.cohort or (self.pending and self.plan.remainder == "include"):
+        if self.pending >= self.plan.privacy.cohort or (self.pending and self.plan.privacy.remainder == "include"):
             self.commit()
         return self.pending
 

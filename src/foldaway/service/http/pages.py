@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from litestar.exceptions import NotFoundException
 from litestar.params import PathParameter
 
 from foldaway.inference.sample_ratio import SUSPICIOUS
-from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES
+from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES, Word
 
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -58,7 +59,7 @@ def _files() -> dict[str, bytes]:
 
 def _vocabulary() -> bytes:
     """The words and ranks that the page shares with reports and tables, as a script that others import."""
-    tables = {"ESTIMATORS": ESTIMATORS, "ERRORS": ERRORS, "MODES": MODES}
+    tables: dict[str, Mapping[str, Word]] = {"ESTIMATORS": ESTIMATORS, "ERRORS": ERRORS, "MODES": MODES}
     words = {table: {name: word.told() for name, word in words.items()} for table, words in tables.items()}
     constants = {**words, "SUSPICIOUS": SUSPICIOUS}
     return b"".join(b"export const %s = %s;\n" % (k.encode(), msgspec.json.encode(v)) for k, v in constants.items())
