@@ -76,7 +76,12 @@ def test_no_two_words_share_a_rank(words: dict[str, Word]) -> None:
 def test_what_is_offered_can_be_asked_for_and_what_is_not_is_refused_with_a_reason(
     covariates: list[str], weight: str | None, unit: str | None, bootstrap: int | None
 ) -> None:
-    settings = {"covariates": covariates, "weight": weight, "unit": unit, "complete_units": unit is not None}
+    settings: dict[str, Any] = {
+        "covariates": covariates,
+        "weight": weight,
+        "unit": unit,
+        "complete_units": unit is not None,
+    }
     settings["bootstrap"] = bootstrap
     everything = plan(**settings)
     offered = estimators_of(everything)
