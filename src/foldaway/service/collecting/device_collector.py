@@ -16,9 +16,9 @@ from typing import Literal, cast
 from foldaway.errors import Conflict, FoldawayError, MessageError, StateError, TooEarly, TrialClosed, UnknownNumber
 from foldaway.federated.coordinator.share import Published, Share
 from foldaway.federated.messages import REPORTS, Enrolment, Moments, Received, Scores, Stage, Sums, decoded
+from foldaway.keeping.cohort import Gate, too_few_to_send
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.service.database.commits import is_due
 from foldaway.service.database.device_table import Batch, hashed
 from foldaway.service.database.store import Store
 from foldaway.tallies import UNITS
@@ -54,7 +54,7 @@ class DeviceCollector:
         self._used: set[bytes] = set()
         self._fresh: set[bytes] = set()
         self._reported: Counter[str] = Counter()
-        self._waiting_since: float | None = None
+        self._gate = Gate(self.plan.privacy)
 
     def published(self) -> Published | None:
         """What was published when the trial began to close, if the mode publishes anything."""
@@ -65,7 +65,7 @@ class DeviceCollector:
     @property
     def pending(self) -> int:
         """Messages folded since the last commit."""
-        return len(self._used) + len(self._fresh)
+        return self._gate.pending
 
     @property
     def pending_reports(self) -> Counter[str]:
@@ -82,7 +82,7 @@ class DeviceCollector:
         if kind == "enrolments":
             return self._enrol(bodies)
         self.leave_out_late_moments()
-        before = self._live.copy(), set(self._used), set(self._fresh), Counter(self._reported), self._waiting_since
+        before = self._live.copy(), set(self._used), set(self._fresh), Counter(self._reported), self._gate.copy()
         take = self._moments if kind == "moments" else self._reports
         try:
             outcomes = take(bodies)
@@ -92,7 +92,7 @@ class DeviceCollector:
         except BaseException as error:
             # Not acknowledged: as if nothing had come. Should the database have taken it nevertheless, the version
             # is no longer ours, and the next commit is a Conflict.
-            self._live, self._used, self._fresh, self._reported, self._waiting_since = before
+            self._live, self._used, self._fresh, self._reported, self._gate = before
             if not isinstance(error, TrialClosed):
                 raise
             # Another server has moved on in between. Of these messages some may be durable all the same: each gets
@@ -190,7 +190,7 @@ class DeviceCollector:
         self._fold(taken)
         if replies and (published := self.published()) is not None:
             self._live.fold_replies([message for message, _ in replies], [values for _, values in replies], published)
-            self._wait()
+            self._gate.take(len(replies), time.monotonic())
         return outcomes
 
     def _decoded(
@@ -236,11 +236,7 @@ class DeviceCollector:
     def _fold(self, taken: list[tuple[Moments | Sums, Floats]]) -> None:
         if taken:
             self._live.fold([message for message, _ in taken], [triangle for _, triangle in taken])
-            self._wait()
-
-    def _wait(self) -> None:
-        if self._waiting_since is None:
-            self._waiting_since = time.monotonic()
+            self._gate.take(len(taken), time.monotonic())
 
     def receive_site(self, number: bytes, data: bytes | bytearray) -> Received:
         """Take a site's tallies in: at once durable, since they are of a cohort by themselves.
@@ -278,7 +274,7 @@ class DeviceCollector:
             units = Counter(dict(zip(self.plan.arms, (tally.clusters for tally in tallies), strict=True)))
             if any(tally.n != arm.n for tally, arm in zip(tallies, trial.arms, strict=True)):
                 raise MessageError("the tallies hold records without a unit; every record needs one.")
-            if not units.total() or any(0 < count < self.plan.privacy.cohort for count in units.values()):
+            if too_few_to_send(self.plan.privacy, units):
                 cohort = f"{self.plan.privacy.cohort:,} units, the plan's cohort"
                 raise MessageError(f"the tallies of an arm are of fewer than {cohort}; they would say too much.")
             return trial, units
@@ -286,7 +282,7 @@ class DeviceCollector:
 
     def commit_if_due(self) -> None:
         """Commit if a cohort has come together, or the plan's patience is over."""
-        if is_due(self.plan, self.pending, self._waiting_since):
+        if self._gate.may_write(time.monotonic()):
             self.commit()
 
     def commit(self) -> None:
@@ -321,7 +317,7 @@ class DeviceCollector:
             The messages that may not, since they are no cohort: they are to be left out.
         """
         self.leave_out_late_moments()
-        if self.pending >= self.plan.privacy.cohort or (self.pending and self.plan.privacy.remainder == "include"):
+        if self.pending and not self._gate.left_out():
             self.commit()
         return self.pending
 

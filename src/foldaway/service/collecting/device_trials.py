@@ -22,6 +22,7 @@ from foldaway.federated.coordinator.limits import most_bytes
 from foldaway.federated.coordinator.results import results
 from foldaway.federated.coordinator.share import Published, Share
 from foldaway.federated.messages import Coefficients, Received, Stage
+from foldaway.keeping import cohort
 from foldaway.plan import Plan
 from foldaway.service.collecting.device_collector import DeviceCollector, Kind, Outcome
 from foldaway.service.database.device_table import Standing
@@ -184,15 +185,12 @@ class DeviceTrials:
     def _hoped_for(self, plan: Plan, standing: Standing) -> Counter[str]:
         """The reports, by arm, if every enrolled device still sends its own."""
         reported, enrolled = Counter(standing.devices.reported), Counter(standing.devices.enrolled)
-        is_cohort = (enrolled - reported).total() >= plan.privacy.cohort
-        counts = is_cohort or plan.privacy.remainder == "include" or plan.privacy.max_wait is not None
-        return reported | enrolled if counts else reported
+        return reported | enrolled if cohort.can_ever_count(plan.privacy, (enrolled - reported).total()) else reported
 
     def _countable(self, plan: Plan, standing: Standing) -> Counter[str]:
         """The reports, by arm, that would be in the trial if it ended now."""
         reported, pending = Counter(standing.devices.reported), self._collector(plan).pending_reports
-        enough = pending.total() >= plan.privacy.cohort or plan.privacy.remainder == "include"
-        return reported + pending if enough else reported
+        return reported + pending if cohort.counts_at_end(plan.privacy, pending.total()) else reported
 
     def _begin(self, plan: Plan, closing: Closing) -> None:
         for attempt in range(_ATTEMPTS):
@@ -252,7 +250,7 @@ class DeviceTrials:
 
     def _ends_after_all(self, plan: Plan, standing: Standing, closing: Closing) -> bool:
         """Whether a trial that waited on has enough now, and other servers get a moment to commit their remainders."""
-        waited = self._waits_on.get(plan.name) == closing.deadline and plan.privacy.remainder == "include"
+        waited = self._waits_on.get(plan.name) == closing.deadline and cohort.includes_remainder(plan.privacy)
         if not waited or closing.without_effects or _too_few_reports(plan, self._countable(plan, standing)) is not None:
             return False
         self._store.devices.change_closing(plan.name, closing._replace(deadline=time.time() + _LAST_SECONDS))
@@ -262,7 +260,7 @@ class DeviceTrials:
         devices = standing.devices
         here = self._collectors.get(plan.name)
         reported = sum(devices.reported.values())
-        if here is not None and plan.privacy.remainder == "include":  # otherwise the end leaves them out
+        if here is not None and cohort.includes_remainder(plan.privacy):  # otherwise the end leaves them out
             reported += here.pending_reports.total()
         if closing.is_over:
             return True
@@ -368,28 +366,26 @@ class DeviceTrials:
 
 def _too_few_reports(plan: Plan, reported: Mapping[str, int]) -> str | None:
     """Why so many reports give no effects, if they do not."""
-    arm, devices = min(((arm, reported[arm]) for arm in plan.arms), key=lambda counted: counted[1])
-    if devices >= plan.privacy.min_per_arm:
+    few = cohort.too_few_to_answer(plan.privacy, {arm: reported[arm] for arm in plan.arms})
+    if not few:
         return None
+    arm = min(few, key=few.__getitem__)
     least = f"every arm needs durable reports of {plan.privacy.min_per_arm:,} devices (the plan's min_per_arm)"
-    return f"{least}, and {arm} has {devices:,}"
+    return f"{least}, and {arm} has {few[arm]:,}"
 
 
 def _too_few_moments(plan: Plan, whole: Share) -> str | None:
     """Why an arm's moments may not be published to devices: they would be those of a few."""
-    least = max(plan.privacy.min_per_arm, plan.privacy.cohort)
-    for arm, devices in zip(plan.arms, whole.devices, strict=True):
-        if devices < least:
-            return (
-                f"before anything is published to devices, every arm needs moments of {least:,} of them (the plan's "
-                f"cohort, and min_per_arm), and {arm} has {devices:,}"
-            )
+    few = cohort.too_few_to_publish(plan.privacy, dict(zip(plan.arms, whole.devices, strict=True)))
+    for arm, devices in few.items():
+        least = f"moments of {cohort.least_to_publish(plan.privacy):,} of them (the plan's cohort, and min_per_arm)"
+        return f"before anything is published to devices, every arm needs {least}, and {arm} has {devices:,}"
     return None
 
 
 def _last_deadline(plan: Plan, standing: Standing) -> float | None:
     """The deadline before which to commit a remainder that is no cohort, once, now that it has nearly come."""
-    if plan.privacy.remainder != "include" or standing.stage != "replying" or standing.closing is None:
+    if not cohort.includes_remainder(plan.privacy) or standing.stage != "replying" or standing.closing is None:
         return None
     deadline = standing.closing.deadline
     return deadline if abs(time.time() - deadline) <= _LAST_SECONDS else None

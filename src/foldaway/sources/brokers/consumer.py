@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import msgspec
 
 from foldaway.errors import RecordError, SealedError, SourceError
+from foldaway.keeping.cohort import Gate
 from foldaway.plan import Plan
 from foldaway.sources.brokers.broker import Broker, Message, Place
 from foldaway.sources.brokers.message_folding import fold_messages
@@ -122,13 +123,12 @@ class Consumer:
                 f"the store {store.folder} belongs to another stream ({self._durable.stream}); name another folder."
             )
         self._live = self._durable.of(plan, key)
-        self._durable_n = self._live.n
+        self._gate = Gate(plan.privacy)
         self._positions: dict[str, Place] = dict(self._durable.positions)
         self._skipped, self._missed = self._durable.skipped, self._durable.missed
         self._taken: list[Message] = []  # since the last write, without their bodies
         self._safe: list[Message] = []  # written, not yet acknowledged
         self._owing = bool(self._positions)  # a consumer before us may have been killed before it acknowledged
-        self._waiting_since: float | None = None
         self._written = self._lag_asked = 0.0
         self._at_once = self._as_many_of(_LARGE)
         self._lag: int | None = None
@@ -138,14 +138,14 @@ class Consumer:
     @property
     def pending(self) -> int:
         """Records folded since the last write."""
-        return self._live.n - self._durable_n
+        return self._gate.pending
 
     @property
     def progress(self) -> Progress:
         """How far it is."""
-        left_out = self._durable.left_out
+        left_out, durable = self._durable.left_out, self._live.n - self.pending
         rate = self._rate.of(self._live.n)
-        return Progress(self._durable_n, self.pending, self._lag, rate, self._skipped, self._missed, left_out)
+        return Progress(durable, self.pending, self._lag, rate, self._skipped, self._missed, left_out)
 
     def run(self) -> Trial:
         """Consume until told to stop, or until the stream is empty.
@@ -209,10 +209,7 @@ class Consumer:
 
     def _wait(self) -> float:
         """How long to wait for messages: not beyond the plan's own patience."""
-        if self.plan.privacy.max_wait is None or self._waiting_since is None:
-            return self._options.wait
-        left = self._waiting_since + self.plan.privacy.max_wait - time.monotonic()
-        return min(max(left, 0.01), self._options.wait)
+        return min(max(self._gate.seconds_left(time.monotonic()), 0.01), self._options.wait)
 
     def _as_many_of(self, size: int) -> int:
         """How many messages of such a size to hold at a time."""
@@ -222,6 +219,7 @@ class Consumer:
         """Fold messages that have not come before; the fault of the first that is refused, if that is to stop us."""
         if pulled:
             self._at_once = self._as_many_of(sum(len(message.body) for message in pulled) // len(pulled) + 1)
+        before = self._live.n
         for messages, fault in fold_messages(self._live, self._fresh(pulled), self._wanted):
             if fault is not None and not self._options.skip_faulty:
                 return FaultyMessage(
@@ -233,8 +231,8 @@ class Consumer:
             for message in messages:
                 self._positions[message.part] = message.place
                 self._taken.append(message._replace(body=b""))
-            if self.pending and self._waiting_since is None:
-                self._waiting_since = time.monotonic()
+            self._gate.take(self._live.n - before, time.monotonic())
+            before = self._live.n
         return None
 
     def _fresh(self, pulled: Sequence[Message]) -> list[Message]:
@@ -251,11 +249,9 @@ class Consumer:
         return fresh
 
     def _write_if_due(self, *, at_rest: bool) -> None:
-        """Write if a cohort has come together, or the plan's patience is over (promise P2)."""
-        rested = at_rest or time.monotonic() - self._written >= self._options.rest
-        patience, since = self.plan.privacy.max_wait, self._waiting_since
-        waited = patience is not None and since is not None and time.monotonic() - since >= patience
-        if (self.pending and waited) or (self.pending >= self.plan.privacy.cohort and rested):
+        """Write if the cohort gate lets us, but not all the time."""
+        now = time.monotonic()
+        if self._gate.may_write(now) and (at_rest or now - self._written >= self._options.rest):
             self._write(self._live)
 
     def _write(self, trial: Trial, *, left_out: int = 0, closed: bool = False) -> None:
@@ -269,10 +265,11 @@ class Consumer:
             closed=closed,
         )
         self._store.write(stored)
-        self._durable, self._live, self._durable_n = stored, trial, trial.n
+        self._durable, self._live = stored, trial
+        self._gate.wrote()
         self._safe += self._taken
         self._taken, self._owing = [], True
-        self._waiting_since, self._written = None, time.monotonic()
+        self._written = time.monotonic()
 
     def _settle(self) -> None:
         """Let the broker forget what is durable."""
@@ -287,9 +284,8 @@ class Consumer:
 
     def _close(self) -> None:
         """End the trial: with the remainder or without, as the plan says; without the bootstrap's key in any case."""
-        final, left_out = self._live, 0
-        if self.pending < self.plan.privacy.cohort and self.plan.privacy.remainder == "leave_out":
-            final, left_out = self._durable.of(self.plan, self._key), self.pending
+        left_out = self._gate.left_out()
+        final = self._durable.of(self.plan, self._key) if left_out else self._live
         final.seal()
         self._write(final, left_out=left_out, closed=True)
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from foldaway.errors import RecordError, SourceError, StateError
+from foldaway.keeping.cohort import Gate
 from foldaway.keeping.disk import remove_draft, sync_folder, trouble
 from foldaway.keeping.ledger import Entry, Ledger, Standing
 from foldaway.keeping.locks import locked
@@ -147,10 +148,12 @@ class Backlog:
         files, pipes = told_apart(paths)
         before = {file: self.ledger.look(file) for file in files}
         trial = self.outcome.trial
+        self._gate = Gate(trial.plan.privacy, timed=False)
         shares = shares_of(files, trial.plan, options.format)
         complete: list[Path] = []
         folded: Counter[Path] = Counter()
         for share, whole, counts in fold_shares(trial, shares, options, processes, progress):
+            self._gate.take(whole.n - trial.n, time.monotonic())
             trial = whole
             for piece, count in zip(share, counts, strict=True):
                 folded[piece.path] += count.folded
@@ -158,12 +161,14 @@ class Backlog:
                 if piece.ends:
                     before[piece.path].barren = not folded[piece.path]
             complete += [piece.path for piece in share if piece.ends]
-            if share[-1].ends and self._is_cohort(trial) and time.monotonic() >= self._next_save:
+            now = time.monotonic()
+            if share[-1].ends and self._gate.may_write(now) and now >= self._next_save:
                 self._commit(trial, complete, before)
                 complete = []
-        trial = trial.copy()
+        trial, before_pipes = trial.copy(), trial.n
         for pipe in pipes:
             fold_one(trial, pipe, options, progress=None if progress is None else _bound(progress, pipe))
+        self._gate.take(trial.n - before_pipes, time.monotonic())
         self._end(trial, complete, before)
         return self.outcome
 
@@ -171,8 +176,8 @@ class Backlog:
         """Save what is left, unless that is too little to be told apart from single records."""
         if not trial.n:
             raise RecordError(none_folded(trial.dropped, "save"))
-        more = trial.n - self.outcome.trial.n
-        if self._is_cohort(trial) or not more or trial.plan.privacy.remainder == "include":
+        more = self._gate.pending
+        if not self._gate.left_out():
             if complete or more:
                 self._commit(trial, complete, before)
         elif not self.outcome.trial.n:
@@ -183,9 +188,6 @@ class Backlog:
             )
         else:
             self.outcome.waiting, self.outcome.waiting_records = complete, more
-
-    def _is_cohort(self, trial: Trial) -> bool:
-        return trial.n - self.outcome.trial.n >= trial.plan.privacy.cohort
 
     def _commit(self, trial: Trial, complete: list[Path], before: dict[Path, Entry]) -> None:
         start = time.monotonic()
@@ -198,6 +200,7 @@ class Backlog:
                 self.ledger.leave(path)
         self.outcome.trial = trial.copy()
         self._write()
+        self._gate.wrote()
         self.outcome.folded += complete
         self._delete(complete)
         end = time.monotonic()
