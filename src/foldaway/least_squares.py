@@ -17,7 +17,7 @@ from foldaway.plan.vocabulary import ERRORS
 from foldaway.records.batch import Batch, Index
 from foldaway.tallies import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally, Kinds
-from foldaway.tallies.parallel import fold_batch
+from foldaway.tallies.folding import fold_batch
 from foldaway.tallies.scores import Scores, UnitScores
 from foldaway.tallies.stream import WORTH_COMPILING, RowStream
 
@@ -49,7 +49,7 @@ class LeastSquares:
             raise ValueError("`columns` needs at least one name, and no name twice.")
         self.columns = names
         kinds: Kinds = {RECORDS: Scores, UNITS: UnitScores} if robust else {}
-        self._kept = ArmTally.empty(Shape(len(names), 1), kinds)
+        self._folded = ArmTally.empty(Shape(len(names), 1), kinds)
         self._stream: RowStream | None = None
 
     def fold(
@@ -72,7 +72,7 @@ class LeastSquares:
         w = None if weight is None else _checked_weights(weight, n)
         if cluster is not None:
             unit, order = _numbered(cluster, n)
-            self._kept, self._stream = _clustered(self._tally), None
+            self._folded, self._stream = _clustered(self._tally), None
             x, response, w = x[order], response[order], None if w is None else w[order]
             self._fold(Batch(n, self._assembler(x, response), weight=w, unit=unit))
             return
@@ -82,10 +82,10 @@ class LeastSquares:
 
     @property
     def _tally(self) -> ArmTally:
-        return self._kept if self._stream is None else self._stream.tally()
+        return self._folded if self._stream is None else self._stream.tally()
 
     def _fold(self, batch: Batch) -> None:
-        [self._kept] = fold_batch([self._tally], batch)
+        [self._folded] = fold_batch([self._tally], batch)
         self._stream = None
 
     def __add__(self, other: Self) -> Self:
@@ -97,7 +97,7 @@ class LeastSquares:
         ours, theirs = self._tally, other._tally
         if _is_clustered(ours) or _is_clustered(theirs):
             ours, theirs = _clustered(ours), _clustered(theirs)
-        merged._kept = ours + theirs
+        merged._folded = ours + theirs
         return merged
 
     @property

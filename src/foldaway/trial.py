@@ -25,8 +25,7 @@ from foldaway.records import Fault, Faults, check
 from foldaway.records.keys import Keys, RecordKeys, UnitKeys
 from foldaway.tallies import kinds_of
 from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.clusters import fold_clusters
-from foldaway.tallies.parallel import fold_batch
+from foldaway.tallies.folding import fold_batch, fold_clusters
 
 if TYPE_CHECKING:
     from foldaway.report.page.document import Report
@@ -261,8 +260,8 @@ class Trial:
         if len(state.arms) != len(trial._arms):
             raise StateError("the state does not fit its plan: it has another number of arms.")
         trial._arms = [
-            ArmTally.restore(kept, empty.shape, empty.kinds)
-            for kept, empty in zip(state.arms, trial._arms, strict=True)
+            ArmTally.restore(saved, empty.shape, empty.kinds)
+            for saved, empty in zip(state.arms, trial._arms, strict=True)
         ]
         trial._faults = Faults(state.dropped.items(), state.faults)
         trial._restore_key(state, given=key is not None)
@@ -290,8 +289,8 @@ class Trial:
         try:
             return cls.loads(data, plan, key=key)
         except StateError as error:
-            told = str(error)
-        raise StateError(f"{path}: {told}")
+            reason = str(error)
+        raise StateError(f"{path}: {reason}")
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{arm}={n:_}" for arm, n in self.counts.items())

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldaway as fa
+from foldaway.effects.effects import WIDTH
 from foldaway.effects.numbers import interval_text, p_text, percent_text, reach_text
-from foldaway.effects.printed import WIDTH
 from fuzzing import fuzz
 from trials import folded, make_trial
 

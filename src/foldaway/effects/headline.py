@@ -84,7 +84,7 @@ def why(effects: Findings, lead: Effect) -> str:
         return "the plan names it first." if first else "those that the plan names before it could not be computed."
     if plan is not None and plan.covariates and not ESTIMATORS[lead.estimator].adjusts:
         return "those that adjust for the covariates could not be computed."
-    return ESTIMATORS[lead.estimator].sentence
+    return ESTIMATORS[lead.estimator].because
 
 
 def verdict(effects: Findings, row: Effect) -> Verdict:

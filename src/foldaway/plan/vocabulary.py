@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 # What is kept for errors, by the names under which the tallies stand in an arm and its state.
 RECORDS, UNITS, REPLICATES = "records", "units", "replicates"
@@ -38,17 +38,22 @@ class Word:
 
     Attributes:
         name: What plans, states and tables call it.
-        phrase: What it is, for people.
-        sentence: The same in full.
+        phrase: What it is or does, for people.
         needs: What a plan must have for it.
         rank: Its place among those that a result may lead with, best first.
     """
 
+    SENTENCE: ClassVar[str] = "It is {}."
+
     name: str
     phrase: str
-    sentence: str
     needs: tuple[Need, ...] = ()
     rank: int = UNRANKED
+
+    @property
+    def sentence(self) -> str:
+        """The phrase as a sentence about it."""
+        return self.SENTENCE.format(self.phrase)
 
     def faults(self, plan: Any) -> Iterator[str]:
         """A sentence for each need that the plan does not meet."""
@@ -58,21 +63,19 @@ class Word:
         """Whether the plan has all that it needs."""
         return not any(self.faults(plan))
 
-    def told(self) -> dict[str, str | int | bool]:
-        """What pages need of it."""
-        return {"phrase": self.phrase, "sentence": self.sentence, "rank": self.rank}
-
 
 @dataclass(frozen=True)
 class Estimator(Word):
-    """An estimator; its sentence says why it leads.
+    """An estimator; its phrase says what it estimates.
 
     Attributes:
+        because: Why it leads.
         adjusts: Whether it makes use of the covariates.
         by_arm: Whether it has coefficients for each arm, so that it leads only where no arm is small.
         residuals_of: The estimator whose residuals its own scores are combined from, where that is another one.
     """
 
+    because: str = "the plan has no covariates to adjust for."
     adjusts: bool = False
     by_arm: bool = False
     residuals_of: str = ""
@@ -80,13 +83,15 @@ class Estimator(Word):
 
 @dataclass(frozen=True)
 class Error(Word):
-    """A kind of standard error.
+    """A kind of standard error; its phrase says what it allows for.
 
     Attributes:
         setting: The setting of a plan that asks for it.
         tally: The tally that it is read from; none for those that the factors give.
         only_for: The estimators that have it; all if empty.
     """
+
+    SENTENCE: ClassVar[str] = "It {}."
 
     setting: str = "errors"
     tally: str = ""
@@ -104,19 +109,29 @@ class Error(Word):
 
 @dataclass(frozen=True)
 class Mode(Word):
-    """What devices send in a federated trial.
+    """What devices send in a federated trial; its phrase says what a device does.
 
     Attributes:
         collects: The tallies that are not kept, since devices send their part of them at the close.
         sites: Whether sites, which hold many units, may take part as well.
     """
 
+    SENTENCE: ClassVar[str] = "Each device {}."
+
     collects: tuple[str, ...] = ()
     sites: bool = False
 
-    def told(self) -> dict[str, str | int | bool]:
-        """What pages need of it: also whether there are effects at the close alone."""
-        return {**super().told(), "at_close": bool(self.collects)}
+    @property
+    def at_close(self) -> bool:
+        """Whether there are effects at the close alone."""
+        return bool(self.collects)
+
+
+@dataclass(frozen=True)
+class Stored(Word):
+    """A tally that an arm keeps beside its factor, and its title for those who read what is kept."""
+
+    title: str = ""
 
 
 _Word = TypeVar("_Word", bound=Word)
@@ -126,6 +141,18 @@ def _by_name(*words: _Word) -> dict[str, _Word]:
     return {word.name: word for word in words}
 
 
+_DRAWN_HERE = Need(
+    lambda plan: plan.federated is None,
+    "`bootstrap` cannot go with `federated`: its weights would have to be drawn where the records are.",
+)
+_NO_COVARIATES = Need(
+    lambda plan: not plan.covariates,
+    'mode "{name}" sends sums of outcomes alone: leave out `covariates`, or choose "one-message".',
+)
+_COUNTED = Need(
+    lambda plan: plan.weight is None,
+    'mode "{name}" counts records: leave out `weight`, or choose "one-message".',
+)
 _COVARIATES = Need(lambda plan: bool(plan.covariates), "the estimator {name!r} needs `covariates`.")
 _RECORDS_HERE = Need(lambda plan: plan.federated is None, "the error {name!r} is not for a federated plan.")
 _UNWEIGHTED = Need(lambda plan: plan.weight is None, "the error {name!r} is for records without weights.")
@@ -136,93 +163,66 @@ _NO_WEIGHT = Need(lambda plan: plan.weight is None, "`federated.leverage` is def
 
 # In the order in which they are reported.
 ESTIMATORS = _by_name(
-    Estimator(
-        "difference", "the plain difference of the arms' means", "the plan has no covariates to adjust for.", rank=3
-    ),
+    Estimator("difference", "the plain difference of the arms' means", rank=3),
     Estimator(
         "regression",
         "the difference adjusted for the covariates",
-        "it adjusts for the covariates, and the arms are too small to be adjusted each on its own.",
         needs=(_COVARIATES,),
         rank=2,
+        because="it adjusts for the covariates, and the arms are too small to be adjusted each on its own.",
         adjusts=True,
     ),
     Estimator(
         "interacted",
         "the difference adjusted for the covariates, arm by arm",
-        "it adjusts for the covariates arm by arm, which in large samples is never less precise than the "
-        "plain difference (Lin 2013).",
         needs=(_COVARIATES,),
         rank=1,
+        because="it adjusts for the covariates arm by arm, which in large samples is never less precise than the plain "
+        "difference (Lin 2013).",
         adjusts=True,
         by_arm=True,
     ),
-    Estimator(
-        "ipw",
-        "the mean of outcomes over the probability of their arm",
-        "the plan has no covariates to adjust for.",
-        rank=4,
-        residuals_of="difference",
-    ),
+    Estimator("ipw", "the mean of outcomes over the probability of their arm", rank=4, residuals_of="difference"),
 )
 
 CLASSICAL, HC2, BOOTSTRAP = "classical", "HC2", "bootstrap"
+_UNEQUAL, _UNITS = "allows for unequal spread", "allows for several records of a unit"
 
 ERRORS = _by_name(
-    Error(CLASSICAL, "equal spread", "It takes the spread as equal in all arms.", needs=(_RECORDS_HERE,)),
-    Error(
-        "HC0",
-        "unequal spread, uncorrected",
-        "It allows for unequal spread, without a correction for small samples.",
-        needs=(_RECORDS_HERE,),
-        tally=RECORDS,
-    ),
-    Error("HC1", "unequal spread", "It allows for unequal spread.", needs=(_RECORDS_HERE,), rank=6, tally=RECORDS),
+    Error(CLASSICAL, "takes the spread as equal in all arms", (_RECORDS_HERE,)),
+    Error("HC0", f"{_UNEQUAL}, without a correction for small samples", (_RECORDS_HERE,), tally=RECORDS),
+    Error("HC1", _UNEQUAL, (_RECORDS_HERE,), rank=6, tally=RECORDS),
+    # For other estimators leverage is not 1/n of the arm.
     Error(
         HC2,
-        "unequal spread, as in Welch's test",
-        "It allows for unequal spread, as Welch's test does.",
-        needs=(_RECORDS_HERE, _UNWEIGHTED),
+        f"{_UNEQUAL}, as Welch's test does",
+        (_RECORDS_HERE, _UNWEIGHTED),
         rank=5,
         tally=RECORDS,
-        only_for=("difference",),  # elsewhere leverage is not 1/n of the arm
+        only_for=("difference",),
     ),
-    Error(
-        "CR0",
-        "by unit, uncorrected",
-        "It allows for several records of a unit, without a correction for few units.",
-        needs=(_WHOLE_UNITS,),
-        tally=UNITS,
-    ),
-    Error("CR1", "by unit", "It allows for several records of a unit.", needs=(_WHOLE_UNITS,), rank=3, tally=UNITS),
+    Error("CR0", f"{_UNITS}, without a correction for few units", (_WHOLE_UNITS,), tally=UNITS),
+    Error("CR1", _UNITS, (_WHOLE_UNITS,), rank=3, tally=UNITS),
     Error(
         "CR2",
-        "by unit, corrected for leverage",
-        "It allows for several records of a unit, and corrects for units that pull the estimate towards themselves.",
-        needs=(_NO_WEIGHT,),
+        f"{_UNITS}, and corrects for units that pull the estimate towards themselves",
+        (_NO_WEIGHT,),
         rank=2,
         setting="leverage",
         tally=LEVERAGE,
     ),
     Error(
         "CR3",
-        "by unit, as the jackknife",
-        "It allows for several records of a unit: it is what leaving out each unit in turn would give.",
-        needs=(_NO_WEIGHT,),
+        f"{_UNITS}, as leaving out each of them in turn would",
+        (_NO_WEIGHT,),
         rank=1,
         setting="leverage",
         tally=LEVERAGE,
     ),
     Error(
         BOOTSTRAP,
-        "by reweighting",
-        "It comes from the spread of the effect over reweighted copies of the trial.",
-        needs=(
-            Need(
-                lambda plan: plan.federated is None,
-                "`bootstrap` cannot go with `federated`: its weights would have to be drawn where the records are.",
-            ),
-        ),
+        "comes from the spread of the effect over reweighted copies of the trial",
+        (_DRAWN_HERE,),
         rank=4,
         setting="bootstrap",
         tally=REPLICATES,
@@ -230,36 +230,19 @@ ERRORS = _by_name(
 )
 
 MODES: dict[str, Mode] = _by_name(
-    Mode("one-message", "tallies, once", "Each device sends its tallies once.", sites=True),
-    Mode(
-        "scores",
-        "tallies, and scores at the close",
-        "Devices send tallies during the trial, and their scores at the close.",
-        collects=(UNITS, LEVERAGE),
-    ),
-    Mode(
-        "delta",
-        "sums of outcomes",
-        "Each device sends sums of outcomes alone.",
-        needs=(
-            Need(
-                lambda plan: not plan.covariates,
-                'mode "{name}" sends sums of outcomes alone: leave out `covariates`, or choose "one-message".',
-            ),
-            Need(
-                lambda plan: plan.weight is None,
-                'mode "{name}" counts records: leave out `weight`, or choose "one-message".',
-            ),
-        ),
-    ),
+    Mode("one-message", "sends its tallies once", sites=True),
+    Mode("scores", "sends tallies during the trial, and its scores at the close", collects=(UNITS, LEVERAGE)),
+    Mode("delta", "sends sums of outcomes alone", (_NO_COVARIATES, _COUNTED)),
 )
 
-OUTCOMES = _by_name(Word("mean", "compared by its mean", "The arms' means are compared."))
+OUTCOMES = _by_name(Word("mean", "compared by its mean"))
 
 TALLIES = _by_name(
-    Word(RECORDS, "Error sums", "sums behind robust standard errors, over all records of an arm"),
-    Word(UNITS, "Error sums by unit", "the same over units, for errors that allow for several records of one"),
-    Word(REPLICATES, "Bootstrap sums", "the same sums again, once for each replicate, under its own secret weights"),
+    Stored(RECORDS, "sums behind robust standard errors, over all records of an arm", title="Error sums"),
+    Stored(UNITS, "the same over units, for errors that allow for several records of one", title="Error sums by unit"),
+    Stored(
+        REPLICATES, "the same sums again, once for each replicate, under its own secret weights", title="Bootstrap sums"
+    ),
 )
 
 

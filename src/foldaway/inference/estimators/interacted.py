@@ -86,7 +86,7 @@ def replicated(question: Question, arms: Sequence[ArmReplicates], center: float)
     That mean is each replicate's own, so the distribution is that of the population's effect.
     """
     k = arms[0].x.shape[1]
-    directions = fitted(question).fit.kept  # columns that add none in the sample have none in a replicate
+    directions = fitted(question).fit.used  # columns that add none in the sample have none in a replicate
     common, mean = common_frame(question)[0], mean_of(arms)
     levels, goods = [], []
     for number in (question.arm, 0):

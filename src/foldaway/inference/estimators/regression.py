@@ -38,7 +38,7 @@ def replicated(question: Question, arms: Sequence[ArmReplicates], center: float)
     within = sum(arm.xx - arm.weight[:, None, None] * arm.x[:, :, None] * arm.x[:, None, :] for arm in arms)
     cross = sum(arm.xy - arm.weight[:, None] * arm.x * arm.y[:, None] for arm in arms)
     # Columns that add no direction in the sample have none in a replicate.
-    columns = [column - len(arms) + 1 for column in fitted(question).fit.kept if column >= len(arms)]
+    columns = [column - len(arms) + 1 for column in fitted(question).fit.used if column >= len(arms)]
     # What a constant covariate has left about its means is rounding. Only next to its full length does that show.
     whole = lengths(np.sum([arm.xx for arm in arms], axis=0))
     slopes, good = solve(cast(Floats, within), cast(Floats, cross), columns, whole)

@@ -27,7 +27,7 @@ _FILES = ("Ledger of files", "salted hashes of names, sizes and times, so that n
 _STREAMS = ("Positions", "how far each source has been read, so that nothing is folded twice")
 
 
-class Kept(NamedTuple):
+class Item(NamedTuple):
     """One kind of thing in a state: how many numbers it is, and how many bytes."""
 
     name: str
@@ -36,26 +36,26 @@ class Kept(NamedTuple):
     size: int
 
 
-def inventory(saved: Saved) -> list[Kept]:
+def inventory(saved: Saved) -> list[Item]:
     """Everything in a saved file, by kind. The sizes add up to that of the file."""
-    found = _in_state(saved.state)
+    items = _in_state(saved.state)
     if not saved.positions:
-        return found
+        return items
     name, what = _FILES if b"salt" in saved.positions else _STREAMS
-    return [*found, Kept(name, what, 0, len(saved.dumps()) - len(saved.state))]
+    return [*items, Item(name, what, 0, len(saved.dumps()) - len(saved.state))]
 
 
-def _in_state(state: bytes) -> list[Kept]:
+def _in_state(state: bytes) -> list[Item]:
     """Everything in a state, by kind."""
     body = unpack(state, dict)
     parts: dict[tuple[str, str], tuple[int, int]] = {}
     for name, what, part in _parts(body):
         numbers, size = parts.get((name, what), (0, 0))
         parts[name, what] = numbers + _numbers(part), size + len(msgspec.msgpack.encode(part))
-    found = [Kept(*about, *sizes) for about, sizes in parts.items()]
-    found.append(Kept("Header", "what marks the file as a state, its format and a checksum", 0, HEADER))
-    rest = len(state) - sum(kept.size for kept in found)
-    return [*found, Kept("Names of the parts", "which of the above is which", 0, rest)]
+    items = [Item(*about, *sizes) for about, sizes in parts.items()]
+    items.append(Item("Header", "what marks the file as a state, its format and a checksum", 0, HEADER))
+    rest = len(state) - sum(item.size for item in items)
+    return [*items, Item("Names of the parts", "which of the above is which", 0, rest)]
 
 
 def _parts(body: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
@@ -64,7 +64,7 @@ def _parts(body: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
         yield "Scales", "typical size of each column, by arm, so that no digits are lost", [frame_n, frame]
         yield "Counts, means and spreads", "sums of products of two columns, over all records of an arm", factor
         for name, tally in tallies.items():
-            yield TALLIES[name].phrase, TALLIES[name].sentence, tally
+            yield TALLIES[name].title, TALLIES[name].phrase, tally
     for name, part in body.items():
         if name not in ("plan", "arms"):
             yield *_FIELDS.get(name, (name, "")), part
@@ -85,18 +85,18 @@ def _numbers(part: Any) -> int:
 
 def kept(saved: Saved, n: int) -> Section:
     """The table of all that exists."""
-    found, total = inventory(saved), len(saved.dumps())
-    numbers = sum(each.numbers for each in found)
-    rows = [[each.name, each.what, f"{each.numbers:,}" if each.numbers else "–", f"{each.size:,}"] for each in found]
+    items, total = inventory(saved), len(saved.dumps())
+    numbers = sum(each.numbers for each in items)
+    rows = [[each.name, each.what, f"{each.numbers:,}" if each.numbers else "–", f"{each.size:,}"] for each in items]
     rows.append(["In all", "", f"{numbers:,}", f"{total:,}"])
     size = f"{numbers:,} numbers, {bytes_text(total)} in all"
     past = f"{n:,} records were" if n != 1 else "1 record was"
-    told = f"{past} folded into {size}, and forgotten. " if n else f"No record has come in yet. There are {size}. "
+    history = f"{past} folded into {size}, and forgotten. " if n else f"No record has come in yet. There are {size}. "
     body = html(
         tag(
             "p",
             tag("strong", "No record was kept. "),
-            told,
+            history,
             "The table below is everything that exists; further records would change these numbers and not add any.",
         ),
         table("Everything in the state", ["kind", "what it is", "numbers", "bytes"], rows, left=2),

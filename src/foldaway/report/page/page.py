@@ -12,10 +12,9 @@ from foldaway.inference.contrast import Question
 from foldaway.inference.estimators import distribution
 from foldaway.keeping.saved import Saved
 from foldaway.plan import Plan
-from foldaway.report.drawing.badge import badge
 from foldaway.report.drawing.markup import Html, html, listed, named, tag
 from foldaway.report.page.asked import asked
-from foldaway.report.page.document import Report, Section, document
+from foldaway.report.page.document import Report, Section, badge, document
 from foldaway.report.page.found import Spreads, found
 from foldaway.report.page.kept import kept
 from foldaway.report.page.trust import sample_ratio_check, trust
@@ -77,4 +76,4 @@ def _alarm(effects: Effects) -> Html | None:
     if effects.sample_ratio.ok:
         return None
     check = sample_ratio_check(effects)
-    return tag("div", tag("p", badge("fails"), " ", check.told), class_="alarm", role="note")
+    return tag("div", tag("p", badge("fails"), " ", check.sentence), class_="alarm", role="note")

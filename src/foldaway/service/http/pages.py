@@ -59,7 +59,8 @@ def _files() -> dict[str, bytes]:
 
 def _vocabulary() -> bytes:
     """The words and ranks that the page shares with reports and tables, as a script that others import."""
-    tables: dict[str, Mapping[str, Word]] = {"ESTIMATORS": ESTIMATORS, "ERRORS": ERRORS, "MODES": MODES}
-    words = {table: {name: word.told() for name, word in words.items()} for table, words in tables.items()}
-    constants = {**words, "SUSPICIOUS": SUSPICIOUS}
+    tables: list[Mapping[str, Word]] = [ESTIMATORS, ERRORS]
+    ranked = [{n: {"phrase": w.phrase, "sentence": w.sentence, "rank": w.rank} for n, w in t.items()} for t in tables]
+    modes = {name: {"sentence": mode.sentence, "at_close": mode.at_close} for name, mode in MODES.items()}
+    constants = {"ESTIMATORS": ranked[0], "ERRORS": ranked[1], "MODES": modes, "SUSPICIOUS": SUSPICIOUS}
     return b"".join(b"export const %s = %s;\n" % (k.encode(), msgspec.json.encode(v)) for k, v in constants.items())

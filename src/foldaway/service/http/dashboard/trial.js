@@ -135,7 +135,8 @@ class TrialPage {
     this.explained.replaceChildren(...explained(row, found.confidence));
     this.figures.replaceChildren(...figures(row));
     this.how.replaceChildren(named(row.arm), " against ", named(row.control), " on ", named(row.outcome),
-      `: ${ESTIMATORS[row.estimator].phrase} (${row.estimator}), with ${row.se_kind} errors (${ERRORS[row.se_kind].phrase}).`);
+      `: ${ESTIMATORS[row.estimator].phrase} (${row.estimator}). `,
+      `The standard error is ${row.se_kind}. ${ERRORS[row.se_kind].sentence}`);
     this.drawCourse(row);
     this.forest.replaceChildren(
       h("h2", {}, "Effects on ", named(row.outcome)), forest(this.alike(row), row, row.outcome),
