@@ -25,8 +25,7 @@ from foldaway.records import Fault, Faults, check
 from foldaway.records.keys import Keys, RecordKeys, UnitKeys
 from foldaway.tallies import kinds_of
 from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.clusters import fold_clusters
-from foldaway.tallies.parallel import fold_batch
+from foldaway.tallies.folding import fold_batch, fold_clusters
 
 if TYPE_CHECKING:
     from foldaway.report.page.document import Report
@@ -203,8 +202,8 @@ class Trial:
                 of a sample, so that the effect is the population's.
         """
         effects = effects_of(self.plan, self._arms, self._faults, population=population)
-        if not effects.sample_ratio.ok:
-            warnings.warn(effects.notes[0], SampleRatioWarning, stacklevel=2)
+        if effects.alarm is not None:
+            warnings.warn(effects.alarm, SampleRatioWarning, stacklevel=2)
         return effects if adjust is None else effects.adjusted(adjust)
 
     def report(self, *, adjust: str | None = None, positions: Positions | None = None) -> Report:
@@ -261,8 +260,8 @@ class Trial:
         if len(state.arms) != len(trial._arms):
             raise StateError("the state does not fit its plan: it has another number of arms.")
         trial._arms = [
-            ArmTally.restore(kept, empty.shape, empty.kinds)
-            for kept, empty in zip(state.arms, trial._arms, strict=True)
+            ArmTally.restore(saved, empty.shape, empty.kinds)
+            for saved, empty in zip(state.arms, trial._arms, strict=True)
         ]
         trial._faults = Faults(state.dropped.items(), state.faults)
         trial._restore_key(state, given=key is not None)

@@ -12,9 +12,9 @@ from foldaway.errors import EstimateError
 from foldaway.federated.coordinator.models import Segment
 from foldaway.federated.coordinator.replies import Replies
 from foldaway.federated.messages import unpacked
-from foldaway.inference.offered import estimators_of
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
+from foldaway.plan.offered import estimators_of
 from foldaway.tallies import LEVERAGE, UNITS
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.tally import Tally

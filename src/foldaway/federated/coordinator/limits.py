@@ -9,9 +9,9 @@ import numpy as np
 from foldaway.errors import MessageError
 from foldaway.federated.coordinator.models import Segment, readings
 from foldaway.federated.messages import MOST_BYTES
-from foldaway.inference.offered import estimators_of
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
+from foldaway.plan.offered import estimators_of
 from foldaway.tallies.arm import ArmTally
 
 _ROUNDING = 1e-6

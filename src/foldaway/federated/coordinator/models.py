@@ -17,14 +17,14 @@ import numpy as np
 
 from foldaway.errors import EstimateError
 from foldaway.federated.messages import Coefficients, Model, Stage, packed, unpacked
-from foldaway.inference.estimators import Comparison, Contrast, estimator
-from foldaway.inference.offered import estimators_of
+from foldaway.inference.contrast import Contrast, Question
+from foldaway.inference.estimators import estimator
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
+from foldaway.plan.offered import estimators_of
+from foldaway.plan.vocabulary import ESTIMATORS
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.frame import Frame
-
-_MEANS = ("difference", "ipw")
 
 
 class Segment(NamedTuple):
@@ -47,8 +47,8 @@ def segments(models: Sequence[Model], k: int) -> list[Segment]:
     found: list[Segment] = []
     start = 0
     for model in models:
-        q = 1 if model.estimator in _MEANS else k
-        r = 2 if model.estimator == "ipw" else 1
+        word = ESTIMATORS[model.estimator]
+        q, r = k if word.adjusts else 1, 2 if word.residuals_of else 1
         for corrected in (False,) if model.breads is None else (False, True):
             found.append(Segment(model, corrected, q, r, start))
             start += q * r
@@ -80,17 +80,18 @@ def models_of(plan: Plan, arms: Sequence[ArmTally]) -> list[Model]:
 
 def _model(plan: Plan, arms: Sequence[ArmTally], name: str, outcome: int) -> Model:
     # All arms are in one fit, whichever of them is compared with the control.
-    comparison = Comparison(arms, list(plan.arms.values()), 1, outcome)
+    question = Question(arms, list(plan.arms.values()), 1, outcome)
+    word = ESTIMATORS[name]
     # The residuals that ipw's scores are combined from are those around the arm's mean.
-    contrast = estimator("difference" if name == "ipw" else name, comparison)
+    contrast = estimator(word.residuals_of or name, question)
     assert isinstance(contrast, Contrast)
     places = range(len(arms))
     deltas = [packed(contrast.fit.reading(a).delta) for a in places]
     breads: list[bytes] | None = None
     if plan.federated is not None and plan.federated.leverage is not None:
-        q = 1 if name in _MEANS else arms[0].shape.regressors
+        q = arms[0].shape.regressors if word.adjusts else 1
         hats = [contrast.fit.leverage(a) for a in places]
-        if name == "ipw":  # a regression of all records on a constant
+        if word.residuals_of:  # a regression of all records on a constant
             hats = [np.full((1, 1), 1 / sum(float(arm.factor.R[0, 0]) ** 2 for arm in arms))] * len(arms)
         breads = [packed(hat[:q, :q]) for hat in hats]
     return Model(name, outcome, deltas, breads)

@@ -8,8 +8,8 @@ import numpy as np
 
 from foldaway.federated.coordinator.replies import Replies
 from foldaway.federated.messages import MOST_RECORDS, Model, Moments, Report, Scores, Sums, encoded
-from foldaway.inference.offered import estimators_of
 from foldaway.plan import Plan
+from foldaway.plan.offered import estimators_of
 
 _TIMES = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import fill
 
-from foldaway.inference.offered import BOOTSTRAP, error_kinds, estimators_of
 from foldaway.numerics.block import Shape
 from foldaway.plan import Plan
+from foldaway.plan.offered import errors_of, estimators_of
+from foldaway.plan.vocabulary import OUTCOMES
 from foldaway.table import text_table
 from foldaway.tallies import kinds_of
 from foldaway.tallies.arm import ArmTally
@@ -42,7 +43,7 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
 def _roles(plan: Plan) -> list[list[str]]:
     arms = ", ".join(f"{name} {share:.4g}" for name, share in plan.arms.items())
     rows = [[plan.arm, "arm", f"{arms}; {plan.control} is the control"]]
-    rows += [[name, "outcome", ""] for name in plan.outcomes]
+    rows += [[name, "outcome", OUTCOMES["mean"].phrase] for name in plan.outcomes]
     for name in plan.covariates:
         levels = plan.levels.get(name)
         rows.append([name, "covariate", f"levels {', '.join(levels)}" if levels else ""])
@@ -54,8 +55,7 @@ def _roles(plan: Plan) -> list[list[str]]:
 
 
 def _estimators(plan: Plan) -> list[list[str]]:
-    bootstrap = [] if plan.bootstrap is None else [BOOTSTRAP]
-    return [[name, ", ".join([*error_kinds(plan, name), *bootstrap])] for name in estimators_of(plan)]
+    return [[name, ", ".join(errors_of(plan, name))] for name in estimators_of(plan)]
 
 
 def _bootstrap(plan: Plan) -> list[str]:

@@ -11,7 +11,7 @@ import time
 
 import msgspec
 
-from foldaway.effects.printed import headline
+from foldaway.effects.headline import headline
 from foldaway.errors import TooEarly
 from foldaway.keeping.cohort import least_growth
 from foldaway.plan import Plan

@@ -9,9 +9,9 @@ import pytest
 
 from foldaway.numerics.block import Floats, Shape
 from foldaway.records.batch import Batch, Index
-from foldaway.tallies import RECORDS, UNITS, parallel
+from foldaway.tallies import RECORDS, UNITS, folding
 from foldaway.tallies.arm import ArmTally, Kinds
-from foldaway.tallies.parallel import fold_batch
+from foldaway.tallies.folding import fold_batch
 from foldaway.tallies.scores import Scores, UnitScores
 
 SHAPE = Shape(3, 2)
@@ -54,7 +54,7 @@ def assert_same(ours: list[ArmTally], theirs: list[ArmTally]) -> None:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers start for a few records already."""
-    monkeypatch.setattr(parallel, "_WORTH_A_WORKER", 50)
+    monkeypatch.setattr(folding, "_WORTH_A_WORKER", 50)
 
 
 @pytest.mark.usefixtures("small_parts")

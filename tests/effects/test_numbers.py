@@ -10,7 +10,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.effects import Effect
-from foldaway.effects.relative import relative_interval_text, relative_tells, relative_text
+from foldaway.effects.numbers import relative_interval_text, relative_tells, relative_text
 from foldaway.report.page.page import effects_page
 from pages import parsed, tables
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from foldaway.errors import EstimateError
-from foldaway.inference.replicates import Distribution
-from foldaway.inference.resampled import resampled
+from foldaway.inference.bootstrap import Distribution, resampled
 
 
 def numbered(values: Iterable[float], number: float) -> float:

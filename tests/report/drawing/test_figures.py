@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from foldaway.report.drawing.axis import Axis, axis_over
+from foldaway.report.drawing.figures import Axis, axis_over
 from fuzzing import fuzz
 
 numbers = st.floats(allow_nan=False, allow_infinity=False, width=64)

@@ -1,4 +1,11 @@
-"""Folding a large batch on all cores: each worker folds a part of the batch, and the parts are added."""
+"""Folding into the arms of a trial: batches of records on all cores, clusters by their second moments.
+
+Each worker folds a part of a large batch, and the parts are added.
+
+A cluster's g_j = Σ_i (vech(x x'), x y) depends on its rows through their second moments alone, and the K rows of its
+factor R_j (R_j'R_j = Σ_i z z') have the same ones. So these rows stand for the records, as a unit, and every tally of
+units comes out as if the records themselves had been folded.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +15,10 @@ from contextvars import copy_context
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
+from numpy.typing import NDArray
+
+from foldaway.numerics.block import Block, Floats
 from foldaway.numerics.threads import cores, one_blas_thread
 from foldaway.records.batch import Batch
 from foldaway.tallies.arm import ArmTally
@@ -55,3 +66,29 @@ def _with_frame(arm: ArmTally, number: int, batch: Batch) -> ArmTally:
             if of == number and len(block):
                 return arm.fold(block).emptied()
     return arm
+
+
+def fold_clusters(
+    arms: Sequence[ArmTally], codes: NDArray[np.intp], counts: NDArray[np.int64], triangles: Floats
+) -> list[ArmTally]:
+    """The arms with the clusters taken in.
+
+    Args:
+        arms: The tallies.
+        codes: Each cluster's arm.
+        counts: Each cluster's number of records.
+        triangles: Each cluster's factor: J by K by K.
+    """
+    return [
+        arm.fold(_block(counts[codes == a], triangles[codes == a])) if np.any(codes == a) else arm
+        for a, arm in enumerate(arms)
+    ]
+
+
+def _block(counts: NDArray[np.int64], triangles: Floats) -> Block:
+    clusters, K, _ = triangles.shape
+    rows = triangles.reshape(clusters * K, K)
+    unit = np.repeat(np.arange(clusters), K)
+    # Few records leave empty rows below theirs.
+    used = np.logical_or(rows.any(axis=1), np.arange(len(rows)) % K == 0)
+    return Block(np.ascontiguousarray(rows[used].T), unit=unit[used], stands_for=int(counts.sum()))
