@@ -26,17 +26,18 @@ from foldaway.errors import MessageError, RecordError, StateError, TooEarly
 from foldaway.federated.messages import Enrolment, Sums, encoded, new_number
 from foldaway.federated.site.site import fold_site
 from foldaway.keeping.cohort import Gate, least_growth, too_few_to_publish
+from foldaway.keeping.saved import StreamPositions
 from foldaway.service.collecting.answers import Answers
 from foldaway.service.collecting.collector import Collector, merged
 from foldaway.service.collecting.device_collector import DeviceCollector
 from foldaway.service.database.store import ShardRow
 from foldaway.service.database.store import Store as Database
 from foldaway.sources.brokers.broker import Message, Positions
-from foldaway.sources.brokers.consumer import Consumer, Options
-from foldaway.sources.brokers.store import Store, Stored, read
+from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions
+from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
 from foldaway.sources.formats.body import Decoded
 from foldaway.sources.runs.backlog import Backlog
-from foldaway.sources.runs.share_folding import Options as ReadOptions
+from foldaway.sources.runs.shares import ReadOptions
 from plans import SMALL, replaced
 from stores import VAULT
 
@@ -197,8 +198,8 @@ class Stream(User):
     def __init__(self, plan: fa.Plan, folder: Path) -> None:
         super().__init__(plan, folder)
         self.broker = Listed()
-        options = Options(rest=0.0, wait=0.0, bytes_at_once=2**30)
-        self.consumer = Consumer(self.broker, "stream", plan, Store(folder), options=options)
+        options = ConsumerOptions(rest=0.0, wait=0.0, bytes_at_once=2**30)
+        self.consumer = Consumer(self.broker, "stream", plan, StreamFile(folder), options=options)
 
     def take(self, records: pa.Table) -> None:
         if records.num_rows:
@@ -218,7 +219,9 @@ class Micro(User):
 
     def __init__(self, plan: fa.Plan, folder: Path) -> None:
         super().__init__(plan, folder)
-        self.batches = _Batches(Store(folder), Stored(_STREAM), fa.Trial(plan), None, most_pending=1_000)
+        self.batches = _Batches(
+            StreamFile(folder), StreamState(StreamPositions(_STREAM)), fa.Trial(plan), None, most_pending=1_000
+        )
         self.number = 0
 
     def take(self, records: pa.Table) -> None:
@@ -234,7 +237,7 @@ class Micro(User):
         self.batches.close()
         stored = read(self.folder)
         assert stored is not None
-        return stored.left_out
+        return stored.reached.left_out
 
 
 def stored_in(folder: Path, plan: fa.Plan) -> int:

@@ -12,25 +12,23 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from foldaway.errors import FoldawayError, RecordError, SourceError, StateError
+from foldaway.errors import FoldawayError, RecordError, SourceError, StateError, instead_of
+from foldaway.keeping.sealing import KEY_LENGTH, BrokenSeal, seal, unseal
 from foldaway.numerics.threads import one_core
 from foldaway.plan import Plan
 from foldaway.records.faults import Fault, Faults, FaultyBatch
-from foldaway.sources.formats.batch import ROWS
-from foldaway.sources.formats.columns import require_columns, wanted_by
+from foldaway.sources.formats.chunk import ROWS, require_columns, wanted_by
 from foldaway.trial import Trial
-
-_KEY = 32
-_NONCE = 12
 
 
 class Wrapping:
-    """Wraps bytes with AES-256-GCM, each under a nonce of its own.
+    """Seals what passes between workers.
 
     Args:
         key: 32 bytes; new ones if left out.
@@ -45,32 +43,21 @@ class Wrapping:
     """
 
     def __init__(self, key: bytes | None = None) -> None:
-        try:
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-        except ImportError:
-            raise SourceError(
-                "engines need the package cryptography: install foldaway[spark] or foldaway[dask]."
-            ) from None
-        self.key = secrets.token_bytes(_KEY) if key is None else key
-        self._cipher = AESGCM(self.key)
+        if find_spec("cryptography") is None:
+            raise SourceError("engines need the package cryptography: install foldaway[spark] or foldaway[dask].")
+        self.key = secrets.token_bytes(KEY_LENGTH) if key is None else key
 
     def __repr__(self) -> str:
         return "Wrapping: held"
 
     def wrap(self, plain: bytes) -> bytes:
         """Encrypt."""
-        nonce = secrets.token_bytes(_NONCE)
-        return nonce + self._cipher.encrypt(nonce, plain, None)
+        return seal(self.key, plain)
 
     def unwrap(self, parcel: bytes) -> bytes:
         """Decrypt what `wrap` gave, in whatever process."""
-        from cryptography.exceptions import InvalidTag
-
-        try:
-            return self._cipher.decrypt(parcel[:_NONCE], parcel[_NONCE:], None)
-        except InvalidTag:
-            pass
-        raise StateError("a worker's tallies were damaged on their way; run the fold again.")
+        with instead_of(BrokenSeal, StateError("a worker's tallies were damaged on their way; run the fold again.")):
+            return unseal(self.key, parcel)
 
 
 class Partial(msgspec.Struct, frozen=True):

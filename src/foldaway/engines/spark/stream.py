@@ -13,9 +13,9 @@ from foldaway.engines.spark.batch import fold, require_classic
 from foldaway.engines.spark.checkpoint import Checkpoint
 from foldaway.errors import FoldawayError, PlanError, SealedError, SourceError, StateError
 from foldaway.keeping.cohort import Gate
+from foldaway.keeping.saved import StreamPositions
 from foldaway.plan import Plan
-from foldaway.sources.brokers.broker import Place
-from foldaway.sources.brokers.store import Store, Stored, read
+from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
 from foldaway.trial import Trial
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def fold_stream(
     if folder in _HOLDERS:
         _HOLDERS[folder].let_go_if_ended()
     with ExitStack() as until_started:
-        opened = until_started.enter_context(Store(folder))  # before the checkpoint is touched
+        opened = until_started.enter_context(StreamFile(folder))  # before the checkpoint is touched
         stored = _going_on(opened)
         durable = stored.of(plan, key)
         _take_back(Checkpoint(df.sparkSession, place), stored, store)
@@ -194,13 +194,15 @@ class _Batches:
         fault: Why a micro-batch was refused, if one was.
     """
 
-    def __init__(self, store: Store, stored: Stored, trial: Trial, key: bytes | None, most_pending: int) -> None:
+    def __init__(
+        self, store: StreamFile, stored: StreamState, trial: Trial, key: bytes | None, most_pending: int
+    ) -> None:
         self.plan = trial.plan
         self.key = key
         self.fault: FoldawayError | None = None
-        self._store: Store | None = store
+        self._store: StreamFile | None = store
         self._stored, self._gate = stored, Gate(trial.plan.privacy)
-        self._trial, self._query, self._batch = trial, stored.identity, _last_batch(stored)
+        self._trial, self._query, self._batch = trial, stored.reached.identity, _last_batch(stored)
         self._most_pending = most_pending
 
     @property
@@ -234,15 +236,15 @@ class _Batches:
     def _write(self, trial: Trial, *, left_out: int = 0, closed: bool = False) -> None:
         if self._store is None:
             raise StateError("the stream was stopped, and another may have gone on from its store: start it again.")
-        positions: dict[str, Place] = {_PART: (self._batch,)}
-        stored = Stored(_STREAM, self._query, positions, trial.dumps(), left_out=left_out, closed=closed)
+        reached = StreamPositions(_STREAM, self._query, {_PART: (self._batch,)}, left_out=left_out, closed=closed)
+        stored = StreamState(reached, trial.dumps())
         self._store.write(stored)
         self._stored = stored
         self._gate.wrote()
 
     def close(self) -> Trial:
         """The final trial, sealed and stored; the same one if it is closed already."""
-        if not self._stored.closed:
+        if not self._stored.reached.closed:
             left_out = self._gate.left_out()
             final = self._stored.of(self.plan, self.key) if left_out else self._trial
             final.seal()
@@ -258,27 +260,27 @@ class _Batches:
             self._store = None
 
 
-def _going_on(store: Store) -> Stored:
+def _going_on(store: StreamFile) -> StreamState:
     """What the store holds, if a stream may go on from there."""
     stored = store.read()
     if stored is None:
-        return Stored(_STREAM)
-    if stored.stream != _STREAM:
-        raise SourceError(f"the store {store.folder} belongs to another stream ({stored.stream}); name another folder.")
-    if stored.closed:
+        return StreamState(StreamPositions(_STREAM))
+    if (stream := stored.reached.stream) != _STREAM:
+        raise SourceError(f"the store {store.folder} belongs to another stream ({stream}); name another folder.")
+    if stored.reached.closed:
         raise SealedError("the trial in this store is closed: it takes no more records.")
     return stored
 
 
-def _last_batch(stored: Stored) -> int:
-    place = stored.positions.get(_PART)
+def _last_batch(stored: StreamState) -> int:
+    place = stored.reached.places.get(_PART)
     return _BEFORE_THE_FIRST if place is None else place[0]
 
 
-def _take_back(checkpoint: Checkpoint, stored: Stored, store: str | Path) -> None:
+def _take_back(checkpoint: Checkpoint, stored: StreamState, store: str | Path) -> None:
     """Let Spark go on from the last batch that is stored."""
     query = checkpoint.query()
-    if stored.trial and query != stored.identity:
+    if stored.trial and query != stored.reached.identity:
         what = "is empty" if query is None else "is of another query"
         raise StateError(
             f"the checkpoint {checkpoint.folder} {what}, and {store} holds records that were read under its own: "

@@ -12,7 +12,8 @@ from typing import Any, Self
 
 import msgspec
 
-from foldaway.errors import CoordinatorWarning, PlanError, RecordError, ServerError, StateError
+from foldaway.backoff import pauses
+from foldaway.errors import CoordinatorWarning, PlanError, RecordError, ServerError, StateError, instead_of
 from foldaway.federated.device import running
 from foldaway.federated.device.checked import checked_row
 from foldaway.federated.device.kept import Forgotten, Kept, Store
@@ -215,14 +216,13 @@ class Device:
         Raises:
             ServerError: The coordinator cannot be reached, or refuses. The device keeps what it has.
         """
-        until, pause = time.monotonic() + wait, _FIRST_PAUSE
+        until, waits = time.monotonic() + wait, pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
-            status = self._report()
+            pause, status = next(waits), self._report()
             nothing = not status.records and status.state != "leaving"
             if status.settled or nothing or time.monotonic() + pause > until:
                 return status
             time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def forget(self, *, keep_report: bool = False) -> None:
         """Delete everything local, for good: what remains is a mark that the trial was forgotten.
@@ -392,13 +392,9 @@ class Device:
     @contextmanager
     def _changing(self) -> Iterator[Kept]:
         """The state, to be changed in one step; StateError if the device has forgotten it."""
-        try:
-            with self._unexpired() as kept:
-                yield kept
-            return
-        except Forgotten:
-            pass
-        raise StateError(f"this device has forgotten the trial {self.plan.name}, and cannot take part in it again.")
+        gone = StateError(f"this device has forgotten the trial {self.plan.name}, and cannot take part in it again.")
+        with instead_of(Forgotten, gone), self._unexpired() as kept:
+            yield kept
 
     @contextmanager
     def _unexpired(self) -> Iterator[Kept]:

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from foldaway.errors import PlanError, RecordError, ServerError
+from foldaway.errors import PlanError, RecordError, ServerError, instead_of
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Received
 from foldaway.federated.site.mark import SiteMark
 from foldaway.keeping.cohort import too_few_to_send
 from foldaway.plan import Plan
-from foldaway.sources.runs.folding import Progress, fold_files
+from foldaway.sources.runs.folding import OnBytes, fold_files
 from foldaway.tallies import UNITS
 from foldaway.tallies.scores import UnitScores
 from foldaway.trial import Trial
@@ -45,7 +45,7 @@ class SiteReport(NamedTuple):
     durable: bool
 
 
-def fold_site(plan: Plan, files: Sequence[str], *, progress: Progress | None = None) -> Trial:
+def fold_site(plan: Plan, files: Sequence[str], *, progress: OnBytes | None = None) -> Trial:
     """The trial of a site's records, each unit a cluster; a unit's records may be anywhere in its file.
 
     Raises:
@@ -103,8 +103,6 @@ def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | 
         if refused.status in _NOT_TAKEN or (mark.fresh and refused.status in _NOT_READ):
             mark.take_back()
         raise
-    try:
+    with instead_of(msgspec.MsgspecError, ServerError("the answer is not a coordinator's; is the address right?")):
         received = msgspec.json.decode(answer, type=Received)
-    except msgspec.MsgspecError:
-        raise ServerError("the answer is not a coordinator's; is the address right?") from None
     return SiteReport(units_of(trial), trial.counts, len(state), received.repeated, received.durable)

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foldaway.effects.numbers import bytes_text
-from foldaway.keeping.saved import Saved
+from foldaway.keeping.ledger import Pages
+from foldaway.keeping.saved import Saved, StreamPositions
 from foldaway.keeping.state import HEADER, unpack
 from foldaway.plan.vocabulary import TALLIES
 from foldaway.report.drawing.markup import html, tag
@@ -23,8 +24,10 @@ _FIELDS = {
 }
 
 
-_FILES = ("Ledger of files", "salted hashes of names, sizes and times, so that no file is folded twice")
-_STREAMS = ("Positions", "how far each source has been read, so that nothing is folded twice")
+_POSITIONS = {
+    Pages: ("Ledger of files", "salted hashes of names, sizes and times, so that no file is folded twice"),
+    StreamPositions: ("Positions", "how far each source has been read, so that nothing is folded twice"),
+}
 
 
 class Item(NamedTuple):
@@ -39,9 +42,9 @@ class Item(NamedTuple):
 def inventory(saved: Saved) -> list[Item]:
     """Everything in a saved file, by kind. The sizes add up to that of the file."""
     items = _in_state(saved.state)
-    if not saved.positions:
+    if saved.positions is None:
         return items
-    name, what = _FILES if b"salt" in saved.positions else _STREAMS
+    name, what = _POSITIONS[type(saved.positions)]
     return [*items, Item(name, what, 0, len(saved.dumps()) - len(saved.state))]
 
 
@@ -60,10 +63,11 @@ def _in_state(state: bytes) -> list[Item]:
 
 def _parts(body: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
     yield *_FIELDS["plan"], body["plan"]
-    for frame_n, frame, factor, tallies in body["arms"]:
-        yield "Scales", "typical size of each column, by arm, so that no digits are lost", [frame_n, frame]
-        yield "Counts, means and spreads", "sums of products of two columns, over all records of an arm", factor
-        for name, tally in tallies.items():
+    for arm in body["arms"]:
+        scales = [arm["frame_n"], arm["frame"]]
+        yield "Scales", "typical size of each column, by arm, so that no digits are lost", scales
+        yield "Counts, means and spreads", "sums of products of two columns, over all records of an arm", arm["factor"]
+        for name, tally in arm["tallies"].items():
             yield TALLIES[name].title, TALLIES[name].phrase, tally
     for name, part in body.items():
         if name not in ("plan", "arms"):

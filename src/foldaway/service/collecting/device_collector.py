@@ -13,7 +13,16 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, cast
 
-from foldaway.errors import Conflict, FoldawayError, MessageError, StateError, TooEarly, TrialClosed, UnknownNumber
+from foldaway.errors import (
+    Conflict,
+    FoldawayError,
+    MessageError,
+    StateError,
+    TooEarly,
+    TrialClosed,
+    UnknownNumber,
+    instead_of,
+)
 from foldaway.federated.coordinator.share import Published, Share
 from foldaway.federated.messages import REPORTS, Enrolment, Moments, Received, Scores, Stage, Sums, decoded
 from foldaway.keeping.cohort import Gate, too_few_to_send
@@ -265,20 +274,16 @@ class DeviceCollector:
         return Received(repeated=False, durable=True)
 
     def _site(self, data: bytes | bytearray) -> tuple[Trial, Counter[str]]:
-        try:
+        with instead_of(StateError, lambda error: MessageError(f"the body is not the tallies of a site: {error}")):
             trial = Trial.loads(bytes(data), self.plan)
-        except StateError as refused:
-            told = str(refused)
-        else:
-            tallies = [cast(UnitScores, arm.tallies[UNITS]) for arm in trial.arms]
-            units = Counter(dict(zip(self.plan.arms, (tally.clusters for tally in tallies), strict=True)))
-            if any(tally.n != arm.n for tally, arm in zip(tallies, trial.arms, strict=True)):
-                raise MessageError("the tallies hold records without a unit; every record needs one.")
-            if too_few_to_send(self.plan.privacy, units):
-                cohort = f"{self.plan.privacy.cohort:,} units, the plan's cohort"
-                raise MessageError(f"the tallies of an arm are of fewer than {cohort}; they would say too much.")
-            return trial, units
-        raise MessageError(f"the body is not the tallies of a site: {told}")
+        tallies = [cast(UnitScores, arm.tallies[UNITS]) for arm in trial.arms]
+        units = Counter(dict(zip(self.plan.arms, (tally.clusters for tally in tallies), strict=True)))
+        if any(tally.n != arm.n for tally, arm in zip(tallies, trial.arms, strict=True)):
+            raise MessageError("the tallies hold records without a unit; every record needs one.")
+        if too_few_to_send(self.plan.privacy, units):
+            cohort = f"{self.plan.privacy.cohort:,} units, the plan's cohort"
+            raise MessageError(f"the tallies of an arm are of fewer than {cohort}; they would say too much.")
+        return trial, units
 
     def commit_if_due(self) -> None:
         """Commit if a cohort has come together, or the plan's patience is over."""
