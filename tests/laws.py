@@ -196,7 +196,9 @@ def check_rebase(subject: Subject, tally: Any, rows: Rows) -> None:
     empty = subject.empty(rows.shape)
     moved = empty.fold(replace(rows.block, rows=B.T @ z))
     size = empty.fold(replace(rows.block, rows=np.abs(B).T @ np.abs(z)))
+    before = _bytes(tally)
     _Same(subject, moved, size)(tally.rebase(B), moved)
+    assert _bytes(tally) == before
 
 
 def _sum(tallies: Sequence[Any]) -> Any:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
-import msgspec
 import numpy as np
 
 from foldaway.effects import Effect, Effects
@@ -88,32 +87,28 @@ def _rows(plan: Plan, question: Question, name: str) -> tuple[list[Effect], list
         if by_replicates and not _enough_for_bootstrap(plan, question.arms):
             continue
         try:
-            row = _resampled_row if by_replicates else _row
-            rows.append(row(plan, question, name, kind, answer))
+            point, more = _resampled(plan, question, name, answer) if by_replicates else (answer.estimate(kind), {})
+            rows.append(_effect(plan, question, name, kind, point, **more))
         except EstimateError as reason:
             withheld.append((f"No {name} with {kind} errors", str(reason)))
     return rows, withheld
 
 
-def _resampled_row(plan: Plan, question: Question, name: str, kind: str, answer: Answer) -> Effect:
+def _resampled(plan: Plan, question: Question, name: str, answer: Answer) -> tuple[Estimate, dict[str, Any]]:
+    """The estimate with the error that the replicates give, and what else they say of it."""
     sample = resampled(distribution(name, question), plan.confidence)
     point = answer.estimate(CLASSICAL)._replace(
         std_error=sample.std_error, df=math.inf, relative_std_error=sample.relative_std_error
     )
-    return msgspec.structs.replace(
-        _effect(plan, question, name, kind, point),
-        percentile_ci_lower=sample.lower,
-        percentile_ci_upper=sample.upper,
-        percentile_p_value=sample.p_value,
-        relative_percentile_ci_lower=sample.relative_lower,
-        relative_percentile_ci_upper=sample.relative_upper,
-        replicates=sample.used,
-        replicates_left_out=sample.left_out,
-    )
-
-
-def _row(plan: Plan, question: Question, name: str, kind: str, answer: Answer) -> Effect:
-    return _effect(plan, question, name, kind, answer.estimate(kind))
+    return point, {
+        "percentile_ci_lower": sample.lower,
+        "percentile_ci_upper": sample.upper,
+        "percentile_p_value": sample.p_value,
+        "relative_percentile_ci_lower": sample.relative_lower,
+        "relative_percentile_ci_upper": sample.relative_upper,
+        "replicates": sample.used,
+        "replicates_left_out": sample.left_out,
+    }
 
 
 def _enough_for_bootstrap(plan: Plan, arms: Sequence[ArmTally]) -> bool:
@@ -123,7 +118,7 @@ def _enough_for_bootstrap(plan: Plan, arms: Sequence[ArmTally]) -> bool:
     return min((arm.n for arm in arms if arm.n), default=0) > plan.bootstrap.replicates
 
 
-def _effect(plan: Plan, question: Question, name: str, kind: str, point: Estimate) -> Effect:
+def _effect(plan: Plan, question: Question, name: str, kind: str, point: Estimate, **more: Any) -> Effect:
     arms = question.arms
     counted = _units(arms) if is_clustered(kind) else sum(arm.n for arm in arms)
     reach = critical(plan.confidence, point.df)
@@ -155,6 +150,7 @@ def _effect(plan: Plan, question: Question, name: str, kind: str, point: Estimat
         relative_ci_upper=point.relative + reach * point.relative_std_error,
         anytime_ci_lower=point.estimate - anytime * point.std_error,
         anytime_ci_upper=point.estimate + anytime * point.std_error,
+        **more,
     )
 
 
