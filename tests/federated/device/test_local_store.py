@@ -211,7 +211,7 @@ def test_forgetting_that_was_cut_short_is_ended_by_the_next_who_opens(folder: Pa
     with store.changing():
         store.add_row(CANARY)
     killed = (
-        "import os, sys; from pathlib import Path; from foldaway.federated import local_store\n"
+        "import os, sys; from pathlib import Path; from foldaway.federated.device import local_store\n"
         f"original = local_store.{moment}\n"
         "def killed(*arguments, **options):\n"
         f"    if {moment!r} == 'replace_file': original(*arguments, **options)\n"
