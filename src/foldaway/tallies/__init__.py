@@ -15,8 +15,7 @@ LEVERAGE = "leverage"
 def kinds_of(plan: Plan) -> Kinds:
     """The tallies that each arm of a plan keeps, beside its factor."""
     if plan.federated is not None:
-        # No record is seen here, only units; in mode scores these give their scores at the close.
-        return {} if plan.federated == "scores" else {UNITS: UnitScores}
+        return {UNITS: UnitScores}  # no record is seen here, only units
     kinds: Kinds = {}
     if _asks_for(plan, "HC"):
         kinds[RECORDS] = Scores

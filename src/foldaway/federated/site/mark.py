@@ -22,7 +22,7 @@ from foldaway.plan import Plan
 from foldaway.sources.formats.paths import Stdin, expand
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _Mark(msgspec.Struct, frozen=True):
     fingerprint: str
     number: bytes
     digest: bytes
@@ -53,20 +53,20 @@ class SiteMark:
         place = Path(folder).expanduser()
         require_private(place)
         path, number = place / f"{plan.name}.site", new_number()
-        mine = _Kept(plan.fingerprint, number, _digest(number, files))
+        mine = _Mark(plan.fingerprint, number, _digest(number, files))
         with suppress(FileExistsError):
             make_file(path, msgspec.json.encode(mine))
             return cls(path, number, fresh=True)
-        found = _read(path)
-        if found.fingerprint != plan.fingerprint:
+        before = _read(path)
+        if before.fingerprint != plan.fingerprint:
             raise StateError(f"this site knows the trial {plan.name} under another plan; a plan never changes.")
-        if found.digest != _digest(found.number, files):
+        if before.digest != _digest(before.number, files):
             raise StateError(
                 f"this site has already sent tallies for {plan.name}, and of other records than are in these files: "
                 "a site is counted once, and nothing was sent. If the files were changed since, send them as they "
                 "were; if they are those of another site, give it a folder of its own with --folder."
             )
-        return cls(path, found.number, fresh=False)
+        return cls(path, before.number, fresh=False)
 
     def take_back(self) -> None:
         """Forget a number that was not used: the records may be put right, and sent under another."""
@@ -74,9 +74,9 @@ class SiteMark:
         sync_folder(self._path.parent)
 
 
-def _read(path: Path) -> _Kept:
+def _read(path: Path) -> _Mark:
     with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(path.read_bytes(), type=_Kept)
+        return msgspec.json.decode(path.read_bytes(), type=_Mark)
     raise StateError(f"the site's file {path} cannot be read, or is damaged; without it nobody knows what was sent.")
 
 

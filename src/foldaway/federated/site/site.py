@@ -51,7 +51,7 @@ def fold_site(plan: Plan, files: Sequence[str], *, progress: Progress | None = N
         PlanError: The plan is not one for sites.
         RecordError: Records are faulty, or an arm has fewer units than the plan's cohort.
     """
-    if plan.federated != "one-message" or plan.unit is None or not plan.complete_units:
+    if plan.federated is None or plan.unit is None or not plan.complete_units:
         raise PlanError(
             f'the plan {plan.name} is not for sites: it needs `federated` = "one-message", `unit`, and '
             "`complete_units` = true, a promise that all records of a unit are in one file."
@@ -61,9 +61,9 @@ def fold_site(plan: Plan, files: Sequence[str], *, progress: Progress | None = N
     # Each arm has tallies of its own; those of an arm without any units say nothing.
     few = {arm: count for arm, count in units.items() if 0 < count < plan.cohort}
     if few or not any(units.values()):
-        told = ", ".join(f"{count:,} units in the arm {arm}" for arm, count in few.items()) or "no units at all"
+        units_here = ", ".join(f"{count:,} units in the arm {arm}" for arm, count in few.items()) or "no units at all"
         raise RecordError(
-            f"the site has {told}, and tallies of fewer than {plan.cohort:,} units (the plan's `cohort`) of an arm "
+            f"the site has {units_here}, and tallies of fewer than {plan.cohort:,} units (the plan's `cohort`) of an arm "
             "stay here: they would say too much about each. Fold the records of several sites together."
         )
     return trial

@@ -11,12 +11,12 @@ import msgspec
 
 from foldaway.effects import Effects
 from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed
-from foldaway.federated.coordinator.closing import Wanted, would_be_without_effects
+from foldaway.federated.coordinator.closing import CloseRequest, would_be_without_effects
 from foldaway.forgetting.decoys import Decoys
 from foldaway.plan import Plan
 from foldaway.service.collecting.answers import Answers
 from foldaway.service.collecting.collector import Collector, Receipt
-from foldaway.service.collecting.device_trials import DeviceTrials, Federated, Found
+from foldaway.service.collecting.device_trials import DeviceTrials, Federated, FederatedAnswer
 from foldaway.service.collecting.history import Historian, History, Series
 from foldaway.service.database.rows import TrialRow, left_out, versions
 from foldaway.service.database.store import Store
@@ -227,7 +227,7 @@ class Service:
             return msgspec.json.decode(row.final, type=Answer)
         plan = Plan.loads(row.plan)
         if plan.federated is not None:
-            return _federated_answer(row, self.devices.found(plan))
+            return _federated_answer(row, self.devices.so_far(plan))
         shards = self.store.shards(name)
         records, effects = self._answers.of(plan, shards)
         return _answer(row, effects, records, left_out(shards), final=False)
@@ -237,7 +237,7 @@ class Service:
         row = self.store.trial(name)
         return History(row.name, row.fingerprint, self._historian.read(name, after, series))
 
-    def close(self, name: str, wanted: Wanted | None = None) -> Answer:
+    def close(self, name: str, wanted: CloseRequest | None = None) -> Answer:
         """End a trial: no more records, its key destroyed, its effects final.
 
         A trial whose records stay on devices may wait for reports first: until then the answer has no effects.
@@ -247,7 +247,7 @@ class Service:
         """
         row = self.store.trial(name)
         plan = Plan.loads(row.plan)
-        wanted = wanted or Wanted()
+        wanted = wanted or CloseRequest()
         if plan.federated is not None:
             self.devices.close(plan, wanted, partial(self._final, row))
             row = self.store.trial(name)
@@ -269,8 +269,8 @@ class Service:
                 row = self.store.trial(name)
         return msgspec.json.decode(row.final or "", type=Answer)
 
-    def _final(self, row: TrialRow, found: Found) -> str:
-        return msgspec.json.encode(_federated_answer(row, found, final=True)).decode()
+    def _final(self, row: TrialRow, answer: FederatedAnswer) -> str:
+        return msgspec.json.encode(_federated_answer(row, answer, final=True)).decode()
 
     def _close(self, row: TrialRow, *, without_effects: bool) -> TrialRow:
         collector = self._collector(row.name)
@@ -349,6 +349,6 @@ def _answer(row: TrialRow, effects: Effects | None, records: int, left_out: int,
     return Answer(row.name, row.fingerprint, final, records, left_out, msgspec.Raw(body))
 
 
-def _federated_answer(row: TrialRow, found: Found, *, final: bool = False) -> Answer:
-    plain = _answer(row, found.effects, found.records, found.left_out, final=final)
-    return msgspec.structs.replace(plain, federated=found.federated)
+def _federated_answer(row: TrialRow, answer: FederatedAnswer, *, final: bool = False) -> Answer:
+    plain = _answer(row, answer.effects, answer.records, answer.left_out, final=final)
+    return msgspec.structs.replace(plain, federated=answer.federated)

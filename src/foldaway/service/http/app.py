@@ -22,7 +22,7 @@ from foldaway.service.collecting.service import Answer, Created, Issued, Service
 from foldaway.service.http import problems
 from foldaway.service.http.access import Access, Name, Needs
 from foldaway.service.http.bodies import read_body, read_text
-from foldaway.service.http.device_routes import device_routes, read_wanted
+from foldaway.service.http.device_routes import device_routes, read_close_request
 from foldaway.service.http.documents import (
     COMPONENTS,
     STAMPED,
@@ -215,7 +215,7 @@ def _trials(work: Work, access: Access, patience: float) -> list[Any]:
         **one,
     )
     async def close(request: Asked, name: Name) -> Answer:
-        return await work.run(service.close, name, await read_wanted(request, patience))
+        return await work.run(service.close, name, await read_close_request(request, patience))
 
     return [create, trials, status, plan, effects, close]
 

@@ -10,9 +10,8 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter
 
 from foldaway.errors import FoldawayError, IngestError
-from foldaway.federated.coordinator.closing import Wanted
-from foldaway.federated.messages import MEDIA_TYPE, Received, encoded
-from foldaway.service.collecting.device_collector import Kind
+from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.federated.messages import MEDIA_TYPE, Kind, Received, encoded
 from foldaway.service.http.access import Name, Needs
 from foldaway.service.http.bodies import read_body, require_kind
 from foldaway.service.http.documents import STAMPED, TOKEN, MessageOperation, TalliesOperation
@@ -29,17 +28,17 @@ NumberHeader = Annotated[
     ),
 ]
 
-_WANTED_BYTES = 2**12
+_REQUEST_BYTES = 2**12
 
 
-async def read_wanted(request: Asked, patience: float) -> Wanted | None:
+async def read_close_request(request: Asked, patience: float) -> CloseRequest | None:
     """How to close a trial; none if the request has no body."""
-    body = await read_body(request, _WANTED_BYTES, patience)
+    body = await read_body(request, _REQUEST_BYTES, patience)
     if not body:
         return None
     require_kind(request, "application/json")
     try:
-        return msgspec.json.decode(body, type=Wanted)
+        return msgspec.json.decode(body, type=CloseRequest)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         pass
     raise IngestError(

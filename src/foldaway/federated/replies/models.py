@@ -11,12 +11,13 @@ whose effect for any arm, and relative to the control, is then a combination of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 
 from foldaway.errors import EstimateError
-from foldaway.federated.messages import Coefficients, Model, Stage, packed, unpacked
+from foldaway.federated.messages import Coefficients, Model, packed, unpacked
 from foldaway.inference.estimators import Comparison, Contrast, estimator
 from foldaway.inference.offered import estimators_of
 from foldaway.numerics.block import Floats
@@ -44,15 +45,15 @@ class Segment(NamedTuple):
 
 def segments(models: Sequence[Model], k: int) -> list[Segment]:
     """The parts of a reply, in order."""
-    found: list[Segment] = []
+    parts: list[Segment] = []
     start = 0
     for model in models:
         q = 1 if model.estimator in _MEANS else k
         r = 2 if model.estimator == "ipw" else 1
         for corrected in (False,) if model.breads is None else (False, True):
-            found.append(Segment(model, corrected, q, r, start))
+            parts.append(Segment(model, corrected, q, r, start))
             start += q * r
-    return found
+    return parts
 
 
 def in_one_frame(arms: Sequence[ArmTally]) -> list[ArmTally]:
@@ -68,14 +69,12 @@ def in_one_frame(arms: Sequence[ArmTally]) -> list[ArmTally]:
 
 def models_of(plan: Plan, arms: Sequence[ArmTally]) -> list[Model]:
     """Every regression of the plan that the arms' moments can be fitted to."""
-    found = []
+    models = []
     for outcome in range(len(plan.outcomes)):
         for name in estimators_of(plan):
-            try:
-                found.append(_model(plan, arms, name, outcome))
-            except EstimateError:  # the final effects say why
-                continue
-    return found
+            with suppress(EstimateError):  # the final effects say why
+                models.append(_model(plan, arms, name, outcome))
+    return models
 
 
 def _model(plan: Plan, arms: Sequence[ArmTally], name: str, outcome: int) -> Model:
@@ -94,12 +93,6 @@ def _model(plan: Plan, arms: Sequence[ArmTally], name: str, outcome: int) -> Mod
             hats = [np.full((1, 1), 1 / sum(float(arm.factor.R[0, 0]) ** 2 for arm in arms))] * len(arms)
         breads = [packed(hat[:q, :q]) for hat in hats]
     return Model(name, outcome, deltas, breads)
-
-
-def coefficients(arms: Sequence[ArmTally], models: list[Model], stage: Stage, deadline: float) -> Coefficients:
-    """What is published."""
-    F = next(arm for arm in arms if arm.n).frame.F  # the same for all, see `in_one_frame`
-    return Coefficients(stage, deadline, packed(F[np.triu_indices(len(F))]), models)
 
 
 def frame_of(published: Coefficients, columns: int) -> Floats:
