@@ -18,6 +18,7 @@ from foldaway.federated.replies.integrity import Integrity
 from foldaway.federated.replies.published import Published
 from foldaway.federated.replies.reply import reply
 from kept_rows import covariate_columns
+from plans import in_parts
 
 
 class Kept(NamedTuple):
@@ -31,7 +32,7 @@ class Kept(NamedTuple):
 def federated(plan: fa.Plan, mode: str, **others: Any) -> fa.Plan:
     """The same plan for records that stay on devices."""
     settings = msgspec.structs.asdict(plan) | {"unit": None, "complete_units": False, "federated": mode} | others
-    return fa.Plan(**settings)
+    return fa.Plan(**in_parts(settings))
 
 
 def devices_of(plan: fa.Plan, frame: pd.DataFrame, unit: str = "unit") -> list[Kept]:
@@ -60,7 +61,7 @@ def moments(kept: Kept) -> Moments:
 
 def report(plan: fa.Plan, kept: Kept) -> Moments | Sums:
     """A device's report in the modes of one round."""
-    if plan.federated == "delta":
+    if plan.mode == "delta":
         return Sums.of(secrets.token_bytes(16), kept.arm, len(kept.rows), kept.rows[:, 1:].sum(axis=0))
     return moments(kept)
 

@@ -19,6 +19,7 @@ from foldaway.sources.brokers.broker import Broker
 from foldaway.sources.brokers.consumer import Consumer, Options, Progress
 from foldaway.sources.brokers.message import ARROW, JSON, NDJSON
 from foldaway.sources.brokers.store import Store, Stored
+from plans import in_parts
 
 KEY = bytes(range(16))
 
@@ -30,17 +31,19 @@ def fresh_name() -> str:
 
 def plan_of(name: str, **settings: Any) -> fa.Plan:
     return fa.Plan(
-        **{
-            "name": name,
-            "arm": "group",
-            "arms": {"a": 0.5, "b": 0.5},
-            "outcomes": ["y"],
-            "covariates": ["x"],
-            "unit": "unit",
-            "cohort": 50,
-            "min_per_arm": 2,
-            **settings,
-        }
+        **in_parts(
+            {
+                "name": name,
+                "arm": "group",
+                "arms": {"a": 0.5, "b": 0.5},
+                "outcomes": ["y"],
+                "covariates": ["x"],
+                "unit": "unit",
+                "cohort": 50,
+                "min_per_arm": 2,
+                **settings,
+            }
+        )
     )
 
 

@@ -170,7 +170,7 @@ def test_patience_ends_and_the_batch_is_kept(server: Served) -> None:
 
 
 def test_leaving_gives_the_server_what_it_has_lost(server: Served) -> None:
-    token = server.create("left", cohort=10)["ingest_token"]
+    token = server.create("left")["ingest_token"]
     with Client(server.url, token) as client:
         client.send("left", rows(4))
         client.send("left", rows(5, 4))

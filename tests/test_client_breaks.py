@@ -21,7 +21,7 @@ from foldaway.sources.formats.body import Limits
 from plans import SMALL
 from stores import VAULT
 
-PLAN = fa.Plan(**SMALL, cohort=10)
+PLAN = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10))
 
 
 class Stand:

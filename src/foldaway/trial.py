@@ -68,14 +68,14 @@ class Trial:
     def __init__(self, plan: Plan, *, key: bytes | None = None, kinds: Kinds | None = None) -> None:
         if not isinstance(plan, Plan):
             raise TypeError("a trial is made from a plan: fa.Trial(fa.Plan.load(path)).")
-        if key is not None and plan.resampling is None:
+        if key is not None and plan.bootstrap is None:
             raise PlanError("a key is for plans with a bootstrap; this plan has none.")
         self.plan = plan
         shape = Shape(len(plan.regressors), len(plan.outcomes))
         self._arms = [ArmTally.empty(shape, kinds_of(plan) if kinds is None else kinds) for _ in plan.arms]
         self._faults = Faults()
         self._sealed = False
-        self._secret = None if plan.resampling is None else Secret(key)
+        self._secret = None if plan.bootstrap is None else Secret(key)
         self._key_mark = b"" if self._secret is None else self._secret.mark()
 
     def fold(self, data: Any, *, text: bool = False, unreadable: int = 0) -> None:
@@ -94,7 +94,7 @@ class Trial:
             raise PlanError("the records of this plan stay on its devices: use foldaway.federated.Device.")
         batch, faults = check(data, self.plan, text=text, ragged=unreadable, keys=self._keys())
         # The bootstrap splits its replicates over the cores; splitting the records as well would crowd them.
-        workers = None if self.plan.resampling is None else 1
+        workers = None if self.plan.bootstrap is None else 1
         folded = fold_batch(self._arms, batch, workers) if len(batch) else self._arms
         # All of it or nothing, even if the thread is interrupted: the tallies are values.
         self._arms, self._faults = folded, self._faults + faults
@@ -113,7 +113,7 @@ class Trial:
     def _keys(self) -> Keys | None:
         if self._sealed:
             raise SealedError("the trial is sealed: no further record can be folded.")
-        if self.plan.resampling is None:
+        if self.plan.bootstrap is None:
             return None
         if self._secret is None:
             raise SealedError(

@@ -11,7 +11,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pandas as pd
 import pytest
 
@@ -21,6 +20,7 @@ import sparks
 from foldaway.engines import spark
 from foldaway.sources.brokers.store import Store, Stored, read
 from memory_scan import Marks, scan_files
+from plans import replaced
 from resampling import KEY, assert_same_replicates, folded, of_units
 from trials import make_trial
 
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 
 def planned(cohort: int = 100, **changes: Any) -> tuple[fa.Plan, pd.DataFrame]:
     plan, rows = of_units()
-    return msgspec.structs.replace(plan, cohort=cohort, remainder="include", **changes), rows
+    return replaced(plan, cohort=cohort, remainder="include", **changes), rows
 
 
 class Source:
@@ -100,7 +100,7 @@ def test_what_is_short_of_a_cohort_waits_in_memory_and_is_read_again(
     assert trial.n == spark.load(store, plan).n == len(source.added) == 900
     assert_same_replicates(trial, folded(plan, source.added))
     sizes = [0, *(fa.Trial.loads(stored.trial).n for stored in written)]
-    assert all(later - earlier >= plan.cohort for earlier, later in pairwise(sizes[:-1]))
+    assert all(later - earlier >= plan.privacy.cohort for earlier, later in pairwise(sizes[:-1]))
     assert sizes == [0, 400, 830, 900]
 
 
@@ -204,7 +204,7 @@ def test_two_drivers_cannot_have_one_store(session: Any, tmp_path: Path) -> None
 @pytest.mark.parametrize("remainder", ["include", "leave_out"])
 def test_a_closed_trial_is_sealed_and_takes_no_more(session: Any, tmp_path: Path, remainder: str) -> None:
     plan, rows = planned()
-    plan = msgspec.structs.replace(plan, remainder=remainder)
+    plan = replaced(plan, remainder=remainder)
     source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
     source.add(600, 30)
     query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
@@ -283,7 +283,7 @@ def test_what_cannot_work_is_refused_before_anything_runs(session: Any, tmp_path
     with pytest.raises(fa.StateError, match="another key"):
         spark.fold_stream(stream, plan, store=store, key=KEY[::-1])
     with pytest.raises(fa.StateError, match="another plan"):
-        spark.fold_stream(stream, msgspec.structs.replace(plan, cohort=3), store=store, key=KEY)
+        spark.fold_stream(stream, replaced(plan, cohort=3), store=store, key=KEY)
     with Store(store) as opened:  # whatever was refused has let go of it
         opened.write(Stored("ORDERS", "", {"": (7,)}, folded(plan, rows).dumps()))
     with pytest.raises(fa.SourceError, match=r"belongs to another stream \(ORDERS\)"):

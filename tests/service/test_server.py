@@ -83,7 +83,7 @@ def test_sigterm_answers_what_is_under_way_and_stores_what_the_cohort_allows(
     served_from: Nursery, tmp_path: Path
 ) -> None:
     with Served(tmp_path, served_from, measured=True) as server:
-        trial = server.create("ending", cohort=10)
+        trial = server.create("ending")
         path = "/v1/trials/ending/records"
         assert server.ask("POST", path, trial["ingest_token"], json=rows(9)).json()["pending"] == 9
 

@@ -116,7 +116,7 @@ def gathered(batches: Iterable[pa.RecordBatch], *, whole: bool) -> Iterator[pa.T
 def key_for(plan: Plan, key: bytes | None) -> bytes | None:
     """The key that all workers share: the one given, a new one, or none if the plan has no bootstrap."""
     trial = Trial(plan, key=key)
-    return None if plan.resampling is None else trial.key
+    return None if plan.bootstrap is None else trial.key
 
 
 def plan_columns(plan: Plan, found: Sequence[str]) -> list[str]:

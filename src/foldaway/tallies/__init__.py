@@ -21,8 +21,8 @@ def kinds_of(plan: Plan) -> Kinds:
         kinds[RECORDS] = Scores
     if plan.complete_units and _asks_for(plan, "CR"):
         kinds[UNITS] = UnitScores
-    if plan.resampling is not None:
-        kinds[REPLICATES] = ReplicatesKind(plan.resampling)
+    if plan.bootstrap is not None:
+        kinds[REPLICATES] = ReplicatesKind(plan.bootstrap)
     return kinds
 
 

@@ -23,14 +23,14 @@ from foldaway.federated.coordinator.closing import (
 )
 from foldaway.federated.modes import MODES
 from foldaway.federated.modes.share import Devices
-from plans import SMALL
+from plans import SMALL, in_parts
 
 NOW = 1_000_000.0
 NONE: Counter[str] = Counter()
 
 
 def plan_of(mode: str, **others: Any) -> fa.Plan:
-    return fa.Plan(**{**SMALL, "federated": mode, "cohort": 3, "min_per_arm": 2, **others})
+    return fa.Plan(**in_parts({**SMALL, "federated": mode, "cohort": 3, "min_per_arm": 2, **others}))
 
 
 def seen(

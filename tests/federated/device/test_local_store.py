@@ -26,7 +26,7 @@ PLAN = fa.Plan(
     arms={"a": 0.5, "b": 0.5},
     outcomes=["y"],
     federated="scores",
-    retention=1000.0,
+    privacy=fa.Privacy(retention=1000.0),
 )
 FILE, MARK = "local.trial.foldaway-device", "local.trial.foldaway-forgotten"
 CANARY = b"a value that nobody else has"
@@ -290,9 +290,9 @@ def test_records_are_deleted_when_they_have_been_kept_long_enough_by_whoever_ope
             store.send_later(b"number", CANARY)
         elif sent == "a report":
             kept.report, kept.stage = CANARY, "reporting"
-    sweep(folder, now + PLAN.retention - 1)
+    sweep(folder, now + PLAN.privacy.retention - 1)
     assert CANARY in files(folder)
-    sweep(folder, now + PLAN.retention + 1)
+    sweep(folder, now + PLAN.privacy.retention + 1)
     assert CANARY not in files(folder)
     with store.changing() as kept:
         assert (kept.stage, kept.since) == ("expired" if sent == "nothing" else "expired while pending", None)
@@ -323,7 +323,7 @@ def test_another_trial_in_the_folder_is_swept_when_a_device_starts(
     with store.changing() as kept:
         kept.since = time.time()
         store.add_row(CANARY)
-    later = time.time() + PLAN.retention + 1
+    later = time.time() + PLAN.privacy.retention + 1
     monkeypatch.setattr(time, "time", lambda: later)
     LocalStore(folder, "another")
     assert CANARY not in files(folder)

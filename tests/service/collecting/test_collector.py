@@ -21,7 +21,7 @@ from foldaway.sources.formats.body import Decoded, Limits
 from plans import SMALL
 from stores import Place
 
-PLAN = fa.Plan(**SMALL, cohort=10)
+PLAN = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10))
 NAME = PLAN.name
 
 
@@ -37,7 +37,7 @@ def store(folder: Place) -> Store:
 
 def opened(place: Place, plan: fa.Plan) -> Store:
     store = place.open()
-    store.create_trial(plan, bytes(16) if plan.resampling else None)
+    store.create_trial(plan, bytes(16) if plan.bootstrap else None)
     return store
 
 
@@ -297,7 +297,7 @@ def send(service: Service, n: int, producer: str = "p", sequence: int = 1, name:
 
 
 def test_a_close_holds_what_another_server_commits_meanwhile(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = fa.Plan(**SMALL, cohort=10, min_per_arm=2)
+    plan = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10, min_per_arm=2))
     store = opened(place, plan)
     service, other = Service(store, "first", Limits()), Service(place.open(), "second", Limits())
     send(service, 20)
@@ -332,7 +332,7 @@ def test_a_close_that_fails_gives_up_no_record(store: Store, monkeypatch: pytest
 
 
 def test_a_second_close_makes_sure_that_the_key_is_gone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = fa.Plan(**SMALL, cohort=10, bootstrap=5)
+    plan = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10), bootstrap=5)
     store = opened(place, plan)
     service = Service(store, "main", Limits())
 
@@ -352,7 +352,7 @@ def test_one_trial_in_trouble_does_not_hold_up_the_others(folder: Place, monkeyp
     store = folder.open()
     service = Service(store, "main", Limits())
     for name in ("one", "two"):
-        store.create_trial(fa.Plan(**{**SMALL, "name": name}, cohort=10, max_wait=1), None)
+        store.create_trial(fa.Plan(**{**SMALL, "name": name}, privacy=fa.Privacy(cohort=10, max_wait=1)), None)
         send(service, 4, name=name)
         service._collectors[name]._waiting_since = 0.0
     break_commit(store, monkeypatch, Unavailable("gone."))

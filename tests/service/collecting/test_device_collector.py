@@ -71,7 +71,7 @@ class Schedule:
     def step(self, kinds: list[str]) -> None:
         some = self.random.sample(self.devices, self.random.randint(1, 4))
         kind = self.random.choice(kinds)
-        if kind == "reports" and self.plan.federated == "scores":
+        if kind == "reports" and self.plan.mode == "scores":
             some = [device for device in some if device.scores is not None]
         if self.random.random() < 0.2:
             some += some  # in the same breath

@@ -27,6 +27,7 @@ from foldaway.service.collecting.service import Service, TokenWanted
 from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
 from foldaway.sources.formats.body import Decoded, Limits
+from plans import in_parts
 from postgres import _free_port as free_port
 from servers import wait_for
 from stores import VAULT, Place
@@ -41,7 +42,7 @@ def plan_of(**settings: Any) -> fa.Plan:
         arms={"control": 0.5, "treatment": 0.5},
         outcomes=["income"],
         covariates=["age"],
-        **settings,
+        **in_parts(settings),
     )
 
 

@@ -23,6 +23,7 @@ from foldaway.federated.replies.published import Published
 from foldaway.federated.replies.reply import reply
 from foldaway.service.collecting.service import Answer, Service
 from foldaway.sources.formats.body import Limits
+from plans import in_parts
 from stores import VAULT, Place
 
 N = 250
@@ -30,7 +31,7 @@ N = 250
 
 def plan_of(mode: str, **settings: Any) -> fa.Plan:
     arms = {"a": 0.5, "b": 0.5}
-    return fa.Plan(name="target", arm="group", arms=arms, outcomes=["y"], federated=mode, **settings)  # type: ignore[arg-type]
+    return fa.Plan(name="target", arm="group", arms=arms, outcomes=["y"], **in_parts({"federated": mode, **settings}))
 
 
 def incomes(n: int) -> Any:
@@ -56,7 +57,7 @@ class Target:
     def send_one_by_one(self) -> None:
         """Moments, or reports, of one device after the other; the attacker looks after each."""
         self.states = [mode_of(self.plan).share(self.plan)]
-        kind = "moments" if self.plan.federated == "scores" else "reports"
+        kind = "moments" if self.plan.mode == "scores" else "reports"
         for number, device in zip(self.numbers, self.devices, strict=True):
             message = moments(device) if kind == "moments" else report(self.plan, device)
             if kind == "reports":

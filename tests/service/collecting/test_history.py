@@ -19,6 +19,7 @@ from foldaway.service.collecting.history import Point, Series
 from foldaway.service.collecting.service import Service
 from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Decoded, Limits
+from plans import in_parts
 from stores import VAULT, Place
 
 ALL = Series()
@@ -26,14 +27,16 @@ ALL = Series()
 
 def plan_of(**settings: Any) -> fa.Plan:
     return fa.Plan(
-        **{
-            "name": "target",
-            "arm": "arm",
-            "arms": {"control": 0.5, "treatment": 0.5},
-            "outcomes": ["income", "hours"],
-            "covariates": ["age"],
-            **settings,
-        }
+        **in_parts(
+            {
+                "name": "target",
+                "arm": "arm",
+                "arms": {"control": 0.5, "treatment": 0.5},
+                "outcomes": ["income", "hours"],
+                "covariates": ["age"],
+                **settings,
+            }
+        )
     )
 
 

@@ -31,7 +31,7 @@ def test_what_is_written_comes_back_bit_for_bit(tmp_path: Path) -> None:
     assert found is not None
     assert found.of(trial.plan).dumps() == trial.dumps()
     with pytest.raises(StateError, match="another plan"):
-        found.of(fa.Plan(**{**SMALL, "cohort": 7}))
+        found.of(fa.Plan(**SMALL, privacy={"cohort": 7}))
 
 
 def test_only_its_owner_can_look_inside(tmp_path: Path) -> None:

@@ -19,9 +19,12 @@ from foldaway.keeping.saved import load
 from foldaway.sources.runs.backlog import Backlog, Outcome
 from foldaway.sources.runs.share_folding import Options
 from measured import measured
+from plans import replaced
 
 FILES = 30
-PLAN = fa.Plan(name="backlog", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["low", "high"], cohort=40)
+PLAN = fa.Plan(
+    name="backlog", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["low", "high"], privacy=fa.Privacy(cohort=40)
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
 
@@ -281,7 +284,7 @@ def test_states_that_are_saved_differ_by_a_cohort(folder: Path, tmp_path: Path) 
 
 
 def test_a_plan_may_include_the_remainder(folder: Path, tmp_path: Path) -> None:
-    plan = fa.Plan(**{**{name: getattr(PLAN, name) for name in PLAN.__struct_fields__}, "remainder": "include"})
+    plan = replaced(PLAN, remainder="include")
     file = write(tmp_path, 0, 20)
     with Backlog(plan, tmp_path / "state") as backlog:
         assert backlog.fold(backlog.find([str(file)]), Options()).trial.n == 20

@@ -114,7 +114,7 @@ def _secret(plan: Plan, file: Path | None, store: Path, stored: Stored | None) -
     """The bootstrap's key, from a file that does not lie with the tallies (promise P3)."""
     from foldaway.cli.terminal.key_file import read_or_make
 
-    if plan.resampling is None:
+    if plan.bootstrap is None:
         return None
     if file is None:
         raise SourceError("this plan has a bootstrap: say with --key in which file its secret key is to be kept.")

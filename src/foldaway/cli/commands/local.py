@@ -65,9 +65,9 @@ def run(
         require_place(report)
     the_plan, options = Plan.load(plan), Options(format, delimiter)
     going_on = resume is not None and (resume.exists() or resume != save)  # a first run may name what is yet to be
-    if save is not None and the_plan.resampling is not None and key is None:
+    if save is not None and the_plan.bootstrap is not None and key is None:
         print("Without --key the state can be read and merged later, but not resumed.", file=sys.stderr)
-    secret = None if key is None or the_plan.resampling is None else read_or_make(key, new=not going_on)
+    secret = None if key is None or the_plan.bootstrap is None else read_or_make(key, new=not going_on)
     if save is None:
         trial = fold_only(files, the_plan, options, resume=resume, key=secret, processes=processes)
     else:

@@ -90,7 +90,7 @@ def fold_and_save(
     if outcome.waiting_records:
         _tell(
             f"{outcome.waiting_records:,} records ({counted(outcome.waiting)}) wait for the next run and are not in "
-            f"the effects: a saved state grows by at least the plan's cohort of {plan.cohort:,} records."
+            f"the effects: a saved state grows by at least the plan's cohort of {plan.privacy.cohort:,} records."
         )
     tell_saved(save)
     return outcome.trial

@@ -79,7 +79,7 @@ def fold_stream(
             "records of a unit may come in several micro-batches, so `complete_units` cannot hold for a stream; "
             "use a bootstrap by unit instead."
         )
-    if plan.resampling is not None and key is None:
+    if plan.bootstrap is not None and key is None:
         raise PlanError(
             "a stream with a bootstrap needs its key at every start: make one with secrets.token_bytes(16), keep it "
             "apart from the store, and give it as key=."
@@ -94,7 +94,9 @@ def fold_stream(
         stored = _going_on(opened)
         durable = stored.of(plan, key)
         _take_back(Checkpoint(df.sparkSession, place), stored, store)
-        retain = min(max(int(df.sparkSession.conf.get(_RETAIN) or 0), plan.cohort + 2 * _MARGIN), _MOST_RETAINED)
+        retain = min(
+            max(int(df.sparkSession.conf.get(_RETAIN) or 0), plan.privacy.cohort + 2 * _MARGIN), _MOST_RETAINED
+        )
         batches = _Batches(opened, stored, durable, key, retain - _MARGIN)
         writer = df.writeStream.foreachBatch(batches).option("checkpointLocation", place)
         if trigger is not None:
@@ -227,8 +229,10 @@ class _Batches:
             raise
 
     def _due(self) -> bool:
-        waited = self.plan.max_wait is not None and time.monotonic() - self._written >= self.plan.max_wait
-        return self.pending >= self.plan.cohort or (waited and self.pending > 0)
+        waited = (
+            self.plan.privacy.max_wait is not None and time.monotonic() - self._written >= self.plan.privacy.max_wait
+        )
+        return self.pending >= self.plan.privacy.cohort or (waited and self.pending > 0)
 
     def _write(self, trial: Trial, *, left_out: int = 0, closed: bool = False) -> None:
         if self._store is None:
@@ -242,7 +246,7 @@ class _Batches:
         """The final trial, sealed and stored; the same one if it is closed already."""
         if not self._stored.closed:
             final, left_out = self._trial, 0
-            if self.pending < self.plan.cohort and self.plan.remainder == "leave_out":
+            if self.pending < self.plan.privacy.cohort and self.plan.privacy.remainder == "leave_out":
                 final, left_out = self._stored.of(self.plan, self.key), self.pending
             final.seal()
             self._write(final, left_out=left_out, closed=True)

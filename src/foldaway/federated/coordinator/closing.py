@@ -98,8 +98,9 @@ class Course:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self._plan = plan
         self._replies = mode_of(plan).replies
+        assert plan.federated is not None
+        self._plan, self._privacy, self._federated = plan, plan.privacy, plan.federated
 
     # What happens.
 
@@ -122,8 +123,8 @@ class Course:
             if seen.stage != "open":
                 return None
             # A mode with replies always waits for them; the others wait only if they are asked to.
-            seconds = self._plan.reply_deadline if self._replies or request.waits else 0.0
-            closing = Closing(now + seconds, self._plan.reply_share, request.without_effects)
+            seconds = self._federated.reply_deadline if self._replies or request.waits else 0.0
+            closing = Closing(now + seconds, self._federated.reply_share, request.without_effects)
         elif seen.stage == "replying" and (request.waits or request.without_effects):
             closing = seen.closing._replace(without_effects=request.without_effects)
         else:
@@ -180,7 +181,7 @@ class Course:
             return End()
         if few is not None:
             return WaitOn(few)
-        if waited_on == closing.deadline and self._plan.remainder == "include":
+        if waited_on == closing.deadline and self._privacy.remainder == "include":
             return Extend(closing._replace(deadline=now + LAST_SECONDS))
         return End()
 
@@ -200,7 +201,7 @@ class Course:
 
     def last_call(self, seen: Situation, now: float) -> float | None:
         """The deadline before which to commit a remainder that is no cohort, once, now that it has nearly come."""
-        if self._plan.remainder != "include" or seen.stage != "replying" or seen.closing is None:
+        if self._privacy.remainder != "include" or seen.stage != "replying" or seen.closing is None:
             return None
         deadline = seen.closing.deadline
         return deadline if abs(now - deadline) <= LAST_SECONDS else None
@@ -217,9 +218,9 @@ class Course:
     def too_few_reports(self, reported: Mapping[str, int]) -> str | None:
         """Why so many reports, by arm, give no effects, if they do not."""
         arm, devices = min(((arm, reported[arm]) for arm in self._plan.arms), key=lambda counted: counted[1])
-        if devices >= self._plan.min_per_arm:
+        if devices >= self._privacy.min_per_arm:
             return None
-        least = f"every arm needs durable reports of {self._plan.min_per_arm:,} devices (the plan's min_per_arm)"
+        least = f"every arm needs durable reports of {self._privacy.min_per_arm:,} devices (the plan's min_per_arm)"
         return f"{least}, and {arm} has {devices:,}"
 
     # What follows from it.
@@ -234,19 +235,19 @@ class Course:
         reported = self._countable(seen, pending) if over else self._hoped_for(seen)
         if (few := self.too_few_reports(reported)) is not None:
             more = "" if over else ", with all that can still come"
-            wait = f"{pending.total():,} reports wait here for others to make up a cohort of {self._plan.cohort:,}"
+            wait = f"{pending.total():,} reports wait here for others to make up a cohort of {self._privacy.cohort:,}"
             raise would_be_without_effects(name, f"{few}{more}. {wait}", federated=over)
 
     def _hoped_for(self, seen: Situation) -> Counter[str]:
         """The reports, by arm, if every enrolled device still sends its own."""
         reported, enrolled = Counter(seen.devices.reported), Counter(seen.devices.enrolled)
-        is_cohort = (enrolled - reported).total() >= self._plan.cohort
-        counts = is_cohort or self._plan.remainder == "include" or self._plan.max_wait is not None
+        is_cohort = (enrolled - reported).total() >= self._privacy.cohort
+        counts = is_cohort or self._privacy.remainder == "include" or self._privacy.max_wait is not None
         return reported | enrolled if counts else reported
 
     def _countable(self, seen: Situation, pending: Counter[str]) -> Counter[str]:
         """The reports, by arm, that would be in the trial if it ended now."""
-        counts = pending.total() >= self._plan.cohort or self._plan.remainder == "include"
+        counts = pending.total() >= self._privacy.cohort or self._privacy.remainder == "include"
         return Counter(seen.devices.reported) + (pending if counts else Counter())
 
     def _enough(
@@ -260,7 +261,7 @@ class Course:
         """Whether its deadline is over, or as many as are enough have reported of those that can."""
         if closing.is_over(now):
             return True
-        here = pending.total() if self._plan.remainder == "include" else 0  # otherwise the end leaves them out
+        here = pending.total() if self._privacy.remainder == "include" else 0  # otherwise the end leaves them out
         awaited = sum(seen.devices.enrolled.values())
         if self._replies:
             awaited = min(awaited, sum(included()))
@@ -269,7 +270,7 @@ class Course:
 
     def _too_few_moments(self, included: Sequence[int]) -> str | None:
         """Why an arm's moments may not be published to devices: they would be those of a few."""
-        least = max(self._plan.min_per_arm, self._plan.cohort)
+        least = max(self._privacy.min_per_arm, self._privacy.cohort)
         for arm, devices in zip(self._plan.arms, included, strict=True):
             if devices < least:
                 needs = f"every arm needs moments of {least:,} of them (the plan's cohort, and min_per_arm)"

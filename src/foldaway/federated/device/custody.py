@@ -44,7 +44,7 @@ class Custody:
         These go in a step of their own: whatever is refused next, they are gone.
         """
         with self.store.changing() as state:
-            if not state.expired(self.plan.retention, time.time()):
+            if not state.expired(self.plan.privacy.retention, time.time()):
                 yield state
                 return
             leaving = state.stage == "leaving"  # it was told to forget, and has waited for its report long enough

@@ -198,7 +198,7 @@ def _drop_expired(file: Path, now: float) -> None:
             return
         state = msgspec.msgpack.decode(data, type=DeviceState)
         plan = Plan.loads(state.plan)
-        if not state.expired(plan.retention, now):
+        if not state.expired(plan.privacy.retention, now):
             return
         if state.stage == "leaving":  # it was told to forget, and has waited for its report long enough
             replace_file(file.with_suffix(_MARK), plan.fingerprint.encode(), mode=0o600)

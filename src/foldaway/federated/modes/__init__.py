@@ -30,7 +30,7 @@ def mode_of(plan: Plan) -> Mode:
     """
     if plan.federated is None:
         raise PlanError(f"the plan {plan.name} does not say what devices send: it needs `federated`.")
-    return MODES[plan.federated]
+    return MODES[plan.federated.mode]
 
 
 def most_bytes(plan: Plan) -> int:

@@ -38,29 +38,32 @@ def described(plan: Plan) -> list[str]:
 
 def _counted(plan: Plan) -> Iterator[str]:
     """What is counted in devices."""
-    early = "" if plan.max_wait is None else f", or by what has come in {_time(plan.max_wait)} (`max_wait`)"
+    privacy = plan.privacy
+    early = "" if privacy.max_wait is None else f", or by what has come in {_time(privacy.max_wait)} (`max_wait`)"
     yield (
         "Two states that the coordinator stores or answers differ by at least "
-        f"{many(plan.cohort, 'message')} of devices (`cohort`){early}."
+        f"{many(privacy.cohort, 'message')} of devices (`cohort`){early}."
     )
-    if plan.remainder == "include":
+    if privacy.remainder == "include":
         yield "What is short of a cohort at the close is included (`remainder`), be it a single device's."
     else:
         yield "What is short of a cohort at the close is left out (`remainder`), and its devices are missing."
     if mode_of(plan).replies:
-        least = max(plan.min_per_arm, plan.cohort)
-        yield f"Nothing is published to devices unless every arm has moments of {many(least, 'device')}."
-    yield f"There are no effects unless every arm has reports of {many(plan.min_per_arm, 'device')} (`min_per_arm`)."
+        least = many(max(privacy.min_per_arm, privacy.cohort), "device")
+        yield f"Nothing is published to devices unless every arm has moments of {least}."
+    fewest = many(privacy.min_per_arm, "device")
+    yield f"There are no effects unless every arm has reports of {fewest} (`min_per_arm`)."
 
 
 def _kept_for(plan: Plan) -> Iterator[str]:
     """How long replies are waited for, and records kept."""
-    if mode_of(plan).replies:
+    if plan.federated is not None and mode_of(plan).replies:
         yield (
-            f"Replies count for {_time(plan.reply_deadline)} after the close (`reply_deadline`), or until "
-            f"{100 * plan.reply_share:.4g} % of the devices in the coefficients have replied (`reply_share`)."
+            f"Replies count for {_time(plan.federated.reply_deadline)} after the close (`reply_deadline`), or until "
+            f"{100 * plan.federated.reply_share:.4g} % of the devices in the coefficients have replied (`reply_share`)."
         )
-    yield f"A device deletes what it keeps {_time(plan.retention)} after its first record (`retention`), sent or not."
+    days = _time(plan.privacy.retention)
+    yield f"A device deletes what it keeps {days} after its first record (`retention`), sent or not."
 
 
 def _time(seconds: float) -> str:

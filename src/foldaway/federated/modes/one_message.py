@@ -34,7 +34,9 @@ class OneMessage(OneRound):
         )
         if plan.unit is None:
             return device
-        return f"{device} A site sends tallies, if every arm that has units has at least {plan.cohort:,} of them."
+        return (
+            f"{device} A site sends tallies, if every arm that has units has at least {plan.privacy.cohort:,} of them."
+        )
 
     def longest(self, plan: Plan) -> Sequence[Moments]:
         """The factor of as many records as a message may be of."""

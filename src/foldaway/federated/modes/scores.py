@@ -19,7 +19,7 @@ from foldaway.federated.modes.rows import moments, stacked
 from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.collected import scored_arms
 from foldaway.federated.replies.integrity import Integrity, integrity
-from foldaway.federated.replies.models import segments
+from foldaway.federated.replies.models import leverage_of, segments
 from foldaway.federated.replies.published import Published
 from foldaway.federated.replies.reply import reply
 from foldaway.federated.replies.tally import Replies
@@ -105,7 +105,8 @@ class Scores(Mode):
     def described(self, plan: Plan) -> str:
         """The moments before the close, and the reply after."""
         factor, answer = self.longest(plan)
-        corrected = "" if plan.leverage is None else f", plain and corrected for leverage ({plan.leverage})"
+        leverage = leverage_of(plan)
+        corrected = "" if leverage is None else f", plain and corrected for leverage ({leverage})"
         sums = _no_replies(plan)
         return (
             f"a device keeps its records until the close. Before, it sends moments of those that are new, "
@@ -124,7 +125,7 @@ class Scores(Mode):
 
 def _no_replies(plan: Plan) -> Replies:
     """The sums of no replies to all models of the plan."""
-    breads: list[bytes] | None = None if plan.leverage is None else []
+    breads: list[bytes] | None = None if leverage_of(plan) is None else []
     models = [Model(name, place, [], breads) for place in range(len(plan.outcomes)) for name in estimators_of(plan)]
     return Replies.empty(segments(models, len(plan.regressors)))
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -41,6 +41,11 @@ class Segment(NamedTuple):
     def place(self) -> slice:
         """Where its numbers stand in the reply."""
         return slice(self.start, self.start + self.q * self.r)
+
+
+def leverage_of(plan: Plan) -> Literal["CR2", "CR3"] | None:
+    """The leverage correction that the plan asks for, if it does."""
+    return None if plan.federated is None else plan.federated.leverage
 
 
 def segments(models: Sequence[Model], k: int) -> list[Segment]:
@@ -86,7 +91,7 @@ def _model(plan: Plan, arms: Sequence[ArmTally], name: str, outcome: int) -> Mod
     places = range(len(arms))
     deltas = [packed(contrast.fit.reading(a).delta) for a in places]
     breads: list[bytes] | None = None
-    if plan.leverage is not None:
+    if leverage_of(plan) is not None:
         q = 1 if name in _MEANS else arms[0].shape.regressors
         hats = [contrast.fit.leverage(a) for a in places]
         if name == "ipw":  # a regression of all records on a constant

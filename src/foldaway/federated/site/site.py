@@ -59,11 +59,11 @@ def fold_site(plan: Plan, files: Sequence[str], *, progress: Progress | None = N
     trial = fold_files(list(files), plan, progress=progress)
     units = units_of(trial)
     # Each arm has tallies of its own; those of an arm without any units say nothing.
-    few = {arm: count for arm, count in units.items() if 0 < count < plan.cohort}
+    few = {arm: count for arm, count in units.items() if 0 < count < plan.privacy.cohort}
     if few or not any(units.values()):
         units_here = ", ".join(f"{count:,} units in the arm {arm}" for arm, count in few.items()) or "no units at all"
         raise RecordError(
-            f"the site has {units_here}, and tallies of fewer than {plan.cohort:,} units (the plan's `cohort`) of an arm "
+            f"the site has {units_here}, and tallies of fewer than {plan.privacy.cohort:,} units (the plan's `cohort`) of an arm "
             "stay here: they would say too much about each. Fold the records of several sites together."
         )
     return trial

@@ -55,7 +55,7 @@ class Collector:
     def _reload(self) -> None:
         """Start again from what is durable; batches folded since are with their producers."""
         row = self._store.shard(self.name, self.shard)
-        key = None if self.plan.resampling is None else self._store.bootstrap_key(self.name)
+        key = None if self.plan.bootstrap is None else self._store.bootstrap_key(self.name)
         live = Trial(self.plan, key=key) if row.state is None else Trial.loads(row.state, self.plan, key=key)
         # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
         self._version, self._live, self._durable_n = row.version, live, live.n
@@ -164,7 +164,7 @@ class Collector:
         Returns:
             The records that may not, since they are no cohort: they are to be left out.
         """
-        if self.pending >= self.plan.cohort or (self.pending and self.plan.remainder == "include"):
+        if self.pending >= self.plan.privacy.cohort or (self.pending and self.plan.privacy.remainder == "include"):
             self.commit()
         return self.pending
 
@@ -187,8 +187,8 @@ def merged(plan: Plan, shards: Sequence[ShardRow]) -> Trial:
 
 def require_enough(plan: Plan, counts: Sequence[int]) -> None:
     """No answer before every arm has the plan's minimum of records."""
-    if min(counts) < plan.min_per_arm:
-        raise TooEarly(f"no effects yet: every arm needs {plan.min_per_arm} durable records first.")
+    if min(counts) < plan.privacy.min_per_arm:
+        raise TooEarly(f"no effects yet: every arm needs {plan.privacy.min_per_arm} durable records first.")
 
 
 def quiet_effects(trial: Trial) -> Effects:

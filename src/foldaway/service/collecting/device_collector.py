@@ -255,7 +255,7 @@ class DeviceCollector:
             The messages that may not, since they are no cohort: they are to be left out.
         """
         self.leave_out_late_moments()
-        if self.pending >= self.plan.cohort or (self.pending and self.plan.remainder == "include"):
+        if self.pending >= self.plan.privacy.cohort or (self.pending and self.plan.privacy.remainder == "include"):
             self.commit()
         return self.pending
 
@@ -327,8 +327,8 @@ def _site(data: bytes | bytearray, plan: Plan) -> tuple[Trial, Counter[str]]:
         units = Counter(dict(zip(plan.arms, (tally.clusters for tally in tallies), strict=True)))
         if any(tally.n != arm.n for tally, arm in zip(tallies, trial.arms, strict=True)):
             raise MessageError("the tallies hold records without a unit; every record needs one.")
-        if not units.total() or any(0 < count < plan.cohort for count in units.values()):
-            cohort = f"{plan.cohort:,} units, the plan's cohort"
+        if not units.total() or any(0 < count < plan.privacy.cohort for count in units.values()):
+            cohort = f"{plan.privacy.cohort:,} units, the plan's cohort"
             raise MessageError(f"the tallies of an arm are of fewer than {cohort}; they would say too much.")
         return trial, units
     raise MessageError(f"the body is not the tallies of a site: {reason}")

@@ -136,7 +136,7 @@ class Historian:
 
 def _apart(plan: Plan, last: int) -> int:
     """Records between two points: a cohort, and no finer than the points that thinning leaves of a long course."""
-    return max(plan.cohort, last // MOST)
+    return max(plan.privacy.cohort, last // MOST)
 
 
 def _moments(effects: Effects) -> Iterator[Moment]:

@@ -136,7 +136,7 @@ class Service:
     def create(self, text: str) -> Created:
         """Register a plan. The same plan again gives new tokens; another plan of that name is refused."""
         plan = Plan.loads(text)
-        key = None if plan.resampling is None else secrets.token_bytes(16)
+        key = None if plan.bootstrap is None else secrets.token_bytes(16)
         row = self.store.create_trial(plan, key)
         ingest, read = (self.issue(TokenWanted(scope, plan.name)).token for scope in ("ingest", "read"))
         return Created(row.name, row.fingerprint, ingest, read, row.new, row.status)
@@ -211,7 +211,7 @@ class Service:
             row.status,
             sum(shard.n for shard in shards),
             self.devices.pending_of(row.name) if federated else pending,
-            plan.cohort,
+            plan.privacy.cohort,
             left_out(shards),
             row.created,
             row.closed,
@@ -281,8 +281,12 @@ class Service:
             _, effects = self._answers.of(collector.plan, shards)
         except TooEarly:
             if not without_effects:
-                least = f"every arm needs {collector.plan.min_per_arm:,} durable records (the plan's min_per_arm)"
-                few = f"{pending:,} records wait here for others to make up a cohort of {collector.plan.cohort:,}"
+                least = (
+                    f"every arm needs {collector.plan.privacy.min_per_arm:,} durable records (the plan's min_per_arm)"
+                )
+                few = (
+                    f"{pending:,} records wait here for others to make up a cohort of {collector.plan.privacy.cohort:,}"
+                )
                 raise would_be_without_effects(row.name, f"{least}. {few}") from None
         records = sum(shard.n for shard in shards)
         answer = _answer(row, effects, records, left_out(shards) + pending, final=True)

@@ -86,8 +86,10 @@ def add_shard(connection: sa.Connection, trial: str, shard: str) -> None:
 
 def is_due(plan: Plan, pending: int, since: float | None) -> bool:
     """Whether to commit: a cohort has come together, or the first has waited for as long as the plan allows."""
-    waited = plan.max_wait is not None and since is not None and time.monotonic() - since >= plan.max_wait
-    return pending >= plan.cohort or (pending > 0 and waited)
+    waited = (
+        plan.privacy.max_wait is not None and since is not None and time.monotonic() - since >= plan.privacy.max_wait
+    )
+    return pending >= plan.privacy.cohort or (pending > 0 and waited)
 
 
 def parts(items: Iterable[T]) -> Iterator[Sequence[T]]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from foldaway.federated.modes import MODES
 from foldaway.numerics.block import Floats
-from foldaway.plan import Plan
+from foldaway.plan import Plan, Privacy
 
 Role = Literal["reports", "drops out", "is late"]
 
@@ -55,9 +55,8 @@ class World(msgspec.Struct, frozen=True):
             outcomes=["revenue"],
             covariates=["revenue_before"] if MODES[self.mode].covariates else [],
             federated=self.mode,  # type: ignore[arg-type]
-            cohort=cohort,
-            min_per_arm=min(_LEAST, cohort),
-            remainder="include",  # so that the last few of some thousands are counted too
+            # Included, so that the last few of some thousands are counted too.
+            privacy=Privacy(cohort=cohort, min_per_arm=min(_LEAST, cohort), remainder="include"),
         )
 
     @property

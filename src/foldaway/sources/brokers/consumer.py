@@ -209,9 +209,9 @@ class Consumer:
 
     def _wait(self) -> float:
         """How long to wait for messages: not beyond the plan's own patience."""
-        if self.plan.max_wait is None or self._waiting_since is None:
+        if self.plan.privacy.max_wait is None or self._waiting_since is None:
             return self._options.wait
-        left = self._waiting_since + self.plan.max_wait - time.monotonic()
+        left = self._waiting_since + self.plan.privacy.max_wait - time.monotonic()
         return min(max(left, 0.01), self._options.wait)
 
     def _as_many_of(self, size: int) -> int:
@@ -253,9 +253,9 @@ class Consumer:
     def _write_if_due(self, *, at_rest: bool) -> None:
         """Write if a cohort has come together, or the plan's patience is over (promise P2)."""
         rested = at_rest or time.monotonic() - self._written >= self._options.rest
-        patience, since = self.plan.max_wait, self._waiting_since
+        patience, since = self.plan.privacy.max_wait, self._waiting_since
         waited = patience is not None and since is not None and time.monotonic() - since >= patience
-        if (self.pending and waited) or (self.pending >= self.plan.cohort and rested):
+        if (self.pending and waited) or (self.pending >= self.plan.privacy.cohort and rested):
             self._write(self._live)
 
     def _write(self, trial: Trial, *, left_out: int = 0, closed: bool = False) -> None:
@@ -288,7 +288,7 @@ class Consumer:
     def _close(self) -> None:
         """End the trial: with the remainder or without, as the plan says; without the bootstrap's key in any case."""
         final, left_out = self._live, 0
-        if self.pending < self.plan.cohort and self.plan.remainder == "leave_out":
+        if self.pending < self.plan.privacy.cohort and self.plan.privacy.remainder == "leave_out":
             final, left_out = self._durable.of(self.plan, self._key), self.pending
         final.seal()
         self._write(final, left_out=left_out, closed=True)

@@ -172,20 +172,20 @@ class Backlog:
         if not trial.n:
             raise RecordError(none_folded(trial.dropped, "save"))
         more = trial.n - self.outcome.trial.n
-        if self._is_cohort(trial) or not more or trial.plan.remainder == "include":
+        if self._is_cohort(trial) or not more or trial.plan.privacy.remainder == "include":
             if complete or more:
                 self._commit(trial, complete, before)
         elif not self.outcome.trial.n:
             raise StateError(
                 f"there are {more:,} records, and a saved state holds at least the plan's cohort of "
-                f'{trial.plan.cohort:,}; nothing was saved. Fold more files together, or set remainder = "include" '
-                "in the plan."
+                f"{trial.plan.privacy.cohort:,}; nothing was saved. Fold more files together, or set "
+                'remainder = "include" in [privacy] of the plan.'
             )
         else:
             self.outcome.waiting, self.outcome.waiting_records = complete, more
 
     def _is_cohort(self, trial: Trial) -> bool:
-        return trial.n - self.outcome.trial.n >= trial.plan.cohort
+        return trial.n - self.outcome.trial.n >= trial.plan.privacy.cohort
 
     def _commit(self, trial: Trial, complete: list[Path], before: dict[Path, Entry]) -> None:
         start = time.monotonic()

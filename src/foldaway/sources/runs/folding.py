@@ -121,7 +121,7 @@ def fold_shares(
         if progress is not None:
             progress(path, used[path])
 
-    key = None if trial.plan.resampling is None else trial.key
+    key = None if trial.plan.bootstrap is None else trial.key
     if processes < 1:
         raise SourceError("the number of processes must be 1 or more.")
     if processes == 1 or len(shares) < 2:
