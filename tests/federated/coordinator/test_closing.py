@@ -26,7 +26,6 @@ from foldaway.federated.modes.share import Devices
 from plans import SMALL, in_parts
 
 NOW = 1_000_000.0
-NONE: Counter[str] = Counter()
 
 
 def plan_of(mode: str, **others: Any) -> fa.Plan:
@@ -34,14 +33,17 @@ def plan_of(mode: str, **others: Any) -> fa.Plan:
 
 
 def seen(
-    closing: Closing | None, reported: tuple[int, int] = (0, 0), enrolled: tuple[int, int] = (10, 10), stage: Any = None
+    closing: Closing | None,
+    reported: tuple[int, int] = (0, 0),
+    enrolled: tuple[int, int] = (10, 10),
+    *,
+    stage: Any = None,
+    pending: tuple[int, int] = (0, 0),
+    now: float = NOW,
 ) -> Situation:
-    by_arm = [dict(zip("ab", counts, strict=True)) for counts in (enrolled, reported)]
-    return Situation(stage or ("open" if closing is None else "replying"), closing, Devices(*by_arm))
-
-
-def pending(a: int = 0, b: int = 0) -> Counter[str]:
-    return Counter({"a": a, "b": b})
+    joined, sent, waiting = (dict(zip("ab", counts, strict=True)) for counts in (enrolled, reported, pending))
+    stage = stage or ("open" if closing is None else "replying")
+    return Situation(stage, closing, Devices(joined, sent), Counter(waiting), now)
 
 
 def never() -> list[int]:
@@ -54,40 +56,40 @@ def never() -> list[int]:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_mode_with_replies_waits_for_them_and_the_others_only_if_asked(mode: str) -> None:
     course = Course(plan_of(mode, reply_deadline=500.0, reply_share=0.9))
-    plain = course.asked(CloseRequest(), seen(None, (5, 5)), NONE, NOW)
+    plain = course.asked(CloseRequest(), seen(None, (5, 5)))
     assert plain == Closing(NOW + (500.0 if MODES[mode].replies else 0.0), 0.9, False)
-    assert course.asked(CloseRequest(share=0.5), seen(None), NONE, NOW) == Closing(NOW + 500.0, 0.5, False)
-    assert course.asked(CloseRequest(deadline=7.0), seen(None), NONE, NOW) == Closing(NOW + 7.0, 0.9, False)
+    assert course.asked(CloseRequest(share=0.5), seen(None)) == Closing(NOW + 500.0, 0.5, False)
+    assert course.asked(CloseRequest(deadline=7.0), seen(None)) == Closing(NOW + 7.0, 0.9, False)
 
 
 def test_what_a_request_does_not_say_stays_but_for_the_wish_to_end_it_for_nothing() -> None:
     course, before = Course(plan_of("delta")), Closing(NOW + 100.0, 0.5, True)
-    assert course.asked(CloseRequest(), seen(before), NONE, NOW) is None
-    assert course.asked(CloseRequest(deadline=7.0), seen(before), NONE, NOW) == Closing(NOW + 7.0, 0.5, False)
-    assert course.asked(CloseRequest(share=0.7), seen(before), NONE, NOW) == Closing(NOW + 100.0, 0.7, False)
-    again = course.asked(CloseRequest(without_effects=True), seen(before._replace(without_effects=False)), NONE, NOW)
+    assert course.asked(CloseRequest(), seen(before)) is None
+    assert course.asked(CloseRequest(deadline=7.0), seen(before)) == Closing(NOW + 7.0, 0.5, False)
+    assert course.asked(CloseRequest(share=0.7), seen(before)) == Closing(NOW + 100.0, 0.7, False)
+    again = course.asked(CloseRequest(without_effects=True), seen(before._replace(without_effects=False)))
     assert again == before
 
 
 def test_a_trial_that_has_ended_is_not_closed_once_more() -> None:
     for closing in (None, Closing(NOW, 1.0, False)):
         request = CloseRequest(deadline=5.0, without_effects=True)
-        assert Course(plan_of("scores")).asked(request, seen(closing, stage="closed"), NONE, NOW) is None
+        assert Course(plan_of("scores")).asked(request, seen(closing, stage="closed")) is None
 
 
 def test_haste_is_refused_where_it_leaves_no_effects() -> None:
     one_round, two_rounds = Course(plan_of("one-message")), Course(plan_of("scores"))
     now = CloseRequest(deadline=0.0)
     with pytest.raises(IngestError, match=r"b has 1\. 1 reports wait here"):
-        one_round.asked(now, seen(None, (5, 1)), pending(b=1), NOW)
+        one_round.asked(now, seen(None, (5, 1), pending=(0, 1)))
     with pytest.raises(IngestError, match="that takes time"):
-        two_rounds.asked(now, seen(None, (5, 5)), NONE, NOW)
+        two_rounds.asked(now, seen(None, (5, 5)))
     # A cohort that waits here will be in it; a few that wait are left out, unless the plan includes them.
-    assert one_round.asked(now, seen(None, (5, 1)), pending(2, 1), NOW) is not None
+    assert one_round.asked(now, seen(None, (5, 1), pending=(2, 1))) is not None
     included = Course(plan_of("one-message", remainder="include"))
-    assert included.asked(now, seen(None, (5, 1)), pending(b=1), NOW) is not None
+    assert included.asked(now, seen(None, (5, 1), pending=(0, 1))) is not None
     for course in (one_round, two_rounds):
-        assert course.asked(CloseRequest(deadline=0.0, without_effects=True), seen(None), NONE, NOW) is not None
+        assert course.asked(CloseRequest(deadline=0.0, without_effects=True), seen(None)) is not None
 
 
 @pytest.mark.parametrize(
@@ -103,10 +105,10 @@ def test_haste_is_refused_where_it_leaves_no_effects() -> None:
 def test_time_is_not_given_in_vain(enrolled: tuple[int, int], others: dict[str, Any], hope: bool) -> None:
     course, request = Course(plan_of("delta", **others)), CloseRequest(deadline=100.0)
     if hope:
-        assert course.asked(request, seen(None, enrolled=enrolled), NONE, NOW) is not None
+        assert course.asked(request, seen(None, enrolled=enrolled)) is not None
     else:
         with pytest.raises(IngestError, match="with all that can still come"):
-            course.asked(request, seen(None, enrolled=enrolled), NONE, NOW)
+            course.asked(request, seen(None, enrolled=enrolled))
 
 
 # It begins.
@@ -128,10 +130,10 @@ def test_moments_of_a_few_are_not_published() -> None:
 
 def test_nothing_happens_before_its_time() -> None:
     course, closing = Course(plan_of("delta")), Closing(NOW + 1.0, 1.0, True)
-    assert course.looked(seen(None), NONE, never, None, NOW) is None
-    assert course.looked(seen(closing, stage="closed"), NONE, never, None, NOW + 2) is None
-    assert course.looked(seen(closing, (9, 10)), NONE, never, None, NOW) is None
-    assert course.looked(seen(closing, (9, 10)), NONE, never, None, NOW + 1.0) == End()
+    assert course.looked(seen(None), never, None) is None
+    assert course.looked(seen(closing, stage="closed", now=NOW + 2), never, None) is None
+    assert course.looked(seen(closing, (9, 10)), never, None) is None
+    assert course.looked(seen(closing, (9, 10), now=NOW + 1.0), never, None) == End()
 
 
 @pytest.mark.parametrize("share", [i / 100 for i in range(1, 101)])
@@ -140,47 +142,45 @@ def test_a_share_is_reached_by_exactly_so_many(share: float) -> None:
     course, closing = Course(plan_of("delta")), Closing(NOW + 100.0, share, True)
     enough = round(share * 100)
     for count in (enough - 1, enough):
-        step = course.looked(seen(closing, (count, 0), (50, 50)), NONE, never, None, NOW)
+        step = course.looked(seen(closing, (count, 0), (50, 50)), never, None)
         assert (step == End()) == (count >= enough)
 
 
 def test_whoever_is_not_in_the_coefficients_is_not_waited_for() -> None:
     course, closing = Course(plan_of("scores")), Closing(NOW + 100.0, 1.0, False)
-    assert course.looked(seen(closing, (4, 3)), NONE, lambda: [4, 4], None, NOW) is None
-    assert course.looked(seen(closing, (4, 4)), NONE, lambda: [4, 4], None, NOW) == End()
-    assert course.looked(seen(closing, (4, 4)), NONE, lambda: [0, 0], None, NOW) is None
+    assert course.looked(seen(closing, (4, 3)), lambda: [4, 4], None) is None
+    assert course.looked(seen(closing, (4, 4)), lambda: [4, 4], None) == End()
+    assert course.looked(seen(closing, (4, 4)), lambda: [0, 0], None) is None
     # With more in the moments than are enrolled nobody else can reply either.
-    assert course.looked(seen(closing, (4, 4), (4, 4)), NONE, lambda: [9, 9], None, NOW) == End()
-    assert course.looked(seen(closing, (4, 4)), NONE, never, None, NOW + 100.0) == End()
+    assert course.looked(seen(closing, (4, 4), (4, 4)), lambda: [9, 9], None) == End()
+    assert course.looked(seen(closing, (4, 4), now=NOW + 100.0), never, None) == End()
 
 
 def test_what_waits_here_is_enough_only_if_the_end_includes_it() -> None:
     closing = Closing(NOW + 100.0, 1.0, False)
     for remainder, step in (("leave_out", None), ("include", End())):
         course = Course(plan_of("delta", remainder=remainder))
-        assert course.looked(seen(closing, (9, 9)), pending(1, 1), never, None, NOW) == step
+        assert course.looked(seen(closing, (9, 9), pending=(1, 1)), never, None) == step
 
 
 def test_a_trial_without_devices_is_not_complete() -> None:
     closing = Closing(NOW + 100.0, 1.0, True)
-    assert Course(plan_of("delta")).looked(seen(closing, enrolled=(0, 0)), NONE, never, None, NOW) is None
+    assert Course(plan_of("delta")).looked(seen(closing, enrolled=(0, 0)), never, None) is None
 
 
 def test_a_trial_that_would_end_for_nothing_waits_on() -> None:
     course, closing = Course(plan_of("delta", remainder="include")), Closing(NOW, 1.0, False)
-    step = course.looked(seen(closing, (5, 1)), NONE, never, None, NOW)
+    step = course.looked(seen(closing, (5, 1)), never, None)
     assert isinstance(step, WaitOn)
     assert step.why.endswith("and b has 1")
-    assert course.looked(seen(closing._replace(without_effects=True), (5, 1)), NONE, never, None, NOW) == End()
+    assert course.looked(seen(closing._replace(without_effects=True), (5, 1)), never, None) == End()
     # Whoever reports then is enough; but it has waited on, and other servers get a moment for theirs.
     late = NOW + 500.0
-    enough = seen(closing, (5, 1)), pending(b=1)
-    assert course.looked(*enough, never, closing.deadline, late) == Extend(
-        closing._replace(deadline=late + LAST_SECONDS)
-    )
-    assert course.looked(*enough, never, closing.deadline - 1, late) == End()
+    enough = seen(closing, (5, 1), pending=(0, 1), now=late)
+    assert course.looked(enough, never, closing.deadline) == Extend(closing._replace(deadline=late + LAST_SECONDS))
+    assert course.looked(enough, never, closing.deadline - 1) == End()
     left_out = Course(plan_of("delta"))
-    assert left_out.looked(seen(closing, (5, 2)), NONE, never, closing.deadline, late) == End()
+    assert left_out.looked(seen(closing, (5, 2), now=late), never, closing.deadline) == End()
 
 
 # It ends, and what is said until then.
@@ -205,19 +205,19 @@ def test_a_remainder_is_called_for_around_the_deadline() -> None:
     course, closing = Course(plan_of("delta", remainder="include")), Closing(NOW, 1.0, False)
     times = {-LAST_SECONDS - 1: None, -LAST_SECONDS: NOW, 0.0: NOW, LAST_SECONDS: NOW, LAST_SECONDS + 1: None}
     for apart, deadline in times.items():
-        assert course.last_call(seen(closing), NOW + apart) == deadline
-    assert course.last_call(seen(None), NOW) is None
-    assert course.last_call(seen(closing, stage="closed"), NOW) is None
-    assert Course(plan_of("delta")).last_call(seen(closing), NOW) is None
+        assert course.last_call(seen(closing, now=NOW + apart)) == deadline
+    assert course.last_call(seen(None)) is None
+    assert course.last_call(seen(closing, stage="closed")) is None
+    assert Course(plan_of("delta")).last_call(seen(closing)) is None
 
 
 def test_the_outlook_is_told_where_it_is_bleak() -> None:
     course, closing = Course(plan_of("delta")), Closing(NOW + 10.0, 1.0, False)
-    assert course.outlook(seen(None), NOW) is None
-    assert course.outlook(seen(closing), NOW) is None
-    assert course.outlook(seen(closing, (2, 2)), NOW + 10.0) is None
-    assert "waits on" in (course.outlook(seen(closing), NOW + 10.0) or "")
-    assert "even without effects" in (course.outlook(seen(closing._replace(without_effects=True)), NOW) or "")
+    assert course.outlook(seen(None)) is None
+    assert course.outlook(seen(closing)) is None
+    assert course.outlook(seen(closing, (2, 2), now=NOW + 10.0)) is None
+    assert "waits on" in (course.outlook(seen(closing, now=NOW + 10.0)) or "")
+    assert "even without effects" in (course.outlook(seen(closing._replace(without_effects=True))) or "")
 
 
 # The whole way, whatever happens on it.
@@ -244,14 +244,14 @@ def test_no_trial_ends_for_nothing_unless_that_was_the_last_wish(mode: str, rema
     course = Course(plan_of(mode, remainder=remainder))
     now, closing, stage, reported, wish, waited_on = NOW, None, "open", [0, 0], False, None
     for what, request, count in happens:
-        here = seen(closing, (reported[0], reported[1]), stage=stage)
+        here = seen(closing, (reported[0], reported[1]), stage=stage, now=now)
         if what == "time":
             now += 10.0 * count
         elif what == "reports" and stage != "closed":
             reported[count % 2] = min(reported[count % 2] + count, 10)
         elif what == "ask":
             try:
-                changed = course.asked(request, here, NONE, now)
+                changed = course.asked(request, here)
                 if changed is not None and stage == "open":
                     changed, publish = course.began(changed, [10, 10], 0, now)
                     assert publish == MODES[mode].replies
@@ -263,7 +263,7 @@ def test_no_trial_ends_for_nothing_unless_that_was_the_last_wish(mode: str, rema
                 assert closing.without_effects == wish
                 assert request.deadline is None or closing.deadline == now + request.deadline
         elif what == "look":
-            step = course.looked(here, NONE, lambda: [10, 10], waited_on, now)
+            step = course.looked(here, lambda: [10, 10], waited_on)
             assert step is None or stage == "replying"
             if step is None or closing is None:
                 continue

@@ -59,17 +59,28 @@ class Closing(NamedTuple):
     share: float
     without_effects: bool
 
-    def is_over(self, now: float) -> bool:
-        """Whether the deadline has passed."""
-        return now >= self.deadline
-
 
 class Situation(NamedTuple):
-    """Where a federated trial stands in the database, as of one moment; while it is open it has no closing."""
+    """Where a federated trial stands, as one server sees it.
+
+    Attributes:
+        stage: As the database has it, and so are the next two.
+        closing: How it is being closed, unless it is open.
+        devices: Who has joined, and whose report is durable.
+        pending: Reports that wait in this server's memory for their cohort, by arm.
+        now: The time, in seconds since 1970.
+    """
 
     stage: Stage
     closing: Closing | None
     devices: Devices
+    pending: Counter[str]
+    now: float
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is being closed, and its deadline has passed."""
+        return self.closing is not None and self.now >= self.closing.deadline
 
 
 class Extend(NamedTuple):
@@ -104,17 +115,12 @@ class Course:
 
     # What happens.
 
-    def asked(self, request: CloseRequest, seen: Situation, pending: Counter[str], now: float) -> Closing | None:
+    def asked(self, request: CloseRequest, seen: Situation) -> Closing | None:
         """Somebody asks to close it, or to go on closing it in another way.
 
-        Args:
-            request: What is asked for. What it does not say stays as it was, but for the wish to end it for nothing.
-            seen: Where the trial stands.
-            pending: Reports that wait here for their cohort, by arm.
-            now: The time.
-
         Returns:
-            The closing to begin with, or to change to; None if there is nothing to change.
+            The closing to begin with, or to change to; None if there is nothing to change. What is not asked for stays
+            as it was, but for the wish to end it for nothing.
 
         Raises:
             IngestError: Even the best that can still come gives no effects, and that is not wanted.
@@ -124,17 +130,17 @@ class Course:
                 return None
             # A mode with replies always waits for them; the others wait only if they are asked to.
             seconds = self._federated.reply_deadline if self._replies or request.waits else 0.0
-            closing = Closing(now + seconds, self._federated.reply_share, request.without_effects)
+            closing = Closing(seen.now + seconds, self._federated.reply_share, request.without_effects)
         elif seen.stage == "replying" and (request.waits or request.without_effects):
             closing = seen.closing._replace(without_effects=request.without_effects)
         else:
             return None
         if request.deadline is not None:
-            closing = closing._replace(deadline=now + request.deadline)
+            closing = closing._replace(deadline=seen.now + request.deadline)
         if request.share is not None:
             closing = closing._replace(share=request.share)
         if not closing.without_effects:
-            self._require_hope(closing, seen, pending, now)
+            self._require_hope(seen._replace(closing=closing))
         return closing
 
     def began(self, closing: Closing, included: Sequence[int], waiting: int, now: float) -> tuple[Closing, bool]:
@@ -157,63 +163,49 @@ class Course:
         return closing._replace(deadline=now), False  # nothing is published, so there is nothing to wait for
 
     def looked(
-        self,
-        seen: Situation,
-        pending: Counter[str],
-        included: Callable[[], Sequence[int]],
-        waited_on: float | None,
-        now: float,
+        self, seen: Situation, included: Callable[[], Sequence[int]], waited_on: float | None
     ) -> Extend | WaitOn | End | None:
         """A server looks at the trial, as it does every second.
 
         Args:
             seen: Where the trial stands.
-            pending: Reports that wait here for their cohort, by arm.
             included: The devices whose records are in the tallies, by arm; asked only if it matters.
             waited_on: The deadline after which this server has found that it waits on, if it has.
-            now: The time.
         """
         closing = seen.closing
-        if seen.stage != "replying" or closing is None or not self._enough(closing, seen, pending, included, now):
+        if seen.stage != "replying" or closing is None or not (seen.is_over or self._enough(closing, seen, included)):
             return None
-        few = self.too_few_reports(self._countable(seen, pending))
         if closing.without_effects:
             return End()
-        if few is not None:
+        if (few := self.too_few_reports(self._countable(seen))) is not None:
             return WaitOn(few)
         if waited_on == closing.deadline and self._privacy.remainder == "include":
-            return Extend(closing._replace(deadline=now + LAST_SECONDS))
+            return Extend(closing._replace(deadline=seen.now + LAST_SECONDS))
         return End()
 
     def ends(self, seen: Situation, included: Sequence[int], published: bool) -> WaitOn | End:
-        """All that counts is durable: whether it ends now, and without effects.
-
-        Args:
-            seen: Where the trial stands.
-            included: The devices whose records are in the tallies, by arm.
-            published: Whether anything was published.
-        """
+        """All that counts is durable, with devices so included in the tallies, by arm: whether it ends now."""
         why = self.too_few_reports(seen.devices.reported)
         if self._replies and not published:
             why = self._too_few_moments(included) or "nothing was published to devices"
         wanted = seen.closing is not None and seen.closing.without_effects
         return End(why) if why is None or wanted else WaitOn(why)
 
-    def last_call(self, seen: Situation, now: float) -> float | None:
+    def last_call(self, seen: Situation) -> float | None:
         """The deadline before which to commit a remainder that is no cohort, once, now that it has nearly come."""
         if self._privacy.remainder != "include" or seen.stage != "replying" or seen.closing is None:
             return None
         deadline = seen.closing.deadline
-        return deadline if abs(now - deadline) <= LAST_SECONDS else None
+        return deadline if abs(seen.now - deadline) <= LAST_SECONDS else None
 
-    def outlook(self, seen: Situation, now: float) -> str | None:
+    def outlook(self, seen: Situation) -> str | None:
         """What a trial that waits for reports is heading for, if that is no effects."""
         few = self.too_few_reports(seen.devices.reported)
         if seen.stage != "replying" or seen.closing is None or few is None:
             return None
         if seen.closing.without_effects:
             return f"as was asked for, the trial will end at its deadline even without effects, and as yet {few}."
-        return waits_on(self._plan.name, few) if seen.closing.is_over(now) else None
+        return waits_on(self._plan.name, few) if seen.is_over else None
 
     def too_few_reports(self, reported: Mapping[str, int]) -> str | None:
         """Why so many reports, by arm, give no effects, if they do not."""
@@ -225,18 +217,16 @@ class Course:
 
     # What follows from it.
 
-    def _require_hope(self, closing: Closing, seen: Situation, pending: Counter[str], now: float) -> None:
-        name, over = self._plan.name, closing.is_over(now)
-        if self._replies and seen.stage == "open":
-            if over:
-                why = "its devices reply once it is being closed, and that takes time"
-                raise would_be_without_effects(name, why, federated=True)
-            return  # whether it can begin is seen from the moments
-        reported = self._countable(seen, pending) if over else self._hoped_for(seen)
-        if (few := self.too_few_reports(reported)) is not None:
-            more = "" if over else ", with all that can still come"
-            wait = f"{pending.total():,} reports wait here for others to make up a cohort of {self._privacy.cohort:,}"
-            raise would_be_without_effects(name, f"{few}{more}. {wait}", federated=over)
+    def _require_hope(self, seen: Situation) -> None:
+        why = None
+        if self._replies and seen.stage == "open":  # whether it can begin is seen from the moments
+            why = "its devices reply once it is being closed, and that takes time" if seen.is_over else None
+        elif few := self.too_few_reports(self._countable(seen) if seen.is_over else self._hoped_for(seen)):
+            more = "" if seen.is_over else ", with all that can still come"
+            wait = f"reports wait here for others to make up a cohort of {self._privacy.cohort:,}"
+            why = f"{few}{more}. {seen.pending.total():,} {wait}"
+        if why is not None:
+            raise would_be_without_effects(self._plan.name, why, federated=seen.is_over)
 
     def _hoped_for(self, seen: Situation) -> Counter[str]:
         """The reports, by arm, if every enrolled device still sends its own."""
@@ -245,23 +235,14 @@ class Course:
         counts = is_cohort or self._privacy.remainder == "include" or self._privacy.max_wait is not None
         return reported | enrolled if counts else reported
 
-    def _countable(self, seen: Situation, pending: Counter[str]) -> Counter[str]:
+    def _countable(self, seen: Situation) -> Counter[str]:
         """The reports, by arm, that would be in the trial if it ended now."""
-        counts = pending.total() >= self._privacy.cohort or self._privacy.remainder == "include"
-        return Counter(seen.devices.reported) + (pending if counts else Counter())
+        counts = seen.pending.total() >= self._privacy.cohort or self._privacy.remainder == "include"
+        return Counter(seen.devices.reported) + (seen.pending if counts else Counter())
 
-    def _enough(
-        self,
-        closing: Closing,
-        seen: Situation,
-        pending: Counter[str],
-        included: Callable[[], Sequence[int]],
-        now: float,
-    ) -> bool:
-        """Whether its deadline is over, or as many as are enough have reported of those that can."""
-        if closing.is_over(now):
-            return True
-        here = pending.total() if self._privacy.remainder == "include" else 0  # otherwise the end leaves them out
+    def _enough(self, closing: Closing, seen: Situation, included: Callable[[], Sequence[int]]) -> bool:
+        """Whether as many as are enough have reported of those that can."""
+        here = seen.pending.total() if self._privacy.remainder == "include" else 0  # otherwise the end leaves them out
         awaited = sum(seen.devices.enrolled.values())
         if self._replies:
             awaited = min(awaited, sum(included()))

@@ -11,11 +11,10 @@ from typing import Any, Self
 import msgspec
 
 from foldaway.errors import CoordinatorWarning, PlanError, RecordError, ServerError, StateError
-from foldaway.federated.device.connection import Connection
 from foldaway.federated.device.custody import Custody
 from foldaway.federated.device.local_store import LocalStore
 from foldaway.federated.device.records import checked_row, overwrite
-from foldaway.federated.device.reporting import CLOSED, Reporting
+from foldaway.federated.device.reporting import CLOSED, Connection, Reporting
 from foldaway.federated.device.state import DeviceState, DeviceStatus
 from foldaway.federated.device.store import DeviceStore, Forgotten
 from foldaway.federated.link import Link, trial_address

@@ -6,13 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from foldaway.effects import Effects
 from foldaway.effects.analysis import effects_of
-from foldaway.federated.messages import Coefficients, Factored, Message
+from foldaway.federated.messages import Coefficients, Factored, Message, Moments, unpacked
 from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.integrity import Integrity
 from foldaway.federated.replies.published import Published
 from foldaway.numerics.block import Floats
+from foldaway.numerics.linalg import append_rows
 from foldaway.plan import Plan
 from foldaway.tallies import UNITS
 from foldaway.tallies.arm import Kinds
@@ -154,6 +157,26 @@ def _missing_notes(devices: Devices) -> Iterator[str]:
             f"{missing:,} missing reports: their records are in no effect. If who reports depends on the arm or on "
             "the outcomes, the effects are biased."
         )
+
+
+# A record is K + 1 numbers on a device: its row z = [1, x, y] and its observation weight.
+
+
+def stacked(records: Sequence[bytes]) -> Floats:
+    """Records as they are kept, one per row."""
+    return np.array([unpacked(record, len(record) // 8) for record in records])
+
+
+def with_rows(R: Floats, records: Floats) -> Floats:
+    """The triangular factor R with these records in it, their rows times the roots of their weights."""
+    return append_rows(np.asfortranarray(R), records[:, :-1] * np.sqrt(records[:, -1:]))
+
+
+def moments(number: bytes, arm: str, records: Sequence[bytes], *, first: bool) -> Moments:
+    """The message for the moments of some records; ``first`` if the device has sent none before."""
+    rows = stacked(records)
+    columns = rows.shape[1] - 1
+    return Moments.of(number, arm, len(rows), with_rows(np.zeros((columns, columns)), rows), first=first)
 
 
 # Words for what is kept and sent.

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from foldaway.federated.messages import MOST_RECORDS, Moments, encoded
-from foldaway.federated.modes.mode import OneRound, longest_arm, many
-from foldaway.federated.modes.rows import with_rows
+from foldaway.federated.modes.mode import OneRound, longest_arm, many, with_rows
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 

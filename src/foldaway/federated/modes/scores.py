@@ -14,8 +14,7 @@ from foldaway.effects import Effects
 from foldaway.effects.analysis import effects_of
 from foldaway.errors import MessageError, TooEarly
 from foldaway.federated.messages import MOST_RECORDS, Coefficients, Message, Model, Moments, ScoreReply, encoded, packed
-from foldaway.federated.modes.mode import Holding, Mode, longest_arm, many
-from foldaway.federated.modes.rows import moments, stacked
+from foldaway.federated.modes.mode import Holding, Mode, longest_arm, many, moments, stacked
 from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.collected import scored_arms
 from foldaway.federated.replies.integrity import Integrity, integrity

@@ -16,15 +16,7 @@ import msgspec
 
 from foldaway.effects import Effects
 from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed
-from foldaway.federated.coordinator.closing import (
-    CloseRequest,
-    Closing,
-    Course,
-    Extend,
-    Situation,
-    WaitOn,
-    waits_on,
-)
+from foldaway.federated.coordinator.closing import CloseRequest, Closing, Course, Extend, Situation, WaitOn, waits_on
 from foldaway.federated.messages import Coefficients, Kind, Received, Stage
 from foldaway.federated.modes import mode_of, most_bytes
 from foldaway.federated.modes.share import Share
@@ -117,7 +109,7 @@ class DeviceTrials:
         plan = self._plan(name)
         if not mode_of(plan).replies:
             raise IngestError(409, "this trial publishes no coefficients: its plan is not of the mode scores.")
-        stage, closing, _ = self._table.situation(plan)
+        stage, closing, *_ = self._look(plan)
         if stage == "closed":  # what was published is gone; a device may still ask whether it was counted
             return Coefficients("closed", 0.0 if closing is None else closing.deadline, b"", [])
         published = None if closing is None else self._held(plan).collector.published()
@@ -127,7 +119,7 @@ class DeviceTrials:
 
     def who(self, plan: Plan) -> Federated:
         """Who takes part."""
-        seen = self._table.situation(plan)
+        seen = self._look(plan)
         federated = _federated(plan, seen)
         if not mode_of(plan).replies or seen.stage == "closed":
             return federated
@@ -141,7 +133,7 @@ class DeviceTrials:
             TooEarly: Too few devices have reported, or there are no effects before the trial's end: the mode has none,
                 or the last reports are waited for, of which fewer than a cohort may be counted.
         """
-        seen = self._table.situation(plan)
+        seen = self._look(plan)
         federated = _federated(plan, seen)
         if seen.stage == "replying":
             waiting = "the last reports are being waited for; the effects come when the trial has ended."
@@ -165,8 +157,8 @@ class DeviceTrials:
         Raises:
             IngestError: It would end without effects, and that is not wanted.
         """
-        seen = self._table.situation(plan)
-        closing = Course(plan).asked(request, seen, self._pending_reports(plan), time.time())
+        seen = self._look(plan)
+        closing = Course(plan).asked(request, seen)
         if closing is not None and seen.stage == "open":
             self._begin(plan, closing)
         elif closing is not None:
@@ -205,9 +197,9 @@ class DeviceTrials:
             Why it waits on though its deadline is over, if it does: it would end without effects, which nobody wants.
         """
         for attempt in range(_ATTEMPTS):
-            seen, held = self._table.situation(plan), self._trials.get(plan.name)
-            waited_on, pending = None if held is None else held.waited_on, self._pending_reports(plan)
-            step = Course(plan).looked(seen, pending, lambda: self._whole(plan)[0].devices, waited_on, time.time())
+            seen, held = self._look(plan), self._trials.get(plan.name)
+            waited_on = None if held is None else held.waited_on
+            step = Course(plan).looked(seen, lambda: self._whole(plan)[0].devices, waited_on)
             if step is None or seen.closing is None:
                 return None
             if isinstance(step, Extend):
@@ -219,7 +211,7 @@ class DeviceTrials:
                 if attempt == _ATTEMPTS - 1:
                     raise
             else:
-                if why is None or not seen.closing.is_over(time.time()):
+                if why is None or not seen.is_over:
                     return None
                 self._held(plan).waited_on = seen.closing.deadline
                 return why
@@ -237,7 +229,7 @@ class DeviceTrials:
         whole, shards = self._whole(plan)
         # After the shards: if another server commits in between, their versions are no longer those, and all is done
         # once more. The other way round its reports would be in the tallies, and missing from the counts.
-        seen = self._table.situation(plan)
+        seen = self._look(plan)
         if seen.stage != "replying":
             return None  # another server has ended it
         step = Course(plan).ends(seen, whole.devices, published is not None)
@@ -263,8 +255,8 @@ class DeviceTrials:
         for name, held in list(self._trials.items()):
             collector = held.collector
             try:
-                seen = self._table.situation(collector.plan)
-                deadline = Course(collector.plan).last_call(seen, time.time())
+                seen = self._look(collector.plan)
+                deadline = Course(collector.plan).last_call(seen)
                 if seen.stage == "closed":
                     collector.leave_out_pending()
                     self._trials.pop(name, None)
@@ -286,8 +278,11 @@ class DeviceTrials:
         """Messages of one trial that wait for their cohort."""
         return self._trials[name].collector.pending if name in self._trials else 0
 
-    def _pending_reports(self, plan: Plan) -> Counter[str]:
-        return self._trials[plan.name].collector.pending_reports if plan.name in self._trials else Counter()
+    def _look(self, plan: Plan) -> Situation:
+        """Where a trial stands, now and here."""
+        held = self._trials.get(plan.name)
+        pending: Counter[str] = Counter() if held is None else held.collector.pending_reports
+        return self._table.situation(plan)._replace(pending=pending)
 
     def _whole(self, plan: Plan) -> tuple[Share, list[ShardRow]]:
         """All servers' shares together, as far as they are durable, and what they were read from."""
@@ -321,5 +316,5 @@ def _federated(plan: Plan, seen: Situation) -> Federated:
         seen.devices.reported,
         seen.devices.missing,
         None if seen.closing is None else seen.closing.deadline,
-        note=Course(plan).outlook(seen, time.time()),
+        note=Course(plan).outlook(seen),
     )

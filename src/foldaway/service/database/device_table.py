@@ -6,6 +6,7 @@ whether it is used: no arm, no time, no content. It becomes used in the transact
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
@@ -56,7 +57,7 @@ class DeviceTable:
 
     @guarded
     def situation(self, plan: Plan) -> Situation:
-        """Where a trial stands."""
+        """Where a trial stands now; what waits in a server's memory is for the server to add."""
         with self._engine.begin() as connection:
             return _situation(connection, plan)
 
@@ -166,7 +167,8 @@ def _situation(connection: sa.Connection, plan: Plan, *, lock: bool = False) -> 
     enrolled, reported = (dict.fromkeys(plan.arms, 0) for _ in range(2))
     enrolled |= {count.arm: count.enrolled for count in counts}
     reported |= {count.arm: count.reported for count in counts}
-    return Situation(stage, None if closing is None else Closing(*closing), Devices(enrolled, reported))
+    devices = Devices(enrolled, reported)
+    return Situation(stage, None if closing is None else Closing(*closing), devices, Counter(), time.time())
 
 
 def _known(connection: sa.Connection, trial: str, numbers: Iterable[bytes]) -> dict[bytes, bool]:
