@@ -13,12 +13,11 @@ import pyarrow as pa
 
 import foldaway as fa
 from brokers import Sent, Server
-from foldaway.sources.brokers.adapters import broker_at
-from foldaway.sources.brokers.address import parse
 from foldaway.sources.brokers.broker import Broker
-from foldaway.sources.brokers.consumer import Consumer, Options, Progress
-from foldaway.sources.brokers.message import ARROW, JSON, NDJSON
-from foldaway.sources.brokers.store import Store, Stored
+from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions, Progress
+from foldaway.sources.brokers.registry import broker_at, parse
+from foldaway.sources.brokers.stream_file import StreamFile, StreamState
+from foldaway.sources.formats.body import ARROW, JSON, NDJSON
 from plans import in_parts
 
 KEY = bytes(range(16))
@@ -105,14 +104,14 @@ def one_pass(plan: fa.Plan, records: pa.Table, key: bytes | None = None) -> fa.T
     return trial
 
 
-class Remembering(Store):
+class Remembering(StreamFile):
     """A store that remembers all that was ever written to it, as somebody with access to the disk might."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.written: list[Stored] = []
+        self.written: list[StreamState] = []
 
-    def write(self, stored: Stored) -> None:
+    def write(self, stored: StreamState) -> None:
         super().write(stored)
         self.written.append(stored)
 
@@ -127,13 +126,13 @@ def consume(
     wrap: Callable[[Broker], Broker] = lambda broker: broker,
     told: Callable[[Progress], None] = lambda _: None,
     stopping: Callable[[], bool] = lambda: False,
-    store: type[Store] = Store,
+    store: type[StreamFile] = StreamFile,
     **options: Any,
 ) -> tuple[fa.Trial, Consumer]:
     """Consume the stream of the plan's name into a folder."""
     where = parse(address or server.address(plan.name))
     options["delete"] = options.get("delete", False) and server.deletes
-    settings = Options(**{"until_empty": True, "wait": 0.1, "rest": 0.0, **options})
+    settings = ConsumerOptions(**{"until_empty": True, "wait": 0.1, "rest": 0.0, **options})
     with store(folder) as opened:
         consumer = Consumer(
             wrap(broker_at(where, plan.name)),

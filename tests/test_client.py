@@ -123,7 +123,7 @@ def test_errors_are_sentences(steady: Served) -> None:
 
 
 def test_a_life_through_the_client(steady: Served) -> None:
-    plan = 'name = "life"\narm = "group"\noutcomes = ["y"]\ncohort = 10\narms = {a = 0.5, b = 0.5}\n'
+    plan = 'name = "life"\narm = "group"\noutcomes = ["y"]\nprivacy = {cohort = 10}\narms = {a = 0.5, b = 0.5}\n'
     with Client(steady.url, steady.admin) as client:
         made = client.create(plan)
         assert client.plan("life")["outcomes"] == ["y"]

@@ -65,6 +65,7 @@ ROOMS = (
     "numerics/kernels",
     "numerics",
     "keeping",
+    "backoff",
     "errors",
 )
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from foldaway.effects import Effects
 from foldaway.effects.analysis import effects_of
-from foldaway.errors import PlanError, SampleRatioWarning, SealedError, StateError
-from foldaway.keeping.saved import Saved, load
+from foldaway.errors import PlanError, SampleRatioWarning, SealedError, StateError, instead_of
+from foldaway.keeping.saved import Positions, Saved, load, naming
 from foldaway.keeping.secret import Secret
 from foldaway.keeping.state import pack, unpack
 from foldaway.numerics.block import Floats, Shape
@@ -209,7 +209,7 @@ class Trial:
             warnings.warn(effects.notes[0], SampleRatioWarning, stacklevel=2)
         return effects if adjust is None else effects.adjusted(adjust)
 
-    def report(self, *, adjust: str | None = None, positions: bytes = b"") -> Report:
+    def report(self, *, adjust: str | None = None, positions: Positions | None = None) -> Report:
         """A page for people who are no statisticians: what was asked, found and kept, and whether to trust it.
 
         Args:
@@ -288,27 +288,32 @@ class Trial:
         """Write the state to a file, in one step: a crash leaves the old file or the new one."""
         Saved(self.dumps()).save(Path(path))
 
-    @classmethod
-    def load(cls, path: str | Path, plan: Plan | None = None, *, key: bytes | None = None) -> Self:
+    @staticmethod
+    def load(path: str | Path, plan: Plan | None = None, *, key: bytes | None = None) -> Trial:
         """The trial from a file that ``save`` wrote, or a run over files or streams."""
-        data = load(path).state
-        try:
-            return cls.loads(data, plan, key=key)
-        except StateError as error:
-            told = str(error)
-        raise StateError(f"{path}: {told}")
+        return open_saved(path, plan, key=key)[0]
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{arm}={n:_}" for arm, n in self.counts.items())
         return f"Trial: {self.plan.name} | n={self.n:_} | {counts}"
 
 
+def open_saved(
+    path: str | Path, plan: Plan | None = None, *, key: bytes | None = None
+) -> tuple[Trial, Positions | None]:
+    """The trial in a saved file, and how far its sources have been read: both from opening it once.
+
+    Raises:
+        StateError: The file cannot be read, is damaged, or is of another plan or key.
+    """
+    saved = load(path)
+    with naming(path):
+        return Trial.loads(saved.state, plan, key=key), saved.positions
+
+
 def _plan_of(state: TrialState) -> Plan:
-    try:
+    with instead_of(PlanError, StateError("the state is damaged: it does not hold a plan.")):
         return Plan.loads(state.plan)
-    except PlanError:
-        pass
-    raise StateError("the state is damaged: it does not hold a plan.")
 
 
 def _differing(plan: Plan, other: Plan) -> str:

@@ -13,7 +13,7 @@ import pytest
 import foldaway as fa
 from foldaway.errors import Conflict, RecordError, SequenceGap, TooEarly, TrialClosed, Unavailable, VaultError
 from foldaway.federated.coordinator.closing import CloseRequest
-from foldaway.service.collecting import collector as collecting
+from foldaway.keeping.cohort import require_enough
 from foldaway.service.collecting.collector import Collector, merged
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
@@ -354,7 +354,7 @@ def test_one_trial_in_trouble_does_not_hold_up_the_others(folder: Place, monkeyp
     for name in ("one", "two"):
         store.create_trial(fa.Plan(**{**SMALL, "name": name}, privacy=fa.Privacy(cohort=10, max_wait=1)), None)
         send(service, 4, name=name)
-        service._collectors[name]._waiting_since = 0.0
+        service._collectors[name]._gate._since = 0.0
     break_commit(store, monkeypatch, Unavailable("gone."))
     with pytest.raises(Unavailable):
         service.tick()
@@ -372,7 +372,7 @@ def test_a_trial_closed_elsewhere_is_noticed(place: Place) -> None:
     service.tick()
     assert (service.status(NAME).left_out, service.pending()) == (4, 0)
     with pytest.raises(TooEarly):
-        collecting.require_enough(PLAN, [0, 0])
+        require_enough(PLAN.privacy, {"a": 0, "b": 0})
 
 
 def test_stopping_commits_what_the_cohort_allows(store: Store) -> None:
@@ -381,5 +381,6 @@ def test_stopping_commits_what_the_cohort_allows(store: Store) -> None:
     service.stop()
     assert service.status(NAME).records == 0
     service._collectors[NAME]._live.fold(records(8).records)
+    service._collectors[NAME]._gate.take(8, now=0.0)
     service.stop()
     assert service.status(NAME).records == 12

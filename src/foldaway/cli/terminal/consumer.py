@@ -15,6 +15,7 @@ import msgspec
 
 from foldaway.effects import Effects
 from foldaway.errors import SampleRatioWarning, TooEarly
+from foldaway.keeping.cohort import require_enough
 from foldaway.sources.brokers.consumer import Consumer, Progress
 from foldaway.trial import Trial
 
@@ -144,8 +145,7 @@ def effects_of(trial: Trial) -> Effects:
     Raises:
         TooEarly: It has not.
     """
-    if min(trial.counts.values()) < trial.plan.privacy.min_per_arm:
-        raise TooEarly(f"no effects yet: every arm needs {trial.plan.privacy.min_per_arm} durable records first.")
+    require_enough(trial.plan.privacy, trial.counts)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SampleRatioWarning)  # the table says it
         return trial.effects()

@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from foldaway.engines.partial import Partial, fold_partition, gathered, key_for, merged, plan_columns, trial_of
-from foldaway.engines.wrapping import Wrapping
+from foldaway.engines.partial import (
+    Partial,
+    Wrapping,
+    fold_partition,
+    gathered,
+    key_for,
+    merged,
+    plan_columns,
+    trial_of,
+)
 from foldaway.errors import PlanError, RecordError, SourceError
 from foldaway.plan import Plan
 from foldaway.trial import Trial
@@ -63,7 +71,7 @@ def fold(df: DataFrame, plan: Plan, *, key: bytes | None = None, units_together:
         for width in _widths(context.defaultParallelism):
             states = states.repartition(width, "place").mapInArrow(_merge_states, _SCHEMA)
         rows = _collected(states)
-        return trial_of((Partial.loads(wrapping.unwrap(bytes(row.parcel))) for row in rows), plan, key)
+        return trial_of((Partial.unwrapped(bytes(row.parcel), wrapping) for row in rows), plan, key)
 
 
 def require_classic(df: Any) -> None:
@@ -189,7 +197,7 @@ def _merge_states(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     """Merge all states that have come to this task."""
     wrapping, place = _here()
     parcels = (parcel.as_py() for batch in batches for parcel in batch.column("parcel"))
-    partial = merged(Partial.loads(wrapping.unwrap(parcel)) for parcel in parcels)
+    partial = merged(Partial.unwrapped(parcel, wrapping) for parcel in parcels)
     if partial.records:
         yield _row(place, wrapping, partial)
 
@@ -206,5 +214,5 @@ def _here() -> tuple[Wrapping, int]:
 
 
 def _row(place: int, wrapping: Wrapping, partial: Partial) -> pa.RecordBatch:
-    parcel = wrapping.wrap(partial.dumps())
+    parcel = partial.wrapped(wrapping)
     return pa.record_batch({"place": pa.array([place], pa.int32()), "parcel": pa.array([parcel], pa.binary())})

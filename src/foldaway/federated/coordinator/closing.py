@@ -18,6 +18,7 @@ from foldaway.errors import IngestError
 from foldaway.federated.messages import Stage
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices
+from foldaway.keeping import cohort
 from foldaway.plan import Plan
 
 # How long before its deadline a trial takes what is no cohort: servers look at their trials every second.
@@ -179,7 +180,7 @@ class Course:
             return End()
         if (few := self.too_few_reports(self._countable(seen))) is not None:
             return WaitOn(few)
-        if waited_on == closing.deadline and self._privacy.remainder == "include":
+        if waited_on == closing.deadline and cohort.includes_remainder(self._privacy):
             return Extend(closing._replace(deadline=seen.now + LAST_SECONDS))
         return End()
 
@@ -193,7 +194,7 @@ class Course:
 
     def last_call(self, seen: Situation) -> float | None:
         """The deadline before which to commit a remainder that is no cohort, once, now that it has nearly come."""
-        if self._privacy.remainder != "include" or seen.stage != "replying" or seen.closing is None:
+        if not cohort.includes_remainder(self._privacy) or seen.stage != "replying" or seen.closing is None:
             return None
         deadline = seen.closing.deadline
         return deadline if abs(seen.now - deadline) <= LAST_SECONDS else None
@@ -209,11 +210,12 @@ class Course:
 
     def too_few_reports(self, reported: Mapping[str, int]) -> str | None:
         """Why so many reports, by arm, give no effects, if they do not."""
-        arm, devices = min(((arm, reported[arm]) for arm in self._plan.arms), key=lambda counted: counted[1])
-        if devices >= self._privacy.min_per_arm:
+        few = cohort.too_few_to_answer(self._privacy, {arm: reported[arm] for arm in self._plan.arms})
+        if not few:
             return None
+        arm = min(few, key=few.__getitem__)
         least = f"every arm needs durable reports of {self._privacy.min_per_arm:,} devices (the plan's min_per_arm)"
-        return f"{least}, and {arm} has {devices:,}"
+        return f"{least}, and {arm} has {few[arm]:,}"
 
     # What follows from it.
 
@@ -231,18 +233,18 @@ class Course:
     def _hoped_for(self, seen: Situation) -> Counter[str]:
         """The reports, by arm, if every enrolled device still sends its own."""
         reported, enrolled = Counter(seen.devices.reported), Counter(seen.devices.enrolled)
-        is_cohort = (enrolled - reported).total() >= self._privacy.cohort
-        counts = is_cohort or self._privacy.remainder == "include" or self._privacy.max_wait is not None
-        return reported | enrolled if counts else reported
+        return reported | enrolled if cohort.can_ever_count(self._privacy, (enrolled - reported).total()) else reported
 
     def _countable(self, seen: Situation) -> Counter[str]:
         """The reports, by arm, that would be in the trial if it ended now."""
-        counts = seen.pending.total() >= self._privacy.cohort or self._privacy.remainder == "include"
+        counts = cohort.counts_at_end(self._privacy, seen.pending.total())
         return Counter(seen.devices.reported) + (seen.pending if counts else Counter())
 
     def _enough(self, closing: Closing, seen: Situation, included: Callable[[], Sequence[int]]) -> bool:
         """Whether as many as are enough have reported of those that can."""
-        here = seen.pending.total() if self._privacy.remainder == "include" else 0  # otherwise the end leaves them out
+        here = (
+            seen.pending.total() if cohort.includes_remainder(self._privacy) else 0
+        )  # otherwise the end leaves them out
         awaited = sum(seen.devices.enrolled.values())
         if self._replies:
             awaited = min(awaited, sum(included()))
@@ -251,11 +253,10 @@ class Course:
 
     def _too_few_moments(self, included: Sequence[int]) -> str | None:
         """Why an arm's moments may not be published to devices: they would be those of a few."""
-        least = max(self._privacy.min_per_arm, self._privacy.cohort)
-        for arm, devices in zip(self._plan.arms, included, strict=True):
-            if devices < least:
-                needs = f"every arm needs moments of {least:,} of them (the plan's cohort, and min_per_arm)"
-                return f"before anything is published to devices, {needs}, and {arm} has {devices:,}"
+        least = f"moments of {cohort.least_to_publish(self._privacy):,} of them (the plan's cohort, and min_per_arm)"
+        few = cohort.too_few_to_publish(self._privacy, dict(zip(self._plan.arms, included, strict=True)))
+        for arm, devices in few.items():
+            return f"before anything is published to devices, every arm needs {least}, and {arm} has {devices:,}"
         return None
 
 

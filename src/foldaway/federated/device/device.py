@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import msgspec
 
+from foldaway.backoff import pauses
 from foldaway.errors import CoordinatorWarning, PlanError, RecordError, ServerError, StateError
 from foldaway.federated.device.custody import Custody
 from foldaway.federated.device.local_store import LocalStore
@@ -204,14 +205,13 @@ class Device:
         Raises:
             ServerError: The coordinator cannot be reached, or refuses. The device keeps what it has.
         """
-        until, pause = time.monotonic() + wait, _FIRST_PAUSE
+        until, waits = time.monotonic() + wait, pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
-            status = self._reporting.report()
+            pause, status = next(waits), self._reporting.report()
             nothing = not status.records and status.state != "leaving"
             if status.settled or nothing or time.monotonic() + pause > until:
                 return status
             time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def forget(self, *, keep_report: bool = False) -> None:
         """Delete everything local, for good: what remains is a mark that the trial was forgotten.

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.mode import many
+from foldaway.keeping import cohort
 from foldaway.numerics.block import Shape
 from foldaway.plan import Plan
 from foldaway.tallies.arm import ArmTally
@@ -44,12 +45,12 @@ def _counted(plan: Plan) -> Iterator[str]:
         "Two states that the coordinator stores or answers differ by at least "
         f"{many(privacy.cohort, 'message')} of devices (`cohort`){early}."
     )
-    if privacy.remainder == "include":
+    if cohort.includes_remainder(privacy):
         yield "What is short of a cohort at the close is included (`remainder`), be it a single device's."
     else:
         yield "What is short of a cohort at the close is left out (`remainder`), and its devices are missing."
     if mode_of(plan).replies:
-        least = many(max(privacy.min_per_arm, privacy.cohort), "device")
+        least = many(cohort.least_to_publish(privacy), "device")
         yield f"Nothing is published to devices unless every arm has moments of {least}."
     fewest = many(privacy.min_per_arm, "device")
     yield f"There are no effects unless every arm has reports of {fewest} (`min_per_arm`)."

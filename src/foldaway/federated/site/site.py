@@ -14,10 +14,11 @@ from foldaway.errors import PlanError, RecordError, ServerError, SourceError, St
 from foldaway.federated.device.local_store import require_private
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Received, new_number
+from foldaway.keeping.cohort import too_few_to_send
 from foldaway.keeping.disk import make_file, sync_folder
 from foldaway.plan import Plan
 from foldaway.sources.formats.paths import Stdin, expand
-from foldaway.sources.runs.folding import Progress, fold_files
+from foldaway.sources.runs.folding import OnBytes, fold_files
 from foldaway.tallies import UNITS
 from foldaway.tallies.scores import UnitScores
 from foldaway.trial import Trial
@@ -48,7 +49,7 @@ class SiteReport(NamedTuple):
     durable: bool
 
 
-def fold_site(plan: Plan, files: Sequence[str], *, progress: Progress | None = None) -> Trial:
+def fold_site(plan: Plan, files: Sequence[str], *, progress: OnBytes | None = None) -> Trial:
     """The trial of a site's records, each unit a cluster; a unit's records may be anywhere in its file.
 
     Raises:
@@ -62,13 +63,12 @@ def fold_site(plan: Plan, files: Sequence[str], *, progress: Progress | None = N
         )
     trial = fold_files(list(files), plan, progress=progress)
     units = units_of(trial)
-    # Each arm has tallies of its own; those of an arm without any units say nothing.
-    few = {arm: count for arm, count in units.items() if 0 < count < plan.privacy.cohort}
-    if few or not any(units.values()):
-        units_here = ", ".join(f"{count:,} units in the arm {arm}" for arm, count in few.items()) or "no units at all"
+    if few := too_few_to_send(plan.privacy, units):
+        units_by_arm = ", ".join(f"{count:,} units in the arm {arm}" for arm, count in few.items() if count)
         raise RecordError(
-            f"the site has {units_here}, and tallies of fewer than {plan.privacy.cohort:,} units (the plan's `cohort`) of an arm "
-            "stay here: they would say too much about each. Fold the records of several sites together."
+            f"the site has {units_by_arm or 'no units at all'}, and tallies of fewer than {plan.privacy.cohort:,} units "
+            "(the plan's `cohort`) of an arm stay here: they would say too much about each. Fold the records of several "
+            "sites together."
         )
     return trial
 

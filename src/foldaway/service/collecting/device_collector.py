@@ -19,9 +19,9 @@ from foldaway.federated.messages import Enrolment, Kind, Moments, Received, Sent
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Share
 from foldaway.federated.replies.published import Published
+from foldaway.keeping.cohort import Gate, too_few_to_send
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.service.database.commits import is_due
 from foldaway.service.database.device_table import Arrivals, DeviceTable, hashed
 from foldaway.service.database.store import Store
 from foldaway.tallies import UNITS
@@ -42,24 +42,22 @@ class _Pending:
 
     Attributes:
         live: The durable share, and the messages folded since.
+        gate: What says when they may be written.
         used: The hashes of enrolled numbers that have reported.
         fresh: Those of numbers that are not enrolled, of moments.
         reported: Reports by arm.
-        since: When the first of them came.
     """
 
     live: Share
+    gate: Gate
     used: set[bytes] = field(default_factory=set)
     fresh: set[bytes] = field(default_factory=set)
     reported: Counter[str] = field(default_factory=Counter)
-    since: float | None = None
 
     def copy(self) -> Self:
         """The same, to go back to."""
-        return type(self)(self.live.copy(), set(self.used), set(self.fresh), Counter(self.reported), self.since)
-
-    def __len__(self) -> int:
-        return len(self.used) + len(self.fresh)
+        copies = set(self.used), set(self.fresh), Counter(self.reported)
+        return type(self)(self.live.copy(), self.gate.copy(), *copies)
 
     def seen(self, number: bytes, known: dict[bytes, bool]) -> Received | None:
         """The answer to a number that was counted, or is among these."""
@@ -74,8 +72,7 @@ class _Pending:
         else:
             self.used.add(number)
             self.reported[arm] += 1
-        if self.since is None:
-            self.since = time.monotonic()
+        self.gate.take(1, time.monotonic())
 
 
 class DeviceCollector:
@@ -96,7 +93,8 @@ class DeviceCollector:
         row = self._store.shard(self.plan.name, self.shard)
         durable = self._mode.share(self.plan, row.state, self.published())
         # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
-        self._version, self._durable, self._pending = row.version, durable, _Pending(durable.copy())
+        self._version, self._durable = row.version, durable
+        self._pending = _Pending(durable.copy(), Gate(self.plan.privacy))
 
     def published(self) -> Published | None:
         """What was published when the trial began to close, if the mode publishes anything."""
@@ -108,7 +106,7 @@ class DeviceCollector:
     @property
     def pending(self) -> int:
         """Messages folded since the last commit."""
-        return len(self._pending)
+        return self._pending.gate.pending
 
     @property
     def pending_reports(self) -> Counter[str]:
@@ -220,7 +218,7 @@ class DeviceCollector:
 
     def commit_if_due(self) -> None:
         """Commit if a cohort has come together, or the plan's patience is over."""
-        if is_due(self.plan, self.pending, self._pending.since):
+        if self._pending.gate.may_write(time.monotonic()):
             self.commit()
 
     def commit(self) -> None:
@@ -229,7 +227,7 @@ class DeviceCollector:
         # Moments must be in what is published.
         stages: tuple[Stage, ...] = ("open",) if pending.fresh else ("open", "replying")
         self._write(pending.live, Arrivals(sorted(pending.used), sorted(pending.fresh), pending.reported, {}), stages)
-        self._pending = _Pending(self._durable.copy())
+        self._pending = _Pending(self._durable.copy(), Gate(self.plan.privacy))
 
     def _write(self, share: Share, arrivals: Arrivals, stages: tuple[Stage, ...]) -> None:
         try:
@@ -255,7 +253,7 @@ class DeviceCollector:
             The messages that may not, since they are no cohort: they are to be left out.
         """
         self.leave_out_late_moments()
-        if self.pending >= self.plan.privacy.cohort or (self.pending and self.plan.privacy.remainder == "include"):
+        if self.pending and not self._pending.gate.left_out():
             self.commit()
         return self.pending
 
@@ -327,7 +325,7 @@ def _site(data: bytes | bytearray, plan: Plan) -> tuple[Trial, Counter[str]]:
         units = Counter(dict(zip(plan.arms, (tally.clusters for tally in tallies), strict=True)))
         if any(tally.n != arm.n for tally, arm in zip(tallies, trial.arms, strict=True)):
             raise MessageError("the tallies hold records without a unit; every record needs one.")
-        if not units.total() or any(0 < count < plan.privacy.cohort for count in units.values()):
+        if too_few_to_send(plan.privacy, units):
             cohort = f"{plan.privacy.cohort:,} units, the plan's cohort"
             raise MessageError(f"the tallies of an arm are of fewer than {cohort}; they would say too much.")
         return trial, units

@@ -15,6 +15,7 @@ import msgspec
 from foldaway.effects import Effects
 from foldaway.effects.printed import headline
 from foldaway.errors import TooEarly
+from foldaway.keeping.cohort import least_growth
 from foldaway.plan import Plan
 from foldaway.service.collecting.answers import Answers
 from foldaway.service.database.store import Store
@@ -115,7 +116,7 @@ class Historian:
     def _take(self, name: str, plan: Plan) -> None:
         shards = self._store.shards(name)
         last = self._store.history.last(name)
-        apart = _apart(plan, last)
+        apart = least_growth(plan.privacy, last, MOST)  # no finer than the points that thinning leaves of a long course
         if sum(shard.n for shard in shards) < last + apart:
             return
         try:
@@ -132,11 +133,6 @@ class Historian:
             moments = msgspec.msgpack.decode(row.estimates, type=list[Moment])
             points.append(Point(row.records, row.time, [_told(moment) for moment in moments if series.takes(moment)]))
         return points
-
-
-def _apart(plan: Plan, last: int) -> int:
-    """Records between two points: a cohort, and no finer than the points that thinning leaves of a long course."""
-    return max(plan.privacy.cohort, last // MOST)
 
 
 def _moments(effects: Effects) -> Iterator[Moment]:

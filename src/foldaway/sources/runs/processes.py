@@ -16,9 +16,8 @@ from foldaway import errors
 from foldaway.errors import FoldawayError, SourceError, WorkerError
 from foldaway.numerics.threads import CORES, cores
 from foldaway.plan import Plan
-from foldaway.sources.runs.pipe import Answer, Failed, Folded, Progress, Setup, Work, receive, send
-from foldaway.sources.runs.share_folding import Options
-from foldaway.sources.runs.shares import Share
+from foldaway.sources.runs.shares import ReadOptions, Share
+from foldaway.sources.runs.worker import Answer, BytesFolded, Failed, Folded, Setup, ShareToFold, receive, send
 
 # Shares that may be folded or under way beyond the next one to merge, for each worker; each waits as a state.
 _AHEAD = 4
@@ -34,7 +33,7 @@ class Workers:
         processes: How many workers there are.
     """
 
-    def __init__(self, plan: Plan, key: bytes | None, options: Options, processes: int) -> None:
+    def __init__(self, plan: Plan, key: bytes | None, options: ReadOptions, processes: int) -> None:
         setup = Setup(plan.canonical().decode(), key, options)
         self._events: SimpleQueue[tuple[int, Answer | None]] = SimpleQueue()
         self._processes = [_started(processes) for _ in range(processes)]
@@ -77,7 +76,7 @@ class Workers:
         while merged < len(shares):
             while idle and given < min(len(shares), merged + _AHEAD * len(self._processes)):
                 at_work[worker := idle.pop()] = given
-                self._send(worker, Work(shares[given]))
+                self._send(worker, ShareToFold(shares[given]))
                 given += 1
             if merged in folded:
                 yield folded.pop(merged)
@@ -85,7 +84,7 @@ class Workers:
                 continue
             worker, answer = self._events.get()
             match answer:
-                case Progress(name, more):
+                case BytesFolded(name, more):
                     progress(Path(os.fsdecode(name)), more)
                 case Folded():
                     folded[at_work.pop(worker)] = answer
@@ -102,7 +101,7 @@ class Workers:
             self._events.put((number, answer))
         self._events.put((number, None))
 
-    def _send(self, number: int, message: Setup | Work) -> None:
+    def _send(self, number: int, message: Setup | ShareToFold) -> None:
         pipe = self._processes[number].stdin
         assert pipe is not None
         try:

@@ -1,5 +1,10 @@
 """Folding on Dask: every partition on the worker that reads it, the tallies merged in a tree.
 
+Between reading a partition and folding it, its records are the result of a task in the memory of a worker. A worker of
+a cluster that runs short of memory writes such results to its disk, in the clear, unless its settings forbid it, so a
+cluster whose settings do not is refused. Local threads and processes have no such place. Pausing and restarting
+workers, what Dask does at still higher use, writes nothing.
+
 Example:
     >>> import foldaway as fa
     >>> from foldaway.engines import dask
@@ -12,13 +17,12 @@ Example:
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from foldaway.engines.dask.spilling import SPILLS, require_no_spilling, this_worker_may_spill
-from foldaway.engines.partial import Partial, fold_partition, key_for, merged, plan_columns, trial_of
-from foldaway.engines.wrapping import Wrapping
-from foldaway.errors import SourceError
+from foldaway.engines.partial import Partial, Wrapping, fold_partition, key_for, merged, plan_columns, trial_of
+from foldaway.errors import PlanError, SourceError
 from foldaway.plan import Plan
 from foldaway.trial import Trial
 
@@ -29,6 +33,16 @@ FAN_IN = 8
 """States merged by one task."""
 
 _COLUMN = "parcel"
+
+_SPILLS = """\
+workers of the Dask cluster write records to their disks, in the clear, when memory runs short. Forbid it where the \
+workers are started, in the configuration of Dask (~/.config/dask/distributed.yaml), and start them again:
+
+distributed:
+  worker:
+    memory:
+      target: false
+      spill: false"""
 
 
 def fold(ddf: Any, plan: Plan, *, key: bytes | None = None, units_together: bool = False) -> Trial:
@@ -64,7 +78,7 @@ def fold(ddf: Any, plan: Plan, *, key: bytes | None = None, units_together: bool
         # By tasks: the other ways to shuffle go through files.
         records = records.shuffle(plan.unit, shuffle_method="tasks")
     parcels = _computed(records, work)
-    return trial_of((Partial.loads(wrapping.unwrap(parcel)) for parcel in parcels), plan, key)
+    return trial_of((Partial.unwrapped(parcel, wrapping) for parcel in parcels), plan, key)
 
 
 def _computed(records: Any, work: _Work) -> list[bytes]:
@@ -92,20 +106,75 @@ class _Work:
 
     def fold(self, rows: pd.DataFrame) -> pd.DataFrame:
         """A partition as one parcel."""
-        if this_worker_may_spill():
-            return self._parcels(Partial(refusal=f"Some {SPILLS}"))
+        if _this_worker_may_spill():
+            return self._parcels(Partial(refusal=f"Some {_SPILLS}"))
         return self._parcels(fold_partition([rows] if len(rows) else [], self.plan, self.key))
 
     def merge(self, parcels: pd.DataFrame) -> pd.DataFrame:
         """Several parcels as one."""
         wrapping = Wrapping(self.wrapping)
-        return self._parcels(merged(Partial.loads(wrapping.unwrap(parcel)) for parcel in parcels[_COLUMN]))
+        return self._parcels(merged(Partial.unwrapped(parcel, wrapping) for parcel in parcels[_COLUMN]))
 
     def _parcels(self, partial: Partial) -> pd.DataFrame:
-        return _frame([Wrapping(self.wrapping).wrap(partial.dumps())])
+        return _frame([partial.wrapped(Wrapping(self.wrapping))])
 
 
 def _frame(parcels: list[bytes]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame({_COLUMN: pd.Series(parcels, dtype=object)})
+
+
+def require_no_spilling(records: Any) -> None:
+    """Refuse a cluster some worker of which would spill; whatever else runs the data frame is let pass.
+
+    Raises:
+        PlanError: A worker may write records to its disk; the message says how to forbid it.
+        SourceError: The workers cannot be asked.
+    """
+    client = _cluster_of(records)
+    if client is None:
+        return
+    try:
+        answers = client.run(_may_spill)
+    except Exception as error:
+        kind = type(error).__name__
+    else:
+        if spilling := sum(answers.values()):
+            raise PlanError(f"{spilling} of {len(answers)} {_SPILLS}")
+        return
+    raise SourceError(
+        f"the workers of the Dask cluster could not be asked whether they write records to their disks ({kind}); "
+        "nothing was folded. foldaway must be installed on all of them, at one version."
+    )
+
+
+def _this_worker_may_spill() -> bool:
+    """Whether this code runs on a worker that may: one that came after the others were asked."""
+    if "distributed" not in sys.modules:
+        return False
+    from distributed import get_worker
+
+    try:
+        worker = get_worker()
+    except ValueError:  # threads or processes without a cluster
+        return False
+    return _may_spill(worker)
+
+
+def _may_spill(dask_worker: Any) -> bool:
+    # A worker that may not spill keeps its data in a plain dict; its settings may have changed since it was started.
+    return type(dask_worker.data) is not dict
+
+
+def _cluster_of(records: Any) -> Any:
+    """The client of the cluster on which the data frame would run, if it would run on one."""
+    from dask.base import get_scheduler
+
+    scheduler = get_scheduler(collections=[records])  # type: ignore[no-untyped-call]
+    runner = getattr(scheduler, "__self__", None)
+    if runner is None or "distributed" not in sys.modules:
+        return None
+    from distributed import Client
+
+    return runner if isinstance(runner, Client) else None

@@ -1,4 +1,4 @@
-"""What a source is asked for and what it gives: the wanted columns, and batches of them."""
+"""What a source is asked for and what it gives: the wanted columns, and chunks of them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -7,18 +7,27 @@ from itertools import accumulate
 import pyarrow as pa
 
 ROWS = 65_536
-"""Rows in a batch: large enough that the cost per batch vanishes, small enough to stay in cache."""
+"""Rows in a chunk: large enough that the cost per chunk vanishes, small enough to stay in cache."""
 
 _LONGEST_TEXT = 2**31 - 1  # bytes that Arrow's `string` can address in one array
 _MOST_ROWS = 2**31  # a column of nulls takes no bytes, so a damaged file can claim any number of rows
 
 
 class Unreadable(Exception):
-    """A file that cannot be read, in plain words without a record's value; `files.read` puts the name before."""
+    """What cannot be read, in words without a record's value that go on after its name: "is empty"."""
+
+
+class TooLarge(Unreadable):
+    """Holds more than is allowed."""
+
+
+def too_large(what: str) -> TooLarge:
+    """The refusal of a body that holds more than this."""
+    return TooLarge(f"holds more than {what}; send smaller batches")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedColumns:
     """The columns a plan reads, by role.
 
     Attributes:
@@ -33,41 +42,42 @@ class Wanted:
     def names(self) -> tuple[str, ...]:
         """Every wanted column once.
 
-        >>> Wanted(numeric=("revenue", "age"), text=("variant", "age")).names
+        >>> WantedColumns(numeric=("revenue", "age"), text=("variant", "age")).names
         ('revenue', 'age', 'variant')
         """
         return tuple(dict.fromkeys((*self.numeric, *self.text)))
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Some records of a file.
+class Chunk:
+    """Some records of a file, or those of a body.
 
     Attributes:
-        records: The wanted columns that the file has, in the order of `Wanted.names`.
+        records: The wanted columns that are there, in the order of `WantedColumns.names`: a record batch, or a table
+            where a body holds several.
         ragged: How many lines around these records could not be taken apart into columns.
         line: The number of the first record's line in the file, where each record is one line and that can be told.
     """
 
-    records: pa.RecordBatch
+    records: pa.RecordBatch | pa.Table
     ragged: int = 0
     line: int | None = None
 
 
-def present(found: Sequence[str], wanted: Wanted) -> dict[str, int]:
+def present(names: Sequence[str], wanted: WantedColumns) -> dict[str, int]:
     """Where the wanted columns stand among those of the file; a column the file does not have is left out.
 
-    >>> present(["id", "age", "arm"], Wanted(numeric=("age", "weight"), text=("arm",)))
+    >>> present(["id", "age", "arm"], WantedColumns(numeric=("age", "weight"), text=("arm",)))
     {'age': 1, 'arm': 2}
     """
     for name in wanted.names:
-        if found.count(name) > 1:
+        if names.count(name) > 1:
             raise Unreadable(f"has more than one column named {name!r}; rename one of them")
-    return {name: found.index(name) for name in wanted.names if name in found}
+    return {name: names.index(name) for name in wanted.names if name in names}
 
 
 def blank(names: Iterable[str]) -> pa.RecordBatch:
-    """A batch without rows, to show the columns of a file without records.
+    """A record batch without rows, to show the columns of a file without records.
 
     Its columns have the type null: a damaged file can give a column a type with which Arrow ends the process.
     """
@@ -75,34 +85,41 @@ def blank(names: Iterable[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0)] * len(names), names=names)
 
 
-def slices(batch: Batch, rows: int = ROWS) -> Iterator[Batch]:
-    """The batch in pieces of at most `rows` records, and in one piece if it has none."""
-    if batch.records.num_rows > _MOST_ROWS:
+def slices(chunk: Chunk, rows: int = ROWS) -> Iterator[Chunk]:
+    """The chunk in pieces of at most `rows` records, and in one piece if it has none."""
+    if chunk.records.num_rows > _MOST_ROWS:
         raise Unreadable("claims more rows in one batch than can be; the file is damaged, write it again")
-    yield Batch(batch.records.slice(0, rows), batch.ragged, batch.line)
-    for start in range(rows, batch.records.num_rows, rows):
-        yield Batch(batch.records.slice(start, rows), line=None if batch.line is None else batch.line + start)
+    yield Chunk(chunk.records.slice(0, rows), chunk.ragged, chunk.line)
+    for start in range(rows, chunk.records.num_rows, rows):
+        yield Chunk(chunk.records.slice(start, rows), line=None if chunk.line is None else chunk.line + start)
 
 
-def join(batches: Iterable[Batch]) -> Batch:
-    """All batches as one.
+def join(chunks: Iterable[Chunk]) -> Chunk:
+    """All chunks as one.
 
     >>> numbers = pa.record_batch({"age": pa.array([30.0])})
-    >>> joined = join([Batch(numbers), Batch(pa.record_batch({"age": pa.array(["old"])}), ragged=1)])
+    >>> joined = join([Chunk(numbers), Chunk(pa.record_batch({"age": pa.array(["old"])}), ragged=1)])
     >>> joined.records.to_pydict(), joined.ragged
     ({'age': ['30', 'old']}, 1)
     """
-    parts = list(batches)
+    parts = list(chunks)
+    if len(parts) == 1:
+        return parts[0]
     names = parts[0].records.schema.names
-    columns = [_concatenate([part.records.column(name) for part in parts]) for name in names]
+    columns = [_concatenate([array for part in parts for array in _arrays(part, name)]) for name in names]
     joined = pa.RecordBatch.from_arrays(columns, names=names)
-    return Batch(joined, sum(part.ragged for part in parts), _first_line(parts))
+    return Chunk(joined, sum(part.ragged for part in parts), _first_line(parts))
 
 
-def _first_line(parts: list[Batch]) -> int | None:
+def _first_line(parts: list[Chunk]) -> int | None:
     """The line of the first record, if the records of the parts stand on consecutive lines."""
     starts = accumulate((part.records.num_rows for part in parts[:-1]), initial=parts[0].line or 0)
     return parts[0].line if all(part.line == start for part, start in zip(parts, starts, strict=True)) else None
+
+
+def _arrays(chunk: Chunk, name: str) -> list[pa.Array]:
+    column = chunk.records.column(name)
+    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
 
 def _concatenate(arrays: list[pa.Array]) -> pa.Array:
@@ -112,3 +129,17 @@ def _concatenate(arrays: list[pa.Array]) -> pa.Array:
     if arrays[0].type == pa.string() and sum(array.nbytes for array in arrays) > _LONGEST_TEXT:
         arrays = [array.cast(pa.large_string()) for array in arrays]
     return pa.concat_arrays(arrays)
+
+
+def as_numbers(cells: pa.Array) -> pa.Array | None:
+    """The cells as float64 if every one that is not null is a number, else None.
+
+    >>> as_numbers(pa.array(["1.5", "-2e3", None])).to_pylist()
+    [1.5, -2000.0, None]
+    >>> as_numbers(pa.array(["1.5", "old"])) is None
+    True
+    """
+    try:
+        return cells.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return None
