@@ -15,7 +15,7 @@ import foldaway as fa
 from brokers import Sent, Server
 from foldaway.sources.brokers.broker import Broker
 from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions, Progress
-from foldaway.sources.brokers.registry import broker_at, parse
+from foldaway.sources.brokers.registry import parse
 from foldaway.sources.brokers.stream_file import StreamFile, StreamState
 from foldaway.sources.formats.body import ARROW, JSON, NDJSON
 from plans import in_parts
@@ -135,7 +135,7 @@ def consume(
     settings = ConsumerOptions(**{"until_empty": True, "wait": 0.1, "rest": 0.0, **options})
     with store(folder) as opened:
         consumer = Consumer(
-            wrap(broker_at(where, plan.name)),
+            wrap(where.broker(plan.name)),
             where.stream,
             plan,
             opened,

@@ -61,7 +61,7 @@ class Stand:
         self.sent.append((producer, sequence))
         media_type = request.headers["Content-Type"]
         return msgspec.json.encode(
-            self.service.receive(parts[3], bytearray(request.content), media_type, None, producer, sequence)
+            self.service.records.receive(parts[3], bytearray(request.content), media_type, None, producer, sequence)
         )
 
 

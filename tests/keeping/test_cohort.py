@@ -237,7 +237,7 @@ class Micro(User):
         self.batches.close()
         stored = read(self.folder)
         assert stored is not None
-        return stored.left_out
+        return stored.reached.left_out
 
 
 def stored_in(folder: Path, plan: fa.Plan) -> int:

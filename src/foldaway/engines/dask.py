@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from foldaway.engines.partial import Partial, Wrapping, fold_partition, key_for, merged, plan_columns, trial_of
-from foldaway.errors import PlanError, SourceError
+from foldaway.errors import PlanError, SourceError, instead_of
 from foldaway.plan import Plan
 from foldaway.trial import Trial
 
@@ -83,17 +83,15 @@ def fold(ddf: Any, plan: Plan, *, key: bytes | None = None, units_together: bool
 
 def _computed(records: Any, work: _Work) -> list[bytes]:
     """The parcels; an error may quote records, so only its kind is told."""
-    try:
+    refusal = (
+        "Dask could not run the data frame ({}); nothing was folded. Dask's own words may quote records: to see them, "
+        "run the data frame by itself."
+    )
+    with instead_of(Exception, lambda error: SourceError(refusal.format(type(error).__name__))):
         whole = records.reduction(
             work.fold, combine=work.merge, aggregate=work.merge, split_every=FAN_IN, meta=_frame([])
         )
         return list(whole.compute()[_COLUMN])
-    except Exception as error:
-        kind = type(error).__name__
-    raise SourceError(
-        f"Dask could not run the data frame ({kind}); nothing was folded. Dask's own words may quote records: "
-        "to see them, run the data frame by itself."
-    )
 
 
 @dataclass(frozen=True)
@@ -135,18 +133,14 @@ def require_no_spilling(records: Any) -> None:
     client = _cluster_of(records)
     if client is None:
         return
-    try:
-        answers = client.run(_may_spill)
-    except Exception as error:
-        kind = type(error).__name__
-    else:
-        if spilling := sum(answers.values()):
-            raise PlanError(f"{spilling} of {len(answers)} {_SPILLS}")
-        return
-    raise SourceError(
-        f"the workers of the Dask cluster could not be asked whether they write records to their disks ({kind}); "
-        "nothing was folded. foldaway must be installed on all of them, at one version."
+    refusal = (
+        "the workers of the Dask cluster could not be asked whether they write records to their disks ({}); nothing "
+        "was folded. foldaway must be installed on all of them, at one version."
     )
+    with instead_of(Exception, lambda error: SourceError(refusal.format(type(error).__name__))):
+        answers = client.run(_may_spill)
+    if spilling := sum(answers.values()):
+        raise PlanError(f"{spilling} of {len(answers)} {_SPILLS}")
 
 
 def _this_worker_may_spill() -> bool:

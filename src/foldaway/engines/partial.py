@@ -23,8 +23,7 @@ from foldaway.keeping.sealing import KEY_LENGTH, BrokenSeal, seal, unseal
 from foldaway.numerics.threads import one_core
 from foldaway.plan import Plan
 from foldaway.records.faults import Fault, Faults, FaultyBatch
-from foldaway.sources.formats.chunk import ROWS
-from foldaway.sources.formats.columns import require_columns, wanted_by
+from foldaway.sources.formats.chunk import ROWS, require_columns, wanted_by
 from foldaway.trial import Trial
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self, TypeVar
 import msgspec
 import numpy as np
 
-from foldaway.errors import MessageError
+from foldaway.errors import MessageError, instead_of
 from foldaway.numerics.block import LARGEST, Floats
 
 MEDIA_TYPE = "application/vnd.foldaway+msgpack"
@@ -188,13 +188,12 @@ def decoded(data: bytes | bytearray | memoryview, kind: type[Sent], *, most: int
     Raises:
         MessageError: It is not such a message, or is longer than any.
     """
-    if most is None or len(data) <= most:
-        try:
-            return msgspec.msgpack.decode(data, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            pass
     name = re.sub("(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
-    raise MessageError(f"the body is not a message of the kind {name} that is expected here.")
+    refusal = MessageError(f"the body is not a message of the kind {name} that is expected here.")
+    if most is not None and len(data) > most:
+        raise refusal
+    with instead_of((ValueError, RecursionError), refusal):
+        return msgspec.msgpack.decode(data, type=kind)
 
 
 def packed(values: Floats) -> bytes:

@@ -14,16 +14,13 @@ from typing import Any, Self
 import msgspec
 
 from foldaway.errors import PlanError
-from foldaway.plan.analysis import Analysis
+from foldaway.plan.analysis import Analysis, Written
 from foldaway.plan.part import Fixed
 from foldaway.plan.rules import faults_of
 
 
 class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, as what it extends
     """The analysis of a trial, fixed before the first record arrives.
-
-    Its settings are the attributes of `Written`; what it says is fixed, comes back from every form, and has one
-    fingerprint.
 
     Example:
         >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
@@ -138,6 +135,10 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         except (ValueError, RecursionError) as error:
             raise PlanError(f"the plan is neither TOML nor JSON: {error}.") from None
         return cls.of(settings)
+
+
+if Plan.__doc__ and Written.__doc__:  # for help(Plan): settings are documented where they are declared
+    Plan.__doc__ += Written.__doc__.partition("\n")[2]
 
 
 def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

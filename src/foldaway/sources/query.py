@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from foldaway.errors import SourceError, instead_of
 from foldaway.plan import Plan
-from foldaway.sources.formats.chunk import ROWS
-from foldaway.sources.formats.columns import require_columns, wanted_by
+from foldaway.sources.formats.chunk import ROWS, require_columns, wanted_by
 from foldaway.trial import Trial
 
 # How an answer is had as Arrow batches: DuckDB's names, new and old, and ADBC's.

@@ -293,7 +293,7 @@ def body(n: int, first: float = 0.0) -> bytearray:
 
 
 def send(service: Service, n: int, producer: str = "p", sequence: int = 1, name: str = NAME) -> None:
-    service.receive(name, body(n), "application/json", None, producer, sequence)
+    service.records.receive(name, body(n), "application/json", None, producer, sequence)
 
 
 def test_a_close_holds_what_another_server_commits_meanwhile(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +354,7 @@ def test_one_trial_in_trouble_does_not_hold_up_the_others(folder: Place, monkeyp
     for name in ("one", "two"):
         store.create_trial(fa.Plan(**{**SMALL, "name": name}, privacy=fa.Privacy(cohort=10, max_wait=1)), None)
         send(service, 4, name=name)
-        service._collectors[name]._gate._since = 0.0
+        service.records._collectors[name]._gate._since = 0.0
     break_commit(store, monkeypatch, Unavailable("gone."))
     with pytest.raises(Unavailable):
         service.tick()
@@ -380,7 +380,7 @@ def test_stopping_commits_what_the_cohort_allows(store: Store) -> None:
     send(service, 4)
     service.stop()
     assert service.status(NAME).records == 0
-    service._collectors[NAME]._live.fold(records(8).records)
-    service._collectors[NAME]._gate.take(8, now=0.0)
+    service.records._collectors[NAME]._live.fold(records(8).records)
+    service.records._collectors[NAME]._gate.take(8, now=0.0)
     service.stop()
     assert service.status(NAME).records == 12

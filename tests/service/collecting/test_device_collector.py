@@ -275,7 +275,7 @@ def test_records_and_reports_keep_to_their_own_trials(service: Service) -> None:
     plain = fa.Plan(**{**SMALL, "name": f"plain-{time.time_ns()}"})
     service.create(plain.to_toml())
     with pytest.raises(IngestError, match="stay on its devices") as refused:
-        service.receive(plan.name, bytearray(b"[]"), "application/json", None, None, None)
+        service.records.receive(plan.name, bytearray(b"[]"), "application/json", None, None, None)
     assert refused.value.status == 409
     with pytest.raises(IngestError, match="takes records"):
         service.devices.receive(plain.name, "reports", [b""])

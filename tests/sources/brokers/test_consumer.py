@@ -31,7 +31,7 @@ from foldaway.errors import SealedError, SourceError, StateError
 from foldaway.sources.brokers.broker import Broker, Message
 from foldaway.sources.brokers.consumer import FaultyMessage, Progress
 from foldaway.sources.brokers.nats import NatsStream
-from foldaway.sources.brokers.registry import broker_at, parse
+from foldaway.sources.brokers.registry import parse
 from foldaway.sources.brokers.stream_file import StreamFile, read
 
 
@@ -579,4 +579,4 @@ def test_a_package_that_is_missing_is_named_with_its_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(SourceError, match=rf"{package} is not installed: pip install 'foldaway\[{kind}\]'"):
-        broker_at(parse(f"{kind}://localhost/orders"), "trial")
+        parse(f"{kind}://localhost/orders").broker("trial")

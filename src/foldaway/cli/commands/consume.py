@@ -54,14 +54,14 @@ def consume(
     from foldaway.forgetting.harden import without_dumps
     from foldaway.plan import Plan
     from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions
-    from foldaway.sources.brokers.registry import broker_at, parse
+    from foldaway.sources.brokers.registry import parse
     from foldaway.sources.brokers.stream_file import StreamFile
 
     if sentence := without_dumps():
         print(sentence, file=sys.stderr)
     where = parse(address)
     the_plan = Plan.load(plan)
-    broker = broker_at(where, the_plan.name)
+    broker = where.broker(the_plan.name)
     with StreamFile(store) as opened:
         secret = _secret(the_plan, key, opened.folder, opened.read())
         options = ConsumerOptions(until_empty=until_empty, delete=delete, skip_faulty=skip_faulty, close=close)

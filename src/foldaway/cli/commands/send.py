@@ -17,8 +17,7 @@ from foldaway.keeping.ledger import Ledger, Pages
 from foldaway.plan import Plan
 from foldaway.records.check import check
 from foldaway.records.faults import FaultyBatch
-from foldaway.sources.formats.chunk import Chunk
-from foldaway.sources.formats.columns import require_wanted, wanted_by
+from foldaway.sources.formats.chunk import Chunk, require_wanted, wanted_by
 from foldaway.sources.formats.files import read
 from foldaway.sources.formats.paths import Stdin
 

@@ -20,7 +20,7 @@ from foldaway.engines.partial import (
     plan_columns,
     trial_of,
 )
-from foldaway.errors import PlanError, RecordError, SourceError
+from foldaway.errors import PlanError, RecordError, SourceError, instead_of
 from foldaway.plan import Plan
 from foldaway.trial import Trial
 
@@ -144,19 +144,19 @@ def _collected(states: DataFrame) -> list[Any]:
     from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    try:
-        with _unlogged():
-            return states.collect()
-    except PySparkException as error:
-        kind = error.getCondition() or type(error).__name__
-    except Py4JJavaError as error:
-        kind = error.java_exception.getClass().getSimpleName()
-    except Py4JError as error:
+    def in_our_words(error: Any) -> SourceError:
         kind = type(error).__name__
-    raise SourceError(
-        f"Spark could not run the data frame ({kind}); nothing was folded. Spark's own words may quote records: "
-        "to see them, run the data frame by itself."
-    )
+        if isinstance(error, PySparkException):
+            kind = error.getCondition() or kind
+        elif isinstance(error, Py4JJavaError):
+            kind = error.java_exception.getClass().getSimpleName()
+        return SourceError(
+            f"Spark could not run the data frame ({kind}); nothing was folded. Spark's own words may quote records: "
+            "to see them, run the data frame by itself."
+        )
+
+    with instead_of((PySparkException, Py4JError), in_our_words), _unlogged():
+        return states.collect()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from foldaway.errors import StateError
+from foldaway.errors import StateError, instead_of
 from foldaway.federated.device.state import DeviceState, DeviceStatus, Stage, Standing
 from foldaway.federated.device.store import DeviceStore, Forgotten
 from foldaway.federated.modes import mode_of
@@ -29,13 +29,9 @@ class Custody:
     @contextmanager
     def changing(self) -> Iterator[DeviceState]:
         """The state, to be changed in one step; StateError if the device has forgotten it."""
-        try:
-            with self.unexpired() as state:
-                yield state
-            return
-        except Forgotten:
-            pass
-        raise StateError(f"this device has forgotten the trial {self.plan.name}, and cannot take part in it again.")
+        gone = StateError(f"this device has forgotten the trial {self.plan.name}, and cannot take part in it again.")
+        with instead_of(Forgotten, gone), self.unexpired() as state:
+            yield state
 
     @contextmanager
     def unexpired(self) -> Iterator[DeviceState]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from foldaway.errors import PlanError, StateError
+from foldaway.errors import PlanError, StateError, instead_of
 from foldaway.federated.device.state import DeviceState
 from foldaway.federated.device.store import Forgotten
 from foldaway.keeping.disk import destroy_file, open_sqlite, replace_file
@@ -225,20 +225,19 @@ def _connect(file: Path, *, new: bool = False) -> sqlite3.Connection:
     return open_sqlite(file, _PRAGMAS, _PATIENCE)
 
 
-@contextmanager
-def _in_our_words(file: Path) -> Iterator[None]:
+def _in_our_words(file: Path) -> instead_of:
     """Errors of the disk and of SQLite in words of ours; a file that has gone was forgotten."""
-    try:
-        yield
-        return
-    except (sqlite3.Error, msgspec.MsgspecError, OSError) as error:
+
+    def refusal(error: Exception) -> Exception:
         kind = getattr(error, "sqlite_errorname", type(error).__name__)
-    if not file.exists():
-        raise Forgotten from None
-    raise StateError(
-        f"the device's file {file} cannot be used ({kind}): it is locked, or the disk is full, or it is damaged; then "
-        "the device's forget() deletes it."
-    ) from None
+        if not file.exists():
+            return Forgotten()
+        return StateError(
+            f"the device's file {file} cannot be used ({kind}): it is locked, or the disk is full, or it is damaged; "
+            "then the device's forget() deletes it."
+        )
+
+    return instead_of((sqlite3.Error, msgspec.MsgspecError, OSError), refusal)
 
 
 def require_private(folder: Path) -> None:
@@ -247,16 +246,12 @@ def require_private(folder: Path) -> None:
     Raises:
         StateError: It is not private, or cannot be used.
     """
-    try:
+    unusable = "the device's folder {} cannot be used: {}."
+    with instead_of(OSError, lambda error: StateError(unusable.format(folder, error.strerror))):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         shared = folder.stat().st_mode & 0o077
-    except OSError as error:
-        reason = error.strerror
-    else:
-        if not shared:
-            return
+    if shared:
         raise StateError(f"others may look into {folder}: say chmod 700 {folder}, or choose another folder.")
-    raise StateError(f"the device's folder {folder} cannot be used: {reason}.")
 
 
 def _remove(file: Path) -> None:

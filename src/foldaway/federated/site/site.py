@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from foldaway.errors import PlanError, RecordError, ServerError, SourceError, StateError
+from foldaway.errors import PlanError, RecordError, ServerError, SourceError, StateError, instead_of
 from foldaway.federated.device.local_store import require_private
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Received, new_number
@@ -107,10 +107,8 @@ def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | 
         if refused.status in _NOT_TAKEN or (mark.fresh and refused.status in _NOT_READ):
             mark.take_back()
         raise
-    try:
+    with instead_of(msgspec.MsgspecError, ServerError("the answer is not a coordinator's; is the address right?")):
         received = msgspec.json.decode(answer, type=Received)
-    except msgspec.MsgspecError:
-        raise ServerError("the answer is not a coordinator's; is the address right?") from None
     return SiteReport(units_of(trial), trial.counts, len(state), received.repeated, received.durable)
 
 
@@ -190,9 +188,6 @@ def _digest(number: bytes, files: Sequence[str]) -> bytes:
 
 
 def _file_digest(path: Path) -> bytes:
-    try:
+    with instead_of(OSError, lambda error: SourceError(f"{path} cannot be read: {error.strerror}.")):
         with path.open("rb") as file:
             return hashlib.file_digest(file, "blake2b").digest()
-    except OSError as error:
-        reason = error.strerror
-    raise SourceError(f"{path} cannot be read: {reason}.")

@@ -14,7 +14,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
-from foldaway.errors import Conflict, FoldawayError, MessageError, StateError, TooEarly, TrialClosed, UnknownNumber
+from foldaway.errors import (
+    Conflict,
+    FoldawayError,
+    MessageError,
+    StateError,
+    TooEarly,
+    TrialClosed,
+    UnknownNumber,
+    instead_of,
+)
 from foldaway.federated.messages import Enrolment, Kind, Moments, Received, Sent, Stage, decoded
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Share
@@ -316,17 +325,13 @@ def _too_late(plan: Plan) -> TrialClosed:
 
 def _site(data: bytes | bytearray, plan: Plan) -> tuple[Trial, Counter[str]]:
     """A site's tallies, and its units by arm, if these are a cohort."""
-    try:
+    with instead_of(StateError, lambda error: MessageError(f"the body is not the tallies of a site: {error}")):
         trial = Trial.loads(bytes(data), plan)
-    except StateError as refused:
-        reason = str(refused)
-    else:
-        tallies = [cast(UnitScores, arm.tallies[UNITS]) for arm in trial.arms]
-        units = Counter(dict(zip(plan.arms, (tally.clusters for tally in tallies), strict=True)))
-        if any(tally.n != arm.n for tally, arm in zip(tallies, trial.arms, strict=True)):
-            raise MessageError("the tallies hold records without a unit; every record needs one.")
-        if too_few_to_send(plan.privacy, units):
-            cohort = f"{plan.privacy.cohort:,} units, the plan's cohort"
-            raise MessageError(f"the tallies of an arm are of fewer than {cohort}; they would say too much.")
-        return trial, units
-    raise MessageError(f"the body is not the tallies of a site: {reason}")
+    tallies = [cast(UnitScores, arm.tallies[UNITS]) for arm in trial.arms]
+    units = Counter(dict(zip(plan.arms, (tally.clusters for tally in tallies), strict=True)))
+    if any(tally.n != arm.n for tally, arm in zip(tallies, trial.arms, strict=True)):
+        raise MessageError("the tallies hold records without a unit; every record needs one.")
+    if too_few_to_send(plan.privacy, units):
+        cohort = f"{plan.privacy.cohort:,} units, the plan's cohort"
+        raise MessageError(f"the tallies of an arm are of fewer than {cohort}; they would say too much.")
+    return trial, units

@@ -9,7 +9,7 @@ from litestar import Request, Response, get, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter
 
-from foldaway.errors import FoldawayError, IngestError
+from foldaway.errors import FoldawayError, IngestError, instead_of
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.federated.messages import MEDIA_TYPE, Kind, Received, encoded
 from foldaway.service.http.access import Name, Needs
@@ -37,13 +37,9 @@ async def read_close_request(request: Asked, patience: float) -> CloseRequest | 
     if not body:
         return None
     require_kind(request, "application/json")
-    try:
+    say = 'say {"deadline": seconds, "share": above 0 and at most 1, "without_effects": true}, or some.'
+    with instead_of(ValueError, IngestError(400, say)):
         return msgspec.json.decode(body, type=CloseRequest)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        pass
-    raise IngestError(
-        400, 'say {"deadline": seconds, "share": above 0 and at most 1, "without_effects": true}, or some.'
-    )
 
 
 def device_routes(work: Work, needs: Needs, patience: float) -> list[Any]:

@@ -51,6 +51,14 @@ class Address:
         """Each host with its port, as text."""
         return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts]
 
+    def broker(self, name: str) -> Broker:
+        """The broker there, not yet connected, which knows us by the name of the trial.
+
+        Raises:
+            SourceError: The package that speaks to this kind of broker is not installed.
+        """
+        return self.kind.adapter(self, name)
+
     @property
     def stream(self) -> str:
         """What stream it is, wherever its servers are now: they move, and it stays the same stream."""
@@ -62,7 +70,7 @@ class BrokerKind(NamedTuple):
     """A kind of broker: how its addresses are written, and what speaks to it.
 
     Attributes:
-        adapter: Makes a broker, not yet connected, from an address and the trial's name, under which it knows us.
+        adapter: Makes a broker from an address and the trial's name.
         schemes: What its addresses may begin with, and what may follow their question mark; the first is its name.
         port: The port where none is given.
         noun: What it calls a stream.

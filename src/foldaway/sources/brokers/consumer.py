@@ -22,7 +22,7 @@ from foldaway.plan import Plan
 from foldaway.sources.brokers.broker import Broker, Message, Patience, Stopped
 from foldaway.sources.brokers.messages import fold_messages
 from foldaway.sources.brokers.stream_file import StreamFile, StreamState
-from foldaway.sources.formats.columns import wanted_by
+from foldaway.sources.formats.chunk import wanted_by
 from foldaway.trial import Trial
 
 

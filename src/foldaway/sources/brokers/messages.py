@@ -31,7 +31,7 @@ def fold_messages(
 
     Example:
         >>> from foldaway.plan import Plan
-        >>> from foldaway.sources.formats.columns import wanted_by
+        >>> from foldaway.sources.formats.chunk import wanted_by
         >>> plan = Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
         >>> trial = Trial(plan)
         >>> bodies = [b'{"g": "a", "y": 1}', b'{"g": "b", "y": 2}', b'{"g": "b", "y": "high"}', b'{"g": "a", "y": 3}']

@@ -1,4 +1,4 @@
-"""The brokers that we speak to, and the one at an address; a new one is a file in this folder and a line here."""
+"""The brokers that we speak to, and their addresses taken apart; a new one is a file in this folder and a line here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import import_module
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from foldaway.errors import SourceError, instead_of
-from foldaway.sources.brokers.broker import Address, Broker, BrokerKind
+from foldaway.sources.brokers.broker import Address, BrokerKind
 
 PASSWORD = "FOLDAWAY_BROKER_PASSWORD"
 """The environment's variable for a password, which a command line would show to every user of the machine."""
@@ -27,19 +27,6 @@ _NAME = re.compile(r"[^\s/?#*>\x00-\x1f]{1,255}")
 def kinds() -> list[BrokerKind]:
     """Every kind of broker that we speak to."""
     return [import_module(f"foldaway.sources.brokers.{name}").KIND for name in _ADAPTERS]
-
-
-def broker_at(address: Address, name: str) -> Broker:
-    """The broker at an address, not yet connected.
-
-    Args:
-        address: Where the stream is.
-        name: The trial's name, under which the broker knows us.
-
-    Raises:
-        SourceError: The package that speaks to this kind of broker is not installed.
-    """
-    return address.kind.adapter(address, name)
 
 
 def parse(text: str) -> Address:

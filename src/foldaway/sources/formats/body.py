@@ -20,8 +20,7 @@ import pyarrow as pa
 from foldaway.errors import IngestError, instead_of
 from foldaway.plan import Plan
 from foldaway.sources.formats.arrow import read_arrow
-from foldaway.sources.formats.chunk import Chunk, TooLarge, Unreadable, WantedColumns, join, too_large
-from foldaway.sources.formats.columns import wanted_by
+from foldaway.sources.formats.chunk import Chunk, TooLarge, Unreadable, WantedColumns, join, too_large, wanted_by
 from foldaway.sources.formats.lines import BYTE_ORDER_MARK, blocks
 from foldaway.sources.formats.ndjson import ARRAY, MALFORMED, Decoder
 from foldaway.sources.formats.streams import Peekable

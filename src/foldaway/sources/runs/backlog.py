@@ -11,14 +11,15 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from glob import has_magic
 from pathlib import Path
 from typing import Self
 
-from foldaway.errors import RecordError, SourceError, StateError
+from foldaway.errors import RecordError, SourceError, StateError, instead_of
 from foldaway.keeping.cohort import Gate
 from foldaway.keeping.disk import remove_draft, sync_folder, trouble
 from foldaway.keeping.ledger import Entry, FileStanding, Ledger, Pages
@@ -166,7 +167,7 @@ class Backlog:
                 complete = []
         trial, before_pipes = trial.copy(), trial.n
         for pipe in pipes:
-            fold_one(trial, pipe, options, progress=None if progress is None else _bound(progress, pipe))
+            fold_one(trial, pipe, options, progress=None if progress is None else partial(progress, pipe))
         self._gate.take(trial.n - before_pipes, time.monotonic())
         self._end(trial, complete, before)
         return self.outcome
@@ -219,12 +220,8 @@ class Backlog:
         for path in paths:
             if self.ledger.standing(path) is not FileStanding.FOLDED:
                 raise SourceError(f"{path} changed after it was folded, so it was not deleted.")
-            try:
+            with instead_of(OSError, partial(_undeleted, path)):
                 path.unlink()
-            except OSError as error:
-                raise SourceError(
-                    f"{path} cannot be deleted: {error.strerror}. Its records are in the state."
-                ) from None
             self.ledger.strike(path)
             self.outcome.deleted.append(path)
 
@@ -279,10 +276,8 @@ def require_deletable(path: Path) -> None:
     Raises:
         SourceError: It is a link, has another name, or lies in a folder that may not be changed.
     """
-    try:
+    with instead_of(OSError, lambda error: SourceError(f"{path} {trouble(error)}")):
         links = path.lstat().st_nlink
-    except OSError as error:
-        raise SourceError(f"{path} {trouble(error)}") from None
     if path.is_symlink():
         raise SourceError(f"{path} is a symbolic link, and deleting it would leave the records; name the file itself.")
     if links > 1:
@@ -291,5 +286,5 @@ def require_deletable(path: Path) -> None:
         raise SourceError(f"{path} cannot be deleted: its folder may not be changed.")
 
 
-def _bound(progress: OnBytes, path: Path | Stdin) -> Callable[[int], None]:
-    return lambda used: progress(path, used)
+def _undeleted(path: Path, error: OSError) -> SourceError:
+    return SourceError(f"{path} cannot be deleted: {error.strerror}. Its records are in the state.")

@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import Self, cast
 
 from foldaway import errors
-from foldaway.errors import FoldawayError, SourceError, WorkerError
+from foldaway.errors import FoldawayError, SourceError, WorkerError, instead_of
 from foldaway.numerics.threads import CORES, cores
 from foldaway.plan import Plan
 from foldaway.sources.runs.shares import ReadOptions, Share
@@ -52,11 +53,9 @@ class Workers:
             process.wait()
             reader.join()
             for pipe in (process.stdin, process.stdout):
-                try:
-                    assert pipe is not None
+                assert pipe is not None
+                with suppress(BrokenPipeError):
                     pipe.close()
-                except BrokenPipeError:
-                    pass
 
     def fold(self, shares: Sequence[Share], progress: Callable[[Path, int], None]) -> Iterator[Folded]:
         """The state of each share and its counts, in the order of the shares.
@@ -104,10 +103,8 @@ class Workers:
     def _send(self, number: int, message: Setup | ShareToFold) -> None:
         pipe = self._processes[number].stdin
         assert pipe is not None
-        try:
+        with instead_of(BrokenPipeError, lambda _: self._gone(number)):
             send(pipe, message)
-        except BrokenPipeError:
-            raise self._gone(number) from None
 
     def _gone(self, number: int) -> WorkerError:
         code = self._processes[number].wait()

@@ -17,7 +17,7 @@ import msgspec
 from foldaway.errors import RecordError, instead_of
 from foldaway.plan import Plan
 from foldaway.records.faults import FaultyBatch
-from foldaway.sources.formats.columns import require_wanted, wanted_by
+from foldaway.sources.formats.chunk import require_wanted, wanted_by
 from foldaway.sources.formats.files import parts, read, require_options
 from foldaway.sources.formats.paths import Stdin, size
 from foldaway.trial import Trial
