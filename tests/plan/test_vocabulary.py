@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 import foldaway as fa
-from foldaway.federated.messages import REPORTS
+from foldaway.federated.modes import MODES as MODE_OBJECTS
 from foldaway.inference import estimators
 from foldaway.inference.estimators import computation
 from foldaway.inference.variance import KINDS as COMPUTED_ERRORS
@@ -51,7 +51,7 @@ def test_every_kind_of_error_is_computed_and_every_tally_kept_that_is_declared()
 
 
 def test_every_mode_has_a_report_and_is_what_a_plan_may_say() -> None:
-    assert set(REPORTS) == set(MODES) == set(get_args(ModeName))
+    assert set(MODE_OBJECTS) == set(MODES) == set(get_args(ModeName))
     assert {name for name, word in ERRORS.items() if word.setting == "leverage"} == set(get_args(Leverage))
     assert {tally for word in MODES.values() for tally in word.collects} <= {word.tally for word in ERRORS.values()}
 

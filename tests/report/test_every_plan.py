@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from clustered import answer, devices_of, everyone, federated, report, share_of, with_replies
+from clustered import answer, devices_of, everyone, federated, report, results, share_of, with_replies
 from foldaway.errors import PlanError
-from foldaway.federated.coordinator.results import results
-from foldaway.federated.coordinator.share import Published
+from foldaway.federated.replies.published import Published
 from foldaway.plan.vocabulary import ERRORS
 from foldaway.report.page.page import effects_page
 from pages import parsed

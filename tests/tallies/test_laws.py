@@ -17,6 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldaway as fa
+from foldaway.federated.messages import Model
+from foldaway.federated.replies.models import Segment, segments
+from foldaway.federated.replies.tally import Replies
 from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.plan.bootstrap import Weights
 from foldaway.plan.vocabulary import TALLIES
@@ -69,6 +72,21 @@ def score_counts(scores: Scores) -> tuple[int, ...]:
     return scores.n, scores.clusters
 
 
+def reply_parts(shape: Shape) -> list[Segment]:
+    """As many numbers in a reply as a row of this shape has columns: a regression, and a mean for each outcome."""
+    means = [Model("difference", outcome, [], None) for outcome in range(shape.outcomes)]
+    return segments([Model("regression", 0, [], None), *means], shape.regressors)
+
+
+def reply_grams(replies: Replies, _: Any) -> Grams:
+    """Σ u u' of every part, bordered by Σ u."""
+    grams = []
+    for part in replies.segments:
+        sums = replies.sums[part.place]
+        grams.append(np.block([[np.array([[replies.n]]), sums[None, :]], [sums[:, None], replies.product(part)]]))
+    return grams
+
+
 FACTOR = Subject("factor", Factor.empty, Factor.restore, lambda factor: (factor.n,), factor_grams)
 SCORES = Subject("scores", Scores.empty, Scores.restore, score_counts, score_grams)
 UNIT_SCORES = Subject("unit scores", UnitScores.empty, UnitScores.restore, score_counts, score_grams, units=True)
@@ -82,6 +100,15 @@ ARM = Subject(
     framed=True,
     units=True,
 )
+REPLIES = Subject(
+    "replies",
+    lambda shape: Replies.empty(reply_parts(shape)),
+    lambda state, shape: Replies.restore(state, reply_parts(shape)),
+    lambda replies: (replies.n,),
+    reply_grams,
+    rebased=False,
+)
+
 RESAMPLED: Kinds = {**KINDS, REPLICATES: ReplicatesKind(fa.Bootstrap(9))}
 RESAMPLED_ARM = replace(
     ARM,
@@ -101,7 +128,7 @@ def replicates(bootstrap: fa.Bootstrap) -> Subject:
 BOOTSTRAPS = [fa.Bootstrap(count, kind) for kind in get_args(Weights) for count in (2, 5, 70)]
 
 # The list to add a new tally to.
-SUBJECTS = [FACTOR, SCORES, UNIT_SCORES, *map(replicates, BOOTSTRAPS), ARM, RESAMPLED_ARM]
+SUBJECTS = [FACTOR, SCORES, UNIT_SCORES, *map(replicates, BOOTSTRAPS), ARM, RESAMPLED_ARM, REPLIES]
 
 
 def test_every_tally_that_a_plan_may_keep_is_in_the_list() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.errors import Conflict, RecordError, SequenceGap, TooEarly, TrialClosed, Unavailable, VaultError
-from foldaway.federated.coordinator.closing import Wanted
+from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.keeping.cohort import require_enough
 from foldaway.service.collecting.collector import Collector, merged
 from foldaway.service.collecting.service import Service
@@ -342,7 +342,7 @@ def test_a_second_close_makes_sure_that_the_key_is_gone(place: Place, monkeypatc
     with monkeypatch.context() as broken:
         broken.setattr(store._keys, "destroy", gone)
         with pytest.raises(Unavailable):
-            service.close(NAME, Wanted(without_effects=True))
+            service.close(NAME, CloseRequest(without_effects=True))
     assert store._keys.fingerprints() == {plan.fingerprint}
     assert service.close(NAME).final
     assert store._keys.fingerprints() == set()
@@ -367,7 +367,7 @@ def test_a_trial_closed_elsewhere_is_noticed(place: Place) -> None:
     store = opened(place, PLAN)
     service, other = Service(store, "first", Limits()), Service(place.open(), "second", Limits())
     send(service, 4)
-    assert other.close(NAME, Wanted(without_effects=True)).records == 0
+    assert other.close(NAME, CloseRequest(without_effects=True)).records == 0
     service.tick()
     service.tick()
     assert (service.status(NAME).left_out, service.pending()) == (4, 0)

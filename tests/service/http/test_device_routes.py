@@ -15,18 +15,18 @@ import pytest
 
 from clustered import Kept, devices_of, federated, moments, report
 from commands import foldaway
-from foldaway.federated.coordinator.limits import most_bytes
-from foldaway.federated.coordinator.replies import reply
 from foldaway.federated.messages import (
     MEDIA_TYPE,
     Coefficients,
     Enrolment,
     Moments,
-    Scores,
+    ScoreReply,
     decoded,
     encoded,
     new_number,
 )
+from foldaway.federated.modes import most_bytes
+from foldaway.federated.replies.reply import reply
 from served import Served
 from servers import Nursery
 from trials import make_trial
@@ -88,7 +88,7 @@ def test_a_life_in_mode_scores(server: Served) -> None:
     coefficients = decoded(published.content, Coefficients)
     for number, kept in list(zip(trial.numbers, trial.kept, strict=True))[1:]:
         scores = reply(trial.plan, coefficients, kept.arm, kept.rows)
-        assert trial.post("reports", encoded(Scores.of(number, kept.arm, scores))).status_code == 200
+        assert trial.post("reports", encoded(ScoreReply.of(number, kept.arm, scores))).status_code == 200
     status = trial.foldaway("status")
     assert re.search(r"^replies  replying ", status, re.MULTILINE)
     until = re.search(r"replying until (.+)", status)

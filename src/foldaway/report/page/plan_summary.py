@@ -34,7 +34,7 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
             text_table(["column", "role", "detail"], _roles(plan), left=3),
             text_table(["estimator", "standard errors"], _estimators(plan), left=2),
             *_bootstrap(plan),
-            *(fill(paragraph, WIDTH, break_on_hyphens=False) for paragraph in (*more, _faults(plan), _kept(plan))),
+            *(fill(paragraph, WIDTH, break_on_hyphens=False) for paragraph in (*more, _faults(plan), *_kept(plan))),
             f"Fingerprint: {plan.fingerprint}",
         ]
     )
@@ -76,12 +76,8 @@ def _faults(plan: Plan) -> str:
     return f"{device} A site {'refuses a batch with one whole' if refused else 'folds its batch without it'}."
 
 
-def _kept(plan: Plan) -> str:
+def _kept(plan: Plan) -> list[str]:
+    if plan.federated is not None:
+        return []  # its mode says what the coordinator keeps
     arm = ArmTally.empty(Shape(len(plan.regressors), len(plan.outcomes)), kinds_of(plan))
-    numbers = f"{len(plan.arms) * arm.size():,} numbers"
-    if plan.federated is None:
-        return f"Kept: {numbers} in all, however many records come."
-    return (
-        f"Kept on the coordinator: {numbers} about the records, however many there are, and a hash of each message's "
-        "random number."
-    )
+    return [f"Kept: {len(plan.arms) * arm.size():,} numbers in all, however many records come."]

@@ -10,10 +10,10 @@ import msgspec
 
 from foldaway.effects import Effects
 from foldaway.errors import FoldawayError, IngestError
-from foldaway.federated.coordinator.closing import Wanted
+from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.plan import Plan
 from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
-from foldaway.service.collecting.device_trials import DeviceTrials, Federated, Found
+from foldaway.service.collecting.device_trials import DeviceTrials, Federated, FederatedAnswer
 from foldaway.service.collecting.history import History, Series
 from foldaway.service.collecting.record_trials import RecordAnswer, RecordTrials
 from foldaway.service.database.shard_table import left_out
@@ -155,7 +155,7 @@ class Service:
             return msgspec.json.decode(row.final, type=Answer)
         plan = Plan.loads(row.plan)
         if plan.federated is not None:
-            return _federated_answer(row, self.devices.found(plan))
+            return _federated_answer(row, self.devices.so_far(plan))
         return _answer(row, *self.records.so_far(plan), final=False)
 
     def history(self, name: str, after: int, series: Series) -> History:
@@ -163,7 +163,7 @@ class Service:
         row = self.store.trial(name)
         return History(row.name, row.fingerprint, self.records.history.read(name, after, series))
 
-    def close(self, name: str, wanted: Wanted | None = None) -> Answer:
+    def close(self, name: str, wanted: CloseRequest | None = None) -> Answer:
         """End a trial: no more records, its key destroyed, its effects final.
 
         A trial whose records stay on devices may wait for reports first: until then the answer has no effects.
@@ -173,7 +173,7 @@ class Service:
         """
         row = self.store.trial(name)
         plan = Plan.loads(row.plan)
-        wanted = wanted or Wanted()
+        wanted = wanted or CloseRequest()
         if plan.federated is not None:
             self.devices.close(plan, wanted, partial(_final_federated_answer, row))
             row = self.store.trial(name)
@@ -219,14 +219,14 @@ def _answer(row: TrialRow, effects: Effects | None, records: int, left_out: int,
     return Answer(row.name, row.fingerprint, final, records, left_out, msgspec.Raw(body))
 
 
-def _federated_answer(row: TrialRow, found: Found, *, final: bool = False) -> Answer:
-    plain = _answer(row, found.effects, found.records, found.left_out, final=final)
-    return msgspec.structs.replace(plain, federated=found.federated)
+def _federated_answer(row: TrialRow, answer: FederatedAnswer, *, final: bool = False) -> Answer:
+    plain = _answer(row, answer.effects, answer.records, answer.left_out, final=final)
+    return msgspec.structs.replace(plain, federated=answer.federated)
 
 
 def _final_answer(row: TrialRow, answer: RecordAnswer) -> str:
     return msgspec.json.encode(_answer(row, *answer, final=True)).decode()
 
 
-def _final_federated_answer(row: TrialRow, found: Found) -> str:
-    return msgspec.json.encode(_federated_answer(row, found, final=True)).decode()
+def _final_federated_answer(row: TrialRow, answer: FederatedAnswer) -> str:
+    return msgspec.json.encode(_federated_answer(row, answer, final=True)).decode()

@@ -9,8 +9,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter
 
 from foldaway.errors import IngestError
-from foldaway.federated.messages import MEDIA_TYPE, Received, encoded
-from foldaway.service.collecting.device_collector import Kind
+from foldaway.federated.messages import MEDIA_TYPE, Kind, Received, encoded
 from foldaway.service.http.access import Access, Name
 from foldaway.service.http.bodies import Asked, read_body, require_kind
 from foldaway.service.http.documents import MessageOperation, TalliesOperation, about

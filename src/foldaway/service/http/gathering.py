@@ -10,8 +10,7 @@ import asyncio
 from typing import NamedTuple
 
 from foldaway.errors import IngestError
-from foldaway.federated.messages import Received
-from foldaway.service.collecting.device_collector import Kind
+from foldaway.federated.messages import Kind, Received
 from foldaway.service.http.folding_thread import FoldingThread
 from foldaway.sources.formats.body import wipe
 

@@ -9,7 +9,7 @@ from litestar import get, post
 from litestar.params import QueryParameter
 
 from foldaway.errors import IngestError, instead_of
-from foldaway.federated.coordinator.closing import Wanted
+from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.service.collecting.history import History, Series
 from foldaway.service.collecting.service import Answer, Created, TrialStatus
 from foldaway.service.http.access import Access, Name
@@ -82,12 +82,12 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
         **about("trials", ended, needs("admin"), 404, 409, 410, 422, body=CloseOperation),
     )
     async def close(request: Asked, name: Name) -> Answer:
-        return await thread.run(service.close, name, await _read_wanted(request, patience))
+        return await thread.run(service.close, name, await _read_close_request(request, patience))
 
     return [create, trials, status, plan, effects, history, close]
 
 
-async def _read_wanted(request: Asked, patience: float) -> Wanted | None:
+async def _read_close_request(request: Asked, patience: float) -> CloseRequest | None:
     """How to close a trial; none if the request has no body."""
     body = await read_body(request, _CLOSING_BYTES, patience)
     if not body:
@@ -95,4 +95,4 @@ async def _read_wanted(request: Asked, patience: float) -> Wanted | None:
     require_kind(request, "application/json")
     say = 'say {"deadline": seconds, "share": above 0 and at most 1, "without_effects": true}, or some.'
     with instead_of(ValueError, IngestError(400, say)):
-        return msgspec.json.decode(body, type=Wanted)
+        return msgspec.json.decode(body, type=CloseRequest)

@@ -11,12 +11,13 @@ whose effect for any arm, and relative to the control, is then a combination of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from foldaway.errors import EstimateError
-from foldaway.federated.messages import Coefficients, Model, Stage, packed, unpacked
+from foldaway.federated.messages import Coefficients, Model, packed, unpacked
 from foldaway.inference.contrast import Contrast, Question
 from foldaway.inference.estimators import estimator
 from foldaway.numerics.block import Floats
@@ -42,17 +43,22 @@ class Segment(NamedTuple):
         return slice(self.start, self.start + self.q * self.r)
 
 
+def leverage_of(plan: Plan) -> Literal["CR2", "CR3"] | None:
+    """The leverage correction that the plan asks for, if it does."""
+    return None if plan.federated is None else plan.federated.leverage
+
+
 def segments(models: Sequence[Model], k: int) -> list[Segment]:
     """The parts of a reply, in order."""
-    found: list[Segment] = []
+    parts: list[Segment] = []
     start = 0
     for model in models:
         word = ESTIMATORS[model.estimator]
         q, r = k if word.adjusts else 1, 2 if word.residuals_of else 1
         for corrected in (False,) if model.breads is None else (False, True):
-            found.append(Segment(model, corrected, q, r, start))
+            parts.append(Segment(model, corrected, q, r, start))
             start += q * r
-    return found
+    return parts
 
 
 def in_one_frame(arms: Sequence[ArmTally]) -> list[ArmTally]:
@@ -68,14 +74,12 @@ def in_one_frame(arms: Sequence[ArmTally]) -> list[ArmTally]:
 
 def models_of(plan: Plan, arms: Sequence[ArmTally]) -> list[Model]:
     """Every regression of the plan that the arms' moments can be fitted to."""
-    found = []
+    models = []
     for outcome in range(len(plan.outcomes)):
         for name in estimators_of(plan):
-            try:
-                found.append(_model(plan, arms, name, outcome))
-            except EstimateError:  # the final effects say why
-                continue
-    return found
+            with suppress(EstimateError):  # the final effects say why
+                models.append(_model(plan, arms, name, outcome))
+    return models
 
 
 def _model(plan: Plan, arms: Sequence[ArmTally], name: str, outcome: int) -> Model:
@@ -88,19 +92,13 @@ def _model(plan: Plan, arms: Sequence[ArmTally], name: str, outcome: int) -> Mod
     places = range(len(arms))
     deltas = [packed(contrast.fit.reading(a).delta) for a in places]
     breads: list[bytes] | None = None
-    if plan.federated is not None and plan.federated.leverage is not None:
+    if leverage_of(plan) is not None:
         q = arms[0].shape.regressors if word.adjusts else 1
         hats = [contrast.fit.leverage(a) for a in places]
         if word.residuals_of:  # a regression of all records on a constant
             hats = [np.full((1, 1), 1 / sum(float(arm.factor.R[0, 0]) ** 2 for arm in arms))] * len(arms)
         breads = [packed(hat[:q, :q]) for hat in hats]
     return Model(name, outcome, deltas, breads)
-
-
-def coefficients(arms: Sequence[ArmTally], models: list[Model], stage: Stage, deadline: float) -> Coefficients:
-    """What is published."""
-    F = next(arm for arm in arms if arm.n).frame.F  # the same for all, see `in_one_frame`
-    return Coefficients(stage, deadline, packed(F[np.triu_indices(len(F))]), models)
 
 
 def frame_of(published: Coefficients, columns: int) -> Floats:

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import foldaway as fa
-from clustered import Kept, answer, devices_of, everyone, federated, moments, share_of, with_replies
-from foldaway.federated.coordinator.integrity import Integrity, integrity
-from foldaway.federated.coordinator.models import segments
-from foldaway.federated.coordinator.results import Devices, results
-from foldaway.federated.coordinator.share import Published, Share
-from foldaway.federated.messages import Scores, packed
+from clustered import Kept, answer, devices_of, everyone, federated, moments, results, share_of, with_replies
+from foldaway.federated.messages import ScoreReply, packed
+from foldaway.federated.modes import mode_of
+from foldaway.federated.modes.share import Devices
+from foldaway.federated.replies.integrity import Integrity, integrity
+from foldaway.federated.replies.models import segments
+from foldaway.federated.replies.published import Published
 from trials import make_trial
 
 CLIENTS = 2_000
@@ -28,9 +29,9 @@ class Setting:
         self.published = Published.of(self.moments.trial)
         self.replies = [answer(self.plan, self.published, kept) for kept in self.devices]
 
-    def judged(self, replies: list[Scores], devices: Devices) -> Integrity:
-        share = Share(self.plan)
-        share.fold_replies(replies, [np.frombuffer(reply.scores) for reply in replies], self.published)
+    def judged(self, replies: list[ScoreReply], devices: Devices) -> Integrity:
+        share = mode_of(self.plan).share(self.plan)
+        mode_of(self.plan).fold(share, replies, [np.frombuffer(reply.scores) for reply in replies], self.published)
         assert share.replies is not None
         return integrity(self.published.arms, share.replies, devices.missing)
 
@@ -38,9 +39,9 @@ class Setting:
         return everyone(self.plan, self.devices)
 
 
-def scaled(reply: Scores, factor: float) -> Scores:
+def scaled(reply: ScoreReply, factor: float) -> ScoreReply:
     values = np.frombuffer(reply.scores, dtype="<f8")
-    return Scores(reply.number, reply.arm, packed(values * factor))
+    return ScoreReply(reply.number, reply.arm, packed(values * factor))
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -71,7 +72,7 @@ def test_a_swapped_arm_shows() -> None:
     setting = Setting(11, clients=200)
     first = setting.replies[0]
     other = next(arm for arm in setting.plan.arms if arm != first.arm)
-    moved = [Scores(first.number, other, first.scores), *setting.replies[1:]]
+    moved = [ScoreReply(first.number, other, first.scores), *setting.replies[1:]]
     assert setting.judged(moved, setting.full()).verdict == "altered"
 
 
@@ -148,7 +149,7 @@ def test_of_corrected_scores_nothing_is_claimed() -> None:
     values = np.frombuffer(replies[0].scores).copy()
     corrected = next(part for part in segments(published.models, len(plan.regressors)) if part.corrected)
     values[corrected.place] *= 1e3
-    altered = Scores(replies[0].number, replies[0].arm, packed(values))
+    altered = ScoreReply(replies[0].number, replies[0].arm, packed(values))
     with_replies(share, published, [altered, *replies[1:]])
     _, judged = results(plan, share, everyone(plan, devices), published)
     assert judged is not None

@@ -9,9 +9,9 @@ from typing import cast
 import numpy as np
 
 from foldaway.errors import EstimateError
-from foldaway.federated.coordinator.models import Segment
-from foldaway.federated.coordinator.replies import Replies
 from foldaway.federated.messages import unpacked
+from foldaway.federated.replies.models import Segment
+from foldaway.federated.replies.tally import Replies
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.plan.offered import estimators_of

@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from foldaway.federated.coordinator.models import readings
-from foldaway.federated.coordinator.replies import Replies
+from foldaway.federated.replies.models import readings
+from foldaway.federated.replies.tally import Replies
 from foldaway.numerics.block import Floats
 from foldaway.tallies.arm import ArmTally
 

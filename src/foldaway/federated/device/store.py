@@ -1,73 +1,20 @@
-"""What a device keeps of a trial between two calls, and the contract of the places it is kept in."""
+"""The contract of the places where a device keeps its state, and the place that ends with the process."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Literal, Protocol
+from typing import Protocol
 
 import msgspec
 
-from foldaway.federated.messages import new_number
-from foldaway.plan import Plan
-
-Stage = Literal["collecting", "reporting", "leaving", "counted", "missed", "expired", "expired while pending"]
-"""What a device is doing: taking records; telling what they came to; that alone, having forgotten the rest; and the
-four ways in which it ends."""
+from foldaway.federated.device.state import DeviceState
 
 
-class Kept(msgspec.Struct):
-    """What a device keeps besides records.
-
-    Attributes:
-        plan: The plan, in canonical form.
-        identity: What the device is assigned to an arm by. It never leaves the device.
-        number: The report number: the only thing that the coordinator learns to know it by, and uses once.
-        enrolled: Whether the coordinator has the number.
-        stage: What the device is doing.
-        records: How many records were taken.
-        sums: What the records came to, in modes that keep no records, until there is a report.
-        report: The report as it is sent, until it is known to be durable; the records are no longer kept then.
-        since: When the first of the records was taken, in seconds since 1970.
-    """
-
-    plan: str
-    identity: bytes
-    number: bytes
-    enrolled: bool = False
-    stage: Stage = "collecting"
-    records: int = 0
-    sums: bytes = b""
-    report: bytes = b""
-    since: float | None = None
-
-    @classmethod
-    def new(cls, plan: Plan) -> Kept:
-        """A device that has just met a plan."""
-        return cls(plan.canonical().decode(), new_number(), new_number())
-
-    def end(self, stage: Stage) -> None:
-        """The device's part is over, and nothing stays of what its records came to."""
-        self.stage, self.sums, self.report, self.since = stage, b"", b"", None
-
-    def expire(self, *, waiting: bool) -> None:
-        """End it since its time is up; a report, or messages that are waiting, may have been counted all the same."""
-        self.end("expired while pending" if self.report or waiting else "expired")
-
-    @property
-    def has_expired(self) -> bool:
-        """Whether it has ended since its time was up."""
-        return self.stage in ("expired", "expired while pending")
-
-    def expired(self, retention: float, now: float) -> bool:
-        """Whether the oldest of the records is older than the plan allows."""
-        return self.since is not None and now - self.since > retention
-
-
-class Store(Protocol):
+class DeviceStore(Protocol):
     """Where a device keeps its state; all that happens between ``changing`` and its end happens, or nothing does."""
 
-    def changing(self) -> AbstractContextManager[Kept]:
+    def changing(self) -> AbstractContextManager[DeviceState]:
         """The state, to be changed in one step."""
         ...
 
@@ -112,32 +59,33 @@ class MemoryStore:
     """A place that ends with the process, for simulations.
 
     Example:
+        >>> from foldaway.plan import Plan
         >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
-        >>> store = MemoryStore(Kept.new(plan))
-        >>> with store.changing() as kept:
-        ...     kept.records += 1
-        >>> store.kept.records
+        >>> store = MemoryStore(DeviceState.new(plan))
+        >>> with store.changing() as state:
+        ...     state.records += 1
+        >>> store.state.records
         1
     """
 
-    def __init__(self, kept: Kept) -> None:
-        self.kept: Kept | None = kept
+    def __init__(self, state: DeviceState) -> None:
+        self.state: DeviceState | None = state
         self._rows: list[tuple[bytes, bytes | None]] = []
         self._messages: dict[bytes, bytes] = {}
 
     @contextmanager
-    def changing(self) -> Iterator[Kept]:
+    def changing(self) -> Iterator[DeviceState]:
         """The state, to be changed in one step."""
-        if self.kept is None:
+        if self.state is None:
             raise Forgotten
-        draft = msgspec.structs.replace(self.kept)
+        draft = msgspec.structs.replace(self.state)
         before = list(self._rows), dict(self._messages)
         try:
             yield draft
         except BaseException:
             self._rows, self._messages = before
             raise
-        self.kept = draft
+        self.state = draft
 
     def add_row(self, row: bytes) -> None:
         """Keep a record's row."""
@@ -177,7 +125,7 @@ class MemoryStore:
     def erase(self, fingerprint: str) -> None:
         """Delete everything."""
         self.drop_records()
-        self.kept = None
+        self.state = None
 
 
 class Forgotten(Exception):
