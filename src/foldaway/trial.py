@@ -222,10 +222,7 @@ class Trial:
         """
         from foldaway.report.page.page import trial_page
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SampleRatioWarning)  # the page begins with it
-            effects = self.effects(adjust=adjust)
-        return trial_page(effects, self.plan, self._arms, Saved(self.dumps(), positions))
+        return trial_page(quiet_effects(self, adjust), self.plan, self._arms, Saved(self.dumps(), positions))
 
     def dumps(self) -> bytes:
         """The state as bytes: the plan and its tallies, nothing else; the key is not in it."""
@@ -295,6 +292,13 @@ class Trial:
     def __repr__(self) -> str:
         counts = ", ".join(f"{arm}={n:_}" for arm, n in self.counts.items())
         return f"Trial: {self.plan.name} | n={self.n:_} | {counts}"
+
+
+def quiet_effects(trial: Trial, adjust: str | None = None) -> Effects:
+    """The trial's effects, without the warning: what it would say is in them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SampleRatioWarning)
+        return trial.effects(adjust=adjust)
 
 
 def open_saved(

@@ -27,8 +27,7 @@ from foldaway.federated.messages import Enrolment, Sums, encoded, new_number
 from foldaway.federated.site.site import fold_site
 from foldaway.keeping.cohort import Gate, least_growth, too_few_to_publish
 from foldaway.keeping.saved import StreamPositions
-from foldaway.service.collecting.answers import Answers
-from foldaway.service.collecting.collector import Collector, merged
+from foldaway.service.collecting.collector import Answers, Collector, merged
 from foldaway.service.collecting.device_collector import DeviceCollector
 from foldaway.service.database.shard_table import ShardRow
 from foldaway.service.database.store import Store as Database
