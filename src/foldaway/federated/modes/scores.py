@@ -24,7 +24,7 @@ from foldaway.federated.replies.reply import reply
 from foldaway.federated.replies.tally import Replies
 from foldaway.numerics.block import Block, Floats
 from foldaway.plan import Plan
-from foldaway.plan.offered import estimators_of
+from foldaway.plan.analysis import estimators_of
 from foldaway.tallies.arm import Kinds
 
 

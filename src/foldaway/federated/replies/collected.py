@@ -14,7 +14,7 @@ from foldaway.federated.replies.models import Segment
 from foldaway.federated.replies.tally import Replies
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.plan.offered import estimators_of
+from foldaway.plan.analysis import estimators_of
 from foldaway.tallies import LEVERAGE, UNITS
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.tally import Tally
