@@ -17,9 +17,7 @@ from foldaway.federated.replies.published import Published
 from foldaway.numerics.block import Floats
 from foldaway.numerics.linalg import append_rows
 from foldaway.plan import Plan
-from foldaway.tallies import UNITS
-from foldaway.tallies.arm import Kinds
-from foldaway.tallies.scores import UnitScores
+from foldaway.plan.vocabulary import MODES as WORDS
 from foldaway.trial import Trial
 
 
@@ -44,20 +42,24 @@ class Holding(NamedTuple):
 class Mode(ABC):
     """One way in which devices take part in a trial without giving their records away.
 
+    Its name, what it needs of a plan and what it collects at the close are declared in the plan's vocabulary.
+
     Attributes:
-        name: The mode's name in a plan.
+        name: Its name there.
         reports: The kind of message that a device's one report is.
-        replies: Whether a report is a reply to what is published at the close. Devices then keep their records until
-            they have replied, and send moments of them before; a close waits for replies.
-        kinds: The tallies that the coordinator keeps of each arm, beside its factor.
-        covariates: Whether it has any use for covariates.
     """
 
     name: ClassVar[str]
     reports: ClassVar[type[Message]]
-    replies: ClassVar[bool] = False
-    kinds: ClassVar[Kinds] = {UNITS: UnitScores}
-    covariates: ClassVar[bool] = True
+
+    @property
+    def replies(self) -> bool:
+        """Whether a report is a reply to what is published at the close.
+
+        Devices then keep their records until they have replied, and send moments of them before; a close waits for
+        replies.
+        """
+        return WORDS[self.name].at_close
 
     # On a device.
 
@@ -78,8 +80,8 @@ class Mode(ABC):
     def share(self, plan: Plan, state: bytes | None = None, published: Published | None = None) -> Share:
         """A server's share of the trial: of nothing yet, or from its state and what was published."""
         if state is None:
-            return Share(Trial(plan, kinds=self.kinds))
-        return Share.loads(state, plan, self.kinds, published)
+            return Share(Trial(plan))
+        return Share.loads(state, plan, published)
 
     def publish(self, trial: Trial) -> Published:
         """What devices reply to at the close, in modes with replies."""

@@ -6,7 +6,6 @@ Until then a device keeps its records and sends their moments, which the coeffic
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
@@ -25,7 +24,6 @@ from foldaway.federated.replies.tally import Replies
 from foldaway.numerics.block import Block, Floats
 from foldaway.plan import Plan
 from foldaway.plan.offered import estimators_of
-from foldaway.tallies.arm import Kinds
 
 
 class Scores(Mode):
@@ -33,8 +31,6 @@ class Scores(Mode):
 
     name = "scores"
     reports = ScoreReply
-    replies = True
-    kinds: ClassVar[Kinds] = {}
 
     def take_in(self, plan: Plan, sums: bytes, record: Floats) -> None:
         """The record itself is kept, for the scores."""

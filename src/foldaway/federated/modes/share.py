@@ -19,7 +19,7 @@ from foldaway.federated.replies.tally import Replies
 from foldaway.keeping.state import pack, unpack
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.tallies.arm import ArmTally, Kinds
+from foldaway.tallies.arm import ArmTally
 from foldaway.trial import Trial
 
 _ROUNDING = 1e-6
@@ -134,10 +134,10 @@ class Share:
         return pack(ShareState(self.trial.dumps(), replies, self.devices))
 
     @classmethod
-    def loads(cls, data: bytes, plan: Plan, kinds: Kinds, published: Published | None = None) -> Self:
+    def loads(cls, data: bytes, plan: Plan, published: Published | None = None) -> Self:
         """What ``dumps`` gave; replies can only be read along with what they reply to."""
         state = unpack(data, ShareState)
-        trial = Trial.loads(state.trial, plan, kinds=kinds)
+        trial = Trial.loads(state.trial, plan)
         if len(state.devices) != len(plan.arms) or min(state.devices) < 0:
             raise StateError("the state does not fit its plan: it counts the devices of other arms.")
         if state.replies is None:

@@ -13,6 +13,7 @@ from foldaway.errors import FoldawayError, IngestError
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.plan import Plan
 from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
+from foldaway.service.collecting.device_closings import DeviceClosings
 from foldaway.service.collecting.device_trials import DeviceTrials, Federated, FederatedAnswer
 from foldaway.service.collecting.history import History, Series
 from foldaway.service.collecting.record_trials import RecordAnswer, RecordTrials
@@ -101,6 +102,7 @@ class Service:
         self.tokens = AccessTokens(store)
         self.records = RecordTrials(store, shard, limits)
         self.devices = DeviceTrials(store, shard)
+        self.closings = DeviceClosings(self.devices)
 
     def create(self, text: str) -> Created:
         """Register a plan. The same plan again gives new tokens; another plan of that name is refused."""
@@ -175,7 +177,7 @@ class Service:
         plan = Plan.loads(row.plan)
         wanted = wanted or CloseRequest()
         if plan.federated is not None:
-            self.devices.close(plan, wanted, partial(_final_federated_answer, row))
+            self.closings.close(plan, wanted, partial(_final_federated_answer, row))
             row = self.store.trial(name)
             if row.final is None:
                 return _federated_answer(row, self.devices.waiting(plan))
@@ -194,10 +196,10 @@ class Service:
             FoldawayError: The first that went wrong; the other trials had their turn all the same.
         """
         faults = self.records.tick()
-        for name in self.devices.closing():
+        for name in self.closings.names():
             try:
                 row = self.store.trial(name)
-                self.devices.move_on(Plan.loads(row.plan), partial(_final_federated_answer, row))
+                self.closings.move_on(Plan.loads(row.plan), partial(_final_federated_answer, row))
             except FoldawayError as error:
                 faults.append(error)
         faults += self.devices.tick()
