@@ -136,7 +136,7 @@ def intervals(devices: Devices, stays: Floats) -> Iterator[Interval]:
 
 
 def _share(plan: fa.Plan, devices: Devices, factors: Floats, here: NDArray[np.bool_]) -> Share:
-    share = mode_of(plan).share(plan)
+    share = Share.of(plan)
     share.trial.fold_clusters(devices.arm[here], devices.sizes[here].astype(np.int64), factors[here])
     share.devices = [int(count) for count in np.bincount(devices.arm[here], minlength=len(ARMS))]
     return share

@@ -80,7 +80,7 @@ def batches(items: list[Any], size: int) -> Iterator[list[Any]]:
 
 def share_of(plan: fa.Plan, messages: list[Any], size: int = 64) -> Share:
     """The share of a server that has got these factors, so many at a time."""
-    share = mode_of(plan).share(plan)
+    share = Share.of(plan)
     for some in batches(messages, size):
         share.fold(some, [share.check(message) for message in some])
     return share

@@ -117,10 +117,6 @@ class ScoreReply(Message, frozen=True, array_like=True, forbid_unknown_fields=Tr
         """The message for the scores."""
         return cls(number, arm, packed(scores))
 
-    def values(self, length: int) -> Floats:
-        """The scores again."""
-        return unpacked(self.scores, length)
-
 
 class Received(msgspec.Struct, frozen=True):
     """The answer to an enrolment, to moments and to a report.

@@ -27,7 +27,7 @@ from foldaway.errors import (
 )
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.federated.messages import Enrolment, Received, ScoreReply, Sums, encoded, new_number
-from foldaway.federated.modes import mode_of
+from foldaway.federated.modes.share import Share
 from foldaway.federated.replies.reply import reply
 from foldaway.service.collecting.service import Answer, Service
 from foldaway.service.database.store import Store
@@ -342,7 +342,7 @@ def test_a_site_takes_no_single_device_with_it(service: Service) -> None:
     assert (status.records, status.pending) == (4, 1)
     (shard,) = service.store.shards.all(plan.name)
     assert shard.state is not None
-    assert mode_of(plan).share(plan, shard.state).trial.counts == {"a": 4, "b": 0}
+    assert Share.of(plan, shard.state).trial.counts == {"a": 4, "b": 0}
     # Lost with the server, it may come again; and it is counted beside the site, once.
     again = Service(service.store, "main", Limits())
     for server in (service, again):

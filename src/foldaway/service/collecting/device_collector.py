@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
@@ -100,7 +100,7 @@ class DeviceCollector:
     def _reload(self) -> None:
         """Start again from what is durable; messages folded since are with their devices."""
         row = self._store.shards.one(self.plan.name, self.shard)
-        durable = self._mode.share(self.plan, row.state, self.published())
+        durable = Share.of(self.plan, row.state, self.published())
         # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
         self._version, self._durable = row.version, durable
         self._pending = _Pending(durable.copy(), Gate(self.plan.privacy))
@@ -109,7 +109,7 @@ class DeviceCollector:
         """What was published when the trial began to close, if the mode publishes anything."""
         if self._published is None and self._mode.replies:
             data = self._table.published(self.plan.name)
-            self._published = None if data is None else self._mode.load_published(data, self.plan)
+            self._published = None if data is None else Published.loads(data, self.plan)
         return self._published
 
     @property
@@ -167,24 +167,20 @@ class DeviceCollector:
         numbers = {place: hashed(self.plan, message.number) for place, message in messages.items()}
         stage, known = self._table.look(self.plan, numbers.values())
         published = self.published() if stage == "replying" else None
-        check: Callable[[Any], Floats] = live.check if moments else lambda report: mode.check(live, report, published)
         taken: list[Any] = []
         values: list[Floats] = []
         for place, message in messages.items():
             outcome = self._answered(kind, numbers[place], stage, known)
             if outcome is None:
                 try:
-                    values.append(check(message))
+                    values.append(mode.check(live, message, published))
                     taken.append(message)
                     self._pending.add(kind, numbers[place], message.arm)
                     outcome = Received(repeated=False, durable=False)
                 except (MessageError, TooEarly) as refused:
                     outcome = refused
             outcomes[place] = outcome
-        if moments:
-            live.fold(taken, values)
-        else:
-            mode.fold(live, taken, values, published)
+        mode.fold(live, taken, values, published)
         return outcomes
 
     def _answered(self, kind: Kind, number: bytes, stage: Stage, known: dict[bytes, bool]) -> Outcome | None:
@@ -215,7 +211,8 @@ class DeviceCollector:
         if stage != "open":  # as devices, sites join while it is open
             raise _too_late(self.plan)
         trial, units = _site(data, self.plan)
-        durable, live = (share.with_site(trial, units) for share in (self._durable, self._pending.live))
+        site = Share(trial, devices=[units[arm] for arm in self.plan.arms])
+        durable, live = self._durable.merge(site), self._pending.live.merge(site)
         try:
             self._write(durable, Arrivals([], [key], units, units), ("open",))
         except TrialClosed:

@@ -21,6 +21,7 @@ from foldaway.federated.messages import Coefficients, Kind, Received, Stage
 from foldaway.federated.modes import mode_of, most_bytes
 from foldaway.federated.modes.share import Share
 from foldaway.federated.replies.integrity import Integrity
+from foldaway.federated.replies.published import Published
 from foldaway.plan import Plan
 from foldaway.service.collecting.device_collector import DeviceCollector, Outcome
 from foldaway.service.database.shard_table import ShardRow, left_out, versions
@@ -176,7 +177,7 @@ class DeviceTrials:
                     collector.finish()
                 whole, shards = self._whole(plan)
                 begun, publish = course.began(closing, whole.devices, collector.pending, time.time())
-                published = mode.publish(whole.trial).dumps() if publish else None
+                published = Published.of(whole.trial).dumps() if publish else None
                 self._table.begin_closing(plan, begun, published, versions(shards))
             except Conflict:  # another server has committed in between, perhaps some of what is pending here
                 if attempt == _ATTEMPTS - 1:
@@ -286,12 +287,12 @@ class DeviceTrials:
 
     def _whole(self, plan: Plan) -> tuple[Share, list[ShardRow]]:
         """All servers' shares together, as far as they are durable, and what they were read from."""
-        mode, published = mode_of(plan), self._held(plan).collector.published()
+        published = self._held(plan).collector.published()
         shards = self._store.shards.all(plan.name)
-        whole = mode.share(plan)
+        whole = Share.of(plan)
         for row in shards:
             if row.state is not None:
-                whole = whole.merge(mode.share(plan, row.state, published))
+                whole = whole.merge(Share.of(plan, row.state, published))
         return whole, shards
 
     def _plan(self, name: str) -> Plan:
