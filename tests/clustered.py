@@ -15,8 +15,8 @@ from foldaway.federated.messages import Message, Moments, ScoreReply, Sums
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.integrity import Integrity
+from foldaway.federated.replies.models import reply
 from foldaway.federated.replies.published import Published
-from foldaway.federated.replies.reply import reply
 from kept_rows import covariate_columns
 from plans import in_parts
 

@@ -30,9 +30,8 @@ from foldaway.federated.messages import (
 )
 from foldaway.federated.modes import MODES, mode_of
 from foldaway.federated.modes.share import Share
-from foldaway.federated.replies.models import in_one_frame, models_of
+from foldaway.federated.replies.models import in_one_frame, models_of, reply
 from foldaway.federated.replies.published import Published
-from foldaway.federated.replies.reply import reply
 from plans import SMALL
 from trials import make_trial
 

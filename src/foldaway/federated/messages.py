@@ -108,7 +108,7 @@ class Sums(Factored, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class ScoreReply(Message, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Mode scores: the device's reply to the published coefficients, as ``replies.reply`` makes it."""
+    """Mode scores: the device's reply to the published coefficients, as ``replies.models.reply`` makes it."""
 
     scores: Numbers
 

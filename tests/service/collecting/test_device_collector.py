@@ -28,7 +28,7 @@ from foldaway.errors import (
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.federated.messages import Enrolment, Received, ScoreReply, Sums, encoded, new_number
 from foldaway.federated.modes.share import Share
-from foldaway.federated.replies.reply import reply
+from foldaway.federated.replies.models import reply
 from foldaway.service.collecting.service import Answer, Service
 from foldaway.service.database.store import Store
 from foldaway.service.keys.vault import Vault

@@ -17,9 +17,8 @@ from clustered import Kept, moments, report
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.federated.messages import Coefficients, Enrolment, Moments, ScoreReply, encoded, new_number
 from foldaway.federated.modes.share import Share
-from foldaway.federated.replies.models import readings
+from foldaway.federated.replies.models import readings, reply
 from foldaway.federated.replies.published import Published
-from foldaway.federated.replies.reply import reply
 from foldaway.service.collecting.service import Answer, Service
 from foldaway.sources.formats.body import Limits
 from plans import in_parts

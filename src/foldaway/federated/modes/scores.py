@@ -26,12 +26,10 @@ from foldaway.federated.messages import (
 )
 from foldaway.federated.modes.mode import Holding, Mode, longest_arm, many, moments, stacked
 from foldaway.federated.modes.share import Devices, Share
-from foldaway.federated.replies.collected import scored_arms
 from foldaway.federated.replies.integrity import Integrity, integrity
-from foldaway.federated.replies.models import leverage_of, segments
+from foldaway.federated.replies.models import leverage_of, reply, segments
 from foldaway.federated.replies.published import Published
-from foldaway.federated.replies.reply import reply
-from foldaway.federated.replies.tally import Replies
+from foldaway.federated.replies.tally import Replies, scored_arms
 from foldaway.numerics.block import Block, Floats
 from foldaway.plan import Plan
 from foldaway.plan.offered import estimators_of
