@@ -6,8 +6,9 @@ are frozen and published, and replies fold into sums. Shares of several servers 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import msgspec
 import numpy as np
@@ -19,7 +20,9 @@ from foldaway.federated.replies.tally import Replies
 from foldaway.keeping.state import pack, unpack
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
+from foldaway.tallies import UNITS
 from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.scores import UnitScores
 from foldaway.trial import Trial
 
 _ROUNDING = 1e-6
@@ -45,6 +48,12 @@ class Devices(msgspec.Struct, frozen=True):
     def missing(self) -> dict[str, int]:
         """Devices that have joined and whose report is not here."""
         return {arm: max(n - self.reported[arm], 0) for arm, n in self.enrolled.items()}
+
+
+def units_of(trial: Trial) -> Counter[str]:
+    """How many units a site's tallies are of, by arm."""
+    tallies = (cast(UnitScores, arm.tallies[UNITS]) for arm in trial.arms)
+    return Counter(dict(zip(trial.plan.arms, (tally.clusters for tally in tallies), strict=True)))
 
 
 class ShareState(msgspec.Struct, array_like=True):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -18,7 +17,7 @@ from foldaway.effects import Effects
 from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed
 from foldaway.federated.coordinator.closing import CloseRequest, Closing, Course, Extend, Situation, WaitOn, waits_on
 from foldaway.federated.messages import Coefficients, Kind, Received, Stage
-from foldaway.federated.modes import mode_of, most_bytes
+from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Share
 from foldaway.federated.replies.integrity import Integrity
 from foldaway.federated.replies.published import Published
@@ -65,21 +64,6 @@ class FederatedAnswer(NamedTuple):
     federated: Federated
 
 
-@dataclass
-class _Held:
-    """A trial of which this server has something in memory.
-
-    Attributes:
-        collector: What collects its messages.
-        waited_on: The deadline after which too few had reported.
-        finished: The deadline before which its last remainder was taken here.
-    """
-
-    collector: DeviceCollector
-    waited_on: float | None = None
-    finished: float | None = None
-
-
 class DeviceTrials:
     """The federated trials, as one server collects them. Not for several threads at once."""
 
@@ -87,19 +71,24 @@ class DeviceTrials:
         self._store = store
         self._table = store.devices
         self._shard = shard
-        self._trials: dict[str, _Held] = {}
+        self._trials: dict[str, DeviceCollector] = {}  # those of which something is in memory
 
     def receive(self, name: str, kind: Kind, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
         """Take messages in; see ``DeviceCollector.receive``."""
-        return self._held(self._plan(name)).collector.receive(kind, bodies)
+        return self._collector(self.plan(name)).receive(kind, bodies)
 
-    def most_bytes(self, name: str) -> int:
-        """How long a message of the trial's devices can be."""
-        return most_bytes(self._plan(name))
+    def plan(self, name: str) -> Plan:
+        """The plan of a federated trial."""
+        if name in self._trials:
+            return self._trials[name].plan
+        plan = Plan.loads(self._store.trial(name).plan)
+        if plan.federated is None:
+            raise IngestError(409, "this trial takes records, not reports of devices: its plan has no `federated`.")
+        return plan
 
     def receive_site(self, name: str, number: bytes, data: bytes | bytearray) -> Received:
         """Take a site's tallies in."""
-        return self._held(self._plan(name)).collector.receive_site(number, data)
+        return self._collector(self.plan(name)).receive_site(number, data)
 
     def coefficients(self, name: str) -> Coefficients:
         """What a mode with replies has published.
@@ -107,13 +96,13 @@ class DeviceTrials:
         Raises:
             TooEarly: The trial is open.
         """
-        plan = self._plan(name)
+        plan = self.plan(name)
         if not mode_of(plan).replies:
             raise IngestError(409, "this trial publishes no coefficients: its plan is not of the mode scores.")
         stage, closing, *_ = self._look(plan)
         if stage == "closed":  # what was published is gone; a device may still ask whether it was counted
             return Coefficients("closed", 0.0 if closing is None else closing.deadline, b"", [])
-        published = None if closing is None else self._held(plan).collector.published()
+        published = None if closing is None else self._collector(plan).published()
         if published is None or closing is None:
             raise TooEarly("the coefficients are published when the trial is closed.")
         return published.message(stage, closing.deadline)
@@ -147,11 +136,6 @@ class DeviceTrials:
         effects, _ = mode_of(plan).results(whole, seen.devices, None)
         return FederatedAnswer(effects, whole.trial.n, left_out(shards), federated)
 
-    def waiting(self, plan: Plan) -> FederatedAnswer:
-        """A trial that waits for reports."""
-        shards = self._store.shards.all(plan.name)
-        return FederatedAnswer(None, sum(shard.n for shard in shards), left_out(shards), self.who(plan))
-
     def close(self, plan: Plan, request: CloseRequest, final: Callable[[FederatedAnswer], str]) -> None:
         """Begin to close, or change how long to wait; then move on if there is nothing to wait for.
 
@@ -170,7 +154,7 @@ class DeviceTrials:
     def _begin(self, plan: Plan, closing: Closing) -> None:
         mode, course = mode_of(plan), Course(plan)
         for attempt in range(_ATTEMPTS):
-            collector = self._held(plan).collector
+            collector = self._collector(plan)
             try:
                 # Moments that are no cohort are left out of what is published; reports may still join those here.
                 if mode.replies:
@@ -187,10 +171,6 @@ class DeviceTrials:
                 collector.leave_out_pending()
             return
 
-    def closing(self) -> list[str]:
-        """The trials that wait for reports, whichever server they were closed on."""
-        return self._table.closings()
-
     def move_on(self, plan: Plan, final: Callable[[FederatedAnswer], str]) -> str | None:
         """End a trial that is being closed, if its deadline is over or enough devices have reported.
 
@@ -198,8 +178,8 @@ class DeviceTrials:
             Why it waits on though its deadline is over, if it does: it would end without effects, which nobody wants.
         """
         for attempt in range(_ATTEMPTS):
-            seen, held = self._look(plan), self._trials.get(plan.name)
-            waited_on = None if held is None else held.waited_on
+            seen = self._look(plan)
+            waited_on = self._trials[plan.name].waited_on if plan.name in self._trials else None
             step = Course(plan).looked(seen, lambda: self._whole(plan)[0].devices, waited_on)
             if step is None or seen.closing is None:
                 return None
@@ -214,7 +194,7 @@ class DeviceTrials:
             else:
                 if why is None or not seen.is_over:
                     return None
-                self._held(plan).waited_on = seen.closing.deadline
+                self._collector(plan).waited_on = seen.closing.deadline
                 return why
         return None
 
@@ -224,7 +204,7 @@ class DeviceTrials:
         Returns:
             Why it was not ended, if it was not.
         """
-        collector, mode = self._held(plan).collector, mode_of(plan)
+        collector, mode = self._collector(plan), mode_of(plan)
         pending = collector.finish()
         published = collector.published()
         whole, shards = self._whole(plan)
@@ -253,17 +233,16 @@ class DeviceTrials:
     def tick(self) -> list[FoldawayError]:
         """Commit what has waited for as long as its plan allows; let go of trials that were closed elsewhere."""
         faults = []
-        for name, held in list(self._trials.items()):
-            collector = held.collector
+        for name, collector in list(self._trials.items()):
             try:
                 seen = self._look(collector.plan)
                 deadline = Course(collector.plan).last_call(seen)
                 if seen.stage == "closed":
                     collector.leave_out_pending()
                     self._trials.pop(name, None)
-                elif deadline is not None and deadline != held.finished:
+                elif deadline is not None and deadline != collector.finished:
                     collector.finish()  # the close may be on another server, which does not know what is pending here
-                    held.finished = deadline
+                    collector.finished = deadline
                 else:
                     collector.leave_out_late_moments()
                     collector.commit_if_due()
@@ -271,23 +250,18 @@ class DeviceTrials:
                 faults.append(error)
         return faults
 
-    def pending(self) -> int:
-        """Messages of all trials that wait for their cohort."""
-        return sum(held.collector.pending for held in self._trials.values())
-
-    def pending_of(self, name: str) -> int:
-        """Messages of one trial that wait for their cohort."""
-        return self._trials[name].collector.pending if name in self._trials else 0
+    def pending(self, name: str | None = None) -> int:
+        """Messages of all trials, or of one, that wait for their cohort."""
+        return sum(collector.pending for of, collector in self._trials.items() if name in (None, of))
 
     def _look(self, plan: Plan) -> Situation:
         """Where a trial stands, now and here."""
-        held = self._trials.get(plan.name)
-        pending: Counter[str] = Counter() if held is None else held.collector.pending_reports
+        pending = self._trials[plan.name].pending_reports if plan.name in self._trials else Counter[str]()
         return self._table.situation(plan)._replace(pending=pending)
 
     def _whole(self, plan: Plan) -> tuple[Share, list[ShardRow]]:
         """All servers' shares together, as far as they are durable, and what they were read from."""
-        published = self._held(plan).collector.published()
+        published = self._collector(plan).published()
         shards = self._store.shards.all(plan.name)
         whole = Share.of(plan)
         for row in shards:
@@ -295,17 +269,9 @@ class DeviceTrials:
                 whole = whole.merge(Share.of(plan, row.state, published))
         return whole, shards
 
-    def _plan(self, name: str) -> Plan:
-        if name in self._trials:
-            return self._trials[name].collector.plan
-        plan = Plan.loads(self._store.trial(name).plan)
-        if plan.federated is None:
-            raise IngestError(409, "this trial takes records, not reports of devices: its plan has no `federated`.")
-        return plan
-
-    def _held(self, plan: Plan) -> _Held:
+    def _collector(self, plan: Plan) -> DeviceCollector:
         if plan.name not in self._trials:
-            self._trials[plan.name] = _Held(DeviceCollector(self._store, plan, self._shard))
+            self._trials[plan.name] = DeviceCollector(self._store, plan, self._shard)
         return self._trials[plan.name]
 
 
