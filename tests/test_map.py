@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from test_rooms import ROOMS, SOURCE, room_of
 
 GUIDE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -38,7 +39,9 @@ def test_files_that_the_guide_names_exist() -> None:
     assert missing == []
 
 
-WALKS = re.findall(r"\*\*(.+?)\*\*.*?\nDown: (.+?)\nUp.*?: (.+?)(?:\n\n|\s*\Z)", section("Four walks through the house"), re.DOTALL)
+WALKS = re.findall(
+    r"\*\*(.+?)\*\*.*?\nDown: (.+?)\nUp.*?: (.+?)(?:\n\n|\s*\Z)", section("Four walks through the house"), re.DOTALL
+)
 
 
 def depths(way: str) -> list[int]:

@@ -32,6 +32,7 @@ from foldaway.federated.modes import MODES, mode_of
 from foldaway.federated.modes.share import Share
 from foldaway.federated.replies.models import in_one_frame, models_of, reply
 from foldaway.federated.replies.published import Published
+from foldaway.plan import vocabulary
 from plans import SMALL
 from trials import make_trial
 
@@ -195,7 +196,8 @@ def test_coefficients_of_another_plan_are_refused() -> None:
             reply(modal, published, kept.arm, kept.rows)
 
 
-def test_every_mode_has_its_report() -> None:
+def test_every_mode_of_the_vocabulary_is_an_object_with_its_report() -> None:
+    assert list(MODES) == list(vocabulary.MODES)
     assert {name: mode.reports for name, mode in MODES.items()} == {
         "one-message": Moments,
         "scores": ScoreReply,

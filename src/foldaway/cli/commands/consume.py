@@ -26,8 +26,8 @@ def consume(
         str,
         typer.Argument(
             metavar="ADDRESS",
-            help="nats://HOST:PORT/STREAM, redis://HOST:PORT/STREAM or kafka://HOST:PORT/TOPIC; a password is better "
-            "given in FOLDAWAY_BROKER_PASSWORD.",
+            help="Such as nats://HOST:PORT/STREAM, redis://HOST:PORT/STREAM or kafka://HOST:PORT/TOPIC; a password is "
+            "better given in FOLDAWAY_BROKER_PASSWORD.",
         ),
     ],
     plan: PlanFile,

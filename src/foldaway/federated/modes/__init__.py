@@ -1,4 +1,7 @@
-"""The modes of a federated trial, one object each. A new one is a class here and a name in ``MODES``."""
+"""The modes of a federated trial, one object each.
+
+A new one is a class here and a name in ``MODES``; its name and what it needs of a plan are a line of the vocabulary.
+"""
 
 from __future__ import annotations
 

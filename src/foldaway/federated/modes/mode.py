@@ -16,6 +16,7 @@ from foldaway.federated.replies.published import Published
 from foldaway.numerics.block import Floats
 from foldaway.numerics.linalg import append_rows
 from foldaway.plan import Plan
+from foldaway.plan.vocabulary import MODES as WORDS
 
 
 class Holding(NamedTuple):
@@ -39,18 +40,24 @@ class Holding(NamedTuple):
 class Mode(ABC):
     """One way in which devices take part in a trial without giving their records away.
 
+    Its name, what it needs of a plan and what it collects at the close are declared in the plan's vocabulary.
+
     Attributes:
-        name: The mode's name in a plan.
+        name: Its name there.
         reports: The kind of message that a device's one report is.
-        replies: Whether a report is a reply to what is published at the close. Devices then keep their records until
-            they have replied, and send moments of them before; a close waits for replies.
-        covariates: Whether it has any use for covariates.
     """
 
     name: ClassVar[str]
     reports: ClassVar[type[Message]]
-    replies: ClassVar[bool] = False
-    covariates: ClassVar[bool] = True
+
+    @property
+    def replies(self) -> bool:
+        """Whether a report is a reply to what is published at the close.
+
+        Devices then keep their records until they have replied, and send moments of them before; a close waits for
+        replies.
+        """
+        return WORDS[self.name].at_close
 
     # On a device.
 

@@ -85,7 +85,6 @@ class Delta(OneRound):
 
     name = "delta"
     reports = Sums
-    covariates = False
 
     def take_in(self, plan: Plan, sums: bytes, record: Floats) -> bytes:
         """The sums with one more record's outcomes."""

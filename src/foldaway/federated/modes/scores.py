@@ -40,7 +40,6 @@ class Scores(Mode):
 
     name = "scores"
     reports = ScoreReply
-    replies = True
 
     def take_in(self, plan: Plan, sums: bytes, record: Floats) -> None:
         """The record itself is kept, for the scores."""

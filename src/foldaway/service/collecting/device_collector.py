@@ -84,7 +84,6 @@ class DeviceCollector:
         self.shard = shard
         self._published: Published | None = None
         self._given_up = 0  # messages left out, and not yet counted as such in the database
-        self.waited_on: float | None = None  # the deadline after which too few had reported
         self.finished: float | None = None  # the deadline before which the last remainder was taken here
         self._reload()
 

@@ -13,6 +13,7 @@ from foldaway.errors import FoldawayError, IngestError
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.plan import Plan
 from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
+from foldaway.service.collecting.device_closings import DeviceClosings
 from foldaway.service.collecting.device_trials import DeviceTrials, Federated, FederatedAnswer
 from foldaway.service.collecting.history import History, Series
 from foldaway.service.collecting.record_trials import RecordAnswer, RecordTrials
@@ -101,6 +102,7 @@ class Service:
         self.tokens = AccessTokens(store)
         self.records = RecordTrials(store, shard, limits)
         self.devices = DeviceTrials(store, shard)
+        self.closings = DeviceClosings(self.devices)
 
     def create(self, text: str) -> Created:
         """Register a plan. The same plan again gives new tokens; another plan of that name is refused."""
@@ -175,7 +177,7 @@ class Service:
         plan = Plan.loads(row.plan)
         wanted = wanted or CloseRequest()
         if plan.federated is not None:
-            self.devices.close(plan, wanted, partial(_final, row))
+            self.closings.close(plan, wanted, partial(_final, row))
             row = self.store.trial(name)
             if row.final is None:
                 shards = self.store.shards.all(name)
@@ -198,7 +200,7 @@ class Service:
         for name in self.store.devices.closings():
             try:
                 row = self.store.trial(name)
-                self.devices.move_on(Plan.loads(row.plan), partial(_final, row))
+                self.closings.move_on(Plan.loads(row.plan), partial(_final, row))
             except FoldawayError as error:
                 faults.append(error)
         faults += self.devices.tick()

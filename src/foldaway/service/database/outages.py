@@ -51,7 +51,6 @@ def guarded(table: type[T]) -> type[T]:
 
 
 def _guarded(method: Callable[P, T]) -> Callable[P, T]:
-
     @wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         unfit = StoreError("a name or a number is not one that the database can hold.")
