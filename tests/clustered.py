@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 import foldaway as fa
-from foldaway.federated.messages import Message, Moments, ScoreReply, Sums
+from foldaway.federated.messages import Message, Moments, ScoreReply, Sums, packed
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.integrity import Integrity
@@ -62,7 +62,7 @@ def moments(kept: Kept) -> Moments:
 def report(plan: fa.Plan, kept: Kept) -> Moments | Sums:
     """A device's report in the modes of one round."""
     if plan.mode == "delta":
-        return Sums.of(secrets.token_bytes(16), kept.arm, len(kept.rows), kept.rows[:, 1:].sum(axis=0))
+        return Sums(secrets.token_bytes(16), kept.arm, len(kept.rows), packed(kept.rows[:, 1:].sum(axis=0)))
     return moments(kept)
 
 

@@ -52,7 +52,7 @@ def test_there_and_back() -> None:
 
 
 def test_sums_become_a_factor_with_the_same_count_and_sums() -> None:
-    R = Sums.of(NUMBER, "a", 5, np.array([10.0, -3.0])).triangle(3)
+    R = Sums(NUMBER, "a", 5, packed(np.array([10.0, -3.0]))).triangle(3)
     np.testing.assert_allclose((R.T @ R)[0], [5, 10, -3], rtol=1e-15)
 
 

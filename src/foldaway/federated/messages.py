@@ -89,14 +89,9 @@ class Moments(Factored, frozen=True, array_like=True, forbid_unknown_fields=True
 
 
 class Sums(Factored, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Mode delta: how many records the device has, and the sum of each outcome."""
+    """Mode delta: how many records the device has, and the sum of each outcome in the plan's order."""
 
     sums: Numbers
-
-    @classmethod
-    def of(cls, number: bytes, arm: str, n: int, sums: Floats) -> Self:
-        """The message for the sums, in the plan's order of outcomes."""
-        return cls(number, arm, n, packed(sums))
 
     def triangle(self, columns: int) -> Floats:
         """The factor of n records that all have the mean outcomes: it has the same count and the same sums."""

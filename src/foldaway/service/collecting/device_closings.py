@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from foldaway.errors import Conflict, IngestError, TrialClosed
-from foldaway.federated.coordinator.closing import CloseRequest, Closing, Course, Extend, WaitOn, waits_on
+from foldaway.federated.coordinator.closing import CloseRequest, Closing, Course, WaitOn, waits_on
 from foldaway.federated.modes import mode_of
 from foldaway.federated.replies.published import Published
 from foldaway.plan import Plan
@@ -76,8 +76,8 @@ class DeviceClosings:
             step = Course(plan).looked(seen, lambda: self._trials.whole(plan)[0].devices, waited_on)
             if step is None or seen.closing is None:
                 return None
-            if isinstance(step, Extend):
-                self._table.change_closing(plan.name, step.closing)
+            if isinstance(step, Closing):
+                self._table.change_closing(plan.name, step)
                 return None
             try:
                 why = step.why if isinstance(step, WaitOn) else self._end(plan, final)
