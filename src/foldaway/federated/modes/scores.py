@@ -84,10 +84,8 @@ class Scores(Mode):
         self, share: Share, messages: Sequence[Any], values: Sequence[Floats], published: Published | None
     ) -> None:
         """Add replies up, by arm; or take moments in."""
-        if published is None or not all(isinstance(message, ScoreReply) for message in messages):
+        if published is None or not messages or isinstance(messages[0], Moments):
             super().fold(share, messages, values, published)
-            return
-        if not messages:
             return
         sums = published.no_replies() if share.replies is None else list(share.replies)
         codes = [share.code(message.arm) for message in messages]
