@@ -12,8 +12,9 @@ from collections.abc import Callable
 import msgspec
 
 from foldaway.errors import Conflict, IngestError, TrialClosed
-from foldaway.federated.coordinator.closing import CloseRequest, Closing, Course, Extend, WaitOn, waits_on
+from foldaway.federated.coordinator.closing import CloseRequest, Closing, Course, WaitOn, waits_on
 from foldaway.federated.modes import mode_of
+from foldaway.federated.replies.published import Published
 from foldaway.plan import Plan
 from foldaway.service.collecting.device_trials import DeviceTrials, FederatedAnswer, federated_of
 from foldaway.service.database.shard_table import left_out, versions
@@ -27,6 +28,7 @@ class DeviceClosings:
     def __init__(self, trials: DeviceTrials) -> None:
         self._trials = trials
         self._table = trials.store.devices
+        self._waited_on: dict[str, float] = {}  # by trial, the deadline after which too few had reported
 
     def close(self, plan: Plan, request: CloseRequest, final: Callable[[FederatedAnswer], str]) -> None:
         """Begin to close, or change how long to wait; then move on if there is nothing to wait for.
@@ -46,14 +48,14 @@ class DeviceClosings:
     def _begin(self, plan: Plan, closing: Closing) -> None:
         mode, course = mode_of(plan), Course(plan)
         for attempt in range(_ATTEMPTS):
-            collector = self._trials.held(plan).collector
+            collector = self._trials.collector(plan)
             try:
                 # Moments that are no cohort are left out of what is published; reports may still join those here.
                 if mode.replies:
                     collector.finish()
                 whole, shards = self._trials.whole(plan)
                 begun, publish = course.began(closing, whole.devices, collector.pending, time.time())
-                published = mode.publish(whole.trial).dumps() if publish else None
+                published = Published.of(whole.trial).dumps() if publish else None
                 self._table.begin_closing(plan, begun, published, versions(shards))
             except Conflict:  # another server has committed in between, perhaps some of what is pending here
                 if attempt == _ATTEMPTS - 1:
@@ -63,10 +65,6 @@ class DeviceClosings:
                 collector.leave_out_pending()
             return
 
-    def names(self) -> list[str]:
-        """The trials that wait for reports, whichever server they were closed on."""
-        return self._table.closings()
-
     def move_on(self, plan: Plan, final: Callable[[FederatedAnswer], str]) -> str | None:
         """End a trial that is being closed, if its deadline is over or enough devices have reported.
 
@@ -74,12 +72,12 @@ class DeviceClosings:
             Why it waits on though its deadline is over, if it does: it would end without effects, which nobody wants.
         """
         for attempt in range(_ATTEMPTS):
-            seen, waited_on = self._trials.look(plan), self._trials.waited_on(plan.name)
+            seen, waited_on = self._trials.look(plan), self._waited_on.get(plan.name)
             step = Course(plan).looked(seen, lambda: self._trials.whole(plan)[0].devices, waited_on)
             if step is None or seen.closing is None:
                 return None
-            if isinstance(step, Extend):
-                self._table.change_closing(plan.name, step.closing)
+            if isinstance(step, Closing):
+                self._table.change_closing(plan.name, step)
                 return None
             try:
                 why = step.why if isinstance(step, WaitOn) else self._end(plan, final)
@@ -89,7 +87,7 @@ class DeviceClosings:
             else:
                 if why is None or not seen.is_over:
                     return None
-                self._trials.held(plan).waited_on = seen.closing.deadline
+                self._waited_on[plan.name] = seen.closing.deadline
                 return why
         return None
 
@@ -99,7 +97,7 @@ class DeviceClosings:
         Returns:
             Why it was not ended, if it was not.
         """
-        collector, mode = self._trials.held(plan).collector, mode_of(plan)
+        collector, mode = self._trials.collector(plan), mode_of(plan)
         pending = collector.finish()
         published = collector.published()
         whole, shards = self._trials.whole(plan)
@@ -123,4 +121,5 @@ class DeviceClosings:
         self._trials.store.close_trial(plan.name, final(answer), versions(shards), wipe=mode.replies)
         collector.leave_out_pending()
         self._trials.let_go(plan.name)
+        self._waited_on.pop(plan.name, None)
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -13,7 +12,7 @@ from foldaway.effects import Effects
 from foldaway.errors import FoldawayError, IngestError, TooEarly
 from foldaway.federated.coordinator.closing import Course, Situation
 from foldaway.federated.messages import Coefficients, Kind, Received, Stage
-from foldaway.federated.modes import mode_of, most_bytes
+from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Share
 from foldaway.federated.replies.integrity import Integrity
 from foldaway.plan import Plan
@@ -57,21 +56,6 @@ class FederatedAnswer(NamedTuple):
     federated: Federated
 
 
-@dataclass
-class Held:
-    """A trial of which this server has something in memory.
-
-    Attributes:
-        collector: What collects its messages.
-        waited_on: The deadline after which too few had reported.
-        finished: The deadline before which its last remainder was taken here.
-    """
-
-    collector: DeviceCollector
-    waited_on: float | None = None
-    finished: float | None = None
-
-
 class DeviceTrials:
     """The federated trials, as one server collects them. Not for several threads at once."""
 
@@ -79,19 +63,15 @@ class DeviceTrials:
         self.store = store
         self._table = store.devices
         self._shard = shard
-        self._trials: dict[str, Held] = {}
+        self._trials: dict[str, DeviceCollector] = {}  # those of which something is in memory
 
     def receive(self, name: str, kind: Kind, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
         """Take messages in; see ``DeviceCollector.receive``."""
-        return self.held(self._plan(name)).collector.receive(kind, bodies)
-
-    def most_bytes(self, name: str) -> int:
-        """How long a message of the trial's devices can be."""
-        return most_bytes(self._plan(name))
+        return self.collector(self.plan(name)).receive(kind, bodies)
 
     def receive_site(self, name: str, number: bytes, data: bytes | bytearray) -> Received:
         """Take a site's tallies in."""
-        return self.held(self._plan(name)).collector.receive_site(number, data)
+        return self.collector(self.plan(name)).receive_site(number, data)
 
     def coefficients(self, name: str) -> Coefficients:
         """What a mode with replies has published.
@@ -99,13 +79,13 @@ class DeviceTrials:
         Raises:
             TooEarly: The trial is open.
         """
-        plan = self._plan(name)
+        plan = self.plan(name)
         if not mode_of(plan).replies:
             raise IngestError(409, "this trial publishes no coefficients: its plan is not of the mode scores.")
         stage, closing, *_ = self.look(plan)
         if stage == "closed":  # what was published is gone; a device may still ask whether it was counted
             return Coefficients("closed", 0.0 if closing is None else closing.deadline, b"", [])
-        published = None if closing is None else self.held(plan).collector.published()
+        published = None if closing is None else self.collector(plan).published()
         if published is None or closing is None:
             raise TooEarly("the coefficients are published when the trial is closed.")
         return published.message(stage, closing.deadline)
@@ -139,25 +119,19 @@ class DeviceTrials:
         effects, _ = mode_of(plan).results(whole, seen.devices, None)
         return FederatedAnswer(effects, whole.trial.n, left_out(shards), federated)
 
-    def waiting(self, plan: Plan) -> FederatedAnswer:
-        """A trial that waits for reports."""
-        shards = self.store.shards.all(plan.name)
-        return FederatedAnswer(None, sum(shard.n for shard in shards), left_out(shards), self.who(plan))
-
     def tick(self) -> list[FoldawayError]:
         """Commit what has waited for as long as its plan allows; let go of trials that were closed elsewhere."""
         faults = []
-        for name, held in list(self._trials.items()):
-            collector = held.collector
+        for name, collector in list(self._trials.items()):
             try:
                 seen = self.look(collector.plan)
                 deadline = Course(collector.plan).last_call(seen)
                 if seen.stage == "closed":
                     collector.leave_out_pending()
                     self.let_go(name)
-                elif deadline is not None and deadline != held.finished:
+                elif deadline is not None and deadline != collector.finished:
                     collector.finish()  # the close may be on another server, which does not know what is pending here
-                    held.finished = deadline
+                    collector.finished = deadline
                 else:
                     collector.leave_out_late_moments()
                     collector.commit_if_due()
@@ -165,50 +139,42 @@ class DeviceTrials:
                 faults.append(error)
         return faults
 
-    def pending(self) -> int:
-        """Messages of all trials that wait for their cohort."""
-        return sum(held.collector.pending for held in self._trials.values())
-
-    def pending_of(self, name: str) -> int:
-        """Messages of one trial that wait for their cohort."""
-        return self._trials[name].collector.pending if name in self._trials else 0
+    def pending(self, name: str | None = None) -> int:
+        """Messages of all trials, or of one, that wait for their cohort."""
+        return sum(collector.pending for of, collector in self._trials.items() if name in (None, of))
 
     def let_go(self, name: str) -> None:
         """Keep nothing more of a trial that has ended."""
         self._trials.pop(name, None)
 
-    def waited_on(self, name: str) -> float | None:
-        """The deadline after which too few had reported to a trial, as far as this server knows."""
-        return self._trials[name].waited_on if name in self._trials else None
-
     def look(self, plan: Plan) -> Situation:
         """Where a trial stands, now and here."""
-        held = self._trials.get(plan.name)
-        pending: Counter[str] = Counter() if held is None else held.collector.pending_reports
+        pending = self._trials[plan.name].pending_reports if plan.name in self._trials else Counter[str]()
         return self._table.situation(plan)._replace(pending=pending)
 
     def whole(self, plan: Plan) -> tuple[Share, list[ShardRow]]:
         """All servers' shares together, as far as they are durable, and what they were read from."""
-        mode, published = mode_of(plan), self.held(plan).collector.published()
+        published = self.collector(plan).published()
         shards = self.store.shards.all(plan.name)
-        whole = mode.share(plan)
+        whole = Share.of(plan)
         for row in shards:
             if row.state is not None:
-                whole = whole.merge(mode.share(plan, row.state, published))
+                whole = whole.merge(Share.of(plan, row.state, published))
         return whole, shards
 
-    def _plan(self, name: str) -> Plan:
+    def plan(self, name: str) -> Plan:
+        """The plan of a federated trial."""
         if name in self._trials:
-            return self._trials[name].collector.plan
+            return self._trials[name].plan
         plan = Plan.loads(self.store.trial(name).plan)
         if plan.federated is None:
             raise IngestError(409, "this trial takes records, not reports of devices: its plan has no `federated`.")
         return plan
 
-    def held(self, plan: Plan) -> Held:
-        """What this server has of a trial."""
+    def collector(self, plan: Plan) -> DeviceCollector:
+        """This server's share of a trial."""
         if plan.name not in self._trials:
-            self._trials[plan.name] = Held(DeviceCollector(self.store, plan, self._shard))
+            self._trials[plan.name] = DeviceCollector(self.store, plan, self._shard)
         return self._trials[plan.name]
 
 
