@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import traceback
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -78,3 +80,25 @@ def test_within_the_handling_of_another_error_nothing_hangs_on_ours_either() -> 
     with pytest.raises(errors.RecordError) as caught:
         mend()
     assert caught.value.__context__ is None
+
+
+def test_nothing_that_the_calling_function_holds_outlives_the_error() -> None:
+    def refuse(ours: Callable[[], Any]) -> weakref.ref[Record]:
+        record = Record()
+        watched = weakref.ref(record)
+        try:
+            with errors.instead_of(ValueError, ours()):
+                raise ValueError(record)
+        except errors.RecordError:
+            pass
+        return watched
+
+    gc.disable()  # reference counts alone must do
+    try:
+        made: list[Callable[[], Any]] = [
+            lambda: errors.RecordError("refused."),
+            lambda: lambda error: errors.RecordError("refused."),
+        ]
+        assert [refuse(ours)() for ours in made] == [None, None]
+    finally:
+        gc.enable()

@@ -17,7 +17,8 @@ class instead_of:
     Args:
         kinds: The errors that are replaced; all others pass.
         ours: The error to raise, or a function that makes it from the first one; what this gives back is raised as it
-            is, or the first error itself where it gives None.
+            is, or the first error itself, with all that hangs on it, where it gives None. Do not give the error a name
+            in the calling function: a frame that names its own error lives until garbage is collected.
 
     Example:
         >>> with instead_of(ValueError, lambda error: RecordError(f"not a number ({type(error).__name__}).")):
@@ -45,7 +46,7 @@ class instead_of:
         refusal = self._ours if isinstance(self._ours, Exception) else self._ours(error)
         if refusal is None:
             return
-        del error, trace  # this frame is part of the traceback of ours
+        del self, error, trace  # this frame is part of the traceback of ours, and would hold what these hold
         try:
             raise refusal
         finally:

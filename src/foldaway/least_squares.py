@@ -211,12 +211,12 @@ def _clustered(tally: ArmTally) -> ArmTally:
 
 def _floats(values: ArrayLike, name: str) -> Floats:
     """Numbers, or a RecordError: NumPy's own message would quote a value."""
-    refusal = RecordError(f"{name} must be numbers, in rows of one length.")
-    with instead_of((TypeError, ValueError, OverflowError), refusal):
+    fault = f"{name} must be numbers, in rows of one length."
+    with instead_of((TypeError, ValueError, OverflowError), RecordError(fault)):
         array = np.asarray(values)
         if array.dtype.kind in "buifO":
             return array.astype(np.float64, copy=False)
-    raise refusal
+    raise RecordError(fault)
 
 
 def _refuse_faulty(columns: Sequence[str], x: Floats, y: Floats) -> None:

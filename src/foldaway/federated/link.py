@@ -96,8 +96,8 @@ class HttpLink:
         """Send a message; what became of it."""
         headers = {"Content-Type": MEDIA_TYPE}
         answer = self._asking.ask("POST", f"/{kind}", content=message, headers=headers, **_waiting(patience))
-        unexpected = ServerError("the coordinator's answer is not one that a device expects; is the address right?")
-        with instead_of(msgspec.MsgspecError, unexpected):
+        fault = "the coordinator's answer is not one that a device expects; is the address right?"
+        with instead_of(msgspec.MsgspecError, ServerError(fault)):
             return msgspec.json.decode(answer, type=Received)
 
     def coefficients(self) -> Coefficients | None:

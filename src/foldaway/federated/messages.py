@@ -180,10 +180,10 @@ def decoded(data: bytes | bytearray | memoryview, kind: type[Sent], *, most: int
         MessageError: It is not such a message, or is longer than any.
     """
     name = re.sub("(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
-    refusal = MessageError(f"the body is not a message of the kind {name} that is expected here.")
+    fault = f"the body is not a message of the kind {name} that is expected here."
     if most is not None and len(data) > most:
-        raise refusal
-    with instead_of((ValueError, RecursionError), refusal):
+        raise MessageError(fault)
+    with instead_of((ValueError, RecursionError), MessageError(fault)):
         return msgspec.msgpack.decode(data, type=kind)
 
 

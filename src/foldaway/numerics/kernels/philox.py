@@ -21,7 +21,6 @@ _STEP_0 = np.uint64(0x9E3779B9)
 _STEP_1 = np.uint64(0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_ZERO = np.uint64(0)
 
 
 @njit_inline

@@ -168,7 +168,7 @@ class DeviceCollector:
                     self._pending.add(kind, numbers[place], message.arm)
                     outcome = Received(repeated=False, durable=False)
                 except (MessageError, TooEarly) as refused:
-                    outcome = refused
+                    outcome = refused.with_traceback(None)  # its frames hold the messages
             outcomes[place] = outcome
         mode.fold(live, taken, values, published)
         return outcomes
@@ -273,7 +273,7 @@ def _read(bodies: Bodies, kind: type[Sent]) -> tuple[list[Outcome], dict[int, Se
         try:
             messages[place] = decoded(body, kind)
         except MessageError as refused:
-            outcomes[place] = refused
+            outcomes[place] = refused.with_traceback(None)
     return outcomes, messages
 
 
@@ -287,7 +287,7 @@ def _enrol(table: DeviceTable, share: Share, bodies: Bodies) -> list[Outcome]:
         try:
             share.code(message.arm)
         except MessageError as refused:
-            outcomes[place] = refused
+            outcomes[place] = refused.with_traceback(None)
             continue
         number = hashed(plan, message.number)
         outcomes[place] = _DURABLE

@@ -42,6 +42,9 @@ _OUTAGES = {
 }
 
 
+_UNFIT = "a name or a number is not one that the database can hold."
+
+
 def guarded(table: type[T]) -> type[T]:
     """Let only our errors out of the public methods of a class that talks to a database."""
     for name, method in list(vars(table).items()):
@@ -53,8 +56,7 @@ def guarded(table: type[T]) -> type[T]:
 def _guarded(method: Callable[P, T]) -> Callable[P, T]:
     @wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        unfit = StoreError("a name or a number is not one that the database can hold.")
-        with instead_of(exc.SQLAlchemyError, _fault_of), instead_of((OverflowError, UnicodeError), unfit):
+        with instead_of(exc.SQLAlchemyError, _fault_of), instead_of((OverflowError, UnicodeError), StoreError(_UNFIT)):
             return method(*args, **kwargs)
 
     return call

@@ -36,7 +36,7 @@ def log_bug(event: str, error: BaseException) -> None:
 
 def place_of(error: BaseException) -> str:
     """Where an error was raised, and the last line of ours on the way there."""
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.endswith("/foldaway/errors.py")]
     ours = [frame for frame in frames if "/foldaway/" in frame.filename]
     places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in (*ours[-1:], *frames[-1:])]
     return " > ".join(dict.fromkeys(places))

@@ -140,14 +140,14 @@ def parse(text: str) -> Address:
     kind = next((kind for kind in known if scheme in kind.schemes), None)
     if not separated or kind is None:
         raise SourceError(f"a stream's address is {forms}.")
-    broken = SourceError(f"the stream's address cannot be taken apart; write it as {forms}.")
-    with instead_of(ValueError, broken):
+    fault = f"the stream's address cannot be taken apart; write it as {forms}."
+    with instead_of(ValueError, SourceError(fault)):
         split = urlsplit(f"//{rest}")
         options = dict(parse_qsl(split.query, keep_blank_values=True, strict_parsing=bool(split.query)))
         login, _, places = split.netloc.rpartition("@")
         hosts = tuple(_host(place, kind.port) for place in places.split(","))
     if not all(host for host, _ in hosts):
-        raise broken
+        raise SourceError(fault)
     name = unquote(split.path.removeprefix("/"))
     if not _NAME.fullmatch(name) or split.fragment:
         form = f"{scheme}://HOST:PORT/{kind.noun.upper()}"

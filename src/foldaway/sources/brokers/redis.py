@@ -135,7 +135,8 @@ class RedisStream:
         if isinstance(error, theirs.ConnectionError | theirs.TimeoutError | OSError):
             return Away("Redis cannot be reached.")
         if not isinstance(error, theirs.ResponseError):
-            return None
+            # An answer that breaks the protocol is quoted in the error.
+            return Away("Redis gave an answer that cannot be read.") if isinstance(error, theirs.RedisError) else None
         code = str(error).partition(" ")[0]
         if code in _TEMPORARY:
             return Away("Redis is not ready.")

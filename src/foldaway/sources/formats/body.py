@@ -106,7 +106,7 @@ def decode(body: bytearray, content_type: str, encoding: str | None, plan: Plan,
             if codec is not None:
                 _unpack(body, codec, unpacked, limits.max_decoded)
             chunk = read_body(body if codec is None else unpacked, media_type, wanted_by(plan), limits)
-    except IngestError:
+    except BaseException:
         wipe(unpacked)
         raise
     return Decoded(chunk.records, chunk.ragged, _unpacked=unpacked)
