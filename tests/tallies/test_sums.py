@@ -76,7 +76,12 @@ def subject(**kind: bool) -> Subject:
     )
 
 
-KINDS = [{}, {"adjusted": True}, {"adjusted": True, "weighted": True}, {"weighted": True, "adjusted": True, "missing": True}]
+KINDS = [
+    {},
+    {"adjusted": True},
+    {"adjusted": True, "weighted": True},
+    {"weighted": True, "adjusted": True, "missing": True},
+]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: " ".join(kind) or "plain")
@@ -173,7 +178,13 @@ def test_arms_far_apart_keep_their_spread() -> None:
 
 def test_the_level_is_zero_for_ordinary_outcomes_and_for_constants() -> None:
     rng = np.random.default_rng(4)
-    for v in (rng.random(50) < 0.02, rng.lognormal(size=50), rng.normal(1000, 3, 50), np.full(50, 1e9), np.array([7.25])):
+    for v in (
+        rng.random(50) < 0.02,
+        rng.lognormal(size=50),
+        rng.normal(1000, 3, 50),
+        np.full(50, 1e9),
+        np.array([7.25]),
+    ):
         sums = Sums.empty(SumsShape(1, 1, 1)).fold(np.zeros(len(v), int), v[None].astype(float))
         assert sums.level[0] == 0
 
