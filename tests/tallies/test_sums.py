@@ -129,11 +129,12 @@ def test_they_are_the_sums_that_pandas_forms() -> None:
         by_cell = here.groupby(["arm", "group"])
         np.testing.assert_allclose(sums.weights(o).ravel(), by_cell["w"].sum(), rtol=1e-12)
         for column, name in ((o, y), (2 + o, a)):
-            expected = by_cell[[name, "w"]].apply(lambda part, name=name: (part.w * part[name]).sum())
+            expected = (here.w * here[name]).groupby([here.arm, here.group]).sum()
             np.testing.assert_allclose(sums.totals(column).ravel(), expected, rtol=1e-10, atol=1e-10)
-        for arm, part in here.groupby("arm"):
+        for arm in range(3):
+            part = here[here.arm == arm]
             w2 = part.w**2
-            cov = np.cov(part[[y, a]].T, aweights=w2, ddof=0) * w2.sum()
+            cov = np.cov(part[[y, a]].to_numpy().T, aweights=w2.to_numpy(), ddof=0) * float(w2.sum())
             np.testing.assert_allclose(sums.square[arm, [o, 2 + o]], np.diag(cov), rtol=1e-11)
             assert sums.cross is not None
             assert sums.cross[arm, o] == pytest.approx(cov[0, 1], rel=1e-11)

@@ -156,7 +156,7 @@ def effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> 
 def withheld(levels: Levels, arms: tuple[int, int]) -> str:
     """Why no error can be told for a comparison of these arms; empty if it can."""
     n = float(min(levels.n[..., arm] for arm in arms))
-    if n < 1:
+    if n <= 0:
         return "an arm has no records yet."
     if levels.groups is None:
         return "" if n >= 2 else "an arm has a single record, which shows no spread."

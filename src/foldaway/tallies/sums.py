@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from foldaway.errors import EstimateError, StateError
 from foldaway.keeping.state import Array, decode_part
@@ -163,7 +163,9 @@ class Sums:
         totals: Floats = self.total[..., column] + self.weights(column % self.shape.outcomes) * self.level[column]
         return totals
 
-    def fold(self, arm: Indices, values: Floats, group: Indices | None = None, weight: Floats | None = None) -> Self:
+    def fold(
+        self, arm: ArrayLike, values: ArrayLike, group: ArrayLike | None = None, weight: ArrayLike | None = None
+    ) -> Self:
         """Take records in.
 
         Args:
@@ -172,15 +174,15 @@ class Sums:
             group: Each record's group; all in one if there are no units.
             weight: Observation weights, positive.
         """
-        arm, values = np.asarray(arm), np.asarray(values, dtype=np.float64)
-        weight = None if weight is None else np.asarray(weight, dtype=np.float64)
-        if values.shape != (self.shape.columns, len(arm)) or (weight is None) == self.shape.weighted:
+        arms, v = np.asarray(arm), np.asarray(values, dtype=np.float64)
+        w = None if weight is None else np.asarray(weight, dtype=np.float64)
+        if v.shape != (self.shape.columns, len(arms)) or (w is None) == self.shape.weighted:
             raise ValueError("the records do not have the shape of the sums")
-        cell = arm * self.shape.groups if group is None else arm * self.shape.groups + np.asarray(group)
+        cell = arms * self.shape.groups + (0 if group is None else np.asarray(group))
         folded = self
-        for start in range(0, len(arm), _STEP):
+        for start in range(0, len(arms), _STEP):
             part = slice(start, start + _STEP)
-            folded = folded + self._of(cell[part], values[:, part], None if weight is None else weight[part])
+            folded = folded + self._of(cell[part], v[:, part], None if w is None else w[part])
         return folded
 
     def _of(self, cell: Indices, values: Floats, weight: Floats | None) -> Self:
@@ -197,7 +199,7 @@ class Sums:
                 continue
             here = ~np.isnan(columns[0])
             made._write(o, cell[here], columns[:, here], None if weight is None else weight[here])
-        return made._settled()
+        return made.settled()
 
     def _write(self, o: int, cell: Indices, columns: Floats, weight: Floats | None) -> None:
         """Write the sums of one outcome, and of its ỹ, into these, which have none of it yet."""
@@ -249,7 +251,7 @@ class Sums:
             square=one.square + two.square + both * apart**2,
             cross=cross,
             absolute=one.absolute + two.absolute,
-        )._settled()
+        ).settled()
 
     def _about(self, level: Floats) -> Self:
         """The same sums, the first-order ones about another level."""
@@ -261,7 +263,7 @@ class Sums:
         first = self.first + _wide(self.mass, self.shape) * moved
         return replace(self, level=level, total=self.total + weights * moved, first=first)
 
-    def _settled(self) -> Self:
+    def settled(self) -> Self:
         """About a level that is near enough for the digits and says nothing about few records."""
         mass = _wide(self.mass, self.shape)
         total = mass.sum(axis=0)
