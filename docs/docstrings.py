@@ -1,19 +1,99 @@
-"""Docstrings for the site: ``Example:`` is a section of code, as ``Examples:`` is to griffe; else it would be prose."""
+"""Docstrings for the site, beyond what griffe makes of them by itself."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Literal, Union, get_args, get_origin
 
 import griffe
+import msgspec
+import tomli_w
+
+from foldaway import Bootstrap, Federated, Privacy
+from foldaway.plan.analysis import Written
+from foldaway.plan.part import Part, Setting, settings_of
 
 _EXAMPLE = re.compile(r"^( *)Example:$", re.MULTILINE)
 
+PARTS: tuple[type[Part], ...] = (Written, Privacy, Federated, Bootstrap)
+
 
 class ExampleSections(griffe.Extension):
-    """Reads ``Example:`` as griffe's ``Examples:``."""
+    """Reads ``Example:`` as griffe's ``Examples:``, a section of code; else it would be prose."""
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         """Called with each object of the package once it is loaded."""
         if obj.docstring is not None:
             obj.docstring.value = _EXAMPLE.sub(r"\1Examples:", obj.docstring.value)
+
+
+class PlanSettings(griffe.Extension):
+    """Shows the settings of a part of the plan as they are declared: type, default, what each must be, meaning."""
+
+    def on_class(self, *, cls: griffe.Class, **kwargs: Any) -> None:
+        """Called with each class of the package once it is loaded."""
+        part = next((part for part in PARTS if f"{part.__module__}.{part.__name__}" == cls.path), None)
+        if part is None or cls.docstring is None:
+            return
+        text, *sections = cls.docstring.parse("google")
+        meanings = {
+            attribute.name: " ".join(attribute.description.split())
+            for section in sections
+            if section.kind is griffe.DocstringSectionKind.attributes
+            for attribute in section.value
+        }
+        cls.docstring.value = f"{text.value}\n\n{page_of(part, meanings)}"
+
+
+def page_of(part: type[Part], meanings: dict[str, str]) -> str:
+    """The settings of a part as a table, and how they are written."""
+    rows = [
+        f"| `{setting.name}` | `{_type(setting)}` | {_default(setting)} | {setting.must_be} | {meanings[name]} |"
+        for name, setting in settings_of(part).items()
+    ]
+    table = "\n".join(["| setting | type | default | must be | meaning |", "|---|---|---|---|---|", *rows])
+    if not part.TABLE:
+        return table
+    written = f"```toml\n{in_toml(part)}```\n\n```python\n{in_python(part)}\n```"
+    return f"{table}\n\nAll of it written out, first in TOML and then in Python:\n\n{written}"
+
+
+def in_toml(part: type[Part]) -> str:
+    """The part with every setting, as a table of a plan's file; settings that are nothing by default are left out."""
+    written = {name: value for name, value in _values(part) if value is not None}
+    return tomli_w.dumps({part.TABLE: written})
+
+
+def in_python(part: type[Part]) -> str:
+    """The part with every setting, as an expression."""
+    return f"fa.{part.__name__}({', '.join(f'{name}={value!r}' for name, value in _values(part))})".replace("'", '"')
+
+
+def _values(part: type[Part]) -> Iterator[tuple[str, Any]]:
+    """Each setting with its default, or else the least it can be."""
+    for name, setting in settings_of(part).items():
+        if setting.default is not msgspec.NODEFAULT:
+            yield name, setting.default
+        else:
+            yield name, get_args(setting.plain)[0] if get_origin(setting.plain) is Literal else 1000
+
+
+def _type(setting: Setting) -> str:
+    """The type in Python, without that of nothing and without the short forms of a part."""
+    if setting.part is not None:
+        return setting.part.__name__
+    kind = get_args(setting.plain)[0] if get_origin(setting.plain) is Union else setting.plain
+    if get_origin(kind) is Literal:
+        return "str"
+    return kind.__name__ if isinstance(kind, type) else str(kind).replace("collections.abc.", "")
+
+
+def _default(setting: Setting) -> str:
+    if setting.default is msgspec.NODEFAULT:
+        return "required"
+    if setting.part is not None and setting.default is not None:
+        return "its defaults"
+    if setting.default is None or setting.default in ((), {}):
+        return "none"
+    return f"`{msgspec.json.encode(setting.default).decode()}`"

@@ -59,7 +59,7 @@ def _sent_and_consumed(
 
     server.create(plan.name)
     trial, sent, records = Trial(plan, key=key), 0, 0
-    for table in _tables(batches, max(RECORDS, plan.cohort)):
+    for table in _tables(batches, max(RECORDS, plan.privacy.cohort)):
         server.send(plan.name, [Sent(as_arrow(table))])
         sent, records = sent + 1, records + table.num_rows
         if sent % _AT_A_TIME == 0:

@@ -71,7 +71,8 @@ def findings(found: dict[str, Tale]) -> Findings:
 
         Real: the device's code, the coordinator's code and its SQLite database, which is opened anew after a crash; one
         schedule in ten has the devices' state in their SQLite files. Simulated, all in one process: the network and
-        the kills, which come between statements, not within a transaction. (`tests/federated/device/test_crashes.py` kills
+        the kills, which come between statements, not within a transaction.
+        (`tests/federated/device/test_crashes.py` kills
         real processes with SIGKILL.)
 
         Every record carries a digit of its own, 4^i in an outcome, so that the sum of that outcome says how often each

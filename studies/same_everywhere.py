@@ -168,7 +168,7 @@ def plan_of(replicates: int) -> fa.Plan:
         levels={"country": ["de", "fr", "us"]},
         unit="unit",
         bootstrap=fa.Bootstrap(replicates),
-        remainder="include",
+        privacy=fa.Privacy(remainder="include"),
     )
 
 

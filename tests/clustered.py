@@ -16,6 +16,7 @@ from foldaway.federated.coordinator.results import Devices
 from foldaway.federated.coordinator.share import Published, Share
 from foldaway.federated.messages import Moments, Report, Scores, Sums
 from kept_rows import covariate_columns
+from plans import in_parts
 
 
 class Kept(NamedTuple):
@@ -29,7 +30,7 @@ class Kept(NamedTuple):
 def federated(plan: fa.Plan, mode: str, **others: Any) -> fa.Plan:
     """The same plan for records that stay on devices."""
     settings = msgspec.structs.asdict(plan) | {"unit": None, "complete_units": False, "federated": mode} | others
-    return fa.Plan(**settings)
+    return fa.Plan(**in_parts(settings))
 
 
 def devices_of(plan: fa.Plan, frame: pd.DataFrame, unit: str = "unit") -> list[Kept]:
@@ -58,7 +59,7 @@ def moments(kept: Kept) -> Moments:
 
 def report(plan: fa.Plan, kept: Kept) -> Moments | Sums:
     """A device's report in the modes of one round."""
-    if plan.federated == "delta":
+    if plan.mode == "delta":
         return Sums.of(secrets.token_bytes(16), kept.arm, len(kept.rows), kept.rows[:, 1:].sum(axis=0))
     return moments(kept)
 

@@ -13,12 +13,12 @@ import pyarrow as pa
 
 import foldaway as fa
 from brokers import Sent, Server
-from foldaway.sources.brokers.adapters import broker_at
-from foldaway.sources.brokers.address import parse
 from foldaway.sources.brokers.broker import Broker
-from foldaway.sources.brokers.consumer import Consumer, Options, Progress
-from foldaway.sources.brokers.message import ARROW, JSON, NDJSON
-from foldaway.sources.brokers.store import Store, Stored
+from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions, Progress
+from foldaway.sources.brokers.registry import parse
+from foldaway.sources.brokers.stream_file import StreamFile, StreamState
+from foldaway.sources.formats.body import ARROW, JSON, NDJSON
+from plans import in_parts
 
 KEY = bytes(range(16))
 
@@ -30,17 +30,19 @@ def fresh_name() -> str:
 
 def plan_of(name: str, **settings: Any) -> fa.Plan:
     return fa.Plan(
-        **{
-            "name": name,
-            "arm": "group",
-            "arms": {"a": 0.5, "b": 0.5},
-            "outcomes": ["y"],
-            "covariates": ["x"],
-            "unit": "unit",
-            "cohort": 50,
-            "min_per_arm": 2,
-            **settings,
-        }
+        **in_parts(
+            {
+                "name": name,
+                "arm": "group",
+                "arms": {"a": 0.5, "b": 0.5},
+                "outcomes": ["y"],
+                "covariates": ["x"],
+                "unit": "unit",
+                "cohort": 50,
+                "min_per_arm": 2,
+                **settings,
+            }
+        )
     )
 
 
@@ -102,14 +104,14 @@ def one_pass(plan: fa.Plan, records: pa.Table, key: bytes | None = None) -> fa.T
     return trial
 
 
-class Remembering(Store):
+class Remembering(StreamFile):
     """A store that remembers all that was ever written to it, as somebody with access to the disk might."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.written: list[Stored] = []
+        self.written: list[StreamState] = []
 
-    def write(self, stored: Stored) -> None:
+    def write(self, stored: StreamState) -> None:
         super().write(stored)
         self.written.append(stored)
 
@@ -124,16 +126,16 @@ def consume(
     wrap: Callable[[Broker], Broker] = lambda broker: broker,
     told: Callable[[Progress], None] = lambda _: None,
     stopping: Callable[[], bool] = lambda: False,
-    store: type[Store] = Store,
+    store: type[StreamFile] = StreamFile,
     **options: Any,
 ) -> tuple[fa.Trial, Consumer]:
     """Consume the stream of the plan's name into a folder."""
     where = parse(address or server.address(plan.name))
     options["delete"] = options.get("delete", False) and server.deletes
-    settings = Options(**{"until_empty": True, "wait": 0.1, "rest": 0.0, **options})
+    settings = ConsumerOptions(**{"until_empty": True, "wait": 0.1, "rest": 0.0, **options})
     with store(folder) as opened:
         consumer = Consumer(
-            wrap(broker_at(where, plan.name)),
+            wrap(where.broker(plan.name)),
             where.stream,
             plan,
             opened,

@@ -14,11 +14,11 @@ import foldaway as fa
 from foldaway.errors import FoldawayError, TrialClosed
 from foldaway.federated.messages import Enrolment, Moments, Received, Sums, encoded, new_number
 from foldaway.service.collecting.service import Service
-from plans import SMALL
+from plans import SMALL, in_parts
 
 
 def plan_of(name: str, mode: str, **settings: Any) -> fa.Plan:
-    return fa.Plan(**{**SMALL, "name": name, "federated": mode, "min_per_arm": 1, "cohort": 3, **settings})
+    return fa.Plan(**in_parts({**SMALL, "name": name, "federated": mode, "min_per_arm": 1, "cohort": 3, **settings}))
 
 
 class Simulated:
@@ -48,10 +48,10 @@ class Simulated:
             return encoded(Enrolment(self.number, self.arm))
         if kind == "moments":
             return encoded(self.moments)
-        if self.plan.federated == "scores":
+        if self.plan.mode == "scores":
             assert self.scores is not None
             return self.scores
-        if self.plan.federated == "delta":
+        if self.plan.mode == "delta":
             return encoded(Sums.of(self.number, self.arm, self.n, self.n * np.array([3.0])))
         return encoded(Moments(self.number, self.arm, self.n, self.moments.factor))
 

@@ -74,8 +74,7 @@ def plan_of(name: str) -> fa.Plan:
         outcomes=["y", *(f"bit{column}" for column in range(COLUMNS))],
         covariates=["x"],
         estimators=["difference", "regression"],
-        cohort=COHORT,
-        remainder="include",
+        privacy=fa.Privacy(cohort=COHORT, remainder="include"),
     )
 
 

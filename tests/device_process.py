@@ -62,7 +62,7 @@ def live(folder: str, plan: str, server: str, token: str, records: list[dict[str
     device = Device(plan, folder, server=server, token=token, patience=5.0)
     for record in records[device.status.records :]:
         device.record(record)
-        if device.plan.federated == "scores":
+        if device.plan.mode == "scores":
             device.report()
     until = time.monotonic() + seconds
     while True:

@@ -22,7 +22,7 @@ import foldaway as fa
 from brokers import Sent, Server
 from consuming import FORMS
 from crashing import COHORT, PER_PRODUCER, PRODUCERS, batch, digits, largest_difference, plan_of
-from foldaway.sources.brokers.store import Stored, read
+from foldaway.sources.brokers.stream_file import StreamState, read
 from servers import Nursery
 
 MOST_BATCHES = PRODUCERS * PER_PRODUCER
@@ -73,7 +73,7 @@ def kill_often(
     plan.save(folder / "plan.toml")
     store = folder / "store"
     words = ["consume", server.address(name), str(folder / "plan.toml"), "--store", str(store), "--json", "--delete"]
-    written: list[Stored] = []
+    written: list[StreamState] = []
     edges = [batches * i // (2 * kills) for i in range(2 * kills + 1)]
     for turn in range(kills):
         server.send(name, [message(i) for i in range(edges[2 * turn], edges[2 * turn + 1])])
@@ -129,13 +129,13 @@ def _run(nursery: Nursery, words: Sequence[str], folder: Path) -> None:
 
 
 def _judge(
-    server: Server, plan: fa.Plan, store: Path, written: Sequence[Stored], kills: int, batches: int, began: float
+    server: Server, plan: fa.Plan, store: Path, written: Sequence[StreamState], kills: int, batches: int, began: float
 ) -> Tale:
     said = (store.parent / "err").read_text()
     assert "error" not in said, said
     stored = read(store)
     assert stored is not None
-    assert stored.closed
+    assert stored.reached.closed
     trial = stored.of(plan)
     whole = pa.concat_tables([table(i) for i in range(batches)])
     one_pass = fa.Trial(plan)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 import foldaway as fa
+from foldaway.plan.part import settings_of
 
 SMALL: dict[str, Any] = {"name": "small", "arm": "group", "arms": {"a": 0.5, "b": 0.5}, "outcomes": ["y"]}
 
@@ -26,10 +29,7 @@ FULL: dict[str, Any] = {
     "errors": ["classical", "HC1"],
     "anytime_n": 5000,
     "bootstrap": {"replicates": 200, "weights": "double-or-nothing"},
-    "cohort": 50,
-    "max_wait": 60.5,
-    "min_per_arm": 20,
-    "remainder": "include",
+    "privacy": {"cohort": 50, "max_wait": 60.5, "min_per_arm": 20, "remainder": "include"},
 }
 
 # Those that FULL cannot have, for it has a bootstrap: records that stay on devices.
@@ -37,12 +37,28 @@ FEDERATED: dict[str, Any] = {
     **SMALL,
     "name": "federated",
     "covariates": ["x"],
-    "federated": "scores",
-    "reply_deadline": 60.5,
-    "reply_share": 0.9,
-    "retention": 3600.5,
-    "leverage": "CR2",
+    "privacy": {"retention": 3600.5},
+    "federated": {"mode": "scores", "reply_deadline": 60.5, "reply_share": 0.9, "leverage": "CR2"},
 }
+
+PARTS = {name: setting.part for name, setting in settings_of(fa.Plan).items() if setting.part is not None}
+
+
+def in_parts(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that tests name without their part, each in the part that it belongs to."""
+    inside = dict(settings)
+    for table, part in PARTS.items():
+        own = {name: inside.pop(name) for name in settings_of(part) if name in inside}
+        if any(value is not None for value in own.values()):
+            written = inside.get(table)
+            inside[table] = own if written is None else msgspec.structs.asdict(part.of(written)) | own
+    return inside
+
+
+def replaced(plan: fa.Plan, **settings: Any) -> fa.Plan:
+    """The plan with some settings changed, which may be those of its parts."""
+    return fa.Plan(**in_parts(msgspec.structs.asdict(plan) | settings))
+
 
 # Names that people give to columns, arms and levels: anything printable, quotes and emoji too.
 names = st.text(
@@ -84,10 +100,13 @@ def plans(draw: st.DrawFn) -> fa.Plan:
         on_fault=draw(st.sampled_from(["refuse", "drop"])),
         estimators=draw(st.lists(st.sampled_from(estimators), unique=True)),
         anytime_n=draw(st.integers(1, 10**15)),
-        cohort=draw(st.integers(1, 10**9)),
-        max_wait=draw(st.none() | st.floats(1, 1e7)),
-        min_per_arm=draw(st.integers(1, 10**9)),
-        remainder=draw(st.sampled_from(["leave_out", "include"])),
+        privacy=fa.Privacy(
+            cohort=draw(st.integers(1, 10**9)),
+            max_wait=draw(st.none() | st.floats(1, 1e7)),
+            min_per_arm=draw(st.integers(1, 10**9)),
+            remainder=draw(st.sampled_from(["leave_out", "include"])),
+            **({"retention": draw(st.floats(60, 1e9))} if "federated" in settings else {}),
+        ),
         **settings,
     )
 
@@ -95,16 +114,17 @@ def plans(draw: st.DrawFn) -> fa.Plan:
 @st.composite
 def _federated(draw: st.DrawFn, unit: str, weight: str) -> dict[str, Any]:
     """The settings of records that stay on devices or, with a unit, at sites."""
-    mode = draw(st.sampled_from(["one-message", "scores"]))
+    mode: Any = draw(st.sampled_from(["one-message", "scores"]))
     sites = mode == "one-message" and draw(st.booleans())
-    leverage = draw(st.sampled_from([None, "CR2", "CR3"])) if mode == "scores" else None
+    leverage: Any = draw(st.sampled_from([None, "CR2", "CR3"])) if mode == "scores" else None
     return {
-        "federated": mode,
+        "federated": fa.Federated(
+            mode,
+            reply_deadline=draw(st.floats(1, 1e7)),
+            reply_share=draw(st.floats(0.01, 1)),
+            leverage=leverage,
+        ),
         "unit": unit if sites else None,
         "complete_units": sites,
         "weight": draw(st.sampled_from([None, weight])) if leverage is None else None,
-        "leverage": leverage,
-        "reply_deadline": draw(st.floats(1, 1e7)),
-        "reply_share": draw(st.floats(0.01, 1)),
-        "retention": draw(st.floats(60, 1e9)),
     }

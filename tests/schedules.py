@@ -156,9 +156,11 @@ class Schedule:
             outcomes=["mark", "y"],
             federated=mode,  # type: ignore[arg-type]
             # Mode scores publishes nothing of an arm of less than a cohort.
-            cohort=self._chance.choice([1, 1, 2] if mode == "scores" else [1, 2, 3]),
-            min_per_arm=1,
-            remainder=self._chance.choice(["leave_out", "include"]),
+            privacy=fa.Privacy(
+                cohort=self._chance.choice([1, 1, 2] if mode == "scores" else [1, 2, 3]),
+                min_per_arm=1,
+                remainder=self._chance.choice(["leave_out", "include"]),
+            ),
         )
         self.coordinator = Coordinator(folder / "trials", self.plan)
         self.tale = Tale(schedules=1)
@@ -267,7 +269,7 @@ class Schedule:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", fa.SampleRatioWarning)
             self._rough(self._chance.randint(5, 30))
-            if self.plan.federated == "scores" or self._chance.random() < 0.5:
+            if self.plan.mode == "scores" or self._chance.random() < 0.5:
                 self.coordinator.close(600.0)
                 self._rough(self._chance.randint(5, 30))
             self.coordinator.close(0.0)
@@ -284,7 +286,7 @@ class Schedule:
         tallied = self._digits(arms)
         about = self.coordinator.found.federated
         enrolled, reported = sum(about.enrolled.values()), sum(about.reported.values())
-        scores = self.plan.federated == "scores"
+        scores = self.plan.mode == "scores"
         states = []
         for i, records in enumerate(self._records):
             taken = self._device(i).status.records

@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from foldaway.sources.formats.batch import Batch, Wanted
+from foldaway.sources.formats.chunk import Chunk, WantedColumns
 
 Rows = list[dict[str, Any]]
 
-WANTED = Wanted(numeric=("y", "x"), text=("arm", "unit"))
+WANTED = WantedColumns(numeric=("y", "x"), text=("arm", "unit"))
 SCHEMA = pa.schema([("extra", pa.string()), ("y", pa.float64()), ("arm", pa.string())])
 SCHEMA = SCHEMA.append(pa.field("x", pa.float64())).append(pa.field("unit", pa.string()))
 
@@ -91,7 +91,7 @@ def put(folder: Path, name: str, data: bytes) -> Path:
     return path
 
 
-def cells(batches: Iterable[Batch], wanted: Wanted = WANTED) -> tuple[dict[str, list[Any]], int]:
+def cells(batches: Iterable[Chunk], wanted: WantedColumns = WANTED) -> tuple[dict[str, list[Any]], int]:
     """All values that came, and the number of ragged lines.
 
     A numeric column may come as numbers or, where a cell is none, as text; here text that is a number is that number.

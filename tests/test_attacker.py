@@ -54,8 +54,8 @@ def exported_totals(state: bytes) -> list[Floats]:
     """The replicates' sums of each arm, as anybody can read them who has the state: no code of foldaway's in it."""
     body = msgspec.msgpack.decode(state[8 + 2 + 32 :])
     found = []
-    for _, _, _, tallies in body["arms"]:
-        _, (shape, data) = tallies["replicates"]
+    for arm in body["arms"]:
+        _, (shape, data) = arm["tallies"]["replicates"]
         found.append(np.frombuffer(data, dtype="<f8").reshape(shape))
     return found
 
@@ -166,9 +166,10 @@ def raw_sums(trial: fa.Trial) -> list[Floats]:
     """Each arm's replicate sums of the raw outcome, from the state: y = F[0, y] + F[y, y] t, with t in the frame."""
     body = msgspec.msgpack.decode(trial.dumps()[8 + 2 + 32 :])
     sums = []
-    for _, (shape, frame), _, tallies in body["arms"]:
+    for arm in body["arms"]:
+        shape, frame = arm["frame"]
         F = np.frombuffer(frame, dtype="<f8").reshape(shape)
-        _, (shape, data) = tallies["replicates"]
+        _, (shape, data) = arm["tallies"]["replicates"]
         totals = np.frombuffer(data, dtype="<f8").reshape(shape)
         sums.append(F[0, -1] * totals[:, 0] + F[-1, -1] * totals[:, -1])
     return sums

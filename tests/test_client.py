@@ -123,7 +123,7 @@ def test_errors_are_sentences(steady: Served) -> None:
 
 
 def test_a_life_through_the_client(steady: Served) -> None:
-    plan = 'name = "life"\narm = "group"\noutcomes = ["y"]\ncohort = 10\narms = {a = 0.5, b = 0.5}\n'
+    plan = 'name = "life"\narm = "group"\noutcomes = ["y"]\nprivacy = {cohort = 10}\narms = {a = 0.5, b = 0.5}\n'
     with Client(steady.url, steady.admin) as client:
         made = client.create(plan)
         assert client.plan("life")["outcomes"] == ["y"]
@@ -170,7 +170,7 @@ def test_patience_ends_and_the_batch_is_kept(server: Served) -> None:
 
 
 def test_leaving_gives_the_server_what_it_has_lost(server: Served) -> None:
-    token = server.create("left", cohort=10)["ingest_token"]
+    token = server.create("left")["ingest_token"]
     with Client(server.url, token) as client:
         client.send("left", rows(4))
         client.send("left", rows(5, 4))

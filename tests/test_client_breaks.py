@@ -21,7 +21,7 @@ from foldaway.sources.formats.body import Limits
 from plans import SMALL
 from stores import VAULT
 
-PLAN = fa.Plan(**SMALL, cohort=10)
+PLAN = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10))
 
 
 class Stand:
@@ -61,7 +61,7 @@ class Stand:
         self.sent.append((producer, sequence))
         media_type = request.headers["Content-Type"]
         return msgspec.json.encode(
-            self.service.receive(parts[3], bytearray(request.content), media_type, None, producer, sequence)
+            self.service.records.receive(parts[3], bytearray(request.content), media_type, None, producer, sequence)
         )
 
 

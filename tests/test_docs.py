@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import html
 import inspect
+import json
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from litestar.testing import TestClient
 from mkdocs.config import load_config
 from typer.main import get_command
 
+import foldaway as fa
 from foldaway import paper
 from foldaway.cli import app
+from foldaway.plan.part import settings_of
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
 from foldaway.sources.formats.body import Limits
+from plans import PARTS
 from snippets import Reader, snippets
 from stores import VAULT
 
@@ -72,11 +79,11 @@ def test_a_block_that_would_be_passed_over_fails(block: str, told: str, tmp_path
         reader.run(snippet)
 
 
-def test_every_page_is_in_the_navigation_and_the_site_builds(tmp_path: Path) -> None:
-    navigation = load_config(str(ROOT / "mkdocs.yml")).nav
-    assert sorted(named(navigation)) == [str(page.relative_to("docs")) for page in PAGES]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
     built = subprocess.run(  # not --quiet: it silences the warnings that --strict counts
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site"],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
@@ -84,11 +91,51 @@ def test_every_page_is_in_the_navigation_and_the_site_builds(tmp_path: Path) -> 
         timeout=300,
     )
     assert built.returncode == 0, built.stderr
-    pages = list((tmp_path / "site").rglob("*.html"))
+    return folder
+
+
+def test_every_page_is_in_the_navigation_and_the_site_builds(site: Path) -> None:
+    navigation = load_config(str(ROOT / "mkdocs.yml")).nav
+    assert sorted(named(navigation)) == [str(page.relative_to("docs")) for page in PAGES]
+    pages = list(site.rglob("*.html"))
     assert len(pages) >= len(PAGES)
     for page in pages:
         fetched = re.findall(r'<(?:script|link|img)\b[^>]*?(?:src|href)="(https?://[^"]+)"', page.read_text("utf-8"))
         assert not [address for address in fetched if "canonical" not in address], page
+
+
+def test_the_reference_of_the_plan_has_every_setting_as_it_is_declared(site: Path) -> None:
+    page = (site / "reference/plan/index.html").read_text("utf-8")
+    rows = (re.findall(r"<td>(.*?)</td>", row, re.DOTALL) for row in re.findall(r"<tr>.*?</tr>", page, re.DOTALL))
+    shown = {plain(cells[0]): list(map(plain, cells[1:])) for cells in rows if cells}
+    declared = {setting.name: setting for part in (fa.Plan, *PARTS.values()) for setting in settings_of(part).values()}
+    assert set(shown) == set(declared)
+    for name, setting in declared.items():
+        kind, default, must_be, meaning = shown[name]
+        assert must_be == setting.must_be.replace("`", ""), name
+        assert kind
+        assert meaning
+        if setting.default is msgspec.NODEFAULT:
+            assert default == "required", name
+        elif setting.default:
+            assert default == ("its defaults" if setting.part else json.dumps(setting.default)), name
+        else:
+            assert default == ("false" if setting.default is False else "none"), name
+
+
+def test_the_reference_of_the_plan_writes_each_part_in_both_ways(site: Path) -> None:
+    page = (site / "reference/plan/index.html").read_text("utf-8")
+    blocks = re.findall(r'<div class="language-(toml|python)[^>]*>.*?<code>(.*?)</code>', page, re.DOTALL)
+    tables = [tomllib.loads(plain(text)) for language, text in blocks if language == "toml"]
+    objects = [eval(plain(text), {"fa": fa}) for language, text in blocks if plain(text).startswith("fa.")]
+    assert {type(each) for each in objects} == set(PARTS.values())
+    for each in objects:
+        assert type(each).of(next(table for table in tables if set(table) == {each.TABLE})[each.TABLE]) == each
+
+
+def plain(markup: str) -> str:
+    """The text of some HTML."""
+    return html.unescape(re.sub(r"<[^>]+>", "", markup)).strip()
 
 
 def named(entry: Any) -> Iterator[str]:

@@ -64,6 +64,7 @@ ROOMS = (
     "numerics/kernels",
     "numerics",
     "keeping",
+    "backoff",
     "errors",
 )
 

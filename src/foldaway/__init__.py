@@ -19,7 +19,7 @@ from foldaway.errors import (
     WorkerError,
 )
 from foldaway.least_squares import LeastSquares
-from foldaway.plan import Bootstrap, Plan
+from foldaway.plan import Bootstrap, Federated, Plan, Privacy
 from foldaway.trial import Trial
 
 if TYPE_CHECKING:
@@ -33,10 +33,12 @@ __all__ = [
     "Effect",
     "Effects",
     "EstimateError",
+    "Federated",
     "FoldawayError",
     "LeastSquares",
     "Plan",
     "PlanError",
+    "Privacy",
     "RecordError",
     "SampleRatioWarning",
     "SealedError",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -10,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from foldaway.errors import ServerError, not_installed
+from foldaway.backoff import pauses
+from foldaway.errors import ServerError, instead_of, not_installed
 
 try:
     import httpx
@@ -19,6 +19,7 @@ except ModuleNotFoundError:
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
+_MORE_THAN_A_MOMENT = 2.0
 
 
 class Asking:
@@ -72,9 +73,11 @@ class Asking:
         Raises:
             ServerError: The server refuses, or has not answered for as long as that.
         """
-        until = time.monotonic() + (self._patience if patience is None else patience)
-        pause = _FIRST_PAUSE
+        began = time.monotonic()
+        until = began + (self._patience if patience is None else patience)
+        waits = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
+            pause = next(waits)
             try:
                 response = self._http.request(method, path, **request)
             except httpx.TransportError as error:
@@ -90,29 +93,25 @@ class Asking:
                 problem = _problem(response)
             if not problem.passes or time.monotonic() + pause > until:
                 raise problem
-            if pause == _LONGEST_PAUSE and self._told is not None:
+            if time.monotonic() - began > _MORE_THAN_A_MOMENT and self._told is not None:
                 self._told(problem)
                 self._told = None
-            time.sleep(pause * random.uniform(0.5, 1.5))
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            time.sleep(pause)
 
 
 def _connection(url: str, headers: dict[str, str], verify: str | bool) -> httpx.Client:
     if not url.startswith(("http://", "https://")):
         raise ServerError("a server's address begins with http:// or https://.")
-    try:
+    unusable = ServerError("the server's address, the token, or the certificate authority's file cannot be used.")
+    with instead_of((OSError, ValueError, httpx.InvalidURL), unusable):  # ssl.SSLError is an OSError
         trusted = ssl.create_default_context(cafile=verify) if isinstance(verify, str) else verify
         return httpx.Client(base_url=url, headers=headers, timeout=60.0, verify=trusted)
-    except (OSError, ValueError, httpx.InvalidURL):  # ssl.SSLError is an OSError
-        pass
-    raise ServerError("the server's address, the token, or the certificate authority's file cannot be used.")
 
 
 def _problem(response: httpx.Response) -> ServerError:
     try:
-        told: Any = msgspec.json.decode(response.content)
+        problem = msgspec.json.decode(response.content, type=dict[str, Any])
     except msgspec.DecodeError:
-        told = {}
-    told = told if isinstance(told, dict) else {}
-    detail = told.get("detail") or f"the server answered {response.status_code}."
-    return ServerError(detail, response.status_code, told.get("expected"))
+        problem = {}
+    detail = problem.get("detail") or f"the server answered {response.status_code}."
+    return ServerError(detail, response.status_code, problem.get("expected"))

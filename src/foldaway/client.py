@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self, cast
 from urllib.parse import quote
 
@@ -54,9 +53,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ServerError):
             self._asking.close()  # it has been tried for long enough
         else:
@@ -91,13 +88,13 @@ class Client:
         body = _arrow(batch)
         stream = self._stream(trial)
         stream.last += 1
-        stream.kept.append((stream.last, body))
+        stream.held.append((stream.last, body))
         try:
             return self._deliver(stream, only_last=True)
         except ServerError as refused:
             if not refused.passes:
                 # For good: the number is free again.
-                stream.kept.pop()
+                stream.held.pop()
                 stream.last -= 1
             raise
 
@@ -141,13 +138,13 @@ class Client:
     def kept(self, trial: str) -> int:
         """How many batches this client still holds because they are not durable."""
         stream = self._streams.get((self.producer, trial))
-        return 0 if stream is None else len(stream.kept)
+        return 0 if stream is None else len(stream.held)
 
     def durable(self, trial: str) -> int:
         """The last sequence of this producer that is safe; if none was sent yet, the next ``send`` goes on from it."""
         durable = self._durable(trial)
         stream = self._streams.setdefault((self.producer, trial), _Stream(trial, self.producer, durable))
-        if stream.kept:
+        if stream.held:
             stream.forget(durable)
         return durable
 
@@ -203,19 +200,19 @@ class _Stream:
         self.trial = trial
         self.producer = producer
         self.last = durable
-        self.kept: deque[tuple[int, bytes]] = deque()
+        self.held: deque[tuple[int, bytes]] = deque()
 
     @property
     def first(self) -> int:
-        """The number of the oldest batch that is kept; if none is, the number that comes next."""
-        return self.kept[0][0] if self.kept else self.last + 1
+        """The number of the oldest batch that is held; if none is, the number that comes next."""
+        return self.held[0][0] if self.held else self.last + 1
 
     def body(self, number: int) -> bytes:
-        return self.kept[number - self.first][1]
+        return self.held[number - self.first][1]
 
     def forget(self, durable: int) -> None:
-        while self.kept and self.kept[0][0] <= durable:
-            self.kept.popleft()
+        while self.held and self.held[0][0] <= durable:
+            self.held.popleft()
 
 
 def _arrow(batch: Any) -> bytes:

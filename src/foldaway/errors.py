@@ -3,7 +3,54 @@
 All of them can be pickled, so that they reach the user from a worker process or a cluster.
 """
 
+from collections.abc import Callable
+from types import TracebackType
 from typing import Any
+
+
+class instead_of:
+    """Raises an error of ours instead of one that may quote a record, and lets nothing of that one hang on ours.
+
+    ``raise … from None`` only hides the first error: it stays in ``__context__``, with its traceback and all that the
+    frames in it hold. Here it is gone.
+
+    Args:
+        kinds: The errors that are replaced; all others pass.
+        ours: The error to raise, or a function that makes it from the first one; what this gives back is raised as it
+            is, or the first error itself where it gives None.
+
+    Example:
+        >>> with instead_of(ValueError, lambda error: RecordError(f"not a number ({type(error).__name__}).")):
+        ...     float("forty-two")
+        Traceback (most recent call last):
+        foldaway.errors.RecordError: not a number (ValueError).
+    """
+
+    def __init__(
+        self,
+        kinds: type[BaseException] | tuple[type[BaseException], ...],
+        ours: Exception | Callable[[Any], Exception | None],
+    ) -> None:
+        self._kinds = kinds
+        self._ours = ours
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not isinstance(error, self._kinds):
+            return
+        refusal = self._ours if isinstance(self._ours, Exception) else self._ours(error)
+        if refusal is None:
+            return
+        del error, trace  # this frame is part of the traceback of ours
+        try:
+            raise refusal
+        finally:
+            refusal.__context__ = None
+            del refusal
 
 
 def not_installed(package: str, extra: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from foldaway.errors import EstimateError, RecordError
+from foldaway.errors import EstimateError, RecordError, instead_of
 from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import covariance
 from foldaway.numerics.block import LARGEST, Floats, Shape
@@ -209,14 +209,13 @@ def _clustered(tally: ArmTally) -> ArmTally:
 
 
 def _floats(values: ArrayLike, name: str) -> Floats:
-    """Numbers, or a RecordError raised outside the handler: NumPy's own message would quote a value."""
-    try:
+    """Numbers, or a RecordError: NumPy's own message would quote a value."""
+    refusal = RecordError(f"{name} must be numbers, in rows of one length.")
+    with instead_of((TypeError, ValueError, OverflowError), refusal):
         array = np.asarray(values)
         if array.dtype.kind in "buifO":
             return array.astype(np.float64, copy=False)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise RecordError(f"{name} must be numbers, in rows of one length.")
+    raise refusal
 
 
 def _refuse_faulty(columns: Sequence[str], x: Floats, y: Floats) -> None:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from foldaway.effects import Effects
 from foldaway.effects.analysis import effects_of
-from foldaway.errors import PlanError, SampleRatioWarning, SealedError, StateError
-from foldaway.keeping.saved import Saved, load
+from foldaway.errors import PlanError, SampleRatioWarning, SealedError, StateError, instead_of
+from foldaway.keeping.saved import Positions, Saved, load, naming
 from foldaway.keeping.secret import Secret
 from foldaway.keeping.state import pack, unpack
 from foldaway.numerics.block import Floats, Shape
@@ -66,14 +66,14 @@ class Trial:
     def __init__(self, plan: Plan, *, key: bytes | None = None) -> None:
         if not isinstance(plan, Plan):
             raise TypeError("a trial is made from a plan: fa.Trial(fa.Plan.load(path)).")
-        if key is not None and plan.resampling is None:
+        if key is not None and plan.bootstrap is None:
             raise PlanError("a key is for plans with a bootstrap; this plan has none.")
         self.plan = plan
         shape = Shape(len(plan.regressors), len(plan.outcomes))
         self._arms = [ArmTally.empty(shape, kinds_of(plan)) for _ in plan.arms]
         self._faults = Faults()
         self._sealed = False
-        self._secret = None if plan.resampling is None else Secret(key)
+        self._secret = None if plan.bootstrap is None else Secret(key)
         self._key_mark = b"" if self._secret is None else self._secret.mark()
 
     def fold(self, data: Any, *, text: bool = False, unreadable: int = 0) -> None:
@@ -92,7 +92,7 @@ class Trial:
             raise PlanError("the records of this plan stay on its devices: use foldaway.federated.Device.")
         batch, faults = check(data, self.plan, text=text, ragged=unreadable, keys=self._keys())
         # The bootstrap splits its replicates over the cores; splitting the records as well would crowd them.
-        workers = None if self.plan.resampling is None else 1
+        workers = None if self.plan.bootstrap is None else 1
         folded = fold_batch(self._arms, batch, workers) if len(batch) else self._arms
         # All of it or nothing, even if the thread is interrupted: the tallies are values.
         self._arms, self._faults = folded, self._faults + faults
@@ -111,7 +111,7 @@ class Trial:
     def _keys(self) -> Keys | None:
         if self._sealed:
             raise SealedError("the trial is sealed: no further record can be folded.")
-        if self.plan.resampling is None:
+        if self.plan.bootstrap is None:
             return None
         if self._secret is None:
             raise SealedError(
@@ -207,7 +207,7 @@ class Trial:
             warnings.warn(effects.notes[0], SampleRatioWarning, stacklevel=2)
         return effects if adjust is None else effects.adjusted(adjust)
 
-    def report(self, *, adjust: str | None = None, positions: bytes = b"") -> Report:
+    def report(self, *, adjust: str | None = None, positions: Positions | None = None) -> Report:
         """A page for people who are no statisticians: what was asked, found and kept, and whether to trust it.
 
         Args:
@@ -283,27 +283,32 @@ class Trial:
         """Write the state to a file, in one step: a crash leaves the old file or the new one."""
         Saved(self.dumps()).save(Path(path))
 
-    @classmethod
-    def load(cls, path: str | Path, plan: Plan | None = None, *, key: bytes | None = None) -> Self:
+    @staticmethod
+    def load(path: str | Path, plan: Plan | None = None, *, key: bytes | None = None) -> Trial:
         """The trial from a file that ``save`` wrote, or a run over files or streams."""
-        data = load(path).state
-        try:
-            return cls.loads(data, plan, key=key)
-        except StateError as error:
-            told = str(error)
-        raise StateError(f"{path}: {told}")
+        return open_saved(path, plan, key=key)[0]
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{arm}={n:_}" for arm, n in self.counts.items())
         return f"Trial: {self.plan.name} | n={self.n:_} | {counts}"
 
 
+def open_saved(
+    path: str | Path, plan: Plan | None = None, *, key: bytes | None = None
+) -> tuple[Trial, Positions | None]:
+    """The trial in a saved file, and how far its sources have been read: both from opening it once.
+
+    Raises:
+        StateError: The file cannot be read, is damaged, or is of another plan or key.
+    """
+    saved = load(path)
+    with naming(path):
+        return Trial.loads(saved.state, plan, key=key), saved.positions
+
+
 def _plan_of(state: TrialState) -> Plan:
-    try:
+    with instead_of(PlanError, StateError("the state is damaged: it does not hold a plan.")):
         return Plan.loads(state.plan)
-    except PlanError:
-        pass
-    raise StateError("the state is damaged: it does not hold a plan.")
 
 
 def _differing(plan: Plan, other: Plan) -> str:

@@ -22,6 +22,7 @@ import foldaway as fa
 from commands import foldaway
 from foldaway.simulation.datasets import checkout, wards
 from foldaway.simulation.demo import PLAN
+from plans import in_parts
 
 SECRET = "SECRET-31415"
 
@@ -283,7 +284,7 @@ def test_plan_check_says_what_the_plan_does(folder: Path) -> None:
 def checked(folder: Path, **settings: Any) -> str:
     """What is said of a plan, in one line."""
     few: dict[str, Any] = {"arm": "variant", "arms": {"control": 0.5, "treatment": 0.5}, "outcomes": ["revenue"]}
-    fa.Plan(name="devices", **few, **settings).save(folder / "devices.toml")
+    fa.Plan(name="devices", **few, **in_parts(settings)).save(folder / "devices.toml")
     said = foldaway("plan", "check", folder / "devices.toml").stdout
     assert max(map(len, said.splitlines())) <= 80
     return " ".join(said.split())

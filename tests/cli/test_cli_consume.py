@@ -20,7 +20,8 @@ import commands
 import foldaway as fa
 from brokers import Nats, Redis, Sent, require
 from consuming import as_arrow, as_json, as_ndjson, fresh_name, messages, one_pass, people, plan_of, sizes_of
-from foldaway.sources.brokers.store import Store, Stored, read
+from foldaway.keeping.saved import StreamPositions
+from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
 from measured import measured
 from memory_scan import Marks, scan_files
 
@@ -128,8 +129,8 @@ def test_a_part_too_small_for_effects_is_saved_to_be_merged(tmp_path: Path) -> N
         part = fa.Trial(plan)
         part.fold(records.slice(20 * number, 20))
         store, state = tmp_path / str(number), tmp_path / f"{number}.state"
-        with Store(store) as opened:
-            opened.write(Stored(str(number), trial=part.dumps()))
+        with StreamFile(store) as opened:
+            opened.write(StreamState(StreamPositions(str(number)), part.dumps()))
         _, early = foldaway("effects", store, code=1)
         assert "every arm needs 15 durable records" in early
         said = foldaway("effects", store, "--save", state)
@@ -237,6 +238,6 @@ def test_the_key_lies_apart_from_the_store(
 
 def test_a_store_that_somebody_has_is_refused(tmp_path: Path) -> None:
     _, file = saved(tmp_path)
-    with Store(tmp_path / "store"):
+    with StreamFile(tmp_path / "store"):
         said = foldaway("consume", "redis://127.0.0.1:9/orders", file, "--store", tmp_path / "store", code=1)
     assert "another program has the store" in said[1]

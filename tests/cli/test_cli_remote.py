@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -26,6 +25,7 @@ import foldaway as fa
 from commands import foldaway
 from foldaway.simulation.datasets import checkout
 from foldaway.simulation.demo import PLAN
+from plans import replaced
 from served import Served, eventually
 from servers import Nursery
 
@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def plan_file(folder: Path, name: str, **settings: Any) -> Path:
-    plan = fa.Plan(**{**msgspec.json.decode(PLAN.to_json()), "name": name, **settings})
+    plan = replaced(PLAN, name=name, **settings)
     plan.save(folder / f"{name}.toml")
     return folder / f"{name}.toml"
 

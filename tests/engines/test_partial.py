@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pandas as pd
 import pyarrow as pa
 import pytest
 
 import foldaway as fa
 from foldaway.engines import partial
-from foldaway.engines.partial import Partial, fold_partition, gathered, merged, trial_of
-from foldaway.engines.wrapping import Wrapping
+from foldaway.engines.partial import Partial, Wrapping, fold_partition, gathered, merged, trial_of
 from foldaway.numerics.threads import cores, one_core
 from memory_scan import Marks
 from resampling import KEY, assert_same_replicates, folded, of_units
@@ -69,9 +69,11 @@ def test_a_worker_folds_on_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_state_of_a_single_record_says_it_all_but_not_when_wrapped() -> None:
     marks = Marks(1)
     plan = fa.Plan(name="one", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
-    plain = fold_partition([pd.DataFrame({"g": ["a"], "y": [marks.outcome(0)]})], plan, None).dumps()
-    assert marks.find(plain)
-    assert not marks.find(Wrapping().wrap(plain))
+    part = fold_partition([pd.DataFrame({"g": ["a"], "y": [marks.outcome(0)]})], plan, None)
+    wrapping = Wrapping()
+    assert marks.find(msgspec.msgpack.encode(part))
+    assert not marks.find(part.wrapped(wrapping))
+    assert Partial.unwrapped(part.wrapped(wrapping), wrapping) == part
 
 
 def test_a_parcel_opens_under_its_own_key_alone_and_undamaged() -> None:

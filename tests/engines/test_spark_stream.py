@@ -11,7 +11,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pandas as pd
 import pytest
 
@@ -19,8 +18,10 @@ import foldaway as fa
 import spark_stream_driver
 import sparks
 from foldaway.engines import spark
-from foldaway.sources.brokers.store import Store, Stored, read
+from foldaway.keeping.saved import StreamPositions
+from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
 from memory_scan import Marks, scan_files
+from plans import replaced
 from resampling import KEY, assert_same_replicates, folded, of_units
 from trials import make_trial
 
@@ -30,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 
 def planned(cohort: int = 100, **changes: Any) -> tuple[fa.Plan, pd.DataFrame]:
     plan, rows = of_units()
-    return msgspec.structs.replace(plan, cohort=cohort, remainder="include", **changes), rows
+    return replaced(plan, cohort=cohort, remainder="include", **changes), rows
 
 
 class Source:
@@ -60,21 +61,21 @@ class Source:
 
 
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> list[Stored]:
+def written(monkeypatch: pytest.MonkeyPatch) -> list[StreamState]:
     """Every state that is written."""
-    states: list[Stored] = []
-    write = Store.write
+    states: list[StreamState] = []
+    write = StreamFile.write
 
-    def noted(self: Store, stored: Stored) -> None:
+    def noted(self: StreamFile, stored: StreamState) -> None:
         write(self, stored)
         states.append(stored)
 
-    monkeypatch.setattr(Store, "write", noted)
+    monkeypatch.setattr(StreamFile, "write", noted)
     return states
 
 
 def test_what_is_short_of_a_cohort_waits_in_memory_and_is_read_again(
-    session: Any, tmp_path: Path, written: list[Stored]
+    session: Any, tmp_path: Path, written: list[StreamState]
 ) -> None:
     plan, rows = planned(cohort=300)
     source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
@@ -100,7 +101,7 @@ def test_what_is_short_of_a_cohort_waits_in_memory_and_is_read_again(
     assert trial.n == spark.load(store, plan).n == len(source.added) == 900
     assert_same_replicates(trial, folded(plan, source.added))
     sizes = [0, *(fa.Trial.loads(stored.trial).n for stored in written)]
-    assert all(later - earlier >= plan.cohort for earlier, later in pairwise(sizes[:-1]))
+    assert all(later - earlier >= plan.privacy.cohort for earlier, later in pairwise(sizes[:-1]))
     assert sizes == [0, 400, 830, 900]
 
 
@@ -110,15 +111,15 @@ def test_a_batch_that_is_stored_but_that_spark_took_no_note_of_counts_once(
     plan, rows = planned()
     source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
     source.add(300, 300, 300)
-    write = Store.write
+    write = StreamFile.write
 
-    def broken_off(self: Store, stored: Stored) -> None:
+    def broken_off(self: StreamFile, stored: StreamState) -> None:
         write(self, stored)
-        if stored.positions == {"": (1,)}:
+        if stored.reached.places == {"": (1,)}:
             raise RuntimeError("broken off")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Store, "write", broken_off)
+        patched.setattr(StreamFile, "write", broken_off)
         query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
         with pytest.raises(Exception, match="broken off"):
             query.awaitTermination()
@@ -182,7 +183,7 @@ def test_two_drivers_cannot_have_one_store(session: Any, tmp_path: Path) -> None
     plan, rows = planned()
     source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
     source.add(300)
-    with Store(store), pytest.raises(fa.SourceError, match="another program has the store"):
+    with StreamFile(store), pytest.raises(fa.SourceError, match="another program has the store"):
         spark.fold_stream(source.stream(), plan, store=store, key=KEY)
     first = spark.fold_stream(source.stream(), plan, store=store, key=KEY)
     try:
@@ -193,7 +194,7 @@ def test_two_drivers_cannot_have_one_store(session: Any, tmp_path: Path) -> None
         assert sorted(path.name for path in (store / "checkpoint").rglob("*")) == before  # not taken back
     finally:
         first.stop()
-    with Store(store):  # another process could go on
+    with StreamFile(store):  # another process could go on
         pass
     with pytest.raises(fa.StateError, match="start it again"):
         first.close()
@@ -204,7 +205,7 @@ def test_two_drivers_cannot_have_one_store(session: Any, tmp_path: Path) -> None
 @pytest.mark.parametrize("remainder", ["include", "leave_out"])
 def test_a_closed_trial_is_sealed_and_takes_no_more(session: Any, tmp_path: Path, remainder: str) -> None:
     plan, rows = planned()
-    plan = msgspec.structs.replace(plan, remainder=remainder)
+    plan = replaced(plan, remainder=remainder)
     source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
     source.add(600, 30)
     query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
@@ -216,7 +217,7 @@ def test_a_closed_trial_is_sealed_and_takes_no_more(session: Any, tmp_path: Path
     assert trial.n == (630 if remainder == "include" else 600)
     stored, left_out = read(store), 630 - trial.n
     assert stored is not None
-    assert (stored.closed, stored.left_out) == (True, left_out)
+    assert (stored.reached.closed, stored.reached.left_out) == (True, left_out)
     assert spark.load(store, plan).sealed
     assert_same_replicates(spark.load(store, plan), folded(plan, source.added[: trial.n]))
     source.add(200)
@@ -269,8 +270,8 @@ def test_what_cannot_work_is_refused_before_anything_runs(session: Any, tmp_path
     with pytest.raises(fa.RecordError, match="no column 'y0'"):
         spark.fold_stream(stream.drop("y0"), plan, store=store, key=KEY)
 
-    with Store(store) as opened:
-        opened.write(Stored("a Spark stream", "a-query", {"": (7,)}, folded(plan, rows).dumps()))
+    with StreamFile(store) as opened:
+        opened.write(StreamState(StreamPositions("a Spark stream", "a-query", {"": (7,)}), folded(plan, rows).dumps()))
     with pytest.raises(fa.StateError, match="is empty, and"):
         spark.fold_stream(stream, plan, store=store, key=KEY)
     (store / "checkpoint").mkdir()
@@ -283,9 +284,9 @@ def test_what_cannot_work_is_refused_before_anything_runs(session: Any, tmp_path
     with pytest.raises(fa.StateError, match="another key"):
         spark.fold_stream(stream, plan, store=store, key=KEY[::-1])
     with pytest.raises(fa.StateError, match="another plan"):
-        spark.fold_stream(stream, msgspec.structs.replace(plan, cohort=3), store=store, key=KEY)
-    with Store(store) as opened:  # whatever was refused has let go of it
-        opened.write(Stored("ORDERS", "", {"": (7,)}, folded(plan, rows).dumps()))
+        spark.fold_stream(stream, replaced(plan, cohort=3), store=store, key=KEY)
+    with StreamFile(store) as opened:  # whatever was refused has let go of it
+        opened.write(StreamState(StreamPositions("ORDERS", "", {"": (7,)}), folded(plan, rows).dumps()))
     with pytest.raises(fa.SourceError, match=r"belongs to another stream \(ORDERS\)"):
         spark.fold_stream(stream, plan, store=store, key=KEY)
     assert not session.streams.active

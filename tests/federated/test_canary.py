@@ -75,13 +75,13 @@ def others_report(trial: Hosted) -> None:
     devices = [
         Device(trial.plan, store=store_in(trial.plan, arm), link=trial.link)
         for arm in trial.plan.arms
-        for _ in range(trial.plan.cohort)
+        for _ in range(trial.plan.privacy.cohort)
     ]
     for i, device in enumerate(devices):
         for k in (0, 3):
             device.record({"revenue": float(i + k), **{name: float(i - k) for name in trial.plan.covariates}})
     report_all(devices, rounds=1)
-    if trial.plan.federated == "scores":
+    if trial.plan.mode == "scores":
         trial.close(deadline=600)
         report_all(devices, rounds=1)
 
@@ -106,9 +106,7 @@ def test_nothing_is_left_of_what_a_device_has_forgotten(mode: str, covariates: l
         outcomes=["revenue"],
         covariates=covariates,
         federated=mode,  # type: ignore[arg-type]
-        cohort=3,
-        min_per_arm=1,
-        remainder="include",
+        privacy=fa.Privacy(cohort=3, min_per_arm=1, remainder="include"),
     )
     with Served(tmp_path / "server", None) as server:
         trial = Hosted(server, plan)
@@ -173,7 +171,7 @@ def test_the_scan_finds_what_a_careless_process_leaves(tmp_path: Path) -> None:
         arms={"control": 0.5, "treatment": 0.5},
         outcomes=["revenue"],
         federated="scores",
-        cohort=1,
+        privacy=fa.Privacy(cohort=1),
     )
     with Served(tmp_path / "server", None) as server:
         trial = Hosted(server, plan)

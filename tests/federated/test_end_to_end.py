@@ -22,6 +22,7 @@ from foldaway.federated import Device
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Enrolment, encoded, new_number
 from kept_rows import design
+from plans import in_parts
 from served import Served
 from servers import Nursery
 from trials import make_trial
@@ -110,9 +111,7 @@ def test_petersens_errors_with_firms_as_devices(what: str, mode: str, server: Se
         weight="w",
         federated=mode,  # type: ignore[arg-type]
         estimators=["interacted"],
-        cohort=1,  # the other arm is one device
-        min_per_arm=1,
-        remainder="include",
+        privacy=fa.Privacy(cohort=1, min_per_arm=1, remainder="include"),  # the other arm is one device
     )
     trial = Hosted(server, plan)
     devices = devices_for(plan, rows, trial.link, threads=16)
@@ -259,7 +258,7 @@ def test_a_lost_answer_is_as_good_as_a_late_one(server: Served) -> None:
                     left.remove(device)
             except ServerError:
                 continue
-        if len(left) < plan.cohort:
+        if len(left) < plan.privacy.cohort:
             break
     trial.link.post = post  # type: ignore[method-assign]
     report_all(left)  # who is left has been lucky with no message yet, or is short of a cohort
@@ -279,7 +278,7 @@ def test_the_snippet_of_the_documentation(server: Served, tmp_path: Path, monkey
         outcomes=["revenue"],
         covariates=["revenue_before"],
         federated="one-message",
-        cohort=1,
+        privacy=fa.Privacy(cohort=1),
     )
     trial = Hosted(server, plan)
     monkeypatch.setenv("FOLDAWAY_TOKEN", trial.token)
@@ -400,7 +399,7 @@ def test_what_travels_says_nothing_about_who(server: Served) -> None:
 
 def simple_plan(name: str, **others: Any) -> fa.Plan:
     settings = {"name": name, "arm": "g", "arms": {"a": 0.5, "b": 0.5}, "outcomes": ["y"], "federated": "one-message"}
-    return fa.Plan(**{**settings, "cohort": 3, "min_per_arm": 1, **others})
+    return fa.Plan(**in_parts({**settings, "cohort": 3, "min_per_arm": 1, **others}))
 
 
 def hosted_device(trial: Hosted, folder: Path) -> Device:
@@ -503,7 +502,7 @@ def test_who_may_not_keep_a_pending_report_any_longer_does_not_say_that_it_is_mi
 ) -> None:
     trial = Hosted(server, simple_plan(f"too-long-{mode}-{running}", federated=mode))
     device = pending_device(trial, tmp_path / "home")
-    later = time.time() + trial.plan.retention + 1
+    later = time.time() + trial.plan.privacy.retention + 1
     monkeypatch.setattr(time, "time", lambda: later)
     device = device if running else hosted_device(trial, tmp_path / "home")
     for status in (device.report(), device.status):

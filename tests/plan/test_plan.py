@@ -19,7 +19,7 @@ from scipy import stats
 
 import foldaway as fa
 from fuzzing import fuzz
-from plans import FEDERATED, FULL, SMALL, plans
+from plans import FEDERATED, FULL, PARTS, SMALL, plans
 
 SUFFIXES = (".toml", ".json")
 
@@ -96,6 +96,8 @@ def test_no_part_of_a_plan_can_change() -> None:
         lambda: plan.outcomes.append("other"),
         lambda: plan.covariates.__setitem__(0, "other"),
         lambda: setattr(plan.bootstrap, "replicates", 3),
+        lambda: setattr(plan.privacy, "cohort", 3),
+        lambda: setattr(plan, "privacy", fa.Privacy(cohort=3)),
     ]
     for change in changes:
         with pytest.raises((TypeError, AttributeError)):
@@ -131,33 +133,75 @@ OTHER: dict[str, Any] = {
     "errors": ["HC1", "classical"],
     "anytime_n": 5001,
     "bootstrap": {"replicates": 200, "weights": "poisson"},
-    "cohort": 51,
-    "max_wait": 60.6,
-    "min_per_arm": 21,
-    "remainder": "leave_out",
+    "privacy": {"cohort": 51, "max_wait": 60.5, "min_per_arm": 20, "remainder": "include"},
 }
 
-OTHER_FEDERATED: dict[str, Any] = {
-    "federated": "one-message",
-    "reply_deadline": 60.6,
-    "reply_share": 0.91,
-    "retention": 3600.6,
-    "leverage": "CR3",
+OTHER_IN_PARTS: dict[str, Any] = {
+    "privacy": {
+        "cohort": 51,
+        "max_wait": 60.6,
+        "min_per_arm": 21,
+        "remainder": "include",
+        "retention": 3600.6,
+    },
+    "federated": {"mode": "one-message", "reply_deadline": 60.6, "reply_share": 0.91, "leverage": "CR3"},
+    "bootstrap": {"replicates": 201, "weights": "poisson"},
 }
+IN_PARTS = [(part, setting) for part, settings in OTHER_IN_PARTS.items() for setting in settings]
 
 
 def test_every_setting_is_tried_below() -> None:
     assert set(OTHER) == set(FULL)
-    assert set(OTHER) | set(OTHER_FEDERATED) == set(FULL) | set(FEDERATED) == set(fa.Plan.__struct_fields__)
+    assert set(OTHER) | set(OTHER_IN_PARTS) == set(fa.Plan.__struct_fields__)
+    parts = {"privacy": fa.Privacy, "federated": fa.Federated, "bootstrap": fa.Bootstrap}
+    assert parts == PARTS
+    assert {part: set(settings) for part, settings in OTHER_IN_PARTS.items()} == {
+        name: set(part.__struct_fields__) for name, part in parts.items()
+    }
 
 
-@pytest.mark.parametrize("setting", OTHER_FEDERATED)
-def test_a_changed_setting_of_a_federated_plan_changes_the_fingerprint(setting: str) -> None:
-    without = ("leverage",) if setting == "federated" else ()
-    settings = {name: value for name, value in FEDERATED.items() if name not in without}
-    other = fa.Plan(**{**settings, setting: OTHER_FEDERATED[setting]})
-    assert fa.Plan(**settings).fingerprint != other.fingerprint
+@pytest.mark.parametrize(("part", "setting"), IN_PARTS)
+def test_a_changed_setting_in_a_part_changes_the_fingerprint(part: str, setting: str) -> None:
+    base = FULL if part == "bootstrap" else FEDERATED
+    settings: dict[str, Any] = dict(base.get(part, {}))
+    if setting == "mode":
+        del settings["leverage"]
+    other = fa.Plan(**{**base, part: settings | {setting: OTHER_IN_PARTS[part][setting]}})
+    assert fa.Plan(**{**base, part: settings}).fingerprint != other.fingerprint
     assert fa.Plan.loads(other.to_toml()) == other
+    assert fa.Plan.loads(other.to_json()) == other
+
+
+# The ways to write a part
+
+WAYS: dict[str, list[Any]] = {
+    "bootstrap": [500, {"replicates": 500}, {"replicates": 500, "weights": "poisson"}, fa.Bootstrap(500)],
+    "federated": ["scores", {"mode": "scores", "reply_share": 1}, fa.Federated("scores"), {"mode": "scores"}],
+    "privacy": [{"cohort": 50}, {"cohort": 50, "max_wait": None}, fa.Privacy(cohort=50), {"cohort": np.int64(50)}],
+}
+
+
+@pytest.mark.parametrize("part", WAYS)
+def test_a_part_is_one_setting_however_it_is_written(part: str) -> None:
+    plans = [fa.Plan(**SMALL, **{part: written}) for written in WAYS[part]]
+    assert {type(getattr(plan, part)) for plan in plans} == {PARTS[part]}
+    assert len({plan.fingerprint for plan in plans}) == 1
+    assert len(set(plans)) == 1
+    for text in (json.dumps({**SMALL, part: WAYS[part][0]}), plans[0].to_toml(), plans[0].to_json()):
+        assert fa.Plan.loads(text) == plans[0]
+
+
+def test_the_short_forms_are_toml_too() -> None:
+    small = fa.Plan(**SMALL).to_toml()
+    assert fa.Plan.loads(f"bootstrap = 500\n{small}").bootstrap == fa.Bootstrap(500)
+    assert fa.Plan.loads(f'federated = "delta"\n{small}').federated == fa.Federated("delta")
+
+
+@pytest.mark.parametrize("written", [{}, {"cohort": 100}, fa.Privacy(), fa.Privacy(retention=2_592_000)])
+def test_a_part_of_nothing_but_defaults_stays_out(written: Any) -> None:
+    plan = fa.Plan(**SMALL, privacy=written)
+    assert plan.canonical() == fa.Plan(**SMALL).canonical()
+    assert "privacy" not in plan.to_toml()
 
 
 @pytest.mark.parametrize("setting", OTHER)
@@ -216,18 +260,26 @@ def test_settings_at_their_default_do_not_count(plan: fa.Plan, data: st.DataObje
         "on_fault": "refuse",
         "estimators": [],
         "anytime_n": 10000,
+        "errors": [],
         "bootstrap": None,
-        "cohort": 100,
-        "max_wait": None,
-        "min_per_arm": 10,
-        "remainder": "leave_out",
         "federated": None,
-        "reply_deadline": 3600,
-        "reply_share": 1,
-        "retention": 30 * 86_400,
-        "leverage": None,
     }
-    added = {name: value for name, value in defaults.items() if name not in written and data.draw(st.booleans())}
+    in_parts: dict[str, dict[str, Any]] = {
+        "privacy": {
+            "cohort": 100,
+            "max_wait": None,
+            "min_per_arm": 10,
+            "remainder": "leave_out",
+            "retention": 30 * 86_400,
+        },
+        "federated": {"reply_deadline": 3600, "reply_share": 1, "leverage": None},
+        "bootstrap": {"weights": "poisson"},
+    }
+    drawn = data.draw(st.sets(st.sampled_from([*defaults, *(name for part in in_parts.values() for name in part)])))
+    added = {name: value for name, value in defaults.items() if name not in written and name in drawn}
+    for part, settings in in_parts.items():
+        if part in written or part == "privacy":
+            added[part] = {name: value for name, value in settings.items() if name in drawn} | written.get(part, {})
     again = fa.Plan.loads(json.dumps(written | added))
     assert again == plan
     assert again.fingerprint == plan.fingerprint

@@ -11,20 +11,26 @@ import numpy as np
 import pytest
 
 import foldaway as fa
-from foldaway.plan.rules import MOST_ARMS, MOST_COLUMNS, MOST_REPLICATES
-from foldaway.plan.settings import MUST_BE
-from plans import FEDERATED, FULL, SMALL
+from foldaway.plan.bootstrap import MOST_REPLICATES
+from foldaway.plan.part import settings_of
+from foldaway.plan.rules import MOST_ARMS, MOST_COLUMNS
+from plans import FEDERATED, FULL, PARTS, SMALL, in_parts
+
+EVERY = {s.name: s for part in (fa.Plan, *PARTS.values()) for s in settings_of(part).values()}
+MUST_BE = {name: setting.must_be for name, setting in EVERY.items()}
 
 
 def faults(**settings: Any) -> list[str]:
     with pytest.raises(fa.PlanError) as caught:
-        fa.Plan(**{**FULL, **settings})
+        fa.Plan(**in_parts({**FULL, **settings}))
     return str(caught.value).split("\n")
 
 
 def halves(count: int) -> dict[str, float]:
     return {f"arm{i}": 1 / count for i in range(count)}
 
+
+REPLICATES = "`bootstrap.replicates` must be a whole number from 2 to 100,000"
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "empty name": ({"name": ""}, "`name` must be 1 to 100"),
@@ -75,47 +81,56 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"covariates": [], "levels": {}, "estimators": ["interacted"]},
         "the estimator 'interacted' needs `covariates`",
     ),
-    "low confidence": ({"confidence": 0.49}, "`confidence` must be at least 0.5"),
-    "percent": ({"confidence": 95}, "`confidence` must be at least 0.5"),
-    "certainty": ({"confidence": 1.0}, "`confidence` must be at least 0.5"),
-    "NaN confidence": ({"confidence": math.nan}, "`confidence` must be at least 0.5"),
+    "low confidence": ({"confidence": 0.49}, "`confidence` must be a number from 0.5 to below 1"),
+    "percent": ({"confidence": 95}, "`confidence` must be a number from 0.5 to below 1"),
+    "certainty": ({"confidence": 1.0}, "`confidence` must be a number from 0.5 to below 1"),
+    "NaN confidence": ({"confidence": math.nan}, "`confidence` must be a number from 0.5 to below 1"),
     "no unit": ({"unit": None}, "`complete_units` needs `unit`"),
-    "anytime zero": ({"anytime_n": 0}, "`anytime_n` must be between 1 and"),
-    "anytime huge": ({"anytime_n": 10**400}, "`anytime_n` must be between 1 and"),
-    "one replicate": ({"bootstrap": 1}, "`bootstrap` must have 2 to 100,000 replicates"),
-    "negative replicates": ({"bootstrap": -5}, "`bootstrap` must have 2 to"),
-    "many replicates": ({"bootstrap": MOST_REPLICATES + 1}, "`bootstrap` must have 2 to"),
-    "no cohort": ({"cohort": 0}, "`cohort` must be between 1 and"),
-    "huge cohort": ({"cohort": 10**400}, "`cohort` must be between 1 and"),
-    "no wait": ({"max_wait": 0.5}, "`max_wait` must be between 1 and"),
-    "endless wait": ({"max_wait": math.inf}, "`max_wait` must be between 1 and"),
-    "NaN wait": ({"max_wait": math.nan}, "`max_wait` must be between 1 and"),
-    "none per arm": ({"min_per_arm": 0}, "`min_per_arm` must be between 1 and"),
-    "too many per arm": ({"min_per_arm": 10**10}, "`min_per_arm` must be between 1 and"),
+    "anytime zero": ({"anytime_n": 0}, "`anytime_n` must be a whole number from 1 to"),
+    "anytime huge": ({"anytime_n": 10**400}, "`anytime_n` must be a whole number from 1 to"),
+    "one replicate": ({"bootstrap": 1}, REPLICATES),
+    "negative replicates": (
+        {"bootstrap": -5},
+        REPLICATES,
+    ),
+    "many replicates": (
+        {"bootstrap": MOST_REPLICATES + 1},
+        REPLICATES,
+    ),
+    "no cohort": ({"cohort": 0}, "`privacy.cohort` must be a whole number from 1 to"),
+    "huge cohort": ({"cohort": 10**400}, "`privacy.cohort` must be a whole number from 1 to"),
+    "no wait": ({"max_wait": 0.5}, "`privacy.max_wait` must be a number of seconds from 1 to"),
+    "endless wait": ({"max_wait": math.inf}, "`privacy.max_wait` must be a number of seconds from 1 to"),
+    "NaN wait": ({"max_wait": math.nan}, "`privacy.max_wait` must be a number of seconds from 1 to"),
+    "none per arm": ({"min_per_arm": 0}, "`privacy.min_per_arm` must be a whole number from 1 to"),
+    "too many per arm": ({"min_per_arm": 10**10}, "`privacy.min_per_arm` must be a whole number from 1 to"),
     "federated bootstrap": ({"federated": "one-message", "errors": []}, "`bootstrap` cannot go with `federated`"),
 }
 
 FEDERATED_CASES: dict[str, tuple[dict[str, Any], str]] = {
-    "no deadline": ({"reply_deadline": 0}, "`reply_deadline` must be between 1 and"),
-    "endless deadline": ({"reply_deadline": math.inf}, "`reply_deadline` must be between 1 and"),
-    "NaN deadline": ({"reply_deadline": math.nan}, "`reply_deadline` must be between 1 and"),
-    "no share": ({"reply_share": 0}, "`reply_share` must be above 0"),
-    "percent": ({"reply_share": 90}, "`reply_share` must be above 0"),
-    "NaN share": ({"reply_share": math.nan}, "`reply_share` must be above 0"),
-    "no retention": ({"retention": 59}, "`retention` must be between 60 and"),
-    "endless retention": ({"retention": math.inf}, "`retention` must be between 60 and"),
-    "deltas with covariates": ({"federated": "delta", "leverage": None}, "sums of outcomes alone"),
+    "no deadline": ({"reply_deadline": 0}, "`federated.reply_deadline` must be a number of seconds"),
+    "endless deadline": (
+        {"reply_deadline": math.inf},
+        "`federated.reply_deadline` must be a number of seconds",
+    ),
+    "NaN deadline": ({"reply_deadline": math.nan}, "`federated.reply_deadline` must be a number of seconds"),
+    "no share": ({"reply_share": 0}, "`federated.reply_share` must be a number above 0"),
+    "percent": ({"reply_share": 90}, "`federated.reply_share` must be a number above 0"),
+    "NaN share": ({"reply_share": math.nan}, "`federated.reply_share` must be a number above 0"),
+    "no retention": ({"retention": 59}, "`privacy.retention` must be a number of seconds from 60 to"),
+    "endless retention": ({"retention": math.inf}, "`privacy.retention` must be a number of seconds from 60 to"),
+    "deltas with covariates": ({"federated": "delta"}, "sums of outcomes alone"),
     "deltas with weights": (
-        {"federated": "delta", "leverage": None, "covariates": [], "weight": "w"},
+        {"federated": "delta", "covariates": [], "weight": "w"},
         "counts records: leave out `weight`",
     ),
     "sites that reply": ({"unit": "u", "complete_units": True}, "`unit` in a federated plan is for sites"),
     "units that are spread": (
-        {"unit": "u", "federated": "one-message", "leverage": None},
+        {"unit": "u", "federated": "one-message"},
         "`unit` in a federated plan is for sites",
     ),
-    "no records left": ({"federated": "one-message"}, '`leverage` needs `federated` = "scores"'),
-    "weighted leverage": ({"weight": "w"}, "`leverage` is defined for plans without `weight`"),
+    "no records left": ({"mode": "one-message"}, '`federated.leverage` needs `mode` = "scores"'),
+    "weighted leverage": ({"weight": "w"}, "`federated.leverage` is defined for plans without `weight`"),
 }
 
 
@@ -123,16 +138,15 @@ FEDERATED_CASES: dict[str, tuple[dict[str, Any], str]] = {
 def test_each_fault_of_a_federated_plan_has_its_sentence(case: str) -> None:
     settings, sentence = FEDERATED_CASES[case]
     with pytest.raises(fa.PlanError) as told:
-        fa.Plan(**{**FEDERATED, **settings})
+        fa.Plan(**in_parts({**FEDERATED, **settings}))
     (fault,) = str(told.value).splitlines()
     assert re.search(sentence, fault)
     assert fault.endswith(".")
 
 
-@pytest.mark.parametrize("setting", ["reply_deadline", "reply_share", "retention", "leverage"])
-def test_settings_for_devices_need_devices(setting: str) -> None:
-    with pytest.raises(fa.PlanError, match=f"^`{setting}` needs `federated`.$"):
-        fa.Plan(**{**SMALL, setting: FEDERATED[setting]})
+def test_how_long_devices_may_keep_records_needs_devices() -> None:
+    with pytest.raises(fa.PlanError, match=r"^`privacy\.retention` needs `federated`\.$"):
+        fa.Plan(**SMALL, privacy={"retention": 3600})
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -163,27 +177,46 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "estimators": NOT_NAMES,
     "errors": NOT_NAMES,
     "anytime_n": NOT_WHOLE,
-    "bootstrap": [True, 1.5, "1000", [1000], {"replicate": 5}, {"weights": "normal"}, {"replicates": "many"}],
-    "cohort": NOT_WHOLE,
-    "max_wait": NOT_NUMBERS[1:],
-    "min_per_arm": NOT_WHOLE,
-    "remainder": [None, "", "leave out", True],
-    "federated": ["", "Scores", "one message", True, 1],
-    "reply_deadline": NOT_NUMBERS,
-    "reply_share": NOT_NUMBERS,
-    "retention": NOT_NUMBERS,
-    "leverage": ["", "cr2", "CR1", True, 2],
+    "bootstrap.replicates": [*NOT_WHOLE, 1, 10**6],
+    "bootstrap.weights": [None, "", "normal", 1],
+    "privacy.cohort": NOT_WHOLE,
+    "privacy.max_wait": NOT_NUMBERS[1:],
+    "privacy.min_per_arm": NOT_WHOLE,
+    "privacy.remainder": [None, "", "leave out", True],
+    "privacy.retention": NOT_NUMBERS,
+    "federated.mode": [None, "", "Scores", "one message", True, 1],
+    "federated.reply_deadline": NOT_NUMBERS,
+    "federated.reply_share": NOT_NUMBERS,
+    "federated.leverage": ["", "cr2", "CR1", True, 2],
 }
 
 
 def test_every_setting_is_tried_with_wrong_types() -> None:
-    assert set(WRONG_TYPES) == set(MUST_BE) == set(fa.Plan.__struct_fields__)
+    assert set(WRONG_TYPES) | set(PARTS) == set(EVERY)
 
 
 @pytest.mark.parametrize("setting", WRONG_TYPES)
 def test_a_setting_of_a_wrong_type_is_told_what_it_must_be(setting: str) -> None:
+    part, _, name = setting.rpartition(".")
     for value in WRONG_TYPES[setting]:
-        assert faults(**{setting: value}) == [f"`{setting}` must be {MUST_BE[setting]}."], value
+        written = {part: {**FEDERATED, **FULL}.get(part, {}) | {name: value}} if part else {name: value}
+        assert faults(**written) == [f"`{setting}` must be {MUST_BE[setting]}."], value
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("value", [True, 1.5, ["x"], (), {"x"}, object(), fa.Privacy, b"scores"])
+def test_what_is_no_part_is_told_what_it_must_be(part: str, value: Any) -> None:
+    said = PARTS[part].SHORT and f"{part}.{PARTS[part].SHORT}"
+    assert faults(**{part: value}) == [f"`{said or part}` must be {MUST_BE[said or part]}."]
+
+
+def test_a_part_tells_its_faults_by_itself() -> None:
+    with pytest.raises(fa.PlanError, match=r"^`privacy\.cohort` must be a whole number from 1 to 10\^9\.$"):
+        fa.Privacy(cohort=0)
+    with pytest.raises(fa.PlanError, match=r"^`federated\.mode` must be"):
+        fa.Federated("some")  # type: ignore[arg-type]
+    with pytest.raises(fa.PlanError, match=r"^`bootstrap\.weights` must be"):
+        fa.Bootstrap(100, "normal")  # type: ignore[arg-type]
 
 
 def test_all_faults_are_told_at_once() -> None:
@@ -192,8 +225,11 @@ def test_all_faults_are_told_at_once() -> None:
     assert len(told) == 5
     for setting in ("name", "arms", "outcomes", "confidence", "anytime_n"):
         assert sum(f"`{setting}`" in sentence for sentence in told) == 1
-    wrong_types = {setting: object() for setting in MUST_BE}
-    assert set(faults(**wrong_types)) == {f"`{setting}` must be {phrase}." for setting, phrase in MUST_BE.items()}
+    inside = {name: {setting: object() for setting in settings_of(part)} for name, part in PARTS.items()}
+    wrong_types = {setting: object() for setting in settings_of(fa.Plan)} | inside
+    assert set("\n".join(faults(**wrong_types)).splitlines()) == {
+        f"`{setting}` must be {phrase}." for setting, phrase in MUST_BE.items() if setting not in PARTS
+    }
 
 
 def test_what_is_at_the_limit_is_allowed() -> None:

@@ -28,7 +28,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from litestar.testing import TestClient
 
-from foldaway.service.collecting.service import Service, TokenWanted
+from foldaway.service.collecting.access_tokens import TokenWanted
+from foldaway.service.collecting.service import Service
 from foldaway.service.http.app import make_app
 from foldaway.sources.formats.body import Limits
 from postgres import Postgres
@@ -53,7 +54,7 @@ def test_a_bug_is_told_to_the_log_by_type_and_place_alone(
     folder: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     service = Service(folder.open(), "main", Limits())
-    token = service.issue(TokenWanted("admin")).token
+    token = service.tokens.issue(TokenWanted("admin")).token
 
     def broken(*_: Any) -> None:
         value = SECRET
@@ -83,7 +84,7 @@ def test_sigterm_answers_what_is_under_way_and_stores_what_the_cohort_allows(
     served_from: Nursery, tmp_path: Path
 ) -> None:
     with Served(tmp_path, served_from, measured=True) as server:
-        trial = server.create("ending", cohort=10)
+        trial = server.create("ending")
         path = "/v1/trials/ending/records"
         assert server.ask("POST", path, trial["ingest_token"], json=rows(9)).json()["pending"] == 9
 
@@ -214,7 +215,8 @@ def test_slow_connections_are_closed_in_time_and_make_room(tmp_path: Path) -> No
     """In a process of its own, in which time is short and room scarce."""
     program = """
 import sys
-from foldaway.service import connections, server
+from foldaway.service import server
+from foldaway.service.http import connections
 connections.IDLE_SECONDS = 1.0
 server.most_connections = lambda: 5
 server.rehearse = lambda: None

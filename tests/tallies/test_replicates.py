@@ -68,7 +68,7 @@ class Same:
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
-@given(rows(), st.sampled_from(KINDS), st.sampled_from([1, 5, 70]), st.integers(1, 4))
+@given(rows(), st.sampled_from(KINDS), st.sampled_from([2, 5, 70]), st.integers(1, 4))
 def test_the_laws_hold(drawn: Rows, kind: Kind, count: int, per_unit: int) -> None:
     block, nothing = keyed(drawn, per_unit), empty(drawn.shape, count, kind)
     pieces = [part(block, start, stop) for start, stop in pairwise([0, *drawn.cuts, len(block)])]

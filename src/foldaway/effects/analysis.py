@@ -87,7 +87,7 @@ def _rows(plan: Plan, comparison: Comparison, name: str) -> tuple[list[Effect], 
             rows.append(_row(plan, comparison, name, kind, chosen.estimate(kind)))
         except EstimateError as reason:
             withheld.append((f"No {name} with {kind} errors", str(reason)))
-    if plan.resampling is not None and _enough_for_bootstrap(plan, comparison.arms):
+    if plan.bootstrap is not None and _enough_for_bootstrap(plan, comparison.arms):
         try:
             rows.append(_bootstrap_row(plan, comparison, name, chosen))
         except EstimateError as reason:
@@ -114,9 +114,9 @@ def _bootstrap_row(plan: Plan, comparison: Comparison, name: str, chosen: Estima
 
 def _enough_for_bootstrap(plan: Plan, arms: Sequence[ArmTally]) -> bool:
     """With no more records than replicates in an arm, one who knew the weights could solve them for the outcomes."""
-    if plan.resampling is None:
+    if plan.bootstrap is None:
         return False
-    return min((arm.n for arm in arms if arm.n), default=0) > plan.resampling.replicates
+    return min((arm.n for arm in arms if arm.n), default=0) > plan.bootstrap.replicates
 
 
 def _row(plan: Plan, comparison: Comparison, name: str, kind: str, found: Estimate) -> Effect:
@@ -212,15 +212,15 @@ def _notes(plan: Plan, arms: Sequence[ArmTally], ratio: SampleRatio, faults: Fau
     constant = [name for o, name in enumerate(plan.outcomes) if _is_constant(arms, o)]
     if constant:
         yield f"Within an arm no record differs from another in {', '.join(constant)}, so there is no error to give."
-    if plan.resampling is not None and not _enough_for_bootstrap(plan, arms):
+    if plan.bootstrap is not None and not _enough_for_bootstrap(plan, arms):
         yield (
-            f"No bootstrap rows until every arm has more records than the {plan.resampling.replicates:,} replicates: "
+            f"No bootstrap rows until every arm has more records than the {plan.bootstrap.replicates:,} replicates: "
             "with fewer, these would say too much about single records."
         )
     if plan.unit is not None and not plan.complete_units:
         remedy = (
             "prefer the bootstrap rows, which are by unit"
-            if plan.resampling is not None
+            if plan.bootstrap is not None
             else "add a bootstrap to the plan, or promise complete_units, for errors by unit"
         )
         yield f"All but bootstrap errors take records as independent. If units have several records, {remedy}."

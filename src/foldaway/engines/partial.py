@@ -2,23 +2,62 @@
 
 A worker never raises: engines print the arguments of what failed into their logs, and try again what is bound to fail
 again. Faults come back as counts, are added up like tallies, and are raised by whoever asked for the fold.
+
+Engines also write what passes between workers to disks of their own: shuffle files, results too large for memory. The
+state of a partition with few records says much about them. So a partial leaves its worker encrypted, and the key,
+new in every run, is only ever in memory.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from foldaway.errors import FoldawayError, RecordError
+from foldaway.errors import FoldawayError, RecordError, SourceError, StateError, instead_of
+from foldaway.keeping.sealing import KEY_LENGTH, BrokenSeal, seal, unseal
 from foldaway.numerics.threads import one_core
 from foldaway.plan import Plan
 from foldaway.records.faults import Fault, Faults, FaultyBatch
-from foldaway.sources.formats.batch import ROWS
-from foldaway.sources.formats.columns import require_columns, wanted_by
+from foldaway.sources.formats.chunk import ROWS, require_columns, wanted_by
 from foldaway.trial import Trial
+
+
+class Wrapping:
+    """Seals what passes between workers.
+
+    Args:
+        key: 32 bytes; new ones if left out.
+
+    Example:
+        >>> wrapping = Wrapping()
+        >>> parcel = wrapping.wrap(b"tallies")
+        >>> b"tallies" in parcel
+        False
+        >>> Wrapping(wrapping.key).unwrap(parcel)
+        b'tallies'
+    """
+
+    def __init__(self, key: bytes | None = None) -> None:
+        if find_spec("cryptography") is None:
+            raise SourceError("engines need the package cryptography: install foldaway[spark] or foldaway[dask].")
+        self.key = secrets.token_bytes(KEY_LENGTH) if key is None else key
+
+    def __repr__(self) -> str:
+        return "Wrapping: held"
+
+    def wrap(self, plain: bytes) -> bytes:
+        """Encrypt."""
+        return seal(self.key, plain)
+
+    def unwrap(self, parcel: bytes) -> bytes:
+        """Decrypt what `wrap` gave, in whatever process."""
+        with instead_of(BrokenSeal, StateError("a worker's tallies were damaged on their way; run the fold again.")):
+            return unseal(self.key, parcel)
 
 
 class Partial(msgspec.Struct, frozen=True):
@@ -38,14 +77,14 @@ class Partial(msgspec.Struct, frozen=True):
     faulty: dict[str, int] = {}
     faults: list[Fault] = []
 
-    def dumps(self) -> bytes:
-        """As bytes."""
-        return msgspec.msgpack.encode(self)
+    def wrapped(self, wrapping: Wrapping) -> bytes:
+        """As a parcel that can leave the worker."""
+        return wrapping.wrap(msgspec.msgpack.encode(self))
 
     @classmethod
-    def loads(cls, data: bytes) -> Partial:
-        """From what `dumps` gave."""
-        return msgspec.msgpack.decode(data, type=cls)
+    def unwrapped(cls, parcel: bytes, wrapping: Wrapping) -> Partial:
+        """From a parcel."""
+        return msgspec.msgpack.decode(wrapping.unwrap(parcel), type=cls)
 
 
 def fold_partition(batches: Iterable[Any], plan: Plan, key: bytes | None) -> Partial:
@@ -101,30 +140,30 @@ def trial_of(partials: Iterable[Partial], plan: Plan, key: bytes | None) -> Tria
 
 def gathered(batches: Iterable[pa.RecordBatch], *, whole: bool) -> Iterator[pa.Table]:
     """Small batches put together until folding them is worth it; all of them, if the partition is to be one batch."""
-    held: list[pa.RecordBatch] = []
+    small: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
-        held.append(batch)
+        small.append(batch)
         rows += batch.num_rows
         if rows >= ROWS and not whole:
-            yield pa.Table.from_batches(held)
-            held, rows = [], 0
+            yield pa.Table.from_batches(small)
+            small, rows = [], 0
     if rows:
-        yield pa.Table.from_batches(held)
+        yield pa.Table.from_batches(small)
 
 
 def key_for(plan: Plan, key: bytes | None) -> bytes | None:
     """The key that all workers share: the one given, a new one, or none if the plan has no bootstrap."""
     trial = Trial(plan, key=key)
-    return None if plan.resampling is None else trial.key
+    return None if plan.bootstrap is None else trial.key
 
 
-def plan_columns(plan: Plan, found: Sequence[str]) -> list[str]:
-    """The columns to take from a data frame that has these.
+def plan_columns(plan: Plan, names: Sequence[str]) -> list[str]:
+    """The columns to take from a data frame whose columns have these names.
 
     Raises:
         RecordError: One is missing, or there twice.
     """
     wanted = wanted_by(plan).names
-    require_columns(wanted, found)
+    require_columns(wanted, names)
     return list(wanted)

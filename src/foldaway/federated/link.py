@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from foldaway.errors import PlanError, ServerError, not_installed
+from foldaway.errors import PlanError, ServerError, instead_of, not_installed
 from foldaway.federated.messages import MEDIA_TYPE, Coefficients, Received, decoded
 from foldaway.plan import Plan
 
@@ -98,11 +98,9 @@ class HttpLink:
         """Send a message; what became of it."""
         headers = {"Content-Type": MEDIA_TYPE}
         answer = self._asking.ask("POST", f"/{kind}", content=message, headers=headers, **_waiting(patience))
-        try:
+        unexpected = ServerError("the coordinator's answer is not one that a device expects; is the address right?")
+        with instead_of(msgspec.MsgspecError, unexpected):
             return msgspec.json.decode(answer, type=Received)
-        except msgspec.MsgspecError:
-            pass
-        raise ServerError("the coordinator's answer is not one that a device expects; is the address right?")
 
     def coefficients(self) -> Coefficients | None:
         """What the coordinator has published; nothing while the trial is open."""

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self, TypeVar
 import msgspec
 import numpy as np
 
-from foldaway.errors import MessageError
+from foldaway.errors import MessageError, instead_of
 from foldaway.numerics.block import LARGEST, Floats
 
 MEDIA_TYPE = "application/vnd.foldaway+msgpack"
@@ -174,12 +174,11 @@ def decoded(data: bytes | bytearray | memoryview, kind: type[Message], *, most: 
     Raises:
         MessageError: It is not such a message, or is longer than any.
     """
-    if most is None or len(data) <= most:
-        try:
-            return msgspec.msgpack.decode(data, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            pass
-    raise MessageError(f"the body is not a message of the kind {kind.__name__.lower()} that is expected here.")
+    refusal = MessageError(f"the body is not a message of the kind {kind.__name__.lower()} that is expected here.")
+    if most is not None and len(data) > most:
+        raise refusal
+    with instead_of((ValueError, RecursionError), refusal):
+        return msgspec.msgpack.decode(data, type=kind)
 
 
 def packed(values: Floats) -> bytes:

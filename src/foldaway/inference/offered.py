@@ -18,7 +18,7 @@ def estimators_of(plan: Plan) -> list[str]:
 def error_kinds(plan: Plan, name: str) -> list[str]:
     """The kinds of standard error for an estimator."""
     if plan.federated is not None:
-        return ["CR0", "CR1", *([] if plan.leverage is None else [plan.leverage])]
+        return ["CR0", "CR1", *([] if plan.federated.leverage is None else [plan.federated.leverage])]
     kinds = ["classical", "HC0", "HC1"]
     if name == "difference" and plan.weight is None:  # leverage is 1/n of the arm only without weights
         kinds.append("HC2")

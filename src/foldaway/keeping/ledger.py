@@ -15,13 +15,13 @@ from pathlib import Path
 
 import msgspec
 
-from foldaway.errors import SourceError, StateError
+from foldaway.errors import SourceError, instead_of
 from foldaway.keeping.disk import trouble
 
 _LENGTH = 16
 
 
-class Standing(Enum):
+class FileStanding(Enum):
     """How a file stands to the state."""
 
     NEW = "new"
@@ -46,7 +46,7 @@ class Entry(msgspec.Struct, array_like=True):
     barren: bool = False
 
 
-class Pages(msgspec.Struct):
+class Pages(msgspec.Struct, tag="files"):
     """What is saved of a ledger: its salt, and the entries by the hash of the files' names."""
 
     salt: bytes
@@ -56,6 +56,9 @@ class Pages(msgspec.Struct):
 class Ledger:
     """The files in a state.
 
+    Args:
+        pages: What was saved of it; a new one if left out.
+
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -63,22 +66,22 @@ class Ledger:
         ...     _ = file.write_text("records")
         ...     ledger = Ledger()
         ...     ledger.enter(file, ledger.look(file))
-        ...     Ledger.loads(ledger.dumps()).standing(file)
-        <Standing.FOLDED: 'folded'>
+        ...     Ledger(ledger.pages).standing(file)
+        <FileStanding.FOLDED: 'folded'>
     """
 
     def __init__(self, pages: Pages | None = None) -> None:
-        self._pages = Pages(secrets.token_bytes(_LENGTH), {}) if pages is None else pages
-        entries = self._pages.files.values()
+        self.pages = Pages(secrets.token_bytes(_LENGTH), {}) if pages is None else pages
+        entries = self.pages.files.values()
         self._places = {entry.place for entry in entries if entry.leaving or not entry.deleted}
         self._left = {entry.leaving for entry in entries if not entry.deleted}  # folders that files are to go from
 
     def __len__(self) -> int:
-        return len(self._pages.files)
+        return len(self.pages.files)
 
     def __contains__(self, path: Path) -> bool:
         """Whether a file of this name is in the state, there or not."""
-        return self._name(path) in self._pages.files
+        return self._name(path) in self.pages.files
 
     def look(self, path: Path) -> Entry:
         """The entry that the file would have as it is now.
@@ -86,14 +89,10 @@ class Ledger:
         Raises:
             SourceError: It is not there.
         """
-        try:
+        with instead_of(OSError, lambda error: SourceError(f"{path} {trouble(error)}")):
             now = os.stat(path)
-        except OSError as error:
-            words = trouble(error)
-        else:
-            stamp = f"{now.st_size} {now.st_mtime_ns}"
-            return Entry(self._hash("stamp", stamp), self._hash("place", f"{stamp} {now.st_dev} {now.st_ino}"))
-        raise SourceError(f"{path} {words}")
+        stamp = f"{now.st_size} {now.st_mtime_ns}"
+        return Entry(self._hash("stamp", stamp), self._hash("place", f"{stamp} {now.st_dev} {now.st_ino}"))
 
     def mark(self, path: Path) -> bytes:
         """The file as it is now in one hash: of its name, size and time of last change, and its place on the disk.
@@ -103,15 +102,15 @@ class Ledger:
         """
         return self._hash("mark", self._name(path) + self.look(path).place)
 
-    def standing(self, path: Path) -> Standing:
+    def standing(self, path: Path) -> FileStanding:
         """Whether the file is new or in the state already.
 
         Raises:
             SourceError: It has changed since it was folded, or was folded under another name.
         """
-        now, then = self.look(path), self._pages.files.get(self._name(path))
+        now, then = self.look(path), self.pages.files.get(self._name(path))
         if then is not None and then.stamp == now.stamp:
-            return Standing.FOLDED
+            return FileStanding.FOLDED
         if then is not None and not then.deleted and not then.barren:
             raise SourceError(
                 f"{path} has changed since its records were folded, so some of them would count twice. Put new records "
@@ -121,16 +120,16 @@ class Ledger:
             raise SourceError(
                 f"{path} was folded before under another name. Give it the old name again, or leave it out."
             )
-        return Standing.NEW
+        return FileStanding.NEW
 
     def enter(self, path: Path, entry: Entry) -> None:
         """Note that the file's records are in the state."""
-        self._pages.files[self._name(path)] = entry
+        self.pages.files[self._name(path)] = entry
         self._places.add(entry.place)
 
     def leave(self, path: Path) -> bool:
         """Note that the file is to be deleted; whether that is new."""
-        entry, folder = self._pages.files[self._name(path)], self._folder(path.parent)
+        entry, folder = self.pages.files[self._name(path)], self._folder(path.parent)
         is_new = entry.leaving != folder
         entry.leaving = folder
         self._left.add(folder)
@@ -138,11 +137,11 @@ class Ledger:
 
     def is_barren(self, path: Path) -> bool:
         """Whether none of the file's records was folded."""
-        return self._pages.files[self._name(path)].barren
+        return self.pages.files[self._name(path)].barren
 
     def strike(self, path: Path) -> None:
         """Note that the file was deleted."""
-        entry = self._pages.files[self._name(path)]
+        entry = self.pages.files[self._name(path)]
         entry.deleted, entry.leaving = True, b""
         self._places.discard(entry.place)
 
@@ -155,31 +154,12 @@ class Ledger:
         mark = self._folder(folder)
         if mark not in self._left or not folder.is_dir():
             return False
-        gone = {name: entry for name, entry in self._pages.files.items() if entry.leaving == mark and not entry.deleted}
+        gone = {name: entry for name, entry in self.pages.files.items() if entry.leaving == mark and not entry.deleted}
         for name in os.listdir(folder):
             gone.pop(self._name(folder / name), None)
         for entry in gone.values():
             entry.deleted = True
         return bool(gone)
-
-    def dumps(self) -> bytes:
-        """The ledger as bytes, to be saved with the state."""
-        return msgspec.msgpack.encode(self._pages)
-
-    @classmethod
-    def loads(cls, data: bytes) -> Ledger:
-        """The ledger from its bytes; a new one from none.
-
-        Raises:
-            StateError: These are the positions of another kind of source.
-        """
-        if not data:
-            return cls()
-        try:
-            return cls(msgspec.msgpack.decode(data, type=Pages))
-        except msgspec.DecodeError:
-            pass
-        raise StateError("the state was saved by something else than a run over files; go on from it there.")
 
     def _name(self, path: Path) -> bytes:
         return self._hash("name", os.fsencode(os.path.realpath(path)))
@@ -190,4 +170,4 @@ class Ledger:
     def _hash(self, kind: str, what: str | bytes) -> bytes:
         data = what.encode() if isinstance(what, str) else what
         person = f"foldaway-{kind}".encode()[:16]
-        return blake2b(data, key=self._pages.salt, digest_size=_LENGTH, person=person).digest()
+        return blake2b(data, key=self.pages.salt, digest_size=_LENGTH, person=person).digest()

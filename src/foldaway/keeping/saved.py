@@ -6,20 +6,54 @@ the other, a crash between the two would lose records or count them twice. A sav
 
     magic (8 bytes) | version (2) | SHA-256 of the body (32) | body: MessagePack of {state, positions}
 
-``Trial.load`` reads both. What positions are is the source's own affair; here they are bytes.
+Positions carry the kind of source that they are of: files or a stream.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from foldaway.errors import StateError
+from foldaway.errors import StateError, instead_of
 from foldaway.keeping.disk import replace_file
+from foldaway.keeping.ledger import Pages
+from foldaway.keeping.state import MAGIC as BARE
 from foldaway.keeping.state import pack, unpack
 
 MAGIC = b"FOLDAWA+"
+
+Place = tuple[int, ...]
+"""Where in a part of a stream a message stands. Places of one part are ordered as the messages are."""
+
+
+class StreamPositions(msgspec.Struct, frozen=True, tag="stream"):
+    """How far a stream was read.
+
+    Attributes:
+        stream: The stream that the places are in.
+        identity: What tells it from another of the same name.
+        places: The place of the last message in the tallies, for each part of the stream.
+        skipped: Faulty messages that were passed over.
+        missed: Messages that were gone from the broker before they were read.
+        left_out: Records short of a cohort that were left out at the close.
+        closed: Whether the trial has ended.
+    """
+
+    stream: str
+    identity: str = ""
+    places: dict[str, Place] = {}
+    skipped: int = 0
+    missed: int = 0
+    left_out: int = 0
+    closed: bool = False
+
+
+Positions = Pages | StreamPositions
+P = TypeVar("P", Pages, StreamPositions)
+
+_MADE_BY = {Pages: "a run over files", StreamPositions: "the consumer of a stream", type(None): "`Trial.save`"}
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -27,12 +61,11 @@ class Saved(msgspec.Struct, frozen=True):
 
     Attributes:
         state: The state, as ``Trial.dumps`` gives it.
-        positions: How far the sources of the state have been read, in a form that the source knows; empty if nobody
-            keeps them.
+        positions: How far the sources of the state have been read; none if nobody keeps that.
     """
 
     state: bytes
-    positions: bytes = b""
+    positions: Positions | None = None
 
     def dumps(self) -> bytes:
         """The bytes of the file: without positions those of the state.
@@ -40,14 +73,33 @@ class Saved(msgspec.Struct, frozen=True):
         Example:
             >>> Saved(b"state").dumps()
             b'state'
-            >>> loads(Saved(b"state", b"day 17").dumps()).positions
-            b'day 17'
+            >>> loads(Saved(b"state", StreamPositions("nats ORDERS", places={"": (17,)})).dumps()).positions.places
+            {'': (17,)}
         """
-        return pack(self, MAGIC) if self.positions else self.state
+        return self.state if self.positions is None else pack(self, MAGIC)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path, *, mode: int = 0o666) -> None:
         """Write the file, as `replace_file` does."""
-        replace_file(path, self.dumps())
+        replace_file(path, self.dumps(), mode=mode)
+
+
+def of_kind(positions: Positions | None, kind: type[P]) -> P:
+    """The positions of a state, which must be of this kind of source.
+
+    Raises:
+        StateError: They are of another, or there are none.
+    """
+    if isinstance(positions, kind):
+        return positions
+    raise StateError(
+        f"the state was saved by {_MADE_BY[type(positions)]}, not by {_MADE_BY[kind]}; go on from it there, or name "
+        "another place."
+    )
+
+
+def is_saved(head: bytes) -> bool:
+    """Whether a file that begins like this is a saved one."""
+    return head.startswith((BARE, MAGIC))
 
 
 def loads(data: bytes) -> Saved:
@@ -65,12 +117,12 @@ def load(path: str | Path) -> Saved:
     Raises:
         StateError: The file cannot be read, or is damaged.
     """
-    try:
+    with instead_of(OSError, lambda error: StateError(f"cannot read the state {path}: {error.strerror}.")):
         data = Path(path).read_bytes()
-    except OSError as error:
-        raise StateError(f"cannot read the state {path}: {error.strerror}.") from None
-    try:
+    with naming(path):
         return loads(data)
-    except StateError as error:
-        told = str(error)
-    raise StateError(f"{path}: {told}")
+
+
+def naming(path: str | Path) -> instead_of:
+    """Put a file's name before whatever is wrong with the state in it."""
+    return instead_of(StateError, lambda error: StateError(f"{path}: {error}"))

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.errors import StateError
+from foldaway.errors import StateError, instead_of
 
 MAGIC = b"FOLDAWAY"
 VERSION = 1
@@ -61,18 +61,11 @@ def unpack(data: bytes, kind: type[T], magic: bytes = MAGIC) -> T:
     body = data[HEADER:]
     if hashlib.sha256(body).digest() != data[10:HEADER]:
         raise StateError("the state is damaged or truncated: its checksum does not match.")
-    fault = "the state is damaged: it cannot be decoded."
-    try:
+    with instead_of((ValueError, RecursionError), StateError("the state is damaged: it cannot be decoded.")):
         return msgspec.msgpack.decode(body, type=kind)
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        pass
-    raise StateError(fault)
 
 
 def decode_part(part: Any, kind: type[T]) -> T:
     """A part of a state as its type."""
-    try:
+    with instead_of(ValueError, StateError("the state does not fit its plan: a tally has the wrong form.")):
         return msgspec.convert(part, kind)
-    except (msgspec.ValidationError, ValueError):
-        pass
-    raise StateError("the state does not fit its plan: a tally has the wrong form.")

@@ -1,9 +1,12 @@
 """The analysis, fixed beforehand.
 
-``settings`` brings what a person wrote to its types, ``rules`` says what is wrong with it, ``plan`` is the plan.
+`Plan` is the analysis together with its parts (`Privacy`, `Federated`, `Bootstrap`), each in a file that declares its
+settings. ``part`` brings what a person wrote to its types, ``rules`` says what is wrong with the whole.
 """
 
 from foldaway.plan.bootstrap import Bootstrap
+from foldaway.plan.federated import Federated
 from foldaway.plan.plan import Plan
+from foldaway.plan.privacy import Privacy
 
-__all__ = ["Bootstrap", "Plan"]
+__all__ = ["Bootstrap", "Federated", "Plan", "Privacy"]

@@ -1,30 +1,35 @@
-"""The bootstrap that a plan asks for."""
+"""The part of a plan for the bootstrap."""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
-import msgspec
+from msgspec import Meta
 
-from foldaway.errors import PlanError
+from foldaway.plan.part import Part
+
+# Each replicate keeps its own sums for every arm.
+MOST_REPLICATES = 100_000
 
 Weights = Literal["poisson", "double-or-nothing"]
+Replicates = Annotated[int, Meta(ge=2, le=MOST_REPLICATES, description=f"a whole number from 2 to {MOST_REPLICATES:,}")]
 
 
-class Bootstrap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many replicates, and which weights a unit gets in each.
+class Bootstrap(Part, frozen=True):
+    """The bootstrap, by unit if the plan has one and by record if not. In short: the number of replicates alone.
 
     Attributes:
         replicates: The number of replicates.
-        weights: ``"poisson"`` for Poisson(1), or ``"double-or-nothing"`` for 0 or 2 with equal probability (Owen and
-            Eckles 2012), several times as fast.
+        weights: The weights that a unit gets in each replicate: ``"poisson"`` for Poisson(1), or
+            ``"double-or-nothing"`` for 0 or 2 with equal probability (Owen and Eckles 2012), several times as fast.
+
+    Example:
+        >>> Bootstrap(1000).weights
+        'poisson'
     """
 
-    replicates: int = 1000
-    weights: Weights = "poisson"
+    TABLE: ClassVar[str] = "bootstrap"
+    SHORT: ClassVar[str] = "replicates"
 
-    def __post_init__(self) -> None:
-        if isinstance(self.replicates, bool) or not isinstance(self.replicates, int):
-            raise PlanError("`replicates` must be a whole number.")
-        if self.weights not in get_args(Weights):
-            raise PlanError(f"`weights` must be one of {', '.join(get_args(Weights))}.")
+    replicates: Replicates
+    weights: Weights = "poisson"

@@ -3,59 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import tomllib
 from collections.abc import Iterator
-from functools import cache
 from itertools import accumulate
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Self, get_type_hints
+from typing import Any, Self
 
 import msgspec
 
 from foldaway.errors import PlanError
-from foldaway.plan.bootstrap import Bootstrap
-from foldaway.plan.fields import Settings
+from foldaway.plan.analysis import Analysis, Written
+from foldaway.plan.part import Fixed
 from foldaway.plan.rules import faults_of
-from foldaway.plan.settings import MUST_BE, Fixed, parsed, typed
 
 
-class Plan(Settings, frozen=True, kw_only=True, eq=False, forbid_unknown_fields=True, omit_defaults=True):
+class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, as what it extends
     """The analysis of a trial, fixed before the first record arrives.
-
-    Attributes:
-        name: The trial's name (letters, digits, dot, dash, underscore).
-        arm: The column that names the arm.
-        arms: Allocation probability of each arm; the first arm is the control.
-        outcomes: Numeric columns to compare between arms.
-        covariates: Columns measured before treatment, for precision.
-        levels: The levels of each categorical covariate; the first is the reference.
-        unit: The column that names what was randomised; also the cluster.
-        weight: The column of observation weights.
-        confidence: Coverage of the intervals.
-        complete_units: A promise that all records of a unit come in one batch; gives CR0 and CR1.
-        on_fault: ``"refuse"`` a batch with a faulty record whole, or ``"drop"`` and count such records.
-        estimators: Those to report; all that the plan allows if left out.
-        errors: The kinds of standard error to report (classical, HC0, HC1, HC2, CR0, CR1); all that the plan allows if
-            left out. Only the tallies that these need are kept: with ``["classical"]`` alone not the robust one, whose
-            size and cost grow with the fourth power of the number of columns.
-        anytime_n: The number of records (units, for clustered errors) at which the anytime-valid
-            interval is tightest.
-        bootstrap: The bootstrap, or just its number of replicates; by unit if the plan has one, by record if not.
-        cohort: The fewest records by which two states may differ that a server stores or answers, or that a run over
-            files saves.
-        max_wait: On a server, seconds after which fewer records than a cohort are stored all the same. Whoever compares
-            the states before and after then learns the sum of few records, or of one.
-        min_per_arm: On a server, the fewest records of every arm for an answer; devices, in a federated plan.
-        remainder: Whether records short of a cohort are left out and counted, or included: on a server at the close, in
-            a run over files at its end, where those left out wait for the next run.
-        federated: For records that stay on devices, what a device sends: ``"one-message"`` (its triangular factor,
-            once), ``"scores"`` (factors during the trial, its score at the close, which gives CR2 and CR3 too) or
-            ``"delta"`` (counts and sums only). The device is the unit, and ``cohort`` counts devices.
-        reply_deadline: Federated: seconds after the close in which reports still count.
-        reply_share: Federated: the share of the devices whose reports end the wait early; in mode ``scores``, of those
-            in the coefficients.
-        retention: Federated: seconds that a device may keep its records.
-        leverage: In mode scores, a leverage correction to report as well: ``"CR2"`` or ``"CR3"``.
 
     Example:
         >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
@@ -68,26 +33,13 @@ class Plan(Settings, frozen=True, kw_only=True, eq=False, forbid_unknown_fields=
     """
 
     def __post_init__(self) -> None:
-        faults = list(self._coerce())
-        if not faults:  # the rules rely on every setting having its type
-            faults = list(faults_of(self))
-        if faults:
-            raise PlanError("\n".join(faults))
+        super().__post_init__()
+        if self.levels:  # in whatever order the table names them
+            msgspec.structs.force_setattr(self, "levels", Fixed(sorted(self.levels.items())))
 
-    def _coerce(self) -> Iterator[str]:
-        """Bring each setting to its declared type; yield a sentence for each that will not go."""
-        for setting, (kind, default) in _declared().items():
-            try:
-                value = typed(getattr(self, setting), kind)
-            except msgspec.ValidationError:
-                yield f"`{setting}` must be {MUST_BE[setting]}."
-                continue
-            if setting == "levels":
-                value = Fixed(sorted(value.items()))  # in whatever order the table names them
-            if setting == "bootstrap" and isinstance(value, int):
-                value = Bootstrap(replicates=value)
-            # msgspec leaves out of the canonical form what is the default, not what equals it.
-            msgspec.structs.force_setattr(self, setting, default if value == default else value)
+    def faults(self) -> Iterator[str]:
+        """What is wrong with the plan's settings taken together."""
+        return faults_of(self)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Plan) and self.canonical() == other.canonical()
@@ -167,12 +119,30 @@ class Plan(Settings, frozen=True, kw_only=True, eq=False, forbid_unknown_fields=
 
     @classmethod
     def loads(cls, text: str) -> Self:
-        """Read a plan from TOML or JSON text."""
-        return cls(**parsed(text))
+        """Read a plan from TOML or JSON text.
+
+        Example:
+            >>> Plan.loads("name = 'demo'")
+            Traceback (most recent call last):
+            foldaway.errors.PlanError: `arm` is missing.
+            `arms` is missing.
+            `outcomes` is missing.
+        """
+        text = text.removeprefix("\ufeff")  # some editors begin a file with this mark
+        try:
+            is_json = text.lstrip().startswith("{")
+            settings = json.loads(text, object_pairs_hook=_unrepeated) if is_json else tomllib.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise PlanError(f"the plan is neither TOML nor JSON: {error}.") from None
+        return cls.of(settings)
 
 
-@cache
-def _declared() -> dict[str, tuple[Any, Any]]:
-    """The type and the default of each setting."""
-    types = get_type_hints(Plan)
-    return {field.name: (types[field.name], field.default) for field in msgspec.structs.fields(Plan)}
+if Plan.__doc__ and Written.__doc__:  # for help(Plan): settings are documented where they are declared
+    Plan.__doc__ += Written.__doc__.partition("\n")[2]
+
+
+def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object of which no key comes twice; the parser would take the last in silence."""
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key comes twice in one object")
+    return dict(pairs)

@@ -1,4 +1,7 @@
-"""What is wrong with a plan whose settings have the right types: one sentence for each fault."""
+"""What is wrong with a plan whose settings have the right types: one sentence for each fault.
+
+What is wrong with a part by itself is said there.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-import msgspec
-
-from foldaway.plan.fields import Settings
+from foldaway.plan.analysis import Analysis
+from foldaway.plan.privacy import Privacy
 
 ESTIMATORS = ("difference", "regression", "interacted", "ipw")
 
@@ -21,16 +23,13 @@ MOST_COLUMNS = 60
 # Arm codes travel as 8-bit integers, with -1 for "unknown".
 MOST_ARMS = 100
 
-# Each replicate keeps its own sums for every arm.
-MOST_REPLICATES = 100_000
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 # Control characters, surrogates, line and paragraph separators.
 _NOT_IN_NAMES = ("Cc", "Cs", "Zl", "Zp")
 
 
-def faults_of(plan: Settings) -> Iterator[str]:
+def faults_of(plan: Analysis) -> Iterator[str]:
     """The faults of the plan, none if it can be run."""
     if not _NAME.fullmatch(plan.name):
         yield "`name` must be 1 to 100 letters, digits, dots, dashes or underscores, and start with a letter or digit."
@@ -40,60 +39,32 @@ def faults_of(plan: Settings) -> Iterator[str]:
     yield from _name_faults(plan)
     yield from _estimator_faults(plan)
     yield from _error_faults(plan)
-    if not 0.5 <= plan.confidence < 1:
-        yield "`confidence` must be at least 0.5 and below 1, for example 0.95."
     if plan.complete_units and plan.unit is None:
         yield "`complete_units` needs `unit`, the column that names the units."
-    if not 1 <= plan.anytime_n <= 10**15:
-        yield "`anytime_n` must be between 1 and 10^15."
-    yield from _server_faults(plan)
-    if plan.resampling is not None and not 2 <= plan.resampling.replicates <= MOST_REPLICATES:
-        yield f"`bootstrap` must have 2 to {MOST_REPLICATES:,} replicates."
     yield from _federated_faults(plan)
 
 
-def _server_faults(plan: Settings) -> Iterator[str]:
-    if not 1 <= plan.cohort <= 10**9:
-        yield "`cohort` must be between 1 and 10^9."
-    if plan.max_wait is not None and not 1 <= plan.max_wait <= 10**7:
-        yield "`max_wait` must be between 1 and 10^7 seconds."
-    if not 1 <= plan.min_per_arm <= 10**9:
-        yield "`min_per_arm` must be between 1 and 10^9."
-
-
-# Settings that mean something only where records stay on devices.
-_FEDERATED_ONLY = ("reply_deadline", "reply_share", "retention", "leverage")
-
-
-def _federated_faults(plan: Settings) -> Iterator[str]:
-    if not 1 <= plan.reply_deadline <= 10**7:
-        yield "`reply_deadline` must be between 1 and 10^7 seconds."
-    if not 0 < plan.reply_share <= 1:
-        yield "`reply_share` must be above 0 and at most 1, for example 0.9."
-    if not 60 <= plan.retention <= 10**9:
-        yield "`retention` must be between 60 and 10^9 seconds."
+def _federated_faults(plan: Analysis) -> Iterator[str]:
     if plan.federated is None:
-        changed = msgspec.to_builtins(plan)  # without the settings at their default
-        yield from (f"`{setting}` needs `federated`." for setting in _FEDERATED_ONLY if setting in changed)
+        if plan.privacy.retention != Privacy().retention:
+            yield "`privacy.retention` needs `federated`."
         return
-    if plan.resampling is not None:
+    if plan.bootstrap is not None:
         yield "`bootstrap` cannot go with `federated`: its weights would have to be drawn where the records are."
-    if plan.federated == "delta" and plan.covariates:
-        yield '`federated` = "delta" sends sums of outcomes alone: leave out `covariates`, or choose "one-message".'
-    if plan.federated == "delta" and plan.weight is not None:
-        yield '`federated` = "delta" counts records: leave out `weight`, or choose "one-message".'
-    if plan.unit is not None and not (plan.federated == "one-message" and plan.complete_units):
+    if plan.federated.mode == "delta" and plan.covariates:
+        yield 'mode "delta" sends sums of outcomes alone: leave out `covariates`, or choose "one-message".'
+    if plan.federated.mode == "delta" and plan.weight is not None:
+        yield 'mode "delta" counts records: leave out `weight`, or choose "one-message".'
+    if plan.unit is not None and not (plan.federated.mode == "one-message" and plan.complete_units):
         yield (
-            "`unit` in a federated plan is for sites, which need `complete_units` and `federated` = "
+            "`unit` in a federated plan is for sites, which need `complete_units` and `federated.mode` = "
             '"one-message"; a device is a unit by itself.'
         )
-    if plan.leverage is not None and plan.federated != "scores":
-        yield '`leverage` needs `federated` = "scores": only who still holds its records can correct for leverage.'
-    if plan.leverage is not None and plan.weight is not None:
-        yield "`leverage` is defined for plans without `weight` only."
+    if plan.federated.leverage is not None and plan.weight is not None:
+        yield "`federated.leverage` is defined for plans without `weight` only."
 
 
-def _arm_faults(plan: Settings) -> Iterator[str]:
+def _arm_faults(plan: Analysis) -> Iterator[str]:
     if not 2 <= len(plan.arms) <= MOST_ARMS:
         yield f"`arms` must have two to {MOST_ARMS} arms with their probabilities."
     if "" in plan.arms:
@@ -105,7 +76,7 @@ def _arm_faults(plan: Settings) -> Iterator[str]:
         yield f"the probabilities of `arms` add up to {total:.10g} and not to 1."
 
 
-def _column_faults(plan: Settings) -> Iterator[str]:
+def _column_faults(plan: Analysis) -> Iterator[str]:
     roles: dict[str, list[str]] = {}
     used = [("arm", plan.arm), ("unit", plan.unit), ("weight", plan.weight)]
     used += [("outcomes", c) for c in plan.outcomes] + [("covariates", c) for c in plan.covariates]
@@ -123,7 +94,7 @@ def _column_faults(plan: Settings) -> Iterator[str]:
         yield f"the plan has {len(plan.columns)} columns with all levels and outcomes; the most is {MOST_COLUMNS}."
 
 
-def _level_faults(plan: Settings) -> Iterator[str]:
+def _level_faults(plan: Analysis) -> Iterator[str]:
     for covariate, levels in plan.levels.items():
         if covariate not in plan.covariates:
             yield f"`levels` names {covariate!r}, which is not in `covariates`."
@@ -133,7 +104,7 @@ def _level_faults(plan: Settings) -> Iterator[str]:
             yield f"`levels` of {covariate!r} has a level twice."
 
 
-def _name_faults(plan: Settings) -> Iterator[str]:
+def _name_faults(plan: Analysis) -> Iterator[str]:
     """Names are printed and saved, so they have no line breaks, escape codes or halves of characters."""
     columns = [name for name in (plan.arm, plan.unit, plan.weight) if name is not None]
     levels = [level for levels in plan.levels.values() for level in levels]
@@ -143,7 +114,7 @@ def _name_faults(plan: Settings) -> Iterator[str]:
         yield f"names have no control characters in them, but {_listed(bad)} has."
 
 
-def _estimator_faults(plan: Settings) -> Iterator[str]:
+def _estimator_faults(plan: Analysis) -> Iterator[str]:
     for estimator in dict.fromkeys(plan.estimators):
         if estimator not in ESTIMATORS:
             yield f"`estimators` has {estimator!r}; the estimators are {', '.join(ESTIMATORS)}."
@@ -153,9 +124,9 @@ def _estimator_faults(plan: Settings) -> Iterator[str]:
             yield f"the estimator {estimator!r} needs `covariates`."
 
 
-def _error_faults(plan: Settings) -> Iterator[str]:
+def _error_faults(plan: Analysis) -> Iterator[str]:
     if plan.errors and plan.federated is not None:
-        yield "`errors` is not for a federated plan: its errors are those by device, CR0 and CR1, and `leverage`."
+        yield "`errors` is not for a federated plan: its errors are CR0 and CR1 by device, and `federated.leverage`."
         return
     for kind in dict.fromkeys(plan.errors):
         if kind not in ERRORS:
@@ -167,7 +138,7 @@ def _error_faults(plan: Settings) -> Iterator[str]:
     if "HC2" in plan.errors and plan.weight is not None:
         yield "the error 'HC2' is for records without weights."
     others = [name for name in plan.estimators if name != "difference"] or (not plan.estimators)
-    if set(plan.errors) == {"HC2"} and others and plan.resampling is None:
+    if set(plan.errors) == {"HC2"} and others and plan.bootstrap is None:
         yield "the error 'HC2' is for the estimator difference alone; add another kind for the others, for example HC1."
 
 

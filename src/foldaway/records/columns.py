@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from foldaway.errors import RecordError
+from foldaway.errors import RecordError, instead_of
 
 # An Arrow column, or a list of Python objects: a short one, or one that Arrow finds no type for.
 Column: TypeAlias = "pa.Array | list[Any]"
@@ -72,16 +72,16 @@ def columns_of(data: Any, names: Sequence[str]) -> tuple[dict[str, Column], int,
 def attempt(step: Callable[[], T]) -> T:
     """Take a step that reads records; whatever goes wrong in it becomes a `RecordError`.
 
-    The errors of Arrow and others quote the values they stumble over, so ours is raised after the handler is left:
-    no trace of the other one goes with it, neither as cause nor as context, and only its kind is told.
+    The errors of Arrow and others quote the values they stumble over, so only the kind of theirs is told.
     """
-    try:
+    with instead_of(Exception, _unreadable):
         return step()
-    except (RecordError, MemoryError):
-        raise
-    except Exception as error:
-        kind = type(error).__name__
-    raise RecordError(f"{REFUSED}: it could not be read ({kind}); give {_TAKEN}.")
+
+
+def _unreadable(error: Exception) -> RecordError | None:
+    if isinstance(error, RecordError | MemoryError):
+        return None
+    return RecordError(f"{REFUSED}: it could not be read ({type(error).__name__}); give {_TAKEN}.")
 
 
 def _is_table(data: Any) -> bool:

@@ -11,10 +11,11 @@ from typing import Any, cast
 
 import uvicorn
 
-from foldaway.errors import FoldawayError
+from foldaway.errors import FoldawayError, instead_of
 from foldaway.forgetting.harden import harden, settle
 from foldaway.forgetting.rehearsal import rehearse
-from foldaway.service.collecting.service import Service, TokenWanted
+from foldaway.service.collecting.access_tokens import TokenWanted
+from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
 from foldaway.service.http.connections import Connection, most_connections
@@ -70,15 +71,13 @@ def serve(settings: Settings) -> None:
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.certificate_key,
     )
-    try:
+    unusable = "the certificate or its key cannot be used: {}."
+    with instead_of(
+        OSError, lambda error: FoldawayError(unusable.format(error.strerror or type(error).__name__))
+    ):  # ssl.SSLError is one too
         config.load()
-    except OSError as error:  # ssl.SSLError is one too
-        refusal = FoldawayError(f"the certificate or its key cannot be used: {error.strerror or type(error).__name__}.")
-    else:
-        _say_hello(settings, service, listener.getsockname()[1])
-        _run(uvicorn.Server(config), listener)
-        return
-    raise refusal
+    _say_hello(settings, service, listener.getsockname()[1])
+    _run(uvicorn.Server(config), listener)
 
 
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:
@@ -130,6 +129,6 @@ def _say_hello(settings: Settings, service: Service, port: int) -> None:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     print(f"foldaway serves at {scheme}://{host}:{port}", flush=True)
     if not service.store.has_admin():
-        token = service.issue(TokenWanted("admin")).token
+        token = service.tokens.issue(TokenWanted("admin")).token
         print(f"admin token, shown this once: {token}", flush=True)
         print("Export them as FOLDAWAY_SERVER and FOLDAWAY_TOKEN for the other commands.", flush=True)

@@ -16,10 +16,10 @@ from foldaway import Effects, Plan
 from foldaway.numerics.block import Block, Floats
 from foldaway.records.batch import Batch
 from foldaway.simulation.datasets import checkout
-from foldaway.sources.runs.folding import Progress, fold_files
+from foldaway.sources.runs.folding import OnBytes, fold_files
 from foldaway.table import number, text_table
 
-Showing = Callable[[Sequence[Path]], AbstractContextManager[Progress]]
+Showing = Callable[[Sequence[Path]], AbstractContextManager[OnBytes]]
 
 PLAN = Plan(
     name="checkout-button",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
-from foldaway.errors import SourceError
+from foldaway.errors import SourceError, instead_of
 from foldaway.plan import Plan
-from foldaway.sources.formats.batch import ROWS
-from foldaway.sources.formats.columns import require_columns, wanted_by
+from foldaway.sources.formats.chunk import ROWS, require_columns, wanted_by
 from foldaway.trial import Trial
 
 # How an answer is had as Arrow batches: DuckDB's names, new and old, and ADBC's.
@@ -23,7 +22,6 @@ _ABOUT_THE_QUERY = ("ParserException", "BinderException", "CatalogException")
 _NOTHING = "the query selects nothing; give one that does."
 
 Columns = dict[str, Any]
-T = TypeVar("T")
 
 
 def fold_query(
@@ -85,12 +83,15 @@ def _batches(
     """The wanted columns, batch by batch, each with its number of records."""
     if _is_duckdb(connection):
         # Not through a cursor: that would be a connection of its own, and would hold the whole answer.
-        answer = _attempt(lambda: connection.sql(query, params=parameters))
-        yield from _read(_attempt(lambda: _reader(answer, ROWS)), wanted, whole)
+        with _in_our_words():
+            answer = connection.sql(query, params=parameters)
+            reader = _reader(answer, ROWS)
+        yield from _read(reader, wanted, whole)
         return
     with _cursor(connection) as cursor:
-        _attempt(lambda: cursor.execute(query) if parameters is None else cursor.execute(query, parameters))
-        reader = _attempt(lambda: _reader(cursor))
+        with _in_our_words():
+            cursor.execute(query) if parameters is None else cursor.execute(query, parameters)
+            reader = _reader(cursor)
         yield from _fetched(cursor, wanted, whole) if reader is None else _read(reader, wanted, whole)
 
 
@@ -99,7 +100,8 @@ def _cursor(connection: Any) -> Iterator[Any]:
     """A cursor, closed at the end."""
     named = type(connection).__module__.partition(".")[0] == "psycopg"
     # Without a name, psycopg's cursor would fetch the whole answer at once.
-    cursor = _attempt(lambda: connection.cursor(name="foldaway") if named else connection.cursor())
+    with _in_our_words():
+        cursor = connection.cursor(name="foldaway") if named else connection.cursor()
     with closing(cursor):
         yield cursor
 
@@ -123,7 +125,8 @@ def _read(reader: Any, wanted: tuple[str, ...], whole: bool) -> Iterator[tuple[p
         held: list[pa.RecordBatch] = []
         rows = 0
         while whole or rows < ROWS:
-            batch = _attempt(lambda: next(batches, None))
+            with _in_our_words():
+                batch = next(batches, None)
             if batch is None:
                 break
             held.append(batch.select(list(wanted)))
@@ -140,26 +143,24 @@ def _fetched(cursor: Any, wanted: tuple[str, ...], whole: bool) -> Iterator[tupl
     require_columns(wanted, names)
     places = {name: names.index(name) for name in wanted}
     while True:
-        rows = _attempt(lambda: cursor.fetchall() if whole else cursor.fetchmany(ROWS))
+        with _in_our_words():
+            rows = cursor.fetchall() if whole else cursor.fetchmany(ROWS)
         if not rows:
             return
         yield {name: [row[place] for row in rows] for name, place in places.items()}, len(rows)
 
 
-def _attempt(step: Callable[[], T]) -> T:
-    """Take a step in the database; whatever goes wrong in it becomes a `SourceError`.
+def _in_our_words() -> instead_of:
+    """Whatever goes wrong in the database becomes a `SourceError`: databases quote the values they stumble over."""
+    return instead_of(Exception, _source_error)
 
-    Databases quote the values they stumble over, so ours is raised after the handler is left, without the other one as
-    its context, and only repeats words that cannot be about a record.
-    """
-    try:
-        return step()
-    except Exception as error:
-        kind = type(error).__name__
-        # SQL's standard: class 42 is for faults in the query itself.
-        about_the_query = kind in _ABOUT_THE_QUERY or str(getattr(error, "sqlstate", "")).startswith("42")
-        words = f"{kind}: {error}" if about_the_query else kind
-    raise SourceError(
+
+def _source_error(error: Exception) -> SourceError:
+    kind = type(error).__name__
+    # SQL's standard: class 42 is for faults in the query itself.
+    about_the_query = kind in _ABOUT_THE_QUERY or str(getattr(error, "sqlstate", "")).startswith("42")
+    words = f"{kind}: {error}" if about_the_query else kind
+    return SourceError(
         f"the database could not run the query ({words}); nothing was folded."
         + ("" if about_the_query else " Its own words may quote records: to see them, run the query by itself.")
     )

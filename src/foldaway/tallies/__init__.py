@@ -16,14 +16,14 @@ def kinds_of(plan: Plan) -> Kinds:
     """The tallies that each arm of a plan keeps, beside its factor."""
     if plan.federated is not None:
         # No record is seen here, only units; in mode scores these give their scores at the close.
-        return {} if plan.federated == "scores" else {UNITS: UnitScores}
+        return {} if plan.mode == "scores" else {UNITS: UnitScores}
     kinds: Kinds = {}
     if _asks_for(plan, "HC"):
         kinds[RECORDS] = Scores
     if plan.complete_units and _asks_for(plan, "CR"):
         kinds[UNITS] = UnitScores
-    if plan.resampling is not None:
-        kinds[REPLICATES] = ReplicatesKind(plan.resampling)
+    if plan.bootstrap is not None:
+        kinds[REPLICATES] = ReplicatesKind(plan.bootstrap)
     return kinds
 
 

@@ -20,7 +20,7 @@ from foldaway.tallies.tally import Kind, Tally
 Kinds = dict[str, Kind]
 
 
-class ArmState(msgspec.Struct, array_like=True):
+class ArmState(msgspec.Struct):
     """What an arm keeps: its frame, its factor and its further tallies by name."""
 
     frame_n: int

@@ -33,7 +33,7 @@ SETTINGS: dict[str, Any] = {
     "covariates": ["x", "kind"],
     "levels": {"kind": ["old", "new"]},
     "federated": "one-message",
-    "retention": 1000.0,
+    "privacy": {"retention": 1000.0},
 }
 PLAN = fa.Plan(**SETTINGS)
 RECORD = {"y": 12.5, "x": 3.0, "kind": "new"}
@@ -324,7 +324,7 @@ def test_what_was_kept_too_long_is_deleted(
     device.record({"y": marks.outcome(0)})
     if mode == "scores":
         assert scan_files([tmp_path], marks)
-    later = time.time() + PLAN.retention + 1
+    later = time.time() + PLAN.privacy.retention + 1
     monkeypatch.setattr(time, "time", lambda: later)
     device = device if running else Device(plan, tmp_path)
     assert device.status.state == "expired"
@@ -343,7 +343,7 @@ def test_what_was_kept_too_long_goes_even_if_all_that_is_asked_is_refused(
     marks = Marks(1)
     device = Device(fa.Plan(**{**SETTINGS, "federated": mode, "covariates": [], "levels": {}}), tmp_path)
     device.record({"y": marks.outcome(0)})
-    later = time.time() + PLAN.retention + 1
+    later = time.time() + PLAN.privacy.retention + 1
     monkeypatch.setattr(time, "time", lambda: later)
     with pytest.raises(StateError, match="as long as the plan allows"):
         device.record({"y": 1.0})
@@ -356,7 +356,7 @@ def test_time_that_is_up_while_a_device_enrols_leaves_nothing_to_report(
     mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = fa.Plan(**{**SETTINGS, "federated": mode})
-    later = time.time() + PLAN.retention + 1
+    later = time.time() + PLAN.privacy.retention + 1
     sent: list[str] = []
 
     class SlowLink:
@@ -389,7 +389,7 @@ def test_a_device_that_leaves_for_too_long_has_forgotten(
         kept.report, kept.sums, kept.stage = kept.sums, b"", "reporting"
     device.forget(keep_report=True)
     assert device.status.state == "leaving"
-    later = time.time() + PLAN.retention + 1
+    later = time.time() + PLAN.privacy.retention + 1
     monkeypatch.setattr(time, "time", lambda: later)
     device = device if running else Device(PLAN, tmp_path)
     assert device.status.state == "forgotten"

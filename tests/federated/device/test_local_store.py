@@ -25,7 +25,7 @@ PLAN = fa.Plan(
     arms={"a": 0.5, "b": 0.5},
     outcomes=["y"],
     federated="scores",
-    retention=1000.0,
+    privacy=fa.Privacy(retention=1000.0),
 )
 FILE, MARK = "local.trial.foldaway-device", "local.trial.foldaway-forgotten"
 CANARY = b"a value that nobody else has"
@@ -211,7 +211,7 @@ def test_forgetting_that_was_cut_short_is_ended_by_the_next_who_opens(folder: Pa
     with store.changing():
         store.add_row(CANARY)
     killed = (
-        "import os, sys; from pathlib import Path; from foldaway.federated import local_store\n"
+        "import os, sys; from pathlib import Path; from foldaway.federated.device import local_store\n"
         f"original = local_store.{moment}\n"
         "def killed(*arguments, **options):\n"
         f"    if {moment!r} == 'replace_file': original(*arguments, **options)\n"
@@ -289,9 +289,9 @@ def test_records_are_deleted_when_they_have_been_kept_long_enough_by_whoever_ope
             store.send_later(b"number", CANARY)
         elif sent == "a report":
             kept.report, kept.stage = CANARY, "reporting"
-    sweep(folder, now + PLAN.retention - 1)
+    sweep(folder, now + PLAN.privacy.retention - 1)
     assert CANARY in files(folder)
-    sweep(folder, now + PLAN.retention + 1)
+    sweep(folder, now + PLAN.privacy.retention + 1)
     assert CANARY not in files(folder)
     with store.changing() as kept:
         assert (kept.stage, kept.since) == ("expired" if sent == "nothing" else "expired while pending", None)
@@ -322,7 +322,7 @@ def test_another_trial_in_the_folder_is_swept_when_a_device_starts(
     with store.changing() as kept:
         kept.since = time.time()
         store.add_row(CANARY)
-    later = time.time() + PLAN.retention + 1
+    later = time.time() + PLAN.privacy.retention + 1
     monkeypatch.setattr(time, "time", lambda: later)
     LocalStore(folder, "another")
     assert CANARY not in files(folder)

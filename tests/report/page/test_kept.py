@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ import foldaway as fa
 from foldaway.keeping.saved import Saved, load
 from foldaway.report.page.kept import inventory
 from foldaway.sources.runs.backlog import Backlog
-from foldaway.sources.runs.share_folding import Options
+from foldaway.sources.runs.shares import ReadOptions
 from fuzzing import fuzz
 from measured import measured
 from pages import parsed, tables
@@ -47,8 +48,9 @@ def test_sizes_add_up_to_the_state_and_numbers_to_the_tallies(name: str) -> None
     for kept in found:
         assert kept.size > 0
         assert kept.what
-    # Nothing hides in what holds the parts together: six names, and a byte or so around each part.
+    # Nothing hides in what holds the parts together: six names, four in each arm, and a byte or so around each part.
     names = sum(len(word) for word in ("plan", "arms", "dropped", "faults", "key_mark", "sealed"))
+    names += len(trial._arms) * sum(len(word) for word in ("frame_n", "frame", "factor", "tallies"))
     tallies = sum(len(tally) + 2 for arm in trial._arms for tally in arm.tallies)
     assert names < found[-1].size <= names + tallies + 20 + 6 * len(trial._arms)
 
@@ -95,7 +97,7 @@ def test_what_is_saved_with_the_state_is_on_the_page(tmp_path: Path) -> None:
     plan = fa.Plan(name="t", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
     state = tmp_path / "state"
     with Backlog(plan, state) as backlog:
-        backlog.fold(backlog.find([str(tmp_path / "day.csv")]), Options())
+        backlog.fold(backlog.find([str(tmp_path / "day.csv")]), ReadOptions())
     subprocess.run(
         [sys.executable, "-m", "foldaway", "report", str(state)], check=True, env={**os.environ, **measured()}
     )
@@ -103,4 +105,4 @@ def test_what_is_saved_with_the_state_is_on_the_page(tmp_path: Path) -> None:
     [table] = tables(section)
     sizes = {row[0]: int(row[-1].replace(",", "")) for row in table.rows}
     assert sizes.pop("In all") == sum(sizes.values()) == state.stat().st_size
-    assert sizes["Ledger of files"] > len(load(state).positions)
+    assert sizes["Ledger of files"] > len(msgspec.msgpack.encode(load(state).positions))

@@ -11,7 +11,7 @@ from foldaway.service.collecting import answers
 from foldaway.service.collecting.answers import Answers
 from foldaway.service.database.rows import ShardRow
 
-PLAN = fa.Plan(name="small", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], min_per_arm=10)
+PLAN = fa.Plan(name="small", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], privacy=fa.Privacy(min_per_arm=10))
 
 
 def shard(name: str, version: int, n: int = 100, seed: int = 0) -> ShardRow:

@@ -13,7 +13,7 @@ import pytest
 import foldaway as fa
 from foldaway.errors import Conflict, RecordError, SequenceGap, TooEarly, TrialClosed, Unavailable, VaultError
 from foldaway.federated.coordinator.closing import Wanted
-from foldaway.service.collecting import collector as collecting
+from foldaway.keeping.cohort import require_enough
 from foldaway.service.collecting.collector import Collector, merged
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
@@ -21,7 +21,7 @@ from foldaway.sources.formats.body import Decoded, Limits
 from plans import SMALL
 from stores import Place
 
-PLAN = fa.Plan(**SMALL, cohort=10)
+PLAN = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10))
 NAME = PLAN.name
 
 
@@ -37,7 +37,7 @@ def store(folder: Place) -> Store:
 
 def opened(place: Place, plan: fa.Plan) -> Store:
     store = place.open()
-    store.create_trial(plan, bytes(16) if plan.resampling else None)
+    store.create_trial(plan, bytes(16) if plan.bootstrap else None)
     return store
 
 
@@ -293,11 +293,11 @@ def body(n: int, first: float = 0.0) -> bytearray:
 
 
 def send(service: Service, n: int, producer: str = "p", sequence: int = 1, name: str = NAME) -> None:
-    service.receive(name, body(n), "application/json", None, producer, sequence)
+    service.records.receive(name, body(n), "application/json", None, producer, sequence)
 
 
 def test_a_close_holds_what_another_server_commits_meanwhile(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = fa.Plan(**SMALL, cohort=10, min_per_arm=2)
+    plan = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10, min_per_arm=2))
     store = opened(place, plan)
     service, other = Service(store, "first", Limits()), Service(place.open(), "second", Limits())
     send(service, 20)
@@ -332,7 +332,7 @@ def test_a_close_that_fails_gives_up_no_record(store: Store, monkeypatch: pytest
 
 
 def test_a_second_close_makes_sure_that_the_key_is_gone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = fa.Plan(**SMALL, cohort=10, bootstrap=5)
+    plan = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10), bootstrap=5)
     store = opened(place, plan)
     service = Service(store, "main", Limits())
 
@@ -352,9 +352,9 @@ def test_one_trial_in_trouble_does_not_hold_up_the_others(folder: Place, monkeyp
     store = folder.open()
     service = Service(store, "main", Limits())
     for name in ("one", "two"):
-        store.create_trial(fa.Plan(**{**SMALL, "name": name}, cohort=10, max_wait=1), None)
+        store.create_trial(fa.Plan(**{**SMALL, "name": name}, privacy=fa.Privacy(cohort=10, max_wait=1)), None)
         send(service, 4, name=name)
-        service._collectors[name]._waiting_since = 0.0
+        service.records._collectors[name]._gate._since = 0.0
     break_commit(store, monkeypatch, Unavailable("gone."))
     with pytest.raises(Unavailable):
         service.tick()
@@ -372,7 +372,7 @@ def test_a_trial_closed_elsewhere_is_noticed(place: Place) -> None:
     service.tick()
     assert (service.status(NAME).left_out, service.pending()) == (4, 0)
     with pytest.raises(TooEarly):
-        collecting.require_enough(PLAN, [0, 0])
+        require_enough(PLAN.privacy, {"a": 0, "b": 0})
 
 
 def test_stopping_commits_what_the_cohort_allows(store: Store) -> None:
@@ -380,6 +380,7 @@ def test_stopping_commits_what_the_cohort_allows(store: Store) -> None:
     send(service, 4)
     service.stop()
     assert service.status(NAME).records == 0
-    service._collectors[NAME]._live.fold(records(8).records)
+    service.records._collectors[NAME]._live.fold(records(8).records)
+    service.records._collectors[NAME]._gate.take(8, now=0.0)
     service.stop()
     assert service.status(NAME).records == 12

@@ -71,7 +71,7 @@ class Schedule:
     def step(self, kinds: list[str]) -> None:
         some = self.random.sample(self.devices, self.random.randint(1, 4))
         kind = self.random.choice(kinds)
-        if kind == "reports" and self.plan.federated == "scores":
+        if kind == "reports" and self.plan.mode == "scores":
             some = [device for device in some if device.scores is not None]
         if self.random.random() < 0.2:
             some += some  # in the same breath
@@ -275,7 +275,7 @@ def test_records_and_reports_keep_to_their_own_trials(service: Service) -> None:
     plain = fa.Plan(**{**SMALL, "name": f"plain-{time.time_ns()}"})
     service.create(plain.to_toml())
     with pytest.raises(IngestError, match="stay on its devices") as refused:
-        service.receive(plan.name, bytearray(b"[]"), "application/json", None, None, None)
+        service.records.receive(plan.name, bytearray(b"[]"), "application/json", None, None, None)
     assert refused.value.status == 409
     with pytest.raises(IngestError, match="takes records"):
         service.devices.receive(plain.name, "reports", [b""])

@@ -22,11 +22,13 @@ import foldaway as fa
 from foldaway.client import Client
 from foldaway.errors import IngestError, ServerError, TooEarly
 from foldaway.federated.coordinator.closing import Wanted
+from foldaway.service.collecting.access_tokens import TokenWanted
 from foldaway.service.collecting.collector import Collector
-from foldaway.service.collecting.service import Service, TokenWanted
+from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
 from foldaway.sources.formats.body import Decoded, Limits
+from plans import in_parts
 from postgres import _free_port as free_port
 from servers import wait_for
 from stores import VAULT, Place
@@ -41,7 +43,7 @@ def plan_of(**settings: Any) -> fa.Plan:
         arms={"control": 0.5, "treatment": 0.5},
         outcomes=["income"],
         covariates=["age"],
-        **settings,
+        **in_parts(settings),
     )
 
 
@@ -192,7 +194,7 @@ def test_a_remainder_is_left_out_at_the_close_and_counted_or_included(
     table = people()
     store = opened(place, plan_of(remainder=remainder))
     service = Service(store, "main", Limits())
-    collector = service._collector("target")
+    collector = service.records.collector("target")
     collector.receive(Decoded(table.slice(0, 300)), "p", 1)
     collector.receive(Decoded(table.slice(300, 50)), "p", 2)
     before = service.effects("target")
@@ -212,7 +214,7 @@ def test_a_remainder_is_left_out_at_the_close_and_counted_or_included(
 
 def test_a_trial_closed_too_early_has_no_effects(folder: Place) -> None:
     service = Service(opened(folder, plan_of()), "main", Limits())
-    service._collector("target").receive(Decoded(people().slice(0, 99)), "p", 1)
+    service.records.collector("target").receive(Decoded(people().slice(0, 99)), "p", 1)
     with pytest.raises(IngestError, match="99 records wait here for others to make up a cohort of 100"):
         service.close("target")
     assert service.status("target").status == "open"
@@ -225,7 +227,7 @@ def test_max_wait_commits_earlier(folder: Place, monkeypatch: pytest.MonkeyPatch
     clock = [1_000.0]
     monkeypatch.setattr("foldaway.service.collecting.collector.time.monotonic", lambda: clock[0])
     service = Service(opened(folder, plan_of(max_wait=30.0)), "main", Limits())
-    collector = service._collector("target")
+    collector = service.records.collector("target")
     table = people()
     durable = []
     for number, (size, wait) in enumerate([(3, 0.0), (4, 29.0), (5, 1.0), (6, 20.0)], start=1):
@@ -248,7 +250,7 @@ def test_max_wait_commits_earlier(folder: Place, monkeypatch: pytest.MonkeyPatch
 def served(folder: Place) -> Iterator[tuple[str, str, Service]]:
     """A server in a thread of this process, and its administrator's token."""
     service = Service(folder.open(), "main", Limits())
-    token = service.issue(TokenWanted("admin")).token
+    token = service.tokens.issue(TokenWanted("admin")).token
     port = free_port()
     config = uvicorn.Config(
         make_app(service, quiet=True), host="127.0.0.1", port=port, http="h11", loop="asyncio", log_config=None

@@ -21,6 +21,7 @@ from foldaway.federated.coordinator.share import Published, Share
 from foldaway.federated.messages import Coefficients, Enrolment, Moments, Scores, encoded, new_number
 from foldaway.service.collecting.service import Answer, Service
 from foldaway.sources.formats.body import Limits
+from plans import in_parts
 from stores import VAULT, Place
 
 N = 250
@@ -28,7 +29,7 @@ N = 250
 
 def plan_of(mode: str, **settings: Any) -> fa.Plan:
     arms = {"a": 0.5, "b": 0.5}
-    return fa.Plan(name="target", arm="group", arms=arms, outcomes=["y"], federated=mode, **settings)  # type: ignore[arg-type]
+    return fa.Plan(name="target", arm="group", arms=arms, outcomes=["y"], **in_parts({"federated": mode, **settings}))
 
 
 def incomes(n: int) -> Any:
@@ -54,7 +55,7 @@ class Target:
     def send_one_by_one(self) -> None:
         """Moments, or reports, of one device after the other; the attacker looks after each."""
         self.states = [Share(self.plan)]
-        kind = "moments" if self.plan.federated == "scores" else "reports"
+        kind = "moments" if self.plan.mode == "scores" else "reports"
         for number, device in zip(self.numbers, self.devices, strict=True):
             message = moments(device) if kind == "moments" else report(self.plan, device)
             if kind == "reports":

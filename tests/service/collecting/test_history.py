@@ -19,6 +19,7 @@ from foldaway.service.collecting.history import Point, Series
 from foldaway.service.collecting.service import Service
 from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Decoded, Limits
+from plans import in_parts
 from stores import VAULT, Place
 
 ALL = Series()
@@ -26,14 +27,16 @@ ALL = Series()
 
 def plan_of(**settings: Any) -> fa.Plan:
     return fa.Plan(
-        **{
-            "name": "target",
-            "arm": "arm",
-            "arms": {"control": 0.5, "treatment": 0.5},
-            "outcomes": ["income", "hours"],
-            "covariates": ["age"],
-            **settings,
-        }
+        **in_parts(
+            {
+                "name": "target",
+                "arm": "arm",
+                "arms": {"control": 0.5, "treatment": 0.5},
+                "outcomes": ["income", "hours"],
+                "covariates": ["age"],
+                **settings,
+            }
+        )
     )
 
 
@@ -67,7 +70,7 @@ def send(service: Service, sizes: list[int], *, seed: int = 7) -> Iterator[None]
     table = people(sum(sizes), seed)
     start = 0
     for size in sizes:
-        service._collector("target").receive(Decoded(table.slice(start, size)), None, None)
+        service.records.collector("target").receive(Decoded(table.slice(start, size)), None, None)
         start += size
         service.tick()
         yield
@@ -170,7 +173,7 @@ def test_a_restart_repeats_no_point_and_loses_none(place: Place) -> None:
     plan = plan_of(cohort=40)
     before = run(serving(place, plan), [40] * 5)
     again = serving(place, plan)
-    again._collector("target")
+    again.records.collector("target")
     for _ in range(3):
         again.tick()  # what is durable has its points
     assert again.history("target", 0, ALL).points == before
@@ -181,7 +184,7 @@ def test_a_restart_repeats_no_point_and_loses_none(place: Place) -> None:
 
 def test_a_crash_between_a_commit_and_its_point_is_made_up_for_by_the_next(place: Place) -> None:
     plan = plan_of(cohort=40)
-    serving(place, plan)._collector("target").receive(Decoded(people(40)), None, None)  # and no tick
+    serving(place, plan).records.collector("target").receive(Decoded(people(40)), None, None)  # and no tick
     points = run(serving(place, plan), [40], seed=8)
     assert [point.records for point in points] == [80]
 
@@ -261,7 +264,7 @@ def test_points_are_sealed_and_follow_the_key(place: Place) -> None:
 def test_a_number_that_does_not_exist_is_null(folder: Place) -> None:
     service = serving(folder, plan_of(cohort=20, outcomes=["hours"], covariates=[], estimators=["difference"]))
     same = pa.table({"arm": ["control", "treatment"] * 20, "hours": [1.0] * 40})
-    service._collector("target").receive(Decoded(same), None, None)
+    service.records.collector("target").receive(Decoded(same), None, None)
     service.tick()
     (estimate,) = service.history("target", 0, ALL).points[0].effects
     assert (estimate.estimate, estimate.anytime_ci_lower, estimate.anytime_ci_upper) == (0.0, None, None)

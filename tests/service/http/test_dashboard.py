@@ -53,7 +53,7 @@ class Arriving:
     """A trial whose records come when they are told to."""
 
     def __init__(self, server: Served, name: str, **settings: Any) -> None:
-        plan = {"arms": {"control": 0.5, "treatment": 0.5}, "outcomes": ["revenue"], "cohort": 50, "min_per_arm": 10}
+        plan = {"arms": {"control": 0.5, "treatment": 0.5}, "outcomes": ["revenue"], "privacy": {"cohort": 50}}
         self.plan = {"arm": "variant", **plan, **settings}
         made = server.create(name, **self.plan)
         self._server, self.name, self.read, self._ingest = server, name, made["read_token"], made["ingest_token"]

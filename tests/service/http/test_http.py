@@ -262,10 +262,10 @@ def test_a_plan_never_changes(server: Served) -> None:
     assert again["fingerprint"] == first["fingerprint"]
     assert again["ingest_token"] != first["ingest_token"]
     assert server.ask("GET", "/v1/trials/fixed", first["read_token"]).status_code == 200
-    other = server.ask("POST", "/v1/trials", json={**PLAN, "name": "fixed", "cohort": 11})
+    other = server.ask("POST", "/v1/trials", json={**PLAN, "name": "fixed", "privacy": {"cohort": 11}})
     assert "another plan" in check_problem(other, 409)["detail"]
-    toml = f'name = "fixed"\narm = "group"\noutcomes = ["y"]\ncohort = {PLAN["cohort"]}\nmin_per_arm = 2\n'
-    toml += "arms = {a = 0.5, b = 0.5}"
+    toml = 'name = "fixed"\narm = "group"\noutcomes = ["y"]\n'
+    toml += f"arms = {{a = 0.5, b = 0.5}}\n[privacy]\ncohort = {PLAN['privacy']['cohort']}\nmin_per_arm = 2"
     same = server.ask("POST", "/v1/trials", content=toml, headers={"Content-Type": "application/toml; charset=utf-8"})
     assert same.json()["fingerprint"] == first["fingerprint"]
 

@@ -28,12 +28,11 @@ from consuming import (
     sizes_of,
 )
 from foldaway.errors import SealedError, SourceError, StateError
-from foldaway.sources.brokers.adapters import broker_at
-from foldaway.sources.brokers.address import parse
 from foldaway.sources.brokers.broker import Broker, Message
 from foldaway.sources.brokers.consumer import FaultyMessage, Progress
 from foldaway.sources.brokers.nats import NatsStream
-from foldaway.sources.brokers.store import Store, read
+from foldaway.sources.brokers.registry import parse
+from foldaway.sources.brokers.stream_file import StreamFile, read
 
 
 def prepared(server: Server, n: int = 600, **settings: Any) -> tuple[fa.Plan, Any]:
@@ -313,9 +312,9 @@ def test_a_plan_that_drops_faulty_records_counts_them(broker: Server, tmp_path: 
 
 
 def test_a_second_consumer_on_a_store_is_refused(tmp_path: Path) -> None:
-    with Store(tmp_path), pytest.raises(SourceError, match="another program has the store"):
-        Store(tmp_path)
-    with Store(tmp_path):  # and let in once the first has gone
+    with StreamFile(tmp_path), pytest.raises(SourceError, match="another program has the store"):
+        StreamFile(tmp_path)
+    with StreamFile(tmp_path):  # and let in once the first has gone
         pass
 
 
@@ -364,7 +363,7 @@ def test_messages_that_are_gone_unread_are_counted(nats_server: Nats, tmp_path: 
     assert (found.n, consumer.progress.missed) == (60, 3)
     stored = read(tmp_path)
     assert stored is not None
-    assert stored.missed == 3
+    assert stored.reached.missed == 3
 
 
 # Brokers of their own kind.
@@ -580,4 +579,4 @@ def test_a_package_that_is_missing_is_named_with_its_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(SourceError, match=rf"{package} is not installed: pip install 'foldaway\[{kind}\]'"):
-        broker_at(parse(f"{kind}://localhost/orders"), "trial")
+        parse(f"{kind}://localhost/orders").broker("trial")

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldaway.sources.formats.arrow_claims import Damaged, TooLarge, check_claims
+from foldaway.sources.formats.arrow_claims import Damaged, check_claims
+from foldaway.sources.formats.chunk import TooLarge
 from fuzzing import fuzz
 
 MANY = 10**9

@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 
 import foldaway as fa
 from foldaway.errors import IngestError, RecordError
-from foldaway.sources.formats.body import ARROW, JSON, NDJSON, Decoded, Limits, decode, wipe
+from foldaway.sources.formats.body import ARROW, JSON, NDJSON, Decoded, Limits, decode, read_body, wipe
+from foldaway.sources.formats.chunk import TooLarge, Unreadable, WantedColumns
 from fuzzing import fuzz
+from source_files import cells
 
 PLAN = fa.Plan(
     name="ingest",
@@ -406,6 +408,47 @@ def test_a_body_that_is_not_packed_as_it_says_is_refused(name: str, encoding: st
 )
 def test_json_that_is_not_an_array_of_objects_is_refused(body: bytes) -> None:
     assert refusal(body, JSON).status == 400
+
+
+# One array of objects.
+
+WANTED = WantedColumns(numeric=("n",), text=("t",))
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=4,
+)
+objects = st.lists(st.fixed_dictionaries({}, optional={"n": values, "t": values, "other": values}), max_size=8)
+
+
+@fuzz(max_examples=200)
+@given(written=objects)
+def test_an_array_gives_what_its_objects_give_as_lines(written: list[dict[str, Any]]) -> None:
+    lines = "\n".join(json.dumps(row) for row in written).encode()
+    found = read_body(json.dumps(written).encode(), JSON, WANTED, Limits(max_records=8))
+    assert cells([found], WANTED) == cells([read_body(lines, NDJSON, WANTED, Limits())], WANTED)
+    assert found.records.schema.names == ["n", "t"]
+
+
+def test_a_member_that_is_not_utf_8_makes_its_object_ragged() -> None:
+    found = read_body(b'[{"t": "a"}, {"t": "\xff"}, {"n": 2, "other": "\xff"}]', JSON, WANTED, Limits())
+    assert (found.records.to_pydict(), found.ragged) == ({"n": [None, 2.0], "t": ["a", None]}, 1)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[1]", b"[{}, null]", b"[{}", b"[{}]]", b"[{},]", b"[{}] x", b"[" * 9999]
+)
+def test_what_is_no_array_of_objects_is_refused(data: bytes) -> None:
+    with pytest.raises(Unreadable, match="array of objects"):
+        read_body(data, JSON, WANTED, Limits(max_records=3))
+
+
+def test_the_most_objects_that_are_taken() -> None:
+    data = json.dumps([{"n": 1, "other": {"a": {}}}] * 5).encode()
+    assert read_body(data, JSON, WANTED, Limits(max_records=5)).records.num_rows == 5
+    with pytest.raises(TooLarge):
+        read_body(data, JSON, WANTED, Limits(max_records=4))
 
 
 # Arrow from strangers.

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from foldaway.errors import SourceError
-from foldaway.sources.formats.batch import Batch, Wanted
+from foldaway.sources.formats.chunk import Chunk, WantedColumns
 from foldaway.sources.formats.files import read
 from source_files import SCHEMA, WANTED, WRITERS, put, rows
 
@@ -33,10 +33,10 @@ def marked(name: str, n: int = 300) -> bytes:
     return written
 
 
-def outcome(path: Path, wanted: Wanted = WANTED) -> SourceError | None:
+def outcome(path: Path, wanted: WantedColumns = WANTED) -> SourceError | None:
     try:
         for batch in read(path, wanted):
-            assert isinstance(batch, Batch)
+            assert isinstance(batch, Chunk)
             batch.records.validate(full=True)
     except SourceError as error:
         return error
@@ -71,7 +71,7 @@ def test_a_damaged_file_says_nothing_of_its_records(
 
 
 def test_wrong_types_say_nothing_either(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    swapped = Wanted(numeric=("arm", "unit"), text=("y", "x"))
+    swapped = WantedColumns(numeric=("arm", "unit"), text=("y", "x"))
     for name in WRITERS:
         assert outcome(put(tmp_path, name, marked(name)), swapped) is None
     assert not any(secret in text for text in capfd.readouterr() for secret in SECRETS)

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from foldaway.errors import SourceError
 from foldaway.sources.formats import delimited
-from foldaway.sources.formats.batch import Unreadable, Wanted
+from foldaway.sources.formats.chunk import Unreadable, WantedColumns
+from foldaway.sources.formats.delimited import first_line, is_open, whole_lines
 from foldaway.sources.formats.files import read
 from foldaway.sources.formats.streams import Stream
 from source_files import cells, put
 
-WANTED = Wanted(numeric=("n",), text=("t",))
+WANTED = WantedColumns(numeric=("n",), text=("t",))
 HEADER = b"n,t,other\n"
 
 
@@ -65,9 +66,7 @@ def test_a_cell_arrives_as_found_whatever_its_neighbours(
 def test_a_column_is_text_only_in_blocks_with_a_bad_cell(tmp_path: Path) -> None:
     path = put(tmp_path, "a.csv", HEADER + b"1,a,z\n" * 3 + b"old,a,z\n" + b"3,a,z\n" * 3)
     with Stream(path) as stream:
-        types = [
-            b.records.schema.field("n").type for b in delimited.batches(stream, WANTED, block=12) if len(b.records)
-        ]
+        types = [b.records.schema.field("n").type for b in delimited.chunks(stream, WANTED, block=12) if len(b.records)]
     assert types.count(pa.string()) == 1
     assert set(types) == {pa.float64(), pa.string()}
 
@@ -93,7 +92,7 @@ def test_a_byte_order_mark_before_a_quote(tmp_path: Path) -> None:
 
 def test_a_column_in_both_roles_is_text(tmp_path: Path) -> None:
     path = put(tmp_path, "a.csv", b"n,t\n1,2\n")
-    (batch,) = read(path, Wanted(numeric=("n", "t"), text=("t",)))
+    (batch,) = read(path, WantedColumns(numeric=("n", "t"), text=("t",)))
     assert batch.records.to_pydict() == {"n": [1.0], "t": ["2"]}
 
 
@@ -126,7 +125,7 @@ def test_a_line_that_does_not_end_is_refused_before_it_fills_the_memory(
     monkeypatch.setattr("foldaway.sources.formats.lines._LONGEST", 1000)
     path = put(tmp_path, "a.csv", b"n,t\n" + b'1,"' + b"x" * 10_000)
     with Stream(path) as stream, pytest.raises(Unreadable, match="does not end"):
-        list(delimited.batches(stream, WANTED, block=100))
+        list(delimited.chunks(stream, WANTED, block=100))
 
 
 pieces = [
@@ -164,7 +163,7 @@ def test_any_block_size_gives_the_same(body: bytes, block: int, delimiter: bytes
             file.flush()
             try:
                 with Stream(Path(file.name)) as stream:
-                    return cells(delimited.batches(stream, WANTED, delimiter=delimiter, block=size), WANTED)
+                    return cells(delimited.chunks(stream, WANTED, delimiter=delimiter, block=size), WANTED)
             except Unreadable as error:
                 return str(error)
 
@@ -189,3 +188,48 @@ def test_what_pythons_csv_module_writes_comes_back(lines: list[tuple[str, int]],
     assert ragged == 0
     assert columns["t"] == [None if text in nothing else text for text, _ in lines]
     assert columns["n"] == [float(number) for _, number in lines]
+
+
+# The place where a block is cut, against a reader that goes byte by byte.
+
+
+def line_ends(block: bytes) -> tuple[list[int], bool]:
+    """Where lines end, and whether the block ends inside quotes; by the rules of Arrow's parser, one byte at a time."""
+    ends, i, at_start, inside = [], 0, True, False
+    while i < len(block):
+        byte = block[i : i + 1]
+        if inside:
+            if byte == b'"':
+                if block[i + 1 : i + 2] == b'"':
+                    i += 1
+                else:
+                    inside = False
+        elif byte == b'"' and at_start:
+            inside = True
+        elif byte in b"\r\n":
+            if block[i : i + 2] == b"\r\n":
+                i += 1
+            ends.append(i + 1)
+        at_start = not inside and byte in b",\r\n"
+        i += 1
+    return ends, inside
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text(alphabet='a,"\n\r', max_size=40))
+def test_blocks_are_cut_where_lines_end(text: str) -> None:
+    block = text.encode()
+    ends, inside = line_ends(block)
+    assert first_line(block, b",") == (ends[0] if ends else len(block))
+    assert is_open(block, b",") == inside
+    cut = whole_lines(block, b",")
+    assert cut in {0, *ends}
+    # A carriage return at the end may be half of a line end; else nothing is left that could have been taken.
+    newlines = [end for end in ends if block[end - 1 : end] == b"\n"]
+    returns = [end for end in ends if end < len(block)]
+    assert cut == (newlines or returns or [0])[-1]
+
+
+def test_many_quotes_take_no_longer_than_the_bytes() -> None:
+    block = b'1,5" pipe,"a"\n' * 100_000
+    assert whole_lines(block, b",") == len(block)

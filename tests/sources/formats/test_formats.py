@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldaway.sources.formats.batch import Wanted
+from foldaway.sources.formats.chunk import WantedColumns
 from foldaway.sources.formats.files import read
 from foldaway.sources.formats.paths import Stdin, size
 from source_files import SCHEMA, WANTED, WRITERS, Rows, cells, put, rows
@@ -37,7 +37,7 @@ tables = st.lists(
 )
 
 
-def expected(data: Rows, wanted: Wanted = WANTED) -> dict[str, list[Any]]:
+def expected(data: Rows, wanted: WantedColumns = WANTED) -> dict[str, list[Any]]:
     return {name: [row[name] for row in data] for name in wanted.names}
 
 
@@ -62,7 +62,7 @@ def test_whole_is_one_batch_and_equals_the_parts(name: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", WRITERS)
 def test_only_wanted_columns_come_in_the_order_wanted(name: str, tmp_path: Path) -> None:
     path = put(tmp_path, name, WRITERS[name](rows(40)))
-    wanted = Wanted(numeric=("x",), text=("unit", "arm"))
+    wanted = WantedColumns(numeric=("x",), text=("unit", "arm"))
     for batch in read(path, wanted):
         assert batch.records.schema.names == ["x", "unit", "arm"]
 
@@ -71,9 +71,9 @@ def test_only_wanted_columns_come_in_the_order_wanted(name: str, tmp_path: Path)
 @pytest.mark.parametrize("n", [0, 20])
 def test_a_column_the_file_does_not_have_is_absent(name: str, n: int, tmp_path: Path) -> None:
     path = put(tmp_path, name, WRITERS[name](rows(n)))
-    for batch in read(path, Wanted(numeric=("y", "nowhere"), text=())):
+    for batch in read(path, WantedColumns(numeric=("y", "nowhere"), text=())):
         assert batch.records.schema.names == ["y"]
-    (batch,) = read(path, Wanted(numeric=("nowhere",), text=()))
+    (batch,) = read(path, WantedColumns(numeric=("nowhere",), text=()))
     assert batch.records.schema.names == []
 
 

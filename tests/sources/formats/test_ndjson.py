@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from foldaway.errors import SourceError
 from foldaway.sources.formats import ndjson
-from foldaway.sources.formats.batch import Unreadable, Wanted
+from foldaway.sources.formats.chunk import Unreadable, WantedColumns
 from foldaway.sources.formats.files import read
 from foldaway.sources.formats.streams import Stream
 from source_files import cells, put
 
-WANTED = Wanted(numeric=("n",), text=("t",))
+WANTED = WantedColumns(numeric=("n",), text=("t",))
 
 
 def found(lines: bytes, folder: Path) -> tuple[dict[str, list[Any]], int]:
@@ -83,7 +83,7 @@ def test_types_do_not_depend_on_the_values_of_a_text_column(tmp_path: Path) -> N
     path = put(tmp_path, "a.ndjson", b'{"t": 1, "n": true}\n{"t": 2.5}\n{"t": "x"}\n')
     for block in (1, 10_000):
         with Stream(path) as stream:
-            for batch in ndjson.batches(stream, WANTED, block=block):
+            for batch in ndjson.chunks(stream, WANTED, block=block):
                 assert batch.records.schema.types == [pa.float64(), pa.string()]
 
 
@@ -101,11 +101,11 @@ def test_a_json_array_is_refused_with_the_way_out(data: bytes, name: str, tmp_pa
 @pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb"])
 def test_a_name_that_cannot_be_looked_up_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="rename it"):
-        list(read(put(tmp_path, "a.ndjson", b"{}\n"), Wanted(numeric=(name,), text=())))
+        list(read(put(tmp_path, "a.ndjson", b"{}\n"), WantedColumns(numeric=(name,), text=())))
 
 
 def test_names_with_blanks_and_accents(tmp_path: Path) -> None:
-    wanted = Wanted(numeric=("größe in cm", "f1"), text=("f0", ""))
+    wanted = WantedColumns(numeric=("größe in cm", "f1"), text=("f0", ""))
     path = put(tmp_path, "a.ndjson", json.dumps({"größe in cm": 1, "f1": 2, "f0": "x", "": "y"}).encode())
     assert cells(read(path, wanted), wanted) == ({"größe in cm": [1.0], "f1": [2.0], "f0": ["x"], "": ["y"]}, 0)
 
@@ -126,7 +126,7 @@ def test_any_block_size_gives_the_same(written: list[str], block: int, end: str)
         with tempfile.TemporaryDirectory() as folder:
             path = put(Path(folder), "a.ndjson", end.join(written).encode())
             with Stream(path) as stream:
-                return cells(ndjson.batches(stream, WANTED, block=size), WANTED)
+                return cells(ndjson.chunks(stream, WANTED, block=size), WANTED)
 
     assert outcome(block) == outcome(10_000)
 
@@ -137,4 +137,4 @@ def test_a_line_that_does_not_end_is_refused_before_it_fills_the_memory(
     monkeypatch.setattr("foldaway.sources.formats.lines._LONGEST", 1000)
     path = put(tmp_path, "a.ndjson", b'{"t": "' + b"x" * 10_000)
     with Stream(path) as stream, pytest.raises(Unreadable, match="does not end"):
-        list(ndjson.batches(stream, WANTED, block=100))
+        list(ndjson.chunks(stream, WANTED, block=100))

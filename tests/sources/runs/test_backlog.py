@@ -13,15 +13,17 @@ import msgspec
 import pytest
 
 import foldaway as fa
-from foldaway.keeping.ledger import Ledger
 from foldaway.keeping.locks import locked
-from foldaway.keeping.saved import load
-from foldaway.sources.runs.backlog import Backlog, Outcome
-from foldaway.sources.runs.share_folding import Options
+from foldaway.keeping.saved import Saved, StreamPositions, load
+from foldaway.sources.runs.backlog import Backlog, Outcome, ledger_of
+from foldaway.sources.runs.shares import ReadOptions
 from measured import measured
+from plans import replaced
 
 FILES = 30
-PLAN = fa.Plan(name="backlog", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["low", "high"], cohort=40)
+PLAN = fa.Plan(
+    name="backlog", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["low", "high"], privacy=fa.Privacy(cohort=40)
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
 
@@ -51,7 +53,7 @@ def counted(state: Path, plan: fa.Plan = PLAN) -> list[int]:
 
 def fold(folder: Path, state: Path, *, resume: bool = True, delete: bool = False, processes: int = 1) -> Outcome:
     with Backlog(PLAN, state, resume=state if resume else None, delete_after=delete) as backlog:
-        return backlog.fold(backlog.find([str(folder / "*.csv")]), Options(), processes=processes)
+        return backlog.fold(backlog.find([str(folder / "*.csv")]), ReadOptions(), processes=processes)
 
 
 @pytest.fixture
@@ -195,7 +197,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_in_the_state(folder: Path, 
     with Backlog(PLAN, state, delete_after=True) as backlog:
         paths = backlog.find([str(folder / "*.csv")])
         with pytest.raises(fa.SourceError, match="changed while it was read"):
-            backlog.fold(paths, Options(), progress=meddle)
+            backlog.fold(paths, ReadOptions(), progress=meddle)
     assert len(list(folder.iterdir())) == 4
     assert not state.exists()
 
@@ -281,10 +283,10 @@ def test_states_that_are_saved_differ_by_a_cohort(folder: Path, tmp_path: Path) 
 
 
 def test_a_plan_may_include_the_remainder(folder: Path, tmp_path: Path) -> None:
-    plan = fa.Plan(**{**{name: getattr(PLAN, name) for name in PLAN.__struct_fields__}, "remainder": "include"})
+    plan = replaced(PLAN, remainder="include")
     file = write(tmp_path, 0, 20)
     with Backlog(plan, tmp_path / "state") as backlog:
-        assert backlog.fold(backlog.find([str(file)]), Options()).trial.n == 20
+        assert backlog.fold(backlog.find([str(file)]), ReadOptions()).trial.n == 20
     assert fa.Trial.load(tmp_path / "state").n == 20
 
 
@@ -296,7 +298,7 @@ def test_a_saved_file_reads_as_a_state_and_names_no_file(folder: Path, tmp_path:
     for path in folder.iterdir():
         assert os.fsencode(path.name) not in data
     assert os.fsencode(folder.name) not in data
-    assert len(Ledger.loads(load(state).positions)) == 4
+    assert len(ledger_of(load(state).positions)) == 4
     for damage in (data[:-3], data[:100], data[:60] + bytes([data[60] ^ 1]) + data[61:]):
         state.write_bytes(damage)
         with pytest.raises(fa.StateError, match="state"):
@@ -304,8 +306,9 @@ def test_a_saved_file_reads_as_a_state_and_names_no_file(folder: Path, tmp_path:
     trial.save(state)
     with Backlog(PLAN, state, resume=state) as backlog:  # a state without a ledger is one to go on from as well
         assert len(backlog.ledger) == 0
-    with pytest.raises(fa.StateError, match="something else than a run over files"):
-        Ledger.loads(b"\x93\x01\x02\x03")
+    Saved(trial.dumps(), StreamPositions("nats ORDERS")).save(state)
+    with pytest.raises(fa.StateError, match="saved by the consumer of a stream, not by a run over files"):
+        Backlog(PLAN, state, resume=state)
 
 
 def test_what_cannot_be_deleted_is_refused_before_anything_is_folded(folder: Path, tmp_path: Path) -> None:
@@ -328,7 +331,7 @@ def test_names_of_files_that_are_gone(folder: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     names = [str(path) for path in sorted(folder.iterdir())]
     with Backlog(PLAN, state, delete_after=True) as backlog:
-        backlog.fold(backlog.find(names), Options())
+        backlog.fold(backlog.find(names), ReadOptions())
     with Backlog(PLAN, state, resume=state, delete_after=True) as backlog:
         assert backlog.find([*names, str(folder / "*.csv")]) == []
         assert len(backlog.outcome.absent) == 5
@@ -362,7 +365,7 @@ def test_a_file_of_which_nothing_was_folded_is_never_deleted(folder: Path, tmp_p
 
     def again() -> Outcome:
         with Backlog(plan, state, resume=state, delete_after=True) as backlog:
-            return backlog.fold(backlog.find([str(folder / "*.csv")]), Options(), processes=processes)
+            return backlog.fold(backlog.find([str(folder / "*.csv")]), ReadOptions(), processes=processes)
 
     first = again()
     assert (list(folder.iterdir()), first.barren) == ([bad], [bad])

@@ -13,10 +13,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from foldaway.sources.formats.batch import ROWS, Wanted
+from foldaway.sources.formats.chunk import ROWS, WantedColumns
 from foldaway.sources.formats.files import read
 
-WANTED = Wanted(numeric=("y", "x"), text=("unit",))
+WANTED = WantedColumns(numeric=("y", "x"), text=("unit",))
 MIB = 2**20
 
 

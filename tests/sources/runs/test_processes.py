@@ -23,8 +23,7 @@ import pytest
 import foldaway as fa
 from foldaway.sources.runs import shares
 from foldaway.sources.runs.processes import Workers
-from foldaway.sources.runs.share_folding import Options
-from foldaway.sources.runs.shares import shares_of
+from foldaway.sources.runs.shares import ReadOptions, shares_of
 from trials import make_trial
 
 pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
@@ -153,7 +152,7 @@ def test_a_refusal_in_a_worker_is_the_refusal_of_one_process(
 def test_a_killed_worker_is_an_error_and_ends_the_others(drawn: tuple[fa.Plan, pd.DataFrame], folder: Path) -> None:
     plan = everywhere(drawn[0])
     found = shares_of([folder / "large.parquet"], plan)
-    with Workers(plan, None, Options(), 2) as workers:
+    with Workers(plan, None, ReadOptions(), 2) as workers:
         processes = workers._processes
         states = workers.fold(found * 50, lambda *_: None)
         next(states)
@@ -167,9 +166,9 @@ def test_workers_end_when_whoever_started_them_is_killed(folder: Path, drawn: tu
     everywhere(drawn[0]).save(plan := folder.parent / "workers-end.toml")
     script = (
         "import sys, foldaway as fa\n"
-        "from foldaway.sources.runs.folding import Options\n"
+        "from foldaway.sources.runs.shares import ReadOptions\n"
         "from foldaway.sources.runs.processes import Workers\n"
-        "with Workers(fa.Plan.load(sys.argv[1]), None, Options(), 2) as workers:\n"
+        "with Workers(fa.Plan.load(sys.argv[1]), None, ReadOptions(), 2) as workers:\n"
         "    print(*(process.pid for process in workers._processes), flush=True)\n"
         "    sys.stdin.read()\n"
     )

@@ -12,7 +12,7 @@ from foldaway.errors import SourceError, StateError, TooEarly
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
     from foldaway.plan import Plan
-    from foldaway.sources.brokers.store import Stored
+    from foldaway.sources.brokers.stream_file import StreamState
 
 app = typer.Typer()
 
@@ -53,19 +53,18 @@ def consume(
     from foldaway.cli.terminal.consumer import Stop, show_end, shown_progress
     from foldaway.forgetting.harden import without_dumps
     from foldaway.plan import Plan
-    from foldaway.sources.brokers.adapters import broker_at
-    from foldaway.sources.brokers.address import parse
-    from foldaway.sources.brokers.consumer import Consumer, Options
-    from foldaway.sources.brokers.store import Store
+    from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions
+    from foldaway.sources.brokers.registry import parse
+    from foldaway.sources.brokers.stream_file import StreamFile
 
     if sentence := without_dumps():
         print(sentence, file=sys.stderr)
     where = parse(address)
     the_plan = Plan.load(plan)
-    broker = broker_at(where, the_plan.name)
-    with Store(store) as opened:
+    broker = where.broker(the_plan.name)
+    with StreamFile(store) as opened:
         secret = _secret(the_plan, key, opened.folder, opened.read())
-        options = Options(until_empty=until_empty, delete=delete, skip_faulty=skip_faulty, close=close)
+        options = ConsumerOptions(until_empty=until_empty, delete=delete, skip_faulty=skip_faulty, close=close)
         with Stop() as stop, shown_progress(str(where), json) as told:
             consumer = Consumer(
                 broker, where.stream, the_plan, opened, key=secret, options=options, told=told, stopping=stop
@@ -89,7 +88,7 @@ def effects(
     """The effects in the store of a consumer, as far as it is durable."""
     from foldaway.cli.commands.saving import require_savable
     from foldaway.cli.terminal.consumer import effects_of
-    from foldaway.sources.brokers.store import read
+    from foldaway.sources.brokers.stream_file import read
     from foldaway.trial import Trial
 
     require_savable(save, None, overwrite)
@@ -110,17 +109,17 @@ def effects(
     print(found.to_json() if json else found.to_string(all_kinds=all_kinds))
 
 
-def _secret(plan: Plan, file: Path | None, store: Path, stored: Stored | None) -> bytes | None:
+def _secret(plan: Plan, file: Path | None, store: Path, stored: StreamState | None) -> bytes | None:
     """The bootstrap's key, from a file that does not lie with the tallies (promise P3)."""
     from foldaway.cli.terminal.key_file import read_or_make
 
-    if plan.resampling is None:
+    if plan.bootstrap is None:
         return None
     if file is None:
         raise SourceError("this plan has a bootstrap: say with --key in which file its secret key is to be kept.")
     if file.resolve().is_relative_to(store.resolve()):
         raise SourceError("the key must be kept apart from the tallies: name a file outside of the store.")
-    if stored is not None and stored.closed:
+    if stored is not None and stored.reached.closed:
         return None  # it is destroyed
     return read_or_make(file, new=stored is None or not stored.trial)
 

@@ -53,30 +53,29 @@ def run(
     """Fold files of records into a trial and print its effects. No record is kept."""
     from foldaway.cli.commands.saving import fold_and_save, fold_only, require_savable
     from foldaway.cli.terminal.key_file import read_or_make
-    from foldaway.keeping.saved import load
     from foldaway.plan import Plan
     from foldaway.report.page.document import require_place
-    from foldaway.sources.runs.share_folding import Options
+    from foldaway.sources.runs.shares import ReadOptions
 
     if save is None and delete_after:
         raise SourceError("--delete-after needs --save STATE: where the tallies of what is deleted are to be.")
     require_savable(save, resume, overwrite)
     if report is not None:
         require_place(report)
-    the_plan, options = Plan.load(plan), Options(format, delimiter)
+    the_plan, options = Plan.load(plan), ReadOptions(format, delimiter)
     going_on = resume is not None and (resume.exists() or resume != save)  # a first run may name what is yet to be
-    if save is not None and the_plan.resampling is not None and key is None:
+    if save is not None and the_plan.bootstrap is not None and key is None:
         print("Without --key the state can be read and merged later, but not resumed.", file=sys.stderr)
-    secret = None if key is None or the_plan.resampling is None else read_or_make(key, new=not going_on)
+    secret = None if key is None or the_plan.bootstrap is None else read_or_make(key, new=not going_on)
     if save is None:
         trial = fold_only(files, the_plan, options, resume=resume, key=secret, processes=processes)
+        positions = None
     else:
-        trial = fold_and_save(
+        trial, positions = fold_and_save(
             files, the_plan, save, options, resume=resume, delete_after=delete_after, key=secret, processes=processes
         )
     printing.effects(trial)
     if report is not None:
-        positions = b"" if save is None else load(save).positions
         reporting.save(trial.report(adjust=printing.adjust, positions=positions), report)
 
 

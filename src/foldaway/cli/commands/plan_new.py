@@ -139,14 +139,14 @@ def _look(file: Path, delimiter: str | None, arm: str, numeric: Sequence[str], l
     import pyarrow.compute as pc
 
     from foldaway.cli.terminal.progress import file_progress
-    from foldaway.sources.formats.batch import Wanted
+    from foldaway.sources.formats.chunk import WantedColumns
     from foldaway.sources.formats.files import read
 
     counts: dict[str, int] = {}
     used: dict[str, Counter[int]] = {column: Counter() for column in levels}
     texts: set[str] = set()
     with file_progress([file]) as progress:
-        wanted = Wanted(tuple(numeric), (arm, *levels))
+        wanted = WantedColumns(tuple(numeric), (arm, *levels))
         for batch in read(file, wanted, delimiter=delimiter, progress=lambda used: progress(file, used)):
             records = batch.records
             column = records.column(arm) if arm in records.schema.names else pa.nulls(0, pa.string())

@@ -27,15 +27,15 @@ def report(
     ] = None,
 ) -> None:
     """Write what a trial found as one HTML page, to read or to send: no other file, no network."""
-    from foldaway.keeping.saved import load
     from foldaway.report.page.document import require_place
-    from foldaway.trial import Trial
+    from foldaway.trial import open_saved
 
     target = state.with_name(f"{state.name}.html") if output is None else output
     printed = str(target) == "-"
     if not printed:
         require_place(target)  # before the work
-    page = Trial.load(state).report(adjust=adjust, positions=load(state).positions)
+    trial, positions = open_saved(state)
+    page = trial.report(adjust=adjust, positions=positions)
     print(page) if printed else save(page, target)
 
 

@@ -10,14 +10,12 @@ from pathlib import Path
 
 from foldaway.cli.terminal.progress import file_progress
 from foldaway.errors import StateError
-from foldaway.keeping.saved import MAGIC as SAVED
-from foldaway.keeping.state import MAGIC as STATE
+from foldaway.keeping.saved import Positions, is_saved
 from foldaway.plan import Plan
-from foldaway.sources.formats.paths import expand
-from foldaway.sources.runs.backlog import Backlog, not_in
+from foldaway.sources.runs.backlog import Backlog, ledger_of, not_in
 from foldaway.sources.runs.folding import fold_paths, started
-from foldaway.sources.runs.share_folding import Options
-from foldaway.trial import Trial
+from foldaway.sources.runs.shares import ReadOptions
+from foldaway.trial import Trial, open_saved
 
 
 def require_savable(target: Path | None, resume: Path | None, overwrite: bool) -> None:
@@ -45,11 +43,11 @@ def require_savable(target: Path | None, resume: Path | None, overwrite: bool) -
 
 
 def fold_only(
-    patterns: Sequence[str], plan: Plan, options: Options, *, resume: Path | None, key: bytes | None, processes: int
+    patterns: Sequence[str], plan: Plan, options: ReadOptions, *, resume: Path | None, key: bytes | None, processes: int
 ) -> Trial:
     """Fold files into a trial that is saved nowhere."""
-    paths = expand(patterns) if resume is None else not_in(resume, patterns)
-    into = None if resume is None else Trial.load(resume, plan, key=key)
+    into, positions = (None, None) if resume is None else open_saved(resume, plan, key=key)
+    paths = not_in(ledger_of(positions), patterns)
     with file_progress(paths) as progress:
         return fold_paths(started(plan, key=None if into else key, into=into), paths, options, processes, progress)
 
@@ -58,14 +56,14 @@ def fold_and_save(
     patterns: Sequence[str],
     plan: Plan,
     save: Path,
-    options: Options,
+    options: ReadOptions,
     *,
     resume: Path | None,
     delete_after: bool,
     key: bytes | None,
     processes: int,
-) -> Trial:
-    """Fold files into a saved state, and say what became of them."""
+) -> tuple[Trial, Positions]:
+    """Fold files into a saved state, and say what became of them; the trial, and which files are in it."""
     with Backlog(plan, save, resume=resume, delete_after=delete_after, key=key) as backlog:
         outcome = backlog.outcome
         try:
@@ -90,10 +88,10 @@ def fold_and_save(
     if outcome.waiting_records:
         _tell(
             f"{outcome.waiting_records:,} records ({counted(outcome.waiting)}) wait for the next run and are not in "
-            f"the effects: a saved state grows by at least the plan's cohort of {plan.cohort:,} records."
+            f"the effects: a saved state grows by at least the plan's cohort of {plan.privacy.cohort:,} records."
         )
     tell_saved(save)
-    return outcome.trial
+    return outcome.trial, backlog.ledger.pages
 
 
 def tell_saved(path: Path) -> None:
@@ -118,4 +116,4 @@ def _tell(sentence: str) -> None:
 
 def _is_state(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(len(STATE)) in (STATE, SAVED)
+        return is_saved(file.read(8))

@@ -17,8 +17,7 @@ from foldaway.keeping.ledger import Ledger, Pages
 from foldaway.plan import Plan
 from foldaway.records.check import check
 from foldaway.records.faults import FaultyBatch
-from foldaway.sources.formats.batch import Batch
-from foldaway.sources.formats.columns import require_wanted, wanted_by
+from foldaway.sources.formats.chunk import Chunk, require_wanted, wanted_by
 from foldaway.sources.formats.files import read
 from foldaway.sources.formats.paths import Stdin
 
@@ -103,7 +102,7 @@ def send_files(
     return Done(sent, known, pending)
 
 
-def _where(plan: Plan, batch: Batch, error: ServerError) -> str:
+def _where(plan: Plan, batch: Chunk, error: ServerError) -> str:
     """The line of the first faulty record, which the server cannot know."""
     if batch.line is None or error.status not in _FAULTY:
         return ""

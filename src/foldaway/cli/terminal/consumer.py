@@ -15,6 +15,7 @@ import msgspec
 
 from foldaway.effects import Effects
 from foldaway.errors import SampleRatioWarning, TooEarly
+from foldaway.keeping.cohort import require_enough
 from foldaway.sources.brokers.consumer import Consumer, Progress
 from foldaway.trial import Trial
 
@@ -126,7 +127,7 @@ def show_end(trial: Trial, consumer: Consumer, *, delete: bool, json: bool) -> N
     print(f"\n{progress.records:,} records are in the store." if found else f"{early}", file=sys.stderr)
     if progress.pending:
         print(
-            f"{progress.pending:,} more wait at the broker until a cohort of {trial.plan.cohort:,} has come.",
+            f"{progress.pending:,} more wait at the broker until a cohort of {trial.plan.privacy.cohort:,} has come.",
             file=sys.stderr,
         )
     for count, what in (
@@ -144,8 +145,7 @@ def effects_of(trial: Trial) -> Effects:
     Raises:
         TooEarly: It has not.
     """
-    if min(trial.counts.values()) < trial.plan.min_per_arm:
-        raise TooEarly(f"no effects yet: every arm needs {trial.plan.min_per_arm} durable records first.")
+    require_enough(trial.plan.privacy, trial.counts)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SampleRatioWarning)  # the table says it
         return trial.effects()

@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from foldaway.engines.partial import Partial, fold_partition, gathered, key_for, merged, plan_columns, trial_of
-from foldaway.engines.wrapping import Wrapping
-from foldaway.errors import PlanError, RecordError, SourceError
+from foldaway.engines.partial import (
+    Partial,
+    Wrapping,
+    fold_partition,
+    gathered,
+    key_for,
+    merged,
+    plan_columns,
+    trial_of,
+)
+from foldaway.errors import PlanError, RecordError, SourceError, instead_of
 from foldaway.plan import Plan
 from foldaway.trial import Trial
 
@@ -63,7 +71,7 @@ def fold(df: DataFrame, plan: Plan, *, key: bytes | None = None, units_together:
         for width in _widths(context.defaultParallelism):
             states = states.repartition(width, "place").mapInArrow(_merge_states, _SCHEMA)
         rows = _collected(states)
-        return trial_of((Partial.loads(wrapping.unwrap(bytes(row.parcel))) for row in rows), plan, key)
+        return trial_of((Partial.unwrapped(bytes(row.parcel), wrapping) for row in rows), plan, key)
 
 
 def require_classic(df: Any) -> None:
@@ -136,19 +144,19 @@ def _collected(states: DataFrame) -> list[Any]:
     from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    try:
-        with _unlogged():
-            return states.collect()
-    except PySparkException as error:
-        kind = error.getCondition() or type(error).__name__
-    except Py4JJavaError as error:
-        kind = error.java_exception.getClass().getSimpleName()
-    except Py4JError as error:
+    def in_our_words(error: Any) -> SourceError:
         kind = type(error).__name__
-    raise SourceError(
-        f"Spark could not run the data frame ({kind}); nothing was folded. Spark's own words may quote records: "
-        "to see them, run the data frame by itself."
-    )
+        if isinstance(error, PySparkException):
+            kind = error.getCondition() or kind
+        elif isinstance(error, Py4JJavaError):
+            kind = error.java_exception.getClass().getSimpleName()
+        return SourceError(
+            f"Spark could not run the data frame ({kind}); nothing was folded. Spark's own words may quote records: "
+            "to see them, run the data frame by itself."
+        )
+
+    with instead_of((PySparkException, Py4JError), in_our_words), _unlogged():
+        return states.collect()
 
 
 @contextmanager
@@ -189,7 +197,7 @@ def _merge_states(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     """Merge all states that have come to this task."""
     wrapping, place = _here()
     parcels = (parcel.as_py() for batch in batches for parcel in batch.column("parcel"))
-    partial = merged(Partial.loads(wrapping.unwrap(parcel)) for parcel in parcels)
+    partial = merged(Partial.unwrapped(parcel, wrapping) for parcel in parcels)
     if partial.records:
         yield _row(place, wrapping, partial)
 
@@ -206,5 +214,5 @@ def _here() -> tuple[Wrapping, int]:
 
 
 def _row(place: int, wrapping: Wrapping, partial: Partial) -> pa.RecordBatch:
-    parcel = wrapping.wrap(partial.dumps())
+    parcel = partial.wrapped(wrapping)
     return pa.record_batch({"place": pa.array([place], pa.int32()), "parcel": pa.array([parcel], pa.binary())})

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from foldaway.engines.partial import plan_columns
 from foldaway.engines.spark.batch import fold, require_classic
 from foldaway.engines.spark.checkpoint import Checkpoint
 from foldaway.errors import FoldawayError, PlanError, SealedError, SourceError, StateError
+from foldaway.keeping.cohort import Gate
+from foldaway.keeping.saved import StreamPositions
 from foldaway.plan import Plan
-from foldaway.sources.brokers.broker import Place
-from foldaway.sources.brokers.store import Store, Stored, read
+from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
 from foldaway.trial import Trial
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+T = TypeVar("T")
 
 _QUERY = "sql.streaming.queryId"  # the property in which Spark tells a micro-batch whose it is
 _RETAIN = "spark.sql.streaming.minBatchesToRetain"
@@ -79,7 +82,7 @@ def fold_stream(
             "records of a unit may come in several micro-batches, so `complete_units` cannot hold for a stream; "
             "use a bootstrap by unit instead."
         )
-    if plan.resampling is not None and key is None:
+    if plan.bootstrap is not None and key is None:
         raise PlanError(
             "a stream with a bootstrap needs its key at every start: make one with secrets.token_bytes(16), keep it "
             "apart from the store, and give it as key=."
@@ -90,11 +93,13 @@ def fold_stream(
     if folder in _HOLDERS:
         _HOLDERS[folder].let_go_if_ended()
     with ExitStack() as until_started:
-        opened = until_started.enter_context(Store(folder))  # before the checkpoint is touched
+        opened = until_started.enter_context(StreamFile(folder))  # before the checkpoint is touched
         stored = _going_on(opened)
         durable = stored.of(plan, key)
         _take_back(Checkpoint(df.sparkSession, place), stored, store)
-        retain = min(max(int(df.sparkSession.conf.get(_RETAIN) or 0), plan.cohort + 2 * _MARGIN), _MOST_RETAINED)
+        retain = min(
+            max(int(df.sparkSession.conf.get(_RETAIN) or 0), plan.privacy.cohort + 2 * _MARGIN), _MOST_RETAINED
+        )
         batches = _Batches(opened, stored, durable, key, retain - _MARGIN)
         writer = df.writeStream.foreachBatch(batches).option("checkpointLocation", place)
         if trigger is not None:
@@ -143,21 +148,17 @@ class StreamFold:
         Raises:
             RecordError: A micro-batch was refused.
         """
-        from pyspark.errors import StreamingQueryException
-
-        try:
-            return self.query.awaitTermination(timeout)
-        except StreamingQueryException:
-            if self._batches.fault is None:
-                raise
-        raise self._batches.fault
+        return self._awaited(lambda: self.query.awaitTermination(timeout))
 
     def processAllAvailable(self) -> None:
         """As Spark's, but a fault in the records is raised as what it is."""
+        self._awaited(self.query.processAllAvailable)
+
+    def _awaited(self, until: Callable[[], T]) -> T:
         from pyspark.errors import StreamingQueryException
 
         try:
-            return self.query.processAllAvailable()
+            return until()
         except StreamingQueryException:
             if self._batches.fault is None:
                 raise
@@ -193,57 +194,59 @@ class _Batches:
         fault: Why a micro-batch was refused, if one was.
     """
 
-    def __init__(self, store: Store, stored: Stored, trial: Trial, key: bytes | None, most_pending: int) -> None:
+    def __init__(
+        self, store: StreamFile, stored: StreamState, trial: Trial, key: bytes | None, most_pending: int
+    ) -> None:
         self.plan = trial.plan
         self.key = key
         self.fault: FoldawayError | None = None
-        self._store: Store | None = store
-        self._stored, self._stored_n = stored, trial.n
-        self._trial, self._query, self._batch = trial, stored.identity, _last_batch(stored)
+        self._store: StreamFile | None = store
+        self._stored, self._gate = stored, Gate(trial.plan.privacy)
+        self._trial, self._query, self._batch = trial, stored.reached.identity, _last_batch(stored)
         self._most_pending = most_pending
-        self._written = time.monotonic()
 
     @property
     def pending(self) -> int:
         """Records that are not stored."""
-        return self._trial.n - self._stored_n
+        return self._gate.pending
 
     def __call__(self, df: DataFrame, batch: int) -> None:
         if batch <= self._batch:
             return  # stored, but Spark was killed before it could take note
         try:
             query = df.sparkSession.sparkContext.getLocalProperty(_QUERY)
-            trial = self._trial + fold(df, self.plan, key=self.key)
-            self._trial, self._query, self._batch = trial, str(query), batch
-            if self._due():
-                self._write(trial)
-            elif batch - _last_batch(self._stored) >= self._most_pending:
-                raise StateError(
-                    f"{self._most_pending:,} micro-batches together had fewer records than a cohort, and Spark's "
-                    "checkpoint will not go back further. Nothing is lost: start the stream again, its trigger longer."
-                )
+            self.take(fold(df, self.plan, key=self.key), str(query), batch)
         except FoldawayError as error:
             self.fault = error
             raise
 
-    def _due(self) -> bool:
-        waited = self.plan.max_wait is not None and time.monotonic() - self._written >= self.plan.max_wait
-        return self.pending >= self.plan.cohort or (waited and self.pending > 0)
+    def take(self, records: Trial, query: str, batch: int) -> None:
+        """Add a micro-batch, folded, to the tallies, and write them if the cohort gate allows."""
+        self._trial, self._query, self._batch = self._trial + records, query, batch
+        now = time.monotonic()
+        self._gate.take(records.n, now)
+        if self._gate.may_write(now):
+            self._write(self._trial)
+        elif batch - _last_batch(self._stored) >= self._most_pending:
+            raise StateError(
+                f"{self._most_pending:,} micro-batches together had fewer records than a cohort, and Spark's "
+                "checkpoint will not go back further. Nothing is lost: start the stream again, its trigger longer."
+            )
 
     def _write(self, trial: Trial, *, left_out: int = 0, closed: bool = False) -> None:
         if self._store is None:
             raise StateError("the stream was stopped, and another may have gone on from its store: start it again.")
-        positions: dict[str, Place] = {_PART: (self._batch,)}
-        stored = Stored(_STREAM, self._query, positions, trial.dumps(), left_out=left_out, closed=closed)
+        reached = StreamPositions(_STREAM, self._query, {_PART: (self._batch,)}, left_out=left_out, closed=closed)
+        stored = StreamState(reached, trial.dumps())
         self._store.write(stored)
-        self._stored, self._stored_n, self._written = stored, trial.n, time.monotonic()
+        self._stored = stored
+        self._gate.wrote()
 
     def close(self) -> Trial:
         """The final trial, sealed and stored; the same one if it is closed already."""
-        if not self._stored.closed:
-            final, left_out = self._trial, 0
-            if self.pending < self.plan.cohort and self.plan.remainder == "leave_out":
-                final, left_out = self._stored.of(self.plan, self.key), self.pending
+        if not self._stored.reached.closed:
+            left_out = self._gate.left_out()
+            final = self._stored.of(self.plan, self.key) if left_out else self._trial
             final.seal()
             self._write(final, left_out=left_out, closed=True)
             self._trial = final
@@ -257,27 +260,27 @@ class _Batches:
             self._store = None
 
 
-def _going_on(store: Store) -> Stored:
+def _going_on(store: StreamFile) -> StreamState:
     """What the store holds, if a stream may go on from there."""
     stored = store.read()
     if stored is None:
-        return Stored(_STREAM)
-    if stored.stream != _STREAM:
-        raise SourceError(f"the store {store.folder} belongs to another stream ({stored.stream}); name another folder.")
-    if stored.closed:
+        return StreamState(StreamPositions(_STREAM))
+    if (stream := stored.reached.stream) != _STREAM:
+        raise SourceError(f"the store {store.folder} belongs to another stream ({stream}); name another folder.")
+    if stored.reached.closed:
         raise SealedError("the trial in this store is closed: it takes no more records.")
     return stored
 
 
-def _last_batch(stored: Stored) -> int:
-    place = stored.positions.get(_PART)
+def _last_batch(stored: StreamState) -> int:
+    place = stored.reached.places.get(_PART)
     return _BEFORE_THE_FIRST if place is None else place[0]
 
 
-def _take_back(checkpoint: Checkpoint, stored: Stored, store: str | Path) -> None:
+def _take_back(checkpoint: Checkpoint, stored: StreamState, store: str | Path) -> None:
     """Let Spark go on from the last batch that is stored."""
     query = checkpoint.query()
-    if stored.trial and query != stored.identity:
+    if stored.trial and query != stored.reached.identity:
         what = "is empty" if query is None else "is of another query"
         raise StateError(
             f"the checkpoint {checkpoint.folder} {what}, and {store} holds records that were read under its own: "

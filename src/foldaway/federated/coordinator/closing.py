@@ -51,9 +51,10 @@ class Closing(NamedTuple):
     @classmethod
     def begun(cls, plan: Plan, wanted: Wanted) -> Self:
         """Begin now. Mode scores always waits for replies; the others wait only if they are asked to."""
-        waits = plan.federated == "scores" or wanted.waits
-        seconds = (plan.reply_deadline if waits else 0.0) if wanted.deadline is None else wanted.deadline
-        share = plan.reply_share if wanted.share is None else wanted.share
+        assert plan.federated is not None
+        waits = plan.mode == "scores" or wanted.waits
+        seconds = (plan.federated.reply_deadline if waits else 0.0) if wanted.deadline is None else wanted.deadline
+        share = plan.federated.reply_share if wanted.share is None else wanted.share
         return cls(time.time() + seconds, share, wanted.without_effects)
 
     def changed(self, wanted: Wanted) -> Self:

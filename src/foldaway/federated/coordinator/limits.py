@@ -31,7 +31,8 @@ _CORRECTION = 1e8
 def most_bytes(plan: Plan) -> int:
     """How long the longest message of the plan's devices can be: the factor, or the scores for all models."""
     K, k = len(plan.columns), len(plan.regressors)
-    scores = len(plan.outcomes) * len(estimators_of(plan)) * max(k, 2) * (1 if plan.leverage is None else 2)
+    corrected = plan.federated is not None and plan.federated.leverage is not None
+    scores = len(plan.outcomes) * len(estimators_of(plan)) * max(k, 2) * (2 if corrected else 1)
     longest_arm = max(len(arm.encode()) for arm in plan.arms)
     return min(_HEAD + longest_arm + 8 * max(K * (K + 1) // 2, scores), MOST_BYTES)
 

@@ -87,7 +87,7 @@ def _model(plan: Plan, arms: Sequence[ArmTally], name: str, outcome: int) -> Mod
     places = range(len(arms))
     deltas = [packed(contrast.fit.reading(a).delta) for a in places]
     breads: list[bytes] | None = None
-    if plan.leverage is not None:
+    if plan.federated is not None and plan.federated.leverage is not None:
         q = 1 if name in _MEANS else arms[0].shape.regressors
         hats = [contrast.fit.leverage(a) for a in places]
         if name == "ipw":  # a regression of all records on a constant

@@ -29,7 +29,8 @@ def reply(plan: Plan, published: Coefficients, arm: str, rows: Floats, weights: 
         rows: Its records z = [1, x, y], n by K.
         weights: Their observation weights, if the plan has them.
     """
-    k, columns = len(plan.regressors), len(plan.columns)
+    assert plan.federated is not None
+    k, columns, leverage = len(plan.regressors), len(plan.columns), plan.federated.leverage
     a = list(plan.arms).index(arm)
     if any(len(model.deltas) != len(plan.arms) for model in published.models):
         raise MessageError("what was published does not fit the plan: it has another number of arms.")
@@ -42,9 +43,9 @@ def reply(plan: Plan, published: Coefficients, arm: str, rows: Floats, weights: 
         X, E = readings(segment, a, F, framed, k)
         if not segment.corrected:
             parts.append(X.T @ E)
-        elif segment.model.breads is not None and plan.leverage is not None:
+        elif segment.model.breads is not None and leverage is not None:
             bread = unpacked(segment.model.breads[a], segment.q**2).reshape(segment.q, segment.q)
-            parts.append(corrected_score(X, E, bread, plan.leverage))
+            parts.append(corrected_score(X, E, bread, leverage))
     return np.concatenate([np.empty(0), *(part.ravel() for part in parts)])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from foldaway.errors import RecordError
+from foldaway.errors import RecordError, instead_of
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records import check
@@ -29,13 +29,14 @@ def checked_row(plan: Plan, record: Mapping[str, Any]) -> Floats:
         >>> checked_row(Plan(name="d", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"]), {"g": "a", "y": 2.5})
         array([1. , 2.5, 1. ])
     """
-    try:
+    with instead_of(RecordError, _of_one):
         batch, _ = check([record], plan)
-    except FaultyBatch as faulty:
-        columns = [f"{column} ({', '.join(rules)})" for column, rules in faulty.faults.by_column().items()]
-        refusal = f"the record was not taken: faulty in {'; '.join(columns)}. Mend it, and give it again."
-    except RecordError as refused:
-        refusal = str(refused).replace(REFUSED, "the record was not taken")
-    else:
-        return np.append(batch.assemble(slice(0, 1))[:, 0], 1.0 if batch.weight is None else batch.weight[0])
-    raise RecordError(refusal)
+    return np.append(batch.assemble(slice(0, 1))[:, 0], 1.0 if batch.weight is None else batch.weight[0])
+
+
+def _of_one(error: RecordError) -> RecordError:
+    """The refusal of a batch, as one of its only record."""
+    if not isinstance(error, FaultyBatch):
+        return RecordError(str(error).replace(REFUSED, "the record was not taken"))
+    columns = [f"{column} ({', '.join(rules)})" for column, rules in error.faults.by_column().items()]
+    return RecordError(f"the record was not taken: faulty in {'; '.join(columns)}. Mend it, and give it again.")

@@ -37,7 +37,7 @@ def overwrite(plan: Plan, records: int) -> None:
     count = min(max(records, 1), _ENOUGH)
     plain = msgspec.structs.replace(plan, unit=None, complete_units=False)
     rows = [_numbers(plain, chance) for _ in range(count)]
-    if plan.federated == "scores":
+    if plan.mode == "scores":
         _score(plain, [packed(row) for row in rows])
     else:
         kept = Kept.new(plain)

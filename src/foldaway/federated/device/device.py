@@ -12,7 +12,8 @@ from typing import Any, Self
 
 import msgspec
 
-from foldaway.errors import CoordinatorWarning, PlanError, RecordError, ServerError, StateError
+from foldaway.backoff import pauses
+from foldaway.errors import CoordinatorWarning, PlanError, RecordError, ServerError, StateError, instead_of
 from foldaway.federated.device import running
 from foldaway.federated.device.checked import checked_row
 from foldaway.federated.device.kept import Forgotten, Kept, Store
@@ -168,7 +169,7 @@ class Device:
                 raise Forgotten
             if kept.stage != "collecting":
                 raise StateError(f"the record was not taken: {self._status(kept)}")
-            if self.plan.federated == "scores":
+            if self.plan.mode == "scores":
                 self._store.add_row(packed(numbers))
             else:
                 kept.sums = running.taken_in(self.plan, kept, numbers)
@@ -215,14 +216,13 @@ class Device:
         Raises:
             ServerError: The coordinator cannot be reached, or refuses. The device keeps what it has.
         """
-        until, pause = time.monotonic() + wait, _FIRST_PAUSE
+        until, waits = time.monotonic() + wait, pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
-            status = self._report()
+            pause, status = next(waits), self._report()
             nothing = not status.records and status.state != "leaving"
             if status.settled or nothing or time.monotonic() + pause > until:
                 return status
             time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def forget(self, *, keep_report: bool = False) -> None:
         """Delete everything local, for good: what remains is a mark that the trial was forgotten.
@@ -273,7 +273,7 @@ class Device:
                 return self._report_and_go()
             with _But(CLOSED):  # a kill may have come between the enrolment and the note of it here
                 self.enrol()
-            return self._report_scores() if self.plan.federated == "scores" else self._report_sums()
+            return self._report_scores() if self.plan.mode == "scores" else self._report_sums()
         except ServerError as refused:
             if refused.status is None:
                 told = f"{refused} The device keeps what it has: report again later."
@@ -362,7 +362,7 @@ class Device:
         # A coordinator that crashed may have lost an enrolment that it had not made durable.
         with self._changing() as kept:
             kept.enrolled = False
-        self._enrol(decoded(message, REPORTS[self.plan.federated or ""]).arm)
+        self._enrol(decoded(message, REPORTS[self.plan.mode or ""]).arm)
         return self._agreed().post("reports", message)
 
     def _end(self, stage: Any) -> Status:
@@ -383,7 +383,7 @@ class Device:
             state = kept.stage
         elif kept.stage == "reporting" or self._store.waiting():
             state = "pending"
-        elif kept.records and self.plan.federated == "scores" and not self._store.unsent():
+        elif kept.records and self.plan.mode == "scores" and not self._store.unsent():
             state = "waiting for coefficients"
         else:
             state = "enrolled" if kept.enrolled else "new"
@@ -392,13 +392,9 @@ class Device:
     @contextmanager
     def _changing(self) -> Iterator[Kept]:
         """The state, to be changed in one step; StateError if the device has forgotten it."""
-        try:
-            with self._unexpired() as kept:
-                yield kept
-            return
-        except Forgotten:
-            pass
-        raise StateError(f"this device has forgotten the trial {self.plan.name}, and cannot take part in it again.")
+        gone = StateError(f"this device has forgotten the trial {self.plan.name}, and cannot take part in it again.")
+        with instead_of(Forgotten, gone), self._unexpired() as kept:
+            yield kept
 
     @contextmanager
     def _unexpired(self) -> Iterator[Kept]:
@@ -407,7 +403,7 @@ class Device:
         These go in a step of their own: whatever is refused next, they are gone.
         """
         with self._store.changing() as kept:
-            if not kept.expired(self.plan.retention, time.time()):
+            if not kept.expired(self.plan.privacy.retention, time.time()):
                 yield kept
                 return
             leaving = kept.stage == "leaving"  # it was told to forget, and has waited for its report long enough

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from foldaway.errors import PlanError, StateError
+from foldaway.errors import PlanError, StateError, instead_of
 from foldaway.federated.device.kept import Forgotten, Kept
 from foldaway.keeping.disk import destroy_file, open_sqlite, replace_file
 from foldaway.plan import Plan
@@ -86,7 +86,7 @@ class LocalStore:
 
     def begin(self, kept: Kept) -> None:
         """Keep this state, unless one is kept already."""
-        with _told(self._file), closing(_connect(self._file, new=True)) as connection:
+        with _in_our_words(self._file), closing(_connect(self._file, new=True)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             for table in _SCHEMA:
                 connection.execute(table)
@@ -100,7 +100,7 @@ class LocalStore:
             raise RuntimeError("a change within a change")
         if not self._file.exists():
             raise Forgotten
-        with _told(self._file), closing(_connect(self._file)) as connection:
+        with _in_our_words(self._file), closing(_connect(self._file)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             found = _kept_in(connection)
             if found is None:
@@ -190,13 +190,13 @@ def _own(folder: Path, kind: str) -> list[Path]:
 
 
 def _drop_expired(file: Path, now: float) -> None:
-    with _told(file), closing(_connect(file)) as connection:
+    with _in_our_words(file), closing(_connect(file)) as connection:
         connection.execute("BEGIN IMMEDIATE")  # which first undoes what a crash has left half done
         found = _kept_in(connection)
         if found is None:
             return
         kept = msgspec.msgpack.decode(found, type=Kept)
-        if not kept.expired(Plan.loads(kept.plan).retention, now):
+        if not kept.expired(Plan.loads(kept.plan).privacy.retention, now):
             return
         if kept.stage == "leaving":  # it was told to forget, and has waited for its report long enough
             replace_file(file.with_suffix(_MARK), Plan.loads(kept.plan).fingerprint.encode(), mode=0o600)
@@ -223,20 +223,19 @@ def _connect(file: Path, *, new: bool = False) -> sqlite3.Connection:
     return open_sqlite(file, _PRAGMAS, _PATIENCE)
 
 
-@contextmanager
-def _told(file: Path) -> Iterator[None]:
+def _in_our_words(file: Path) -> instead_of:
     """Errors of the disk and of SQLite in words of ours; a file that has gone was forgotten."""
-    try:
-        yield
-        return
-    except (sqlite3.Error, msgspec.MsgspecError, OSError) as error:
+
+    def refusal(error: Exception) -> Exception:
         kind = getattr(error, "sqlite_errorname", type(error).__name__)
-    if not file.exists():
-        raise Forgotten from None
-    raise StateError(
-        f"the device's file {file} cannot be used ({kind}): it is locked, or the disk is full, or it is damaged; then "
-        "the device's forget() deletes it."
-    ) from None
+        if not file.exists():
+            return Forgotten()
+        return StateError(
+            f"the device's file {file} cannot be used ({kind}): it is locked, or the disk is full, or it is damaged; "
+            "then the device's forget() deletes it."
+        )
+
+    return instead_of((sqlite3.Error, msgspec.MsgspecError, OSError), refusal)
 
 
 def require_private(folder: Path) -> None:
@@ -245,16 +244,12 @@ def require_private(folder: Path) -> None:
     Raises:
         StateError: It is not private, or cannot be used.
     """
-    try:
+    unusable = "the device's folder {} cannot be used: {}."
+    with instead_of(OSError, lambda error: StateError(unusable.format(folder, error.strerror))):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         shared = folder.stat().st_mode & 0o077
-    except OSError as error:
-        reason = error.strerror
-    else:
-        if not shared:
-            return
+    if shared:
         raise StateError(f"others may look into {folder}: say chmod 700 {folder}, or choose another folder.")
-    raise StateError(f"the device's folder {folder} cannot be used: {reason}.")
 
 
 def _remove(file: Path) -> None:

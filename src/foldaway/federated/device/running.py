@@ -18,7 +18,7 @@ from foldaway.plan import Plan
 
 def taken_in(plan: Plan, kept: Kept, record: Floats) -> bytes:
     """What is kept in place of records, with one more of them in it."""
-    if plan.federated == "delta":
+    if plan.mode == "delta":
         outcomes = record[len(plan.regressors) : -1]
         return packed(unpacked(kept.sums, len(outcomes)) + outcomes if kept.sums else outcomes)
     columns = len(plan.columns)
@@ -28,7 +28,7 @@ def taken_in(plan: Plan, kept: Kept, record: Floats) -> bytes:
 
 def report(plan: Plan, kept: Kept, arm: str) -> Moments | Sums:
     """The message that the device sends, once, in modes that keep no records."""
-    kind = Sums if plan.federated == "delta" else Moments
+    kind = Sums if plan.mode == "delta" else Moments
     return kind(kept.number, arm, kept.records, kept.sums)
 
 

@@ -26,8 +26,8 @@ def described(plan: Plan) -> list[str]:
     """
     if plan.federated is None:
         return []
-    sent = {"one-message": _one_message, "scores": _scores, "delta": _delta}[plan.federated]
-    return [f"Federated, {plan.federated}: {sent(plan)}", " ".join(_counted(plan)), " ".join(_kept_for(plan))]
+    sent = {"one-message": _one_message, "scores": _scores, "delta": _delta}[plan.federated.mode]
+    return [f"Federated, {plan.federated.mode}: {sent(plan)}", " ".join(_counted(plan)), " ".join(_kept_for(plan))]
 
 
 def _one_message(plan: Plan) -> str:
@@ -38,7 +38,7 @@ def _one_message(plan: Plan) -> str:
     )
     if plan.unit is None:
         return told
-    return f"{told} A site sends tallies, if every arm that has units has at least {plan.cohort:,} of them."
+    return f"{told} A site sends tallies, if every arm that has units has at least {plan.privacy.cohort:,} of them."
 
 
 def _delta(plan: Plan) -> str:
@@ -50,7 +50,8 @@ def _delta(plan: Plan) -> str:
 def _scores(plan: Plan) -> str:
     moments, replies = _moments(plan), _no_replies(plan)
     reply = Scores.of(bytes(16), _longest_arm(plan), replies.sums)
-    corrected = "" if plan.leverage is None else f", plain and corrected for leverage ({plan.leverage})"
+    leverage = _leverage(plan)
+    corrected = "" if leverage is None else f", plain and corrected for leverage ({leverage})"
     summed = len(plan.arms) * (replies.sums.size + replies.products.size)
     return (
         f"a device keeps its records until the close. Before, it sends moments of those that are new, "
@@ -62,29 +63,32 @@ def _scores(plan: Plan) -> str:
 
 def _counted(plan: Plan) -> Iterator[str]:
     """What is counted in devices."""
-    early = "" if plan.max_wait is None else f", or by what has come in {_time(plan.max_wait)} (`max_wait`)"
+    wait = plan.privacy.max_wait
+    early = "" if wait is None else f", or by what has come in {_time(wait)} (`max_wait`)"
     yield (
         "Two states that the coordinator stores or answers differ by at least "
-        f"{_many(plan.cohort, 'message')} of devices (`cohort`){early}."
+        f"{_many(plan.privacy.cohort, 'message')} of devices (`cohort`){early}."
     )
-    if plan.remainder == "include":
+    if plan.privacy.remainder == "include":
         yield "What is short of a cohort at the close is included (`remainder`), be it a single device's."
     else:
         yield "What is short of a cohort at the close is left out (`remainder`), and its devices are missing."
-    if plan.federated == "scores":
-        least = max(plan.min_per_arm, plan.cohort)
+    if plan.mode == "scores":
+        least = max(plan.privacy.min_per_arm, plan.privacy.cohort)
         yield f"Nothing is published to devices unless every arm has moments of {_many(least, 'device')}."
-    yield f"There are no effects unless every arm has reports of {_many(plan.min_per_arm, 'device')} (`min_per_arm`)."
+    fewest = _many(plan.privacy.min_per_arm, "device")
+    yield f"There are no effects unless every arm has reports of {fewest} (`min_per_arm`)."
 
 
 def _kept_for(plan: Plan) -> Iterator[str]:
     """How long replies are waited for, and records kept."""
-    if plan.federated == "scores":
+    if plan.federated is not None and plan.federated.mode == "scores":
         yield (
-            f"Replies count for {_time(plan.reply_deadline)} after the close (`reply_deadline`), or until "
-            f"{100 * plan.reply_share:.4g} % of the devices in the coefficients have replied (`reply_share`)."
+            f"Replies count for {_time(plan.federated.reply_deadline)} after the close (`reply_deadline`), or until "
+            f"{100 * plan.federated.reply_share:.4g} % of the devices in the coefficients have replied (`reply_share`)."
         )
-    yield f"A device deletes what it keeps {_time(plan.retention)} after its first record (`retention`), sent or not."
+    days = _time(plan.privacy.retention)
+    yield f"A device deletes what it keeps {days} after its first record (`retention`), sent or not."
 
 
 def _moments(plan: Plan) -> Moments:
@@ -95,9 +99,13 @@ def _moments(plan: Plan) -> Moments:
 
 def _no_replies(plan: Plan) -> Replies:
     """The sums of no replies to all models of the plan."""
-    breads: list[bytes] | None = None if plan.leverage is None else []
+    breads: list[bytes] | None = None if _leverage(plan) is None else []
     models = [Model(name, place, [], breads) for place in range(len(plan.outcomes)) for name in estimators_of(plan)]
     return Replies.empty(models, len(plan.regressors))
+
+
+def _leverage(plan: Plan) -> str | None:
+    return None if plan.federated is None else plan.federated.leverage
 
 
 def _longest_arm(plan: Plan) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from foldaway.keeping.disk import make_file, sync_folder
-from foldaway.errors import SourceError, StateError
+from foldaway.errors import SourceError, StateError, instead_of
 from foldaway.federated.device.local_store import require_private
 from foldaway.federated.messages import new_number
 from foldaway.plan import Plan
@@ -94,9 +94,6 @@ def _digest(number: bytes, files: Sequence[str]) -> bytes:
 
 
 def _file_digest(path: Path) -> bytes:
-    try:
+    with instead_of(OSError, lambda error: SourceError(f"{path} cannot be read: {error.strerror}.")):
         with path.open("rb") as file:
             return hashlib.file_digest(file, "blake2b").digest()
-    except OSError as error:
-        reason = error.strerror
-    raise SourceError(f"{path} cannot be read: {reason}.")

@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from foldaway.errors import PlanError, RecordError, ServerError
+from foldaway.errors import PlanError, RecordError, ServerError, instead_of
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Received
 from foldaway.federated.site.mark import SiteMark
+from foldaway.keeping.cohort import too_few_to_send
 from foldaway.plan import Plan
-from foldaway.sources.runs.folding import Progress, fold_files
+from foldaway.sources.runs.folding import OnBytes, fold_files
 from foldaway.tallies import UNITS
 from foldaway.tallies.scores import UnitScores
 from foldaway.trial import Trial
@@ -44,27 +45,26 @@ class SiteReport(NamedTuple):
     durable: bool
 
 
-def fold_site(plan: Plan, files: Sequence[str], *, progress: Progress | None = None) -> Trial:
+def fold_site(plan: Plan, files: Sequence[str], *, progress: OnBytes | None = None) -> Trial:
     """The trial of a site's records, each unit a cluster; a unit's records may be anywhere in its file.
 
     Raises:
         PlanError: The plan is not one for sites.
         RecordError: Records are faulty, or an arm has fewer units than the plan's cohort.
     """
-    if plan.federated != "one-message" or plan.unit is None or not plan.complete_units:
+    if plan.mode != "one-message" or plan.unit is None or not plan.complete_units:
         raise PlanError(
             f'the plan {plan.name} is not for sites: it needs `federated` = "one-message", `unit`, and '
             "`complete_units` = true, a promise that all records of a unit are in one file."
         )
     trial = fold_files(list(files), plan, progress=progress)
     units = units_of(trial)
-    # Each arm has tallies of its own; those of an arm without any units say nothing.
-    few = {arm: count for arm, count in units.items() if 0 < count < plan.cohort}
-    if few or not any(units.values()):
-        told = ", ".join(f"{count:,} units in the arm {arm}" for arm, count in few.items()) or "no units at all"
+    if few := too_few_to_send(plan.privacy, units):
+        units_by_arm = ", ".join(f"{count:,} units in the arm {arm}" for arm, count in few.items() if count)
         raise RecordError(
-            f"the site has {told}, and tallies of fewer than {plan.cohort:,} units (the plan's `cohort`) of an arm "
-            "stay here: they would say too much about each. Fold the records of several sites together."
+            f"the site has {units_by_arm or 'no units at all'}, and tallies of fewer than {plan.privacy.cohort:,} units "
+            "(the plan's `cohort`) of an arm stay here: they would say too much about each. Fold the records of several "
+            "sites together."
         )
     return trial
 
@@ -103,8 +103,6 @@ def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | 
         if refused.status in _NOT_TAKEN or (mark.fresh and refused.status in _NOT_READ):
             mark.take_back()
         raise
-    try:
+    with instead_of(msgspec.MsgspecError, ServerError("the answer is not a coordinator's; is the address right?")):
         received = msgspec.json.decode(answer, type=Received)
-    except msgspec.MsgspecError:
-        raise ServerError("the answer is not a coordinator's; is the address right?") from None
     return SiteReport(units_of(trial), trial.counts, len(state), received.repeated, received.durable)

@@ -49,11 +49,11 @@ def _terms(plan: Plan) -> Iterator[tuple[str, Html]]:
     if plan.weight is not None:
         yield "Weighted by", html(named(plan.weight))
     yield "Intervals", html(f"{100 * plan.confidence:g}\u202f%")
-    if plan.resampling is not None:
+    if plan.bootstrap is not None:
         by = html(named(plan.unit)) if plan.unit is not None else html("record")
         yield (
             "Bootstrap",
-            html(f"{plan.resampling.replicates:,} replicates by ", by, f", {plan.resampling.weights} weights"),
+            html(f"{plan.bootstrap.replicates:,} replicates by ", by, f", {plan.bootstrap.weights} weights"),
         )
     refused = "the batch it came in was refused" if plan.on_fault == "refuse" else "left out, and counted"
     yield "Faulty records", html(refused)

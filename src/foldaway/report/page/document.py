@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from foldaway.errors import ReportError
+from foldaway.errors import ReportError, instead_of
 from foldaway.report.drawing.markup import Child, Html, html, tag
 
 MARK = '<meta name="generator" content="foldaway">'
@@ -32,10 +32,10 @@ class Report:
         """Write it to a file; one that is there is replaced if it is a report, and nothing else is."""
         path = Path(path)
         require_place(path)
-        try:
+        with instead_of(
+            OSError, lambda error: ReportError(f"the report cannot be written to {path}: {error.strerror}.")
+        ):
             path.write_text(self.html, encoding="utf-8")
-        except OSError as error:
-            raise ReportError(f"the report cannot be written to {path}: {error.strerror}.") from None
 
     def __str__(self) -> str:
         return self.html

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foldaway.effects.numbers import bytes_text
-from foldaway.keeping.saved import Saved
+from foldaway.keeping.ledger import Pages
+from foldaway.keeping.saved import Saved, StreamPositions
 from foldaway.keeping.state import HEADER, unpack
 from foldaway.report.drawing.markup import html, tag
 from foldaway.report.page.document import Section, details, table
@@ -29,8 +30,10 @@ _FIELDS = {
 }
 
 
-_FILES = ("Ledger of files", "salted hashes of names, sizes and times, so that no file is folded twice")
-_STREAMS = ("Positions", "how far each source has been read, so that nothing is folded twice")
+_POSITIONS = {
+    Pages: ("Ledger of files", "salted hashes of names, sizes and times, so that no file is folded twice"),
+    StreamPositions: ("Positions", "how far each source has been read, so that nothing is folded twice"),
+}
 
 
 class Kept(NamedTuple):
@@ -45,9 +48,9 @@ class Kept(NamedTuple):
 def inventory(saved: Saved) -> list[Kept]:
     """Everything in a saved file, by kind. The sizes add up to that of the file."""
     found = _in_state(saved.state)
-    if not saved.positions:
+    if saved.positions is None:
         return found
-    name, what = _FILES if b"salt" in saved.positions else _STREAMS
+    name, what = _POSITIONS[type(saved.positions)]
     return [*found, Kept(name, what, 0, len(saved.dumps()) - len(saved.state))]
 
 
@@ -66,10 +69,11 @@ def _in_state(state: bytes) -> list[Kept]:
 
 def _parts(body: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
     yield *_FIELDS["plan"], body["plan"]
-    for frame_n, frame, factor, tallies in body["arms"]:
-        yield "Scales", "typical size of each column, by arm, so that no digits are lost", [frame_n, frame]
-        yield "Counts, means and spreads", "sums of products of two columns, over all records of an arm", factor
-        for name, tally in tallies.items():
+    for arm in body["arms"]:
+        scales = [arm["frame_n"], arm["frame"]]
+        yield "Scales", "typical size of each column, by arm, so that no digits are lost", scales
+        yield "Counts, means and spreads", "sums of products of two columns, over all records of an arm", arm["factor"]
+        for name, tally in arm["tallies"].items():
             yield *_TALLIES.get(name, (name, "a further tally of an arm")), tally
     for name, part in body.items():
         if name not in ("plan", "arms"):

@@ -54,15 +54,15 @@ def _roles(plan: Plan) -> list[list[str]]:
 
 
 def _estimators(plan: Plan) -> list[list[str]]:
-    bootstrap = [] if plan.resampling is None else [BOOTSTRAP]
+    bootstrap = [] if plan.bootstrap is None else [BOOTSTRAP]
     return [[name, ", ".join([*error_kinds(plan, name), *bootstrap])] for name in estimators_of(plan)]
 
 
 def _bootstrap(plan: Plan) -> list[str]:
-    if plan.resampling is None:
+    if plan.bootstrap is None:
         return []
     by = f"by {plan.unit}" if plan.unit else "by record"
-    return [f"Bootstrap: {plan.resampling.replicates:,} replicates {by}, {plan.resampling.weights} weights."]
+    return [f"Bootstrap: {plan.bootstrap.replicates:,} replicates {by}, {plan.bootstrap.weights} weights."]
 
 
 def _faults(plan: Plan) -> str:

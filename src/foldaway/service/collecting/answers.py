@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 from foldaway.effects import Effects
+from foldaway.keeping.cohort import require_enough
 from foldaway.plan import Plan
-from foldaway.service.collecting.collector import merged, quiet_effects, require_enough
+from foldaway.service.collecting.collector import merged, quiet_effects
 from foldaway.service.database.rows import ShardRow
 
 Mark = tuple[tuple[str, int, bytes], ...]
@@ -28,7 +29,7 @@ class Answers:
         mark = tuple((shard.shard, shard.version, blake2b(shard.state or b"").digest()) for shard in shards)
         if plan.name not in self._last or self._last[plan.name][0] != mark:
             trial = merged(plan, shards)
-            require_enough(plan, list(trial.counts.values()))
+            require_enough(plan.privacy, trial.counts)
             self._last[plan.name] = mark, trial.n, quiet_effects(trial)
         return self._last[plan.name][1:]
 

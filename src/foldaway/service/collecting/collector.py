@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import msgspec
 
 from foldaway.effects import Effects
-from foldaway.errors import Conflict, SampleRatioWarning, SequenceGap, TooEarly, TrialClosed
+from foldaway.errors import Conflict, SampleRatioWarning, SequenceGap, TrialClosed
+from foldaway.keeping.cohort import Gate
 from foldaway.plan import Plan
-from foldaway.service.database.commits import is_due
 from foldaway.service.database.store import ShardRow, Store
 from foldaway.sources.formats.body import Decoded
 from foldaway.trial import Trial
@@ -55,22 +55,21 @@ class Collector:
     def _reload(self) -> None:
         """Start again from what is durable; batches folded since are with their producers."""
         row = self._store.shard(self.name, self.shard)
-        key = None if self.plan.resampling is None else self._store.bootstrap_key(self.name)
+        key = None if self.plan.bootstrap is None else self._store.bootstrap_key(self.name)
         live = Trial(self.plan, key=key) if row.state is None else Trial.loads(row.state, self.plan, key=key)
         # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
-        self._version, self._live, self._durable_n = row.version, live, live.n
+        self._version, self._live, self._gate = row.version, live, Gate(self.plan.privacy)
         self._sequences: dict[str, tuple[int, int]] = {}
-        self._waiting_since: float | None = None
 
     @property
     def pending(self) -> int:
         """Records folded since the last commit."""
-        return self._live.n - self._durable_n
+        return self._gate.pending
 
     @property
     def durable(self) -> int:
         """Records of this shard that are durable."""
-        return self._durable_n
+        return self._live.n - self._gate.pending
 
     def receive(self, batch: Decoded, producer: str | None, sequence: int | None) -> Receipt:
         """Fold a batch, unless it has come before; commit if a cohort has come together.
@@ -94,13 +93,12 @@ class Collector:
                 return self._receipt(producer, sequence, folded=0, repeated=True)
             if sequence > known + 1:
                 raise SequenceGap(known + 1)
-        before = self._live.copy(), dict(self._sequences), self._waiting_since
+        before = self._live.copy(), dict(self._sequences), self._gate.copy()
         self._live.fold(batch.records, text=batch.text, unreadable=batch.ragged)
         folded = self._live.n - before[0].n
         if producer is not None and sequence is not None:
             self._sequences[producer] = (durable, sequence)
-        if self.pending and self._waiting_since is None:
-            self._waiting_since = time.monotonic()
+        self._gate.take(folded, time.monotonic())
         try:
             self.commit_if_due()
         except Conflict:
@@ -108,7 +106,7 @@ class Collector:
         except BaseException:
             # Not acknowledged: as if it had never come. Should the database have taken it nevertheless, the version
             # is no longer ours, and the next commit is a Conflict.
-            self._live, self._sequences, self._waiting_since = before
+            self._live, self._sequences, self._gate = before
             raise
         return self._receipt(producer, sequence, folded=folded, repeated=False)
 
@@ -136,7 +134,7 @@ class Collector:
 
     def commit_if_due(self) -> None:
         """Commit if a cohort has come together, or the plan's patience is over."""
-        if is_due(self.plan, self.pending, self._waiting_since):
+        if self._gate.may_write(time.monotonic()):
             self.commit()
 
     def commit(self) -> None:
@@ -154,9 +152,8 @@ class Collector:
             # Another server has taken batches of the same producers: what is pending here will come again.
             self._reload()
             raise
-        self._durable_n = self._live.n
+        self._gate.wrote()
         self._sequences = {}
-        self._waiting_since = None
 
     def finish(self) -> int:
         """Before the trial closes: commit what may be committed.
@@ -164,7 +161,7 @@ class Collector:
         Returns:
             The records that may not, since they are no cohort: they are to be left out.
         """
-        if self.pending >= self.plan.cohort or (self.pending and self.plan.remainder == "include"):
+        if self.pending and not self._gate.left_out():
             self.commit()
         return self.pending
 
@@ -173,7 +170,7 @@ class Collector:
         if self.pending:
             self._store.leave_out(self.name, self.shard, self.pending)
         # Without asking the database, which might fail: they must not be counted twice.
-        self._live, self._durable_n, self._sequences, self._waiting_since = Trial(self.plan), 0, {}, None
+        self._live, self._gate, self._sequences = Trial(self.plan), Gate(self.plan.privacy), {}
 
 
 def merged(plan: Plan, shards: Sequence[ShardRow]) -> Trial:
@@ -183,12 +180,6 @@ def merged(plan: Plan, shards: Sequence[ShardRow]) -> Trial:
         if row.state is not None:
             whole = whole.merge(Trial.loads(row.state, plan))
     return whole
-
-
-def require_enough(plan: Plan, counts: Sequence[int]) -> None:
-    """No answer before every arm has the plan's minimum of records."""
-    if min(counts) < plan.min_per_arm:
-        raise TooEarly(f"no effects yet: every arm needs {plan.min_per_arm} durable records first.")
 
 
 def quiet_effects(trial: Trial) -> Effects:

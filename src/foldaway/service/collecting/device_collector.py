@@ -13,12 +13,21 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, cast
 
-from foldaway.errors import Conflict, FoldawayError, MessageError, StateError, TooEarly, TrialClosed, UnknownNumber
+from foldaway.errors import (
+    Conflict,
+    FoldawayError,
+    MessageError,
+    StateError,
+    TooEarly,
+    TrialClosed,
+    UnknownNumber,
+    instead_of,
+)
 from foldaway.federated.coordinator.share import Published, Share
 from foldaway.federated.messages import REPORTS, Enrolment, Moments, Received, Scores, Stage, Sums, decoded
+from foldaway.keeping.cohort import Gate, too_few_to_send
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.service.database.commits import is_due
 from foldaway.service.database.device_table import Batch, hashed
 from foldaway.service.database.store import Store
 from foldaway.tallies import UNITS
@@ -54,7 +63,7 @@ class DeviceCollector:
         self._used: set[bytes] = set()
         self._fresh: set[bytes] = set()
         self._reported: Counter[str] = Counter()
-        self._waiting_since: float | None = None
+        self._gate = Gate(self.plan.privacy)
 
     def published(self) -> Published | None:
         """What was published when the trial began to close, if the mode publishes anything."""
@@ -65,7 +74,7 @@ class DeviceCollector:
     @property
     def pending(self) -> int:
         """Messages folded since the last commit."""
-        return len(self._used) + len(self._fresh)
+        return self._gate.pending
 
     @property
     def pending_reports(self) -> Counter[str]:
@@ -82,7 +91,7 @@ class DeviceCollector:
         if kind == "enrolments":
             return self._enrol(bodies)
         self.leave_out_late_moments()
-        before = self._live.copy(), set(self._used), set(self._fresh), Counter(self._reported), self._waiting_since
+        before = self._live.copy(), set(self._used), set(self._fresh), Counter(self._reported), self._gate.copy()
         take = self._moments if kind == "moments" else self._reports
         try:
             outcomes = take(bodies)
@@ -92,7 +101,7 @@ class DeviceCollector:
         except BaseException as error:
             # Not acknowledged: as if nothing had come. Should the database have taken it nevertheless, the version
             # is no longer ours, and the next commit is a Conflict.
-            self._live, self._used, self._fresh, self._reported, self._waiting_since = before
+            self._live, self._used, self._fresh, self._reported, self._gate = before
             if not isinstance(error, TrialClosed):
                 raise
             # Another server has moved on in between. Of these messages some may be durable all the same: each gets
@@ -105,7 +114,7 @@ class DeviceCollector:
 
     def leave_out_late_moments(self) -> None:
         """Give up moments that wait here while another server has begun to close, and published without them."""
-        late = self.plan.federated == "scores" and self._fresh and self._table.standing(self.plan).stage != "open"
+        late = self.plan.mode == "scores" and self._fresh and self._table.standing(self.plan).stage != "open"
         if late or self._given_up:
             self.leave_out_pending()
 
@@ -146,7 +155,7 @@ class DeviceCollector:
 
     def _moments(self, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
         """The factors of records, in mode scores, each under a number of its own."""
-        if self.plan.federated != "scores":
+        if self.plan.mode != "scores":
             raise MessageError("devices of this trial send no moments: its plan is not of the mode scores.")
         outcomes, messages, numbers = self._decoded(bodies, Moments)
         stage, known = self._table.look(self.plan, numbers.values())
@@ -168,7 +177,7 @@ class DeviceCollector:
 
     def _reports(self, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
         """What the mode asks of every device once, under its enrolled number."""
-        outcomes, messages, numbers = self._decoded(bodies, REPORTS[self.plan.federated or ""])
+        outcomes, messages, numbers = self._decoded(bodies, REPORTS[self.plan.mode or ""])
         stage, known = self._table.look(self.plan, numbers.values())
         taken: list[tuple[Moments | Sums, Floats]] = []
         replies: list[tuple[Scores, Floats]] = []
@@ -190,7 +199,7 @@ class DeviceCollector:
         self._fold(taken)
         if replies and (published := self.published()) is not None:
             self._live.fold_replies([message for message, _ in replies], [values for _, values in replies], published)
-            self._wait()
+            self._gate.take(len(replies), time.monotonic())
         return outcomes
 
     def _decoded(
@@ -236,11 +245,7 @@ class DeviceCollector:
     def _fold(self, taken: list[tuple[Moments | Sums, Floats]]) -> None:
         if taken:
             self._live.fold([message for message, _ in taken], [triangle for _, triangle in taken])
-            self._wait()
-
-    def _wait(self) -> None:
-        if self._waiting_since is None:
-            self._waiting_since = time.monotonic()
+            self._gate.take(len(taken), time.monotonic())
 
     def receive_site(self, number: bytes, data: bytes | bytearray) -> Received:
         """Take a site's tallies in: at once durable, since they are of a cohort by themselves.
@@ -269,24 +274,20 @@ class DeviceCollector:
         return Received(repeated=False, durable=True)
 
     def _site(self, data: bytes | bytearray) -> tuple[Trial, Counter[str]]:
-        try:
+        with instead_of(StateError, lambda error: MessageError(f"the body is not the tallies of a site: {error}")):
             trial = Trial.loads(bytes(data), self.plan)
-        except StateError as refused:
-            told = str(refused)
-        else:
-            tallies = [cast(UnitScores, arm.tallies[UNITS]) for arm in trial.arms]
-            units = Counter(dict(zip(self.plan.arms, (tally.clusters for tally in tallies), strict=True)))
-            if any(tally.n != arm.n for tally, arm in zip(tallies, trial.arms, strict=True)):
-                raise MessageError("the tallies hold records without a unit; every record needs one.")
-            if not units.total() or any(0 < count < self.plan.cohort for count in units.values()):
-                cohort = f"{self.plan.cohort:,} units, the plan's cohort"
-                raise MessageError(f"the tallies of an arm are of fewer than {cohort}; they would say too much.")
-            return trial, units
-        raise MessageError(f"the body is not the tallies of a site: {told}")
+        tallies = [cast(UnitScores, arm.tallies[UNITS]) for arm in trial.arms]
+        units = Counter(dict(zip(self.plan.arms, (tally.clusters for tally in tallies), strict=True)))
+        if any(tally.n != arm.n for tally, arm in zip(tallies, trial.arms, strict=True)):
+            raise MessageError("the tallies hold records without a unit; every record needs one.")
+        if too_few_to_send(self.plan.privacy, units):
+            cohort = f"{self.plan.privacy.cohort:,} units, the plan's cohort"
+            raise MessageError(f"the tallies of an arm are of fewer than {cohort}; they would say too much.")
+        return trial, units
 
     def commit_if_due(self) -> None:
         """Commit if a cohort has come together, or the plan's patience is over."""
-        if is_due(self.plan, self.pending, self._waiting_since):
+        if self._gate.may_write(time.monotonic()):
             self.commit()
 
     def commit(self) -> None:
@@ -321,7 +322,7 @@ class DeviceCollector:
             The messages that may not, since they are no cohort: they are to be left out.
         """
         self.leave_out_late_moments()
-        if self.pending >= self.plan.cohort or (self.pending and self.plan.remainder == "include"):
+        if self.pending and not self._gate.left_out():
             self.commit()
         return self.pending
 

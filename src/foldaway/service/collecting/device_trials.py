@@ -22,6 +22,7 @@ from foldaway.federated.coordinator.limits import most_bytes
 from foldaway.federated.coordinator.results import results
 from foldaway.federated.coordinator.share import Published, Share
 from foldaway.federated.messages import Coefficients, Received, Stage
+from foldaway.keeping import cohort
 from foldaway.plan import Plan
 from foldaway.service.collecting.device_collector import DeviceCollector, Kind, Outcome
 from foldaway.service.database.device_table import Standing
@@ -101,7 +102,7 @@ class DeviceTrials:
             TooEarly: The trial is open.
         """
         plan = self._plan(name)
-        if plan.federated != "scores":
+        if plan.mode != "scores":
             raise IngestError(409, "this trial publishes no coefficients: its plan is not of the mode scores.")
         standing = self._store.devices.standing(plan)
         if standing.stage == "closed":  # what was published is gone; a device may still ask whether it was counted
@@ -115,7 +116,7 @@ class DeviceTrials:
         """Who takes part."""
         standing = self._store.devices.standing(plan)
         federated = _federated(plan, standing)
-        if plan.federated != "scores" or standing.stage == "closed":
+        if plan.mode != "scores" or standing.stage == "closed":
             return federated
         devices = self._whole(plan)[0].devices
         return msgspec.structs.replace(federated, with_moments=dict(zip(plan.arms, devices, strict=True)))
@@ -131,7 +132,7 @@ class DeviceTrials:
         if standing.stage == "replying":
             waiting = "the last reports are being waited for; the effects come when the trial has ended."
             raise TooEarly(_federated(plan, standing).note or waiting)
-        if plan.federated == "scores":
+        if plan.mode == "scores":
             raise TooEarly("devices send their scores when the trial is closed; there are no effects before.")
         if (few := _too_few_reports(plan, standing.devices.reported)) is not None:
             raise TooEarly(f"no effects yet: {few}.")
@@ -166,7 +167,7 @@ class DeviceTrials:
         """Refuse to end a trial of which even the best that can still come gives no effects."""
         if closing.without_effects:
             return
-        if plan.federated == "scores" and standing.stage == "open":
+        if plan.mode == "scores" and standing.stage == "open":
             if closing.is_over:
                 raise would_be_without_effects(
                     plan.name, "its devices reply once it is being closed, and that takes time", federated=True
@@ -178,31 +179,29 @@ class DeviceTrials:
             reported, more = self._hoped_for(plan, standing), ", with all that can still come"
         if (few := _too_few_reports(plan, reported)) is not None:
             pending = self._collector(plan).pending_reports.total()
-            waiting = f"{pending:,} reports wait here for others to make up a cohort of {plan.cohort:,}"
+            waiting = f"{pending:,} reports wait here for others to make up a cohort of {plan.privacy.cohort:,}"
             raise would_be_without_effects(plan.name, f"{few}{more}. {waiting}", federated=closing.is_over)
 
     def _hoped_for(self, plan: Plan, standing: Standing) -> Counter[str]:
         """The reports, by arm, if every enrolled device still sends its own."""
         reported, enrolled = Counter(standing.devices.reported), Counter(standing.devices.enrolled)
-        is_cohort = (enrolled - reported).total() >= plan.cohort
-        counts = is_cohort or plan.remainder == "include" or plan.max_wait is not None
-        return reported | enrolled if counts else reported
+        return reported | enrolled if cohort.can_ever_count(plan.privacy, (enrolled - reported).total()) else reported
 
     def _countable(self, plan: Plan, standing: Standing) -> Counter[str]:
         """The reports, by arm, that would be in the trial if it ended now."""
         reported, pending = Counter(standing.devices.reported), self._collector(plan).pending_reports
-        return reported + pending if pending.total() >= plan.cohort or plan.remainder == "include" else reported
+        return reported + pending if cohort.counts_at_end(plan.privacy, pending.total()) else reported
 
     def _begin(self, plan: Plan, closing: Closing) -> None:
         for attempt in range(_ATTEMPTS):
             collector = self._collector(plan)
             try:
                 # In mode scores moments that are no cohort are left out; otherwise reports may still join those here.
-                if plan.federated == "scores":
+                if plan.mode == "scores":
                     collector.finish()
                 whole, shards = self._whole(plan)
                 published = None
-                if plan.federated == "scores":
+                if plan.mode == "scores":
                     few = _too_few_moments(plan, whole)
                     if few is None:
                         published = Published.of(whole.trial).dumps()
@@ -216,7 +215,7 @@ class DeviceTrials:
                 if attempt == _ATTEMPTS - 1:
                     raise
                 continue
-            if plan.federated == "scores":
+            if plan.mode == "scores":
                 collector.leave_out_pending()
             return
 
@@ -251,7 +250,7 @@ class DeviceTrials:
 
     def _ends_after_all(self, plan: Plan, standing: Standing, closing: Closing) -> bool:
         """Whether a trial that waited on has enough now, and other servers get a moment to commit their remainders."""
-        waited = self._waits_on.get(plan.name) == closing.deadline and plan.remainder == "include"
+        waited = self._waits_on.get(plan.name) == closing.deadline and cohort.includes_remainder(plan.privacy)
         if not waited or closing.without_effects or _too_few_reports(plan, self._countable(plan, standing)) is not None:
             return False
         self._store.devices.change_closing(plan.name, closing._replace(deadline=time.time() + _LAST_SECONDS))
@@ -261,7 +260,7 @@ class DeviceTrials:
         devices = standing.devices
         here = self._collectors.get(plan.name)
         reported = sum(devices.reported.values())
-        if here is not None and plan.remainder == "include":  # otherwise the end leaves them out
+        if here is not None and cohort.includes_remainder(plan.privacy):  # otherwise the end leaves them out
             reported += here.pending_reports.total()
         if closing.is_over:
             return True
@@ -271,7 +270,7 @@ class DeviceTrials:
     def _awaited(self, plan: Plan, standing: Standing) -> int:
         """The devices that can report: in mode scores, those whose records are in the coefficients."""
         enrolled = sum(standing.devices.enrolled.values())
-        if plan.federated != "scores":
+        if plan.mode != "scores":
             return enrolled
         return min(enrolled, sum(self._whole(plan)[0].devices))
 
@@ -294,7 +293,7 @@ class DeviceTrials:
         if standing.stage != "replying" or standing.closing is None:
             return None  # another server has ended it
         why = _too_few_reports(plan, standing.devices.reported)
-        if plan.federated == "scores" and published is None:
+        if plan.mode == "scores" and published is None:
             why = _too_few_moments(plan, whole) or "nothing was published to devices"
         if why is not None and not standing.closing.without_effects:
             return why
@@ -303,7 +302,7 @@ class DeviceTrials:
         federated = msgspec.structs.replace(_federated(plan, standing), stage="closed", integrity=integrity, note=note)
         found = Found(effects, whole.trial.n, left_out(shards) + pending, federated)
         # In mode scores the moments, less the sum of the replies, are the reply of whoever is missing.
-        self._store.close_trial(plan.name, final(found), versions(shards), wipe=plan.federated == "scores")
+        self._store.close_trial(plan.name, final(found), versions(shards), wipe=plan.mode == "scores")
         collector.leave_out_pending()
         self._let_go(plan.name)
         return None
@@ -367,28 +366,26 @@ class DeviceTrials:
 
 def _too_few_reports(plan: Plan, reported: Mapping[str, int]) -> str | None:
     """Why so many reports give no effects, if they do not."""
-    arm, devices = min(((arm, reported[arm]) for arm in plan.arms), key=lambda counted: counted[1])
-    if devices >= plan.min_per_arm:
+    few = cohort.too_few_to_answer(plan.privacy, {arm: reported[arm] for arm in plan.arms})
+    if not few:
         return None
-    least = f"every arm needs durable reports of {plan.min_per_arm:,} devices (the plan's min_per_arm)"
-    return f"{least}, and {arm} has {devices:,}"
+    arm = min(few, key=few.__getitem__)
+    least = f"every arm needs durable reports of {plan.privacy.min_per_arm:,} devices (the plan's min_per_arm)"
+    return f"{least}, and {arm} has {few[arm]:,}"
 
 
 def _too_few_moments(plan: Plan, whole: Share) -> str | None:
     """Why an arm's moments may not be published to devices: they would be those of a few."""
-    least = max(plan.min_per_arm, plan.cohort)
-    for arm, devices in zip(plan.arms, whole.devices, strict=True):
-        if devices < least:
-            return (
-                f"before anything is published to devices, every arm needs moments of {least:,} of them (the plan's "
-                f"cohort, and min_per_arm), and {arm} has {devices:,}"
-            )
+    few = cohort.too_few_to_publish(plan.privacy, dict(zip(plan.arms, whole.devices, strict=True)))
+    for arm, devices in few.items():
+        least = f"moments of {cohort.least_to_publish(plan.privacy):,} of them (the plan's cohort, and min_per_arm)"
+        return f"before anything is published to devices, every arm needs {least}, and {arm} has {devices:,}"
     return None
 
 
 def _last_deadline(plan: Plan, standing: Standing) -> float | None:
     """The deadline before which to commit a remainder that is no cohort, once, now that it has nearly come."""
-    if plan.remainder != "include" or standing.stage != "replying" or standing.closing is None:
+    if not cohort.includes_remainder(plan.privacy) or standing.stage != "replying" or standing.closing is None:
         return None
     deadline = standing.closing.deadline
     return deadline if abs(time.time() - deadline) <= _LAST_SECONDS else None
@@ -397,7 +394,7 @@ def _last_deadline(plan: Plan, standing: Standing) -> float | None:
 def _federated(plan: Plan, standing: Standing) -> Federated:
     devices, closing = standing.devices, standing.closing
     return Federated(
-        plan.federated or "",
+        plan.mode or "",
         standing.stage,
         devices.enrolled,
         devices.reported,

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
 
 import msgspec
 
-from foldaway.effects import Effects
 from foldaway.effects.printed import headline
 from foldaway.errors import TooEarly
+from foldaway.keeping.cohort import least_growth
 from foldaway.plan import Plan
 from foldaway.service.collecting.answers import Answers
 from foldaway.service.database.store import Store
@@ -27,18 +26,6 @@ _EVERY = 1.0
 _SHARE = 0.05
 
 
-class Moment(msgspec.Struct, frozen=True, array_like=True):
-    """One estimate as it is kept: as an array, without the names of its fields."""
-
-    outcome: str
-    arm: str
-    estimator: str
-    se_kind: str
-    estimate: float
-    anytime_ci_lower: float
-    anytime_ci_upper: float
-
-
 class Estimate(msgspec.Struct, frozen=True):
     """One estimate at a point; null where a number does not exist."""
 
@@ -49,6 +36,10 @@ class Estimate(msgspec.Struct, frozen=True):
     estimate: float | None
     anytime_ci_lower: float | None
     anytime_ci_upper: float | None
+
+
+class StoredEstimate(Estimate, frozen=True, array_like=True):
+    """The same in the database: an array, without the names of its fields."""
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -80,10 +71,10 @@ class Series(msgspec.Struct, frozen=True):
     arm: str | None = None
     estimator: str | None = None
 
-    def takes(self, moment: Moment) -> bool:
+    def takes(self, row: Estimate) -> bool:
         """Whether an estimate is asked for."""
-        wanted = (self.outcome, moment.outcome), (self.arm, moment.arm), (self.estimator, moment.estimator)
-        return all(want is None or want == have for want, have in wanted)
+        pairs = (self.outcome, row.outcome), (self.arm, row.arm), (self.estimator, row.estimator)
+        return all(wanted is None or wanted == name for wanted, name in pairs)
 
 
 class Historian:
@@ -115,44 +106,29 @@ class Historian:
     def _take(self, name: str, plan: Plan) -> None:
         shards = self._store.shards(name)
         last = self._store.history.last(name)
-        apart = _apart(plan, last)
+        apart = least_growth(plan.privacy, last, MOST)  # no finer than the points that thinning leaves of a long course
         if sum(shard.n for shard in shards) < last + apart:
             return
         try:
             records, effects = self._answers.of(plan, shards)
         except TooEarly:
             return
-        estimates = msgspec.msgpack.encode(list(_moments(effects)))
+        fields = StoredEstimate.__struct_fields__
+        rows = [StoredEstimate(*(getattr(row, field) for field in fields)) for row in headline(effects)]
+        estimates = msgspec.msgpack.encode(rows)
         self._store.history.append(name, records, estimates, apart=apart, most=MOST)
 
     def read(self, name: str, after: int, series: Series) -> list[Point]:
         """The points after so many records, oldest first."""
         points = []
         for row in self._store.history.read(name, after):
-            moments = msgspec.msgpack.decode(row.estimates, type=list[Moment])
-            points.append(Point(row.records, row.time, [_told(moment) for moment in moments if series.takes(moment)]))
+            estimates = msgspec.msgpack.decode(row.estimates, type=list[StoredEstimate])
+            points.append(Point(row.records, row.time, [_finite(each) for each in estimates if series.takes(each)]))
         return points
 
 
-def _apart(plan: Plan, last: int) -> int:
-    """Records between two points: a cohort, and no finer than the points that thinning leaves of a long course."""
-    return max(plan.cohort, last // MOST)
-
-
-def _moments(effects: Effects) -> Iterator[Moment]:
-    for row in headline(effects):
-        yield Moment(
-            row.outcome,
-            row.arm,
-            row.estimator,
-            row.se_kind,
-            row.estimate,
-            row.anytime_ci_lower,
-            row.anytime_ci_upper,
-        )
-
-
-def _told(moment: Moment) -> Estimate:
-    names = moment.outcome, moment.arm, moment.estimator, moment.se_kind
-    numbers = moment.estimate, moment.anytime_ci_lower, moment.anytime_ci_upper
-    return Estimate(*names, *(number if math.isfinite(number) else None for number in numbers))
+def _finite(stored: StoredEstimate) -> Estimate:
+    """As it is answered: JSON has no number for what is not finite."""
+    numbers = stored.estimate, stored.anytime_ci_lower, stored.anytime_ci_upper
+    names = stored.outcome, stored.arm, stored.estimator, stored.se_kind
+    return Estimate(*names, *(number if number is not None and math.isfinite(number) else None for number in numbers))

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections import Counter
 from functools import partial
 
 import msgspec
 
 from foldaway.effects import Effects
-from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed
-from foldaway.federated.coordinator.closing import Wanted, would_be_without_effects
-from foldaway.forgetting.decoys import Decoys
+from foldaway.errors import FoldawayError, IngestError
+from foldaway.federated.coordinator.closing import Wanted
 from foldaway.plan import Plan
-from foldaway.service.collecting.answers import Answers
-from foldaway.service.collecting.collector import Collector, Receipt
+from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
 from foldaway.service.collecting.device_trials import DeviceTrials, Federated, Found
-from foldaway.service.collecting.history import Historian, History, Series
-from foldaway.service.database.rows import TrialRow, left_out, versions
+from foldaway.service.collecting.history import History, Series
+from foldaway.service.collecting.record_trials import RecordAnswer, RecordTrials
+from foldaway.service.database.rows import TrialRow, left_out
 from foldaway.service.database.store import Store
-from foldaway.service.keys.tokens import Scope, issue
-from foldaway.sources.formats.body import Limits, decode, wipe
-
-_CLOSING_ATTEMPTS = 5
+from foldaway.sources.formats.body import Limits
 
 
 class Created(msgspec.Struct, frozen=True):
@@ -91,30 +86,6 @@ class Answer(msgspec.Struct, frozen=True):
     federated: Federated | None = None
 
 
-class TokenWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A token to be issued."""
-
-    scope: Scope
-    trial: str | None = None
-
-
-class Issued(msgspec.Struct, frozen=True):
-    """A new token; it is told this once."""
-
-    id: str
-    token: str
-
-
-class TokenAbout(msgspec.Struct, frozen=True):
-    """A token, without its secret."""
-
-    id: str
-    scope: str
-    trial: str | None
-    created: float
-    revoked: bool
-
-
 class Service:
     """The trials of one database, as this server collects them.
 
@@ -125,61 +96,18 @@ class Service:
         self.store = store
         self.shard = shard
         self.limits = limits
-        self._collectors: dict[str, Collector] = {}
-        self._decoys = Decoys()
-        self._answers = Answers()
-        self._historian = Historian(store, self._answers)
-        self._forgotten: dict[str, float] = {}
         self.in_passing: Counter[str] = Counter()
+        self.tokens = AccessTokens(store)
+        self.records = RecordTrials(store, shard, limits)
         self.devices = DeviceTrials(store, shard)
 
     def create(self, text: str) -> Created:
         """Register a plan. The same plan again gives new tokens; another plan of that name is refused."""
         plan = Plan.loads(text)
-        key = None if plan.resampling is None else secrets.token_bytes(16)
+        key = None if plan.bootstrap is None else secrets.token_bytes(16)
         row = self.store.create_trial(plan, key)
-        ingest, read = (self.issue(TokenWanted(scope, plan.name)).token for scope in ("ingest", "read"))
+        ingest, read = (self.tokens.issue(TokenWanted(scope, plan.name)).token for scope in ("ingest", "read"))
         return Created(row.name, row.fingerprint, ingest, read, row.new, row.status)
-
-    def issue(self, wanted: TokenWanted) -> Issued:
-        """A new token. Those for admin are for all trials, the others for one."""
-        if wanted.trial is not None:
-            self.store.trial(wanted.trial)
-        row, text = issue(wanted.scope, wanted.trial)
-        self.store.add_token(row)
-        return Issued(row.id, text)
-
-    def tokens(self) -> list[TokenAbout]:
-        """All tokens, without their secrets."""
-        rows = self.store.list_tokens()
-        return [TokenAbout(row.id, row.scope, row.trial, row.created, row.revoked) for row in rows]
-
-    def receive(
-        self,
-        name: str,
-        body: bytearray,
-        media_type: str,
-        encoding: str | None,
-        producer: str | None,
-        sequence: int | None,
-    ) -> Receipt:
-        """Decode, check and fold a batch; its body is wiped, whatever becomes of it."""
-        try:
-            collector = self._collector(name)
-            batch = decode(body, media_type, encoding, collector.plan, self.limits)
-            try:
-                receipt = collector.receive(batch, producer, sequence)
-            finally:
-                self._decoys.add(collector.plan, batch.records.num_rows)
-                batch.wipe()
-        finally:
-            wipe(body)
-        self._forgotten[name] = time.time()
-        return receipt
-
-    def fold_decoys(self) -> None:
-        """Overwrite what the last batches have left in the linear algebra's working memory."""
-        self._decoys.fold()
 
     def durable_sequence(self, name: str, producer: str) -> int:
         """Where a producer should go on from."""
@@ -202,21 +130,20 @@ class Service:
     def _status(self, row: TrialRow) -> Status:
         plan = Plan.loads(row.plan)
         shards = self.store.shards(row.name)
-        collector = self._collectors.get(row.name)
         federated = plan.federated is not None
-        pending = 0 if collector is None or row.status != "open" else collector.pending
+        pending = self.records.pending_of(row.name) if row.status == "open" else 0
         return Status(
             row.name,
             row.fingerprint,
             row.status,
             sum(shard.n for shard in shards),
             self.devices.pending_of(row.name) if federated else pending,
-            plan.cohort,
+            plan.privacy.cohort,
             left_out(shards),
             row.created,
             row.closed,
             self.in_passing[row.name],
-            self._forgotten.get(row.name),
+            self.records.forgotten.get(row.name),
             self.devices.who(plan) if federated else None,
         )
 
@@ -228,14 +155,12 @@ class Service:
         plan = Plan.loads(row.plan)
         if plan.federated is not None:
             return _federated_answer(row, self.devices.found(plan))
-        shards = self.store.shards(name)
-        records, effects = self._answers.of(plan, shards)
-        return _answer(row, effects, records, left_out(shards), final=False)
+        return _answer(row, *self.records.so_far(plan), final=False)
 
     def history(self, name: str, after: int, series: Series) -> History:
         """How the estimates have moved, at points a cohort or more apart."""
         row = self.store.trial(name)
-        return History(row.name, row.fingerprint, self._historian.read(name, after, series))
+        return History(row.name, row.fingerprint, self.records.history.read(name, after, series))
 
     def close(self, name: str, wanted: Wanted | None = None) -> Answer:
         """End a trial: no more records, its key destroyed, its effects final.
@@ -249,49 +174,15 @@ class Service:
         plan = Plan.loads(row.plan)
         wanted = wanted or Wanted()
         if plan.federated is not None:
-            self.devices.close(plan, wanted, partial(self._final, row))
+            self.devices.close(plan, wanted, partial(_final_federated_answer, row))
             row = self.store.trial(name)
             if row.final is None:
                 return _federated_answer(row, self.devices.waiting(plan))
             return msgspec.json.decode(row.final, type=Answer)
         if wanted.waits:
             raise IngestError(409, "a deadline or a share is for trials whose records stay on devices.")
-        for attempt in range(_CLOSING_ATTEMPTS):
-            if row.final is not None:
-                row = self.store.close_trial(name, row.final)  # once more: the key may have outlived a crash
-                break
-            try:
-                row = self._close(row, without_effects=wanted.without_effects)
-                break
-            except (Conflict, TrialClosed):  # another server has committed, or closed it, in between
-                if attempt == _CLOSING_ATTEMPTS - 1:
-                    raise
-                row = self.store.trial(name)
+        row = self.records.close(row, partial(_final_answer, row), without_effects=wanted.without_effects)
         return msgspec.json.decode(row.final or "", type=Answer)
-
-    def _final(self, row: TrialRow, found: Found) -> str:
-        return msgspec.json.encode(_federated_answer(row, found, final=True)).decode()
-
-    def _close(self, row: TrialRow, *, without_effects: bool) -> TrialRow:
-        collector = self._collector(row.name)
-        pending = collector.finish()
-        shards = self.store.shards(row.name)
-        effects: Effects | None = None
-        try:
-            _, effects = self._answers.of(collector.plan, shards)
-        except TooEarly:
-            if not without_effects:
-                least = f"every arm needs {collector.plan.min_per_arm:,} durable records (the plan's min_per_arm)"
-                few = f"{pending:,} records wait here for others to make up a cohort of {collector.plan.cohort:,}"
-                raise would_be_without_effects(row.name, f"{least}. {few}") from None
-        records = sum(shard.n for shard in shards)
-        answer = _answer(row, effects, records, left_out(shards) + pending, final=True)
-        # A commit of another server after this look at its shard would be missing from the final answer.
-        closed = self.store.close_trial(row.name, msgspec.json.encode(answer).decode(), versions(shards))
-        collector.leave_out_pending()
-        self._collectors.pop(row.name, None)
-        self._answers.drop(row.name)
-        return closed
 
     def tick(self) -> None:
         """Now and then: commit what has waited for as long as its plan allows; notice trials closed elsewhere.
@@ -301,22 +192,11 @@ class Service:
         Raises:
             FoldawayError: The first that went wrong; the other trials had their turn all the same.
         """
-        faults = []
-        for name, collector in list(self._collectors.items()):
-            try:
-                if self.store.trial(name).status != "open":
-                    collector.leave_out_pending()
-                    del self._collectors[name]
-                    self._answers.drop(name)
-                else:
-                    collector.commit_if_due()
-                    self._historian.look(name, collector.plan, collector.durable)
-            except FoldawayError as error:
-                faults.append(error)
+        faults = self.records.tick()
         for name in self.devices.closing():
             try:
                 row = self.store.trial(name)
-                self.devices.move_on(Plan.loads(row.plan), partial(self._final, row))
+                self.devices.move_on(Plan.loads(row.plan), partial(_final_federated_answer, row))
             except FoldawayError as error:
                 faults.append(error)
         faults += self.devices.tick()
@@ -326,22 +206,11 @@ class Service:
     def stop(self) -> None:
         """Commit what the cohort allows; the rest is still with its producers."""
         self.devices.tick()
-        for collector in self._collectors.values():
-            try:
-                collector.commit_if_due()
-            except FoldawayError:
-                continue
+        self.records.stop()
 
     def pending(self) -> int:
         """Records of all trials that wait for their cohort."""
-        return sum(collector.pending for collector in self._collectors.values()) + self.devices.pending()
-
-    def _collector(self, name: str) -> Collector:
-        if name not in self._collectors:
-            if Plan.loads(self.store.trial(name).plan).federated is not None:
-                raise IngestError(409, "the records of this trial stay on its devices, which send reports instead.")
-            self._collectors[name] = Collector(self.store, name, self.shard)
-        return self._collectors[name]
+        return self.records.pending() + self.devices.pending()
 
 
 def _answer(row: TrialRow, effects: Effects | None, records: int, left_out: int, *, final: bool) -> Answer:
@@ -352,3 +221,11 @@ def _answer(row: TrialRow, effects: Effects | None, records: int, left_out: int,
 def _federated_answer(row: TrialRow, found: Found, *, final: bool = False) -> Answer:
     plain = _answer(row, found.effects, found.records, found.left_out, final=final)
     return msgspec.structs.replace(plain, federated=found.federated)
+
+
+def _final_answer(row: TrialRow, answer: RecordAnswer) -> str:
+    return msgspec.json.encode(_answer(row, *answer, final=True)).decode()
+
+
+def _final_federated_answer(row: TrialRow, found: Found) -> str:
+    return msgspec.json.encode(_federated_answer(row, found, final=True)).decode()

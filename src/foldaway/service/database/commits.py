@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
@@ -10,7 +9,6 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from foldaway.errors import Conflict
-from foldaway.plan import Plan
 from foldaway.service.database.tables import SEQUENCES, SHARDS, insert_new
 
 T = TypeVar("T")
@@ -82,12 +80,6 @@ def write_shard(
 def add_shard(connection: sa.Connection, trial: str, shard: str) -> None:
     """A row for a server that has none yet."""
     insert_new(connection, SHARDS, [{"trial": trial, "shard": shard, "version": 0, "n": 0, "left_out": 0}])
-
-
-def is_due(plan: Plan, pending: int, since: float | None) -> bool:
-    """Whether to commit: a cohort has come together, or the first has waited for as long as the plan allows."""
-    waited = plan.max_wait is not None and since is not None and time.monotonic() - since >= plan.max_wait
-    return pending >= plan.cohort or (pending > 0 and waited)
 
 
 def parts(items: Iterable[T]) -> Iterator[Sequence[T]]:

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import sqlalchemy as sa
 
-from foldaway.errors import StoreError, Unavailable, not_installed
+from foldaway.errors import StoreError, Unavailable, instead_of, not_installed
 from foldaway.keeping.disk import open_sqlite
 
 # Seconds to wait for another process or server before saying that the database is locked.
@@ -50,13 +50,11 @@ SELECT set_config('lock_timeout', '10s', false),
 
 def sqlite_engine(file: Path) -> sa.Engine:
     """An engine for a SQLite file, which is made, for its owner alone, if it is not there."""
-    try:
+    with instead_of(OSError, lambda error: Unavailable(f"the database {file} cannot be opened: {error.strerror}.")):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
         os.fchmod(handle, 0o600)
         os.close(handle)
-    except OSError as error:
-        raise Unavailable(f"the database {file} cannot be opened: {error.strerror}.") from None
     engine = sa.create_engine(
         "sqlite://",
         creator=partial(_connect, file),

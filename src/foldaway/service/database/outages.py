@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 
 from sqlalchemy import exc
 
-from foldaway.errors import StoreError, Unavailable
+from foldaway.errors import StoreError, Unavailable, instead_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,14 +46,9 @@ def guarded(method: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
+        unfit = StoreError("a name or a number is not one that the database can hold.")
+        with instead_of(exc.SQLAlchemyError, _fault_of), instead_of((OverflowError, UnicodeError), unfit):
             return method(*args, **kwargs)
-        except exc.SQLAlchemyError as error:
-            fault = _fault_of(error)
-        except (OverflowError, UnicodeError):
-            fault = StoreError("a name or a number is not one that the database can hold.")
-        # Outside the handler, so that the error with the values in it is not chained to ours.
-        raise fault
 
     return call
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
-from foldaway.errors import VaultError
+from foldaway.errors import VaultError, instead_of
+from foldaway.keeping.locks import locked
 from foldaway.service.database.store import Store
 from foldaway.service.keys.master_key import VARIABLE, add_key, drop_old_keys
 
@@ -29,7 +24,9 @@ def rotate_key(store: Store) -> None:
             raise VaultError(f"the key comes from {VARIABLE}: put a new one before it there, and rotate again.")
         store.rotate(store.vault)
         return
-    with _alone(file):
+    unusable = "the key file {} cannot be rotated: {}."
+    with instead_of(OSError, lambda error: VaultError(unusable.format(file, error.strerror))), locked(file):
+        # One rotation of a key file at a time: another could drop the key of this one.
         if store.sealed_under() == {store.vault.reread().current}:
             add_key(file)
         store.rotate(store.vault.reread())
@@ -39,17 +36,3 @@ def rotate_key(store: Store) -> None:
         except VaultError:
             pass
     raise VaultError(f"all is sealed under the new key, but the old one stays in {file}: remove it by hand.")
-
-
-@contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    """Let no two rotations of the same key file run at once: one could drop the other's key."""
-    try:
-        handle = os.open(file.parent, os.O_RDONLY)
-    except OSError as error:
-        raise VaultError(f"the key file {file} cannot be rotated: {error.strerror}.") from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

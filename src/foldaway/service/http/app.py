@@ -17,8 +17,9 @@ from litestar.types import ASGIApp
 
 import foldaway
 from foldaway.errors import FoldawayError, IngestError
+from foldaway.service.collecting.access_tokens import Issued, TokenAbout, TokenWanted
 from foldaway.service.collecting.collector import Receipt
-from foldaway.service.collecting.service import Answer, Created, Issued, Service, Status, TokenAbout, TokenWanted
+from foldaway.service.collecting.service import Answer, Created, Service, Status
 from foldaway.service.http import problems
 from foldaway.service.http.access import Access, Name, Needs
 from foldaway.service.http.bodies import read_body, read_text
@@ -249,7 +250,7 @@ def _records(work: Work, needs: Needs, patience: float) -> list[Any]:
             body = await read_body(request, service.limits.max_body, patience)
             try:
                 # Whatever becomes of the request, the thread finishes the batch and wipes its body.
-                receipt = await work.run(service.receive, name, body, kind, encoding, producer, sequence)
+                receipt = await work.run(service.records.receive, name, body, kind, encoding, producer, sequence)
             except FoldawayError:
                 metrics.refused.inc()
                 raise
@@ -292,11 +293,11 @@ def _tokens(work: Work, access: Access, patience: float) -> list[Any]:
             raise IngestError(
                 400, 'ask for {"scope": "admin"}, or for {"scope": "ingest" or "read", "trial": the trial\'s name}.'
             )
-        return await work.run(service.issue, wanted)
+        return await work.run(service.tokens.issue, wanted)
 
     @get("/v1/tokens", summary="All tokens, without their secrets", responses=refused(401, 403, 503), **about)
     async def tokens() -> list[TokenAbout]:
-        return await work.run(service.tokens)
+        return await work.run(service.tokens.all)
 
     @delete(
         "/v1/tokens/{id:str}",

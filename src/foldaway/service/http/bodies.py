@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from email.message import Message
 from typing import Any
 
 from litestar import Request
 from litestar.exceptions import InternalServerException
 
-from foldaway.errors import IngestError
-from foldaway.sources.formats.body import wipe
+from foldaway.errors import IngestError, instead_of
+from foldaway.sources.formats.body import media_type_of, wipe
 
 
 async def read_body(
@@ -44,9 +43,7 @@ async def read_body(
 
 def require_kind(request: Request[Any, Any, Any], *kinds: str) -> None:
     """Refuse a body that does not say to be of one of these media types."""
-    header = Message()
-    header["Content-Type"] = request.headers.get("Content-Type", "")
-    if header.get_content_type() not in kinds:
+    if media_type_of(request.headers.get("Content-Type", ""))[0] not in kinds:
         raise IngestError(415, f"the Content-Type is not known; use {' or '.join(kinds)}.")
 
 
@@ -54,8 +51,5 @@ async def read_text(request: Request[Any, Any, Any], kinds: tuple[str, ...], lim
     """A body of UTF-8 text of one of these media types."""
     require_kind(request, *kinds)
     body = await read_body(request, limit, patience)
-    try:
+    with instead_of(UnicodeDecodeError, IngestError(400, "the body is not UTF-8 text.")):
         return body.decode("utf-8")
-    except UnicodeDecodeError:
-        pass
-    raise IngestError(400, "the body is not UTF-8 text.")

@@ -9,7 +9,7 @@ from litestar import Request, Response, get, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter
 
-from foldaway.errors import FoldawayError, IngestError
+from foldaway.errors import FoldawayError, IngestError, instead_of
 from foldaway.federated.coordinator.closing import Wanted
 from foldaway.federated.messages import MEDIA_TYPE, Received, encoded
 from foldaway.service.collecting.device_collector import Kind
@@ -38,13 +38,9 @@ async def read_wanted(request: Asked, patience: float) -> Wanted | None:
     if not body:
         return None
     require_kind(request, "application/json")
-    try:
+    say = 'say {"deadline": seconds, "share": above 0 and at most 1, "without_effects": true}, or some.'
+    with instead_of(ValueError, IngestError(400, say)):
         return msgspec.json.decode(body, type=Wanted)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        pass
-    raise IngestError(
-        400, 'say {"deadline": seconds, "share": above 0 and at most 1, "without_effects": true}, or some.'
-    )
 
 
 def device_routes(work: Work, needs: Needs, patience: float) -> list[Any]:

@@ -65,7 +65,7 @@ class Work:
             self._thread.submit(self._forget)
 
     def _forget(self) -> None:
-        self.service.fold_decoys()
+        self.service.records.fold_decoys()
         forget_now()
 
     async def tick(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from foldaway.errors import VaultError
+from foldaway.errors import VaultError, instead_of
 from foldaway.keeping.disk import make_file, replace_file
 
 LENGTH = 32
@@ -67,20 +67,16 @@ def read_keys(path: Path) -> list[bytes]:
 
 def make_key_file(path: Path) -> None:
     """Write a file with one new key, for its owner alone. A file that is already there stays."""
-    try:
+    with instead_of(OSError, lambda error: VaultError(f"the key file {path} cannot be made: {error.strerror}.")):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError):  # of a server that started at the same moment
             make_file(path, f"{new_key_line()}\n".encode())
-    except OSError as error:
-        raise VaultError(f"the key file {path} cannot be made: {error.strerror}.") from None
 
 
 def write_keys(path: Path, keys: Iterable[bytes]) -> None:
     """Replace a key file in one step: a crash leaves the old keys or the new ones."""
-    try:
+    with instead_of(OSError, lambda error: VaultError(f"the key file {path} cannot be written: {error.strerror}.")):
         replace_file(path, "".join(f"{key.hex()}\n" for key in keys).encode(), mode=0o600)
-    except OSError as error:
-        raise VaultError(f"the key file {path} cannot be written: {error.strerror}.") from None
 
 
 def add_key(path: Path) -> None:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Self
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-from foldaway.errors import VaultError
+from foldaway.errors import VaultError, instead_of
+from foldaway.keeping.sealing import NONCE, TAG, BrokenSeal, seal, unseal
 from foldaway.service.keys.master_key import LENGTH, find_keys, read_keys
 
-# Sealed bytes: form, the key's id, nonce, ciphertext with its tag. Random nonces of 96 bits are safe for 2^32 seals
-# under one key (NIST SP 800-38D, 8.3): one a second for a century.
+# Sealed bytes: form, the key's id, then as `seal` gives them.
 _FORM = b"\x01"
 _ID = 8
-_NONCE = 12
 _HEADER = len(_FORM) + _ID
-_SHORTEST = _HEADER + _NONCE + 16
+_SHORTEST = _HEADER + NONCE + TAG
 
 
 class Vault:
@@ -91,8 +86,7 @@ class Vault:
     def encrypt(self, plain: bytes, context: str) -> bytes:
         """Seal bytes for one place, named by the context: anywhere else they will not open."""
         header = _FORM + bytes.fromhex(self.current)
-        nonce = secrets.token_bytes(_NONCE)
-        return header + nonce + AESGCM(self._keys[self.current]).encrypt(nonce, plain, header + context.encode())
+        return header + seal(self._keys[self.current], plain, header + context.encode())
 
     def decrypt(self, sealed: bytes, context: str) -> bytes:
         """Open what was sealed for this place.
@@ -103,12 +97,9 @@ class Vault:
         id = sealed_under(sealed)
         if id not in self._keys:
             raise _foreign(id)
-        nonce, body = sealed[_HEADER : _HEADER + _NONCE], sealed[_HEADER + _NONCE :]
-        try:
-            return AESGCM(self._keys[id]).decrypt(nonce, body, sealed[:_HEADER] + context.encode())
-        except InvalidTag:
-            pass
-        raise VaultError(f"what is stored as {context} was altered, damaged or put in another place.")
+        broken = VaultError(f"what is stored as {context} was altered, damaged or put in another place.")
+        with instead_of(BrokenSeal, broken):
+            return unseal(self._keys[id], sealed[_HEADER:], sealed[:_HEADER] + context.encode())
 
     def needs_rotation(self, sealed: bytes) -> bool:
         """Whether bytes are sealed under another key than the current one."""

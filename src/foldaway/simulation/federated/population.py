@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from foldaway.numerics.block import Floats
-from foldaway.plan import Plan
+from foldaway.plan import Plan, Privacy
 
 Role = Literal["reports", "drops out", "is late"]
 Mode = Literal["one-message", "scores", "delta"]
@@ -56,9 +56,8 @@ class World(msgspec.Struct, frozen=True):
             outcomes=["revenue"],
             covariates=[] if self.mode == "delta" else ["revenue_before"],
             federated=self.mode,
-            cohort=cohort,
-            min_per_arm=min(_LEAST, cohort),
-            remainder="include",  # so that the last few of some thousands are counted too
+            # Included, so that the last few of some thousands are counted too.
+            privacy=Privacy(cohort=cohort, min_per_arm=min(_LEAST, cohort), remainder="include"),
         )
 
     @property

@@ -3,16 +3,97 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from foldaway.errors import FoldawayError, SourceError, not_installed
+from foldaway.backoff import pauses
+from foldaway.errors import FoldawayError, SourceError, instead_of, not_installed
+from foldaway.keeping.saved import Place
 
-Place = tuple[int, ...]
-"""Where in a part of a stream a message stands. Places of one part are ordered as the messages are."""
+T = TypeVar("T")
 
 Positions = Mapping[str, Place]
 """How far a stream was read: the place of the last message taken, for each of its parts."""
+
+_FIRST, _LONGEST = 0.1, 10.0
+_NAP = 0.1  # how often to look whether to stop
+
+
+@dataclass(frozen=True)
+class Address:
+    """A stream's address.
+
+    Attributes:
+        kind: The kind of broker.
+        scheme: What the address begins with: the kind's name, or that of its encrypted form.
+        hosts: Each with its port.
+        name: The stream or topic.
+        user: Who to log in as, if anybody.
+        password: With what. Neither `str` nor `repr` shows it.
+        options: What follows the question mark.
+    """
+
+    kind: BrokerKind
+    scheme: str
+    hosts: tuple[tuple[str, int], ...]
+    name: str
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{','.join(self.servers)}/{self.name}"
+
+    @property
+    def servers(self) -> list[str]:
+        """Each host with its port, as text."""
+        return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts]
+
+    def broker(self, name: str) -> Broker:
+        """The broker there, not yet connected, which knows us by the name of the trial.
+
+        Raises:
+            SourceError: The package that speaks to this kind of broker is not installed.
+        """
+        return self.kind.adapter(self, name)
+
+    @property
+    def stream(self) -> str:
+        """What stream it is, wherever its servers are now: they move, and it stays the same stream."""
+        parts = [f"{name}={self.options[name]}" for name in self.kind.apart if name in self.options]
+        return " ".join([self.kind.name, self.name, *parts])
+
+
+class BrokerKind(NamedTuple):
+    """A kind of broker: how its addresses are written, and what speaks to it.
+
+    Attributes:
+        adapter: Makes a broker from an address and the trial's name.
+        schemes: What its addresses may begin with, and what may follow their question mark; the first is its name.
+        port: The port where none is given.
+        noun: What it calls a stream.
+        apart: Which options name another stream, not another way to the same one.
+        one_server: Whether an address names only one.
+    """
+
+    adapter: Callable[[Address, str], Broker]
+    schemes: Mapping[str, tuple[str, ...]]
+    port: int
+    noun: str = "stream"
+    apart: tuple[str, ...] = ()
+    one_server: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return next(iter(self.schemes))
+
+    @property
+    def form(self) -> str:
+        """How its addresses are written."""
+        return f"{self.name}://HOST:PORT/{self.noun.upper()}"
 
 
 class Message(NamedTuple):
@@ -87,8 +168,58 @@ def required(module: str, extra: str) -> Any:
         Traceback (most recent call last):
         foldaway.errors.SourceError: surely_not_installed is not installed: pip install 'foldaway[nats]'...
     """
-    try:
+    with instead_of(
+        ModuleNotFoundError,
+        lambda error: SourceError(not_installed((error.name or module).partition(".")[0], extra)),
+    ):
         return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        missing = (error.name or module).partition(".")[0]
-    raise SourceError(not_installed(missing, extra))
+
+
+class Stopped(Exception):
+    """Told to stop while the broker was away."""
+
+
+class Patience:
+    """Takes steps that need a broker; while it is away, waits longer and longer and connects again.
+
+    Args:
+        connect: Opens the connection; called first of all, and after every outage.
+        stopping: Whether to give up waiting.
+        told: Called with the seconds until the next attempt.
+    """
+
+    def __init__(
+        self, connect: Callable[[], None], stopping: Callable[[], bool], told: Callable[[float], None]
+    ) -> None:
+        self._connect = connect
+        self._stopping = stopping
+        self._told = told
+        self._connected = False
+
+    def through(self, step: Callable[[], T]) -> T:
+        """The step's result, however often the broker goes away meanwhile.
+
+        Raises:
+            Stopped: We are to stop, and the broker is away.
+        """
+        waits = pauses(_FIRST, _LONGEST)
+        while True:
+            try:
+                if not self._connected:
+                    self._connect()
+                    self._connected = True
+                return step()
+            except Away:
+                self._connected = False
+            pause = next(waits)
+            self._told(pause)
+            self._sleep(pause)
+
+    def _sleep(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self._stopping():
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            time.sleep(min(left, _NAP))
+        raise Stopped

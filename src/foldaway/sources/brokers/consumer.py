@@ -9,24 +9,25 @@ goes on after the stored positions: acknowledgements free the broker's memory an
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from foldaway.errors import RecordError, SealedError, SourceError
+from foldaway.keeping.cohort import Gate
+from foldaway.keeping.saved import Place, StreamPositions
 from foldaway.plan import Plan
-from foldaway.sources.brokers.broker import Broker, Message, Place
-from foldaway.sources.brokers.message_folding import fold_messages
-from foldaway.sources.brokers.patience import Patience, Stopped
-from foldaway.sources.brokers.rate import Rate
-from foldaway.sources.brokers.store import Store, Stored
-from foldaway.sources.formats.columns import wanted_by
+from foldaway.sources.brokers.broker import Broker, Message, Patience, Stopped
+from foldaway.sources.brokers.messages import fold_messages
+from foldaway.sources.brokers.stream_file import StreamFile, StreamState
+from foldaway.sources.formats.chunk import wanted_by
 from foldaway.trial import Trial
 
 
 @dataclass(frozen=True)
-class Options:
+class ConsumerOptions:
     """How to consume.
 
     Attributes:
@@ -79,6 +80,7 @@ class FaultyMessage(RecordError):
 MOST_AT_ONCE = 2_000
 _LARGE = 2**20  # what a message is taken to be before one has come
 _LAG_EVERY = 1.0
+_RATE_OVER = 5.0
 
 
 class Consumer:
@@ -88,7 +90,7 @@ class Consumer:
         broker: The stream.
         stream: Its name, for the store and for errors.
         plan: The plan.
-        store: Where the state and the positions are kept.
+        store: Where the state and the positions are saved.
         key: The bootstrap's key, for plans with one.
         options: How to consume.
         told: Called with the progress after every step.
@@ -100,10 +102,10 @@ class Consumer:
         broker: Broker,
         stream: str,
         plan: Plan,
-        store: Store,
+        store: StreamFile,
         *,
         key: bytes | None = None,
-        options: Options | None = None,
+        options: ConsumerOptions | None = None,
         told: Callable[[Progress], None] = lambda _: None,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -112,40 +114,40 @@ class Consumer:
         self._broker = broker
         self._store = store
         self._key = key
-        self._options = options or Options()
+        self._options = options or ConsumerOptions()
         self._told = told
         self._stopping = stopping
         self._wanted = wanted_by(plan)
-        self._durable = store.read() or Stored(stream)
-        if self._durable.stream != stream:
+        self._durable = store.read() or StreamState(StreamPositions(stream))
+        reached = self._durable.reached
+        if reached.stream != stream:
             raise SourceError(
-                f"the store {store.folder} belongs to another stream ({self._durable.stream}); name another folder."
+                f"the store {store.folder} belongs to another stream ({reached.stream}); name another folder."
             )
         self._live = self._durable.of(plan, key)
-        self._durable_n = self._live.n
-        self._positions: dict[str, Place] = dict(self._durable.positions)
-        self._skipped, self._missed = self._durable.skipped, self._durable.missed
+        self._gate = Gate(plan.privacy)
+        self._positions: dict[str, Place] = dict(reached.places)
+        self._skipped, self._missed = reached.skipped, reached.missed
         self._taken: list[Message] = []  # since the last write, without their bodies
         self._safe: list[Message] = []  # written, not yet acknowledged
         self._owing = bool(self._positions)  # a consumer before us may have been killed before it acknowledged
-        self._waiting_since: float | None = None
         self._written = self._lag_asked = 0.0
         self._at_once = self._as_many_of(_LARGE)
         self._lag: int | None = None
-        self._rate = Rate()
+        self._rate = _Rate()
         self._patience = Patience(self._reconnect, stopping, lambda seconds: self._tell(away=seconds))
 
     @property
     def pending(self) -> int:
         """Records folded since the last write."""
-        return self._live.n - self._durable_n
+        return self._gate.pending
 
     @property
     def progress(self) -> Progress:
         """How far it is."""
-        left_out = self._durable.left_out
+        left_out, durable = self._durable.reached.left_out, self._live.n - self.pending
         rate = self._rate.of(self._live.n)
-        return Progress(self._durable_n, self.pending, self._lag, rate, self._skipped, self._missed, left_out)
+        return Progress(durable, self.pending, self._lag, rate, self._skipped, self._missed, left_out)
 
     def run(self) -> Trial:
         """Consume until told to stop, or until the stream is empty.
@@ -159,11 +161,11 @@ class Consumer:
             SourceError: The broker refuses.
             StateError: The store cannot be written.
         """
-        if self._durable.closed and not self._options.close:
+        if self._durable.reached.closed and not self._options.close:
             raise SealedError("the trial in this store is closed: it takes no more records.")
         try:
             self._patience.through(lambda: None)
-            while not (self._durable.closed or self._stopping()):
+            while not (self._durable.reached.closed or self._stopping()):
                 if self._step() and (self._options.until_empty or self._options.close):
                     if self._options.close:
                         self._close()
@@ -182,12 +184,13 @@ class Consumer:
         self._broker.close()
         after = self._broker.connect(self._positions)
         identity = self._broker.identity()
-        if self._durable.identity not in ("", identity):
+        if self._durable.reached.identity not in ("", identity):
             raise SourceError(
                 "the stream was deleted and made again since the store was written, so its positions mean nothing "
                 "there; consume it into a store of its own, and merge the two."
             )
-        self._durable = msgspec.structs.replace(self._durable, identity=identity)
+        reached = msgspec.structs.replace(self._durable.reached, identity=identity)
+        self._durable = self._durable._replace(reached=reached)
         for part, place in after.items():
             if part in self._positions:
                 self._missed += place[0] - self._positions[part][0]
@@ -209,10 +212,7 @@ class Consumer:
 
     def _wait(self) -> float:
         """How long to wait for messages: not beyond the plan's own patience."""
-        if self.plan.max_wait is None or self._waiting_since is None:
-            return self._options.wait
-        left = self._waiting_since + self.plan.max_wait - time.monotonic()
-        return min(max(left, 0.01), self._options.wait)
+        return min(max(self._gate.seconds_left(time.monotonic()), 0.01), self._options.wait)
 
     def _as_many_of(self, size: int) -> int:
         """How many messages of such a size to hold at a time."""
@@ -222,10 +222,11 @@ class Consumer:
         """Fold messages that have not come before; the fault of the first that is refused, if that is to stop us."""
         if pulled:
             self._at_once = self._as_many_of(sum(len(message.body) for message in pulled) // len(pulled) + 1)
+        before = self._live.n
         for messages, fault in fold_messages(self._live, self._fresh(pulled), self._wanted):
             if fault is not None and not self._options.skip_faulty:
                 return FaultyMessage(
-                    f"the message at {_told_place(messages[0])} is refused and stays at the broker: {fault}\n"
+                    f"the message at {_place_in_words(messages[0])} is refused and stays at the broker: {fault}\n"
                     "What was before it stays counted. Mend or remove it there, or pass over such messages with "
                     "--skip-faulty, which counts them."
                 )
@@ -233,8 +234,8 @@ class Consumer:
             for message in messages:
                 self._positions[message.part] = message.place
                 self._taken.append(message._replace(body=b""))
-            if self.pending and self._waiting_since is None:
-                self._waiting_since = time.monotonic()
+            self._gate.take(self._live.n - before, time.monotonic())
+            before = self._live.n
         return None
 
     def _fresh(self, pulled: Sequence[Message]) -> list[Message]:
@@ -244,35 +245,34 @@ class Consumer:
             if message.place > reached.get(message.part, ()):
                 fresh.append(message)
                 reached[message.part] = message.place
-            elif message.place <= self._durable.positions.get(message.part, ()):
+            elif message.place <= self._durable.reached.places.get(message.part, ()):
                 self._safe.append(message._replace(body=b""))
             else:
                 self._taken.append(message._replace(body=b""))
         return fresh
 
     def _write_if_due(self, *, at_rest: bool) -> None:
-        """Write if a cohort has come together, or the plan's patience is over (promise P2)."""
-        rested = at_rest or time.monotonic() - self._written >= self._options.rest
-        patience, since = self.plan.max_wait, self._waiting_since
-        waited = patience is not None and since is not None and time.monotonic() - since >= patience
-        if (self.pending and waited) or (self.pending >= self.plan.cohort and rested):
+        """Write if the cohort gate lets us, but not all the time."""
+        now = time.monotonic()
+        if self._gate.may_write(now) and (at_rest or now - self._written >= self._options.rest):
             self._write(self._live)
 
     def _write(self, trial: Trial, *, left_out: int = 0, closed: bool = False) -> None:
-        stored = msgspec.structs.replace(
-            self._durable,
-            positions=dict(self._positions),
-            trial=trial.dumps(),
+        reached = msgspec.structs.replace(
+            self._durable.reached,
+            places=dict(self._positions),
             skipped=self._skipped,
             missed=self._missed,
             left_out=left_out,
             closed=closed,
         )
-        self._store.write(stored)
-        self._durable, self._live, self._durable_n = stored, trial, trial.n
+        state = StreamState(reached, trial.dumps())
+        self._store.write(state)
+        self._durable, self._live = state, trial
+        self._gate.wrote()
         self._safe += self._taken
         self._taken, self._owing = [], True
-        self._waiting_since, self._written = None, time.monotonic()
+        self._written = time.monotonic()
 
     def _settle(self) -> None:
         """Let the broker forget what is durable."""
@@ -281,15 +281,14 @@ class Consumer:
             self._owing, self._safe = False, []
 
     def _acknowledge(self) -> None:
-        self._broker.acknowledge(self._durable.positions, self._safe)
+        self._broker.acknowledge(self._durable.reached.places, self._safe)
         if self._options.delete and self.can_delete:
-            self.can_delete = self._broker.delete(self._durable.positions)
+            self.can_delete = self._broker.delete(self._durable.reached.places)
 
     def _close(self) -> None:
         """End the trial: with the remainder or without, as the plan says; without the bootstrap's key in any case."""
-        final, left_out = self._live, 0
-        if self.pending < self.plan.cohort and self.plan.remainder == "leave_out":
-            final, left_out = self._durable.of(self.plan, self._key), self.pending
+        left_out = self._gate.left_out()
+        final = self._durable.of(self.plan, self._key) if left_out else self._live
         final.seal()
         self._write(final, left_out=left_out, closed=True)
 
@@ -297,6 +296,22 @@ class Consumer:
         self._told(msgspec.structs.replace(self.progress, away=away))
 
 
-def _told_place(message: Message) -> str:
+class _Rate:
+    """Records a second, over the last few seconds."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def of(self, count: int) -> float:
+        """Note how many there are now; how fast they have come lately."""
+        now = time.monotonic()
+        self._seen.append((now, count))
+        while len(self._seen) > 2 and self._seen[1][0] < now - _RATE_OVER:
+            self._seen.popleft()
+        then, before = self._seen[0]
+        return round((count - before) / (now - then), 1) if now > then else 0.0
+
+
+def _place_in_words(message: Message) -> str:
     place = "-".join(map(str, message.place))
     return f"partition {message.part}, position {place}" if message.part else f"position {place}"

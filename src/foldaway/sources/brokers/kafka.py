@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from foldaway.errors import SourceError
-from foldaway.sources.brokers.address import Address
-from foldaway.sources.brokers.broker import Away, Message, Positions, required
+from foldaway.errors import SourceError, instead_of
+from foldaway.sources.brokers.broker import Address, Away, BrokerKind, Message, Positions, required
 
 T = TypeVar("T")
 
@@ -78,7 +77,7 @@ class KafkaTopic:
     def _partitions(self) -> list[str]:
         about = self._ask(lambda: self._consumer.list_topics(self._topic, timeout=_SECONDS)).topics[self._topic]
         if about.error is not None:
-            raise self._told(about.error)
+            raise self._in_our_words(about.error)
         return [str(part) for part in sorted(about.partitions)]
 
     def _watermarks(self, part: str, *, cached: bool = False) -> tuple[int, int]:
@@ -103,7 +102,7 @@ class KafkaTopic:
             elif record.error().code() == self._kafka.KafkaError._PARTITION_EOF:
                 self._ends[str(record.partition())] = record.offset()
             else:
-                raise self._told(record.error())
+                raise self._in_our_words(record.error())
         return messages
 
     def acknowledge(self, positions: Positions, messages: Sequence[Message]) -> None:
@@ -164,17 +163,14 @@ class KafkaTopic:
 
     def _ask(self, step: Callable[[], T]) -> T:
         """Take a step; its errors in our words."""
-        try:
+        with (
+            instead_of(self._kafka.KafkaException, lambda error: self._in_our_words(error.args[0])),
+            instead_of(TimeoutError, Away("Kafka does not answer.")),
+            instead_of(ValueError, SourceError("the client library for Kafka does not take the address's settings.")),
+        ):
             return step()
-        except self._kafka.KafkaException as error:
-            refusal = self._told(error.args[0])
-        except TimeoutError:
-            refusal = Away("Kafka does not answer.")
-        except ValueError:
-            refusal = SourceError("the client library for Kafka does not take the address's settings.")
-        raise refusal
 
-    def _told(self, error: Any) -> Exception:
+    def _in_our_words(self, error: Any) -> Exception:
         codes = self._kafka.KafkaError
         if self._refused or error.code() in _listed(codes, "_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED"):
             return SourceError("Kafka refuses this user or password.")
@@ -193,8 +189,8 @@ def _listed(codes: Any, *names: str) -> Iterable[int]:
 def _message(record: Any) -> Message:
     headers = {name.lower(): value for name, value in record.headers() or []}
     kind = headers.get("content-type")
-    told = kind.decode(errors="replace") if isinstance(kind, bytes) else None
-    return Message(str(record.partition()), (record.offset(),), record.value() or b"", told)
+    media_type = kind.decode(errors="replace") if isinstance(kind, bytes) else None
+    return Message(str(record.partition()), (record.offset(),), record.value() or b"", media_type)
 
 
 def _security(address: Address) -> dict[str, str]:
@@ -206,3 +202,6 @@ def _security(address: Address) -> dict[str, str]:
     if "ca" in address.options:
         settings["ssl.ca.location"] = address.options["ca"]
     return settings
+
+
+KIND = BrokerKind(KafkaTopic, {"kafka": ("security", "mechanism", "ca")}, port=9092, noun="topic")

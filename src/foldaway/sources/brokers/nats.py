@@ -13,9 +13,8 @@ import ssl
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from foldaway.errors import SourceError
-from foldaway.sources.brokers.address import Address
-from foldaway.sources.brokers.broker import Away, Message, Positions, required
+from foldaway.errors import SourceError, instead_of
+from foldaway.sources.brokers.broker import Address, Away, BrokerKind, Message, Positions, required
 
 T = TypeVar("T")
 
@@ -57,7 +56,7 @@ class NatsStream:
 
     async def _connect(self, positions: Positions) -> Positions:
         self._connection = await self._nats.connect(
-            [f"{self._address.kind}://{server}" for server in self._address.servers],
+            [f"{self._address.scheme}://{server}" for server in self._address.servers],
             # A message that is under way when the connection breaks is gone for a consumer that needs no
             # acknowledgement. So connections are not mended: a new consumer starts after what we have.
             allow_reconnect=False,
@@ -133,20 +132,20 @@ class NatsStream:
 
     async def _pull(self, most: int, seconds: float) -> Sequence[Message]:
         try:
-            found = await self._pulling.fetch(most, timeout=seconds)
+            fetched = await self._pulling.fetch(most, timeout=seconds)
         except (TimeoutError, self._nats.errors.TimeoutError):
-            found = []
+            fetched = []
         if not self._connection.is_connected:
             raise Away("the connection to NATS broke.")
-        return [self._message(each) for each in found]
+        return [self._message(each) for each in fetched]
 
-    def _message(self, found: Any) -> Message:
-        about = found.metadata
+    def _message(self, fetched: Any) -> Message:
+        about = fetched.metadata
         self._delivered += 1
         if about.sequence.consumer != self._delivered:  # the server counts what it has sent us
             raise Away("a message from NATS was lost on its way.")
-        headers = {name.lower(): value for name, value in (found.headers or {}).items()}
-        return Message("", (about.sequence.stream,), found.data, headers.get("content-type"), found.reply)
+        headers = {name.lower(): value for name, value in (fetched.headers or {}).items()}
+        return Message("", (about.sequence.stream,), fetched.data, headers.get("content-type"), fetched.reply)
 
     def acknowledge(self, positions: Positions, messages: Sequence[Message]) -> None:
         """Acknowledge messages of a work queue, which removes them; other streams know nothing of it."""
@@ -193,28 +192,25 @@ class NatsStream:
 
     def _ask(self, step: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Take a step; its errors in our words."""
-        errors = self._nats.errors
-        try:
+        with instead_of((Exception, asyncio.CancelledError), self._in_our_words):
             return self._loop.run_until_complete(asyncio.wait_for(step(), _HANGING))
-        except (Away, SourceError):
-            raise
-        except errors.AuthorizationError:
-            refusal: Exception = SourceError("NATS refuses this user or password.")
-        except self._errors.NotFoundError:
-            refusal = SourceError(f"there is no stream {self._stream!r} in NATS; check its name, or make it.")
-        except self._errors.APIError as error:
+
+    def _in_our_words(self, error: BaseException) -> Exception | None:
+        client, stream = self._nats.errors, self._errors
+        if isinstance(error, client.AuthorizationError):
+            return SourceError("NATS refuses this user or password.")
+        if isinstance(error, stream.NotFoundError):
+            return SourceError(f"there is no stream {self._stream!r} in NATS; check its name, or make it.")
+        if isinstance(error, stream.APIError):
             if error.code in _NOT_NOW:
-                refusal = Away("NATS is not ready.")
-            else:
-                refusal = SourceError(f"NATS refuses (error {error.err_code or error.code}); its own log says more.")
-        except asyncio.CancelledError:  # by the client library, when the connection breaks under a question
-            refusal = Away("the connection to NATS broke.")
-        except (errors.Error, self._errors.Error, OSError, TimeoutError) as error:
-            if "authorization" in str(error).lower():
-                refusal = SourceError("NATS refuses this user or password.")
-            else:
-                refusal = Away("NATS cannot be reached.")
-        raise refusal
+                return Away("NATS is not ready.")
+            return SourceError(f"NATS refuses (error {error.err_code or error.code}); its own log says more.")
+        if isinstance(error, asyncio.CancelledError):  # by the client library, when the connection breaks
+            return Away("the connection to NATS broke.")
+        if isinstance(error, client.Error | stream.Error | OSError):
+            refused = "authorization" in str(error).lower()
+            return SourceError("NATS refuses this user or password.") if refused else Away("NATS cannot be reached.")
+        return None
 
 
 async def _ignore(_: Exception) -> None:
@@ -229,6 +225,14 @@ def _login(address: Address) -> dict[str, Any]:
         login["token"] = address.user or address.password
     if "credentials" in address.options:
         login["user_credentials"] = address.options["credentials"]
-    if address.kind == "tls":
+    if address.scheme == "tls":
         login["tls"] = ssl.create_default_context(cafile=address.options.get("ca"))
     return login
+
+
+KIND = BrokerKind(
+    NatsStream,
+    {"nats": ("subject", "credentials", "ca"), "tls": ("subject", "credentials", "ca")},
+    port=4222,
+    apart=("subject",),
+)

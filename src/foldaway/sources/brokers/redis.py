@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from foldaway.errors import SourceError
-from foldaway.sources.brokers.address import Address
-from foldaway.sources.brokers.broker import Away, Message, Place, Positions, required
+from foldaway.errors import SourceError, instead_of
+from foldaway.keeping.saved import Place
+from foldaway.sources.brokers.broker import Address, Away, BrokerKind, Message, Positions, required
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class RedisStream:
         self._redis = required("redis", "redis")
         retry = required("redis.retry", "redis").Retry(required("redis.backoff", "redis").NoBackoff(), 0)
         host, port = address.hosts[0]
-        secure = {"ssl": True, "ssl_ca_certs": address.options.get("ca")} if address.kind == "rediss" else {}
+        secure = {"ssl": True, "ssl_ca_certs": address.options.get("ca")} if address.scheme == "rediss" else {}
         self._client = self._redis.Redis(
             host=host,
             port=port,
@@ -51,16 +51,16 @@ class RedisStream:
         self._key = address.name
         self._group = f"foldaway-{name}"
         self._after = _BEGINNING
-        self._found = False
+        self._seen = False
 
     def connect(self, positions: Positions) -> Positions:
         """See that the stream is there and can be the one that was read."""
         kind = self._ask(lambda: self._client.type(self._key))
         if kind not in (b"stream", b"none"):
             raise SourceError(f"{self._key!r} is no stream but a {kind.decode()} in Redis.")
-        if kind == b"none" and not self._found:
+        if kind == b"none" and not self._seen:
             raise SourceError(f"there is no stream {self._key!r} in Redis yet; check its name, or add a record to it.")
-        self._found = True
+        self._seen = True
         self._after = positions.get("", _BEGINNING)
         if kind == b"stream":
             self._require_reached(self._ask(lambda: self._client.xinfo_stream(self._key)))
@@ -82,8 +82,8 @@ class RedisStream:
     def pull(self, most: int, seconds: float) -> Sequence[Message]:
         """Entries after the last that was pulled."""
         wait = max(1, round(1000 * seconds))
-        found = self._ask(lambda: self._client.xread({self._key: _id(self._after)}, count=most, block=wait))
-        messages = [_message(_place(number), fields) for _, entries in found or [] for number, fields in entries]
+        answer = self._ask(lambda: self._client.xread({self._key: _id(self._after)}, count=most, block=wait))
+        messages = [_message(_place(number), fields) for _, entries in answer or [] for number, fields in entries]
         if messages:
             self._after = messages[-1].place
         return messages
@@ -93,10 +93,10 @@ class RedisStream:
         reached = _id(positions.get("", _BEGINNING))
         error = self._redis.exceptions.ResponseError
         try:
-            self._ask(lambda: self._client.xgroup_setid(self._key, self._group, reached), error)
+            self._ask(lambda: self._client.xgroup_setid(self._key, self._group, reached), passing=True)
         except error:  # there is no such group yet, or none may be made: nothing hangs on it
             try:
-                self._ask(lambda: self._client.xgroup_create(self._key, self._group, reached), error)
+                self._ask(lambda: self._client.xgroup_create(self._key, self._group, reached), passing=True)
             except error:
                 return
 
@@ -112,7 +112,7 @@ class RedisStream:
         after = f"({_id(positions.get('', _BEGINNING))}"
         error = self._redis.exceptions.ResponseError
         try:
-            return int(self._ask(lambda: self._client.eval(_COUNT, 1, self._key, after, _MOST_COUNTED), error))
+            return int(self._ask(lambda: self._client.eval(_COUNT, 1, self._key, after, _MOST_COUNTED), passing=True))
         except error:  # scripts may be forbidden
             return len(self._ask(lambda: self._client.xrange(self._key, min=after, count=1)))
 
@@ -123,26 +123,24 @@ class RedisStream:
         except Exception:
             return
 
-    def _ask(self, step: Callable[[], T], let_through: type[Exception] | None = None) -> T:
-        """Take a step; its errors in our words, without what Redis quotes."""
-        exceptions = self._redis.exceptions
-        try:
+    def _ask(self, step: Callable[[], T], *, passing: bool = False) -> T:
+        """Take a step; its errors in our words, without what Redis quotes; its refusal may be let through."""
+        with instead_of(Exception, lambda error: self._in_our_words(error, passing=passing)):
             return step()
-        except (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError):
-            refusal: Exception = SourceError("Redis refuses this user or password, or does not let it use the stream.")
-        except (exceptions.ConnectionError, exceptions.TimeoutError, OSError):
-            refusal = Away("Redis cannot be reached.")
-        except exceptions.ResponseError as error:
-            code = str(error).partition(" ")[0]
-            if code in _TEMPORARY:
-                refusal = Away("Redis is not ready.")
-            elif let_through is not None:
-                raise
-            else:
-                refusal = SourceError(
-                    f"Redis refuses ({code if code.isupper() else 'an error'}); its own log says more."
-                )
-        raise refusal
+
+    def _in_our_words(self, error: Exception, *, passing: bool) -> Exception | None:
+        theirs = self._redis.exceptions
+        if isinstance(error, theirs.AuthenticationError | theirs.AuthorizationError | theirs.NoPermissionError):
+            return SourceError("Redis refuses this user or password, or does not let it use the stream.")
+        if isinstance(error, theirs.ConnectionError | theirs.TimeoutError | OSError):
+            return Away("Redis cannot be reached.")
+        if not isinstance(error, theirs.ResponseError):
+            return None
+        code = str(error).partition(" ")[0]
+        if code in _TEMPORARY:
+            return Away("Redis is not ready.")
+        said = code if code.isupper() else "an error"
+        return None if passing else SourceError(f"Redis refuses ({said}); its own log says more.")
 
 
 def _message(place: Place, fields: dict[bytes, bytes]) -> Message:
@@ -170,3 +168,6 @@ def _number(text: str) -> int:
     if text.isdecimal():
         return int(text)
     raise SourceError("`db` in an address of Redis is a whole number.")
+
+
+KIND = BrokerKind(RedisStream, {"redis": ("db",), "rediss": ("db", "ca")}, port=6379, apart=("db",), one_server=True)

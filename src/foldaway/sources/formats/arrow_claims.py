@@ -17,6 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from foldaway.errors import instead_of
+from foldaway.sources.formats.chunk import Unreadable, too_large
+
 _CONTINUES = 0xFFFFFFFF
 _SCHEMA, _DICTIONARY, _RECORDS = 1, 2, 3
 _MOST_MESSAGES = 65_536  # each costs Arrow some kilobytes, however few records it holds
@@ -24,12 +27,15 @@ _LONGEST_HEADER = 4 * 2**20  # tens of thousands of columns; each costs Arrow mo
 _PAIR = struct.Struct("<qq")
 
 
-class Damaged(Exception):
+class Damaged(Unreadable):
     """Not a whole Arrow stream."""
 
-
-class TooLarge(Exception):
-    """Claims more than is allowed; says what."""
+    def __init__(
+        self,
+        words: str = "is not one whole Arrow stream: it is damaged, cut short, or goes on after the end mark; close "
+        "the writer before you send",
+    ) -> None:
+        super().__init__(words)
 
 
 @dataclass
@@ -46,7 +52,7 @@ class Claims:
         """Add a batch of records."""
         self.records += self._length(batch)
         if self.records > self.most_records:
-            raise TooLarge(f"{self.most_records:,} records")
+            raise too_large(f"{self.most_records:,} records")
         self._unpack(_unpacked_size(batch))
 
     def add_dictionary(self, header: Table) -> None:
@@ -64,13 +70,13 @@ class Claims:
         if length < 0:
             raise Damaged
         if length > self.most_records:
-            raise TooLarge(f"{self.most_records:,} records")
+            raise too_large(f"{self.most_records:,} records")
         return length
 
     def _unpack(self, size: int) -> None:
         self.unpacked += size
         if self.unpacked > self.most_bytes:
-            raise TooLarge(f"{self.most_bytes:,} bytes once unpacked")
+            raise too_large(f"{self.most_bytes:,} bytes once unpacked")
 
 
 def check_claims(stream: memoryview, most_records: int, most_bytes: int) -> None:
@@ -87,27 +93,21 @@ def check_claims(stream: memoryview, most_records: int, most_bytes: int) -> None
         ...     writer.write_table(pa.table({"y": pa.nulls(2 * 10**6)}))
         >>> check_claims(memoryview(sink.getvalue()), 10**6, 10**6)
         Traceback (most recent call last):
-        foldaway.sources.formats.arrow_claims.TooLarge: 1,000,000 records
+        foldaway.sources.formats.chunk.TooLarge: holds more than 1,000,000 records; send smaller batches
     """
     claims = Claims(most_records, most_bytes)
-    try:
+    with instead_of((struct.error, IndexError), Damaged()):
         for number, (kind, header) in enumerate(_messages(stream)):
             if (number == 0) != (kind == _SCHEMA):
                 raise Damaged
             if number > _MOST_MESSAGES:
-                raise TooLarge(f"{_MOST_MESSAGES:,} pieces: write more records into each")
+                raise too_large(f"{_MOST_MESSAGES:,} pieces: write more records into each")
             if kind == _RECORDS:
                 claims.add_records(header)
             elif kind == _DICTIONARY:
                 claims.add_dictionary(header)
             elif kind != _SCHEMA:
                 raise Damaged
-    except (struct.error, IndexError):
-        damaged = True
-    else:
-        damaged = False
-    if damaged:
-        raise Damaged
 
 
 class Table(NamedTuple):
@@ -160,7 +160,7 @@ def _messages(stream: memoryview) -> Iterator[tuple[int, Table]]:
         if not length:
             break
         if length > _LONGEST_HEADER:
-            raise TooLarge(f"{_LONGEST_HEADER:,} bytes of description: leave columns out")
+            raise too_large(f"{_LONGEST_HEADER:,} bytes of description: leave columns out")
         metadata = _cut(stream, at, length)
         at += length
         message = Table(metadata, _number("<I", metadata, 0), stream[:0])

@@ -1,39 +1,42 @@
-"""Request bodies to records: bytes of a stranger in, a table of the plan's columns out, within limits."""
+"""Bytes of a stranger to records: a request's body or a message in, the plan's columns out, within limits.
+
+Errors of Arrow and others quote the values they stumble over. Whatever goes wrong here becomes an `Unreadable` that
+tells the rule, or the kind of an unforeseen error, and nothing else.
+"""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from email.message import Message
-from functools import lru_cache, partial
+from email.message import Message as Header
+from functools import lru_cache
+from typing import Any
 
+import msgspec
 import pyarrow as pa
 
-from foldaway.errors import IngestError
+from foldaway.errors import IngestError, instead_of
 from foldaway.plan import Plan
-from foldaway.sources.formats import json_array
-from foldaway.sources.formats.arrow_body import read_arrow
-from foldaway.sources.formats.arrow_claims import Damaged, TooLarge
-from foldaway.sources.formats.batch import Batch, Unreadable, Wanted, join
-from foldaway.sources.formats.columns import wanted_by
-from foldaway.sources.formats.decompress import codec, decompress, wipe
-from foldaway.sources.formats.lines import blocks
-from foldaway.sources.formats.ndjson import ARRAY, Decoder
+from foldaway.sources.formats.arrow import read_arrow
+from foldaway.sources.formats.chunk import Chunk, TooLarge, Unreadable, WantedColumns, join, too_large, wanted_by
+from foldaway.sources.formats.lines import BYTE_ORDER_MARK, blocks
+from foldaway.sources.formats.ndjson import ARRAY, MALFORMED, Decoder
 from foldaway.sources.formats.streams import Peekable
-
-__all__ = ["ARROW", "JSON", "NDJSON", "Decoded", "Limits", "decode", "wipe"]
 
 ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
 JSON = "application/json"
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_CODECS = {"gzip": "gzip", "x-gzip": "gzip", "zstd": "zstd"}
+_STEP = 2**20
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request may hold.
+    """What one request or message may hold.
 
     Attributes:
         max_body: Bytes as they come over the network.
@@ -58,7 +61,7 @@ class Decoded:
             send` must be judged by the rules of `foldaway fold`.
     """
 
-    records: pa.Table
+    records: pa.RecordBatch | pa.Table
     ragged: int = 0
     text: bool = True
     _unpacked: bytearray = field(default_factory=bytearray, repr=False)
@@ -86,114 +89,134 @@ def decode(body: bytearray, content_type: str, encoding: str | None, plan: Plan,
     Example:
         >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
         >>> lines = bytearray(b'{"group": "a", "y": 1.5, "name": "Ann"}\n{"group": "b"}\nhello\n')
-        >>> found = decode(lines, NDJSON, None, plan, Limits())
-        >>> found.records.to_pydict(), found.ragged
+        >>> batch = decode(lines, NDJSON, None, plan, Limits())
+        >>> batch.records.to_pydict(), batch.ragged
         ({'y': [1.5, None], 'group': ['a', 'b']}, 1)
     """
-    read = _reader(content_type)
-    packed = codec(encoding)
+    media_type, charset = media_type_of(content_type)
+    if media_type not in _READERS or not content_type.strip():
+        raise IngestError(415, f"the Content-Type is not known; use {ARROW}, {NDJSON} or {JSON}.")
+    if charset is not None and charset.lower() not in ("utf-8", "utf8", "us-ascii"):
+        raise IngestError(415, "the charset is not known; send UTF-8.")
+    codec = _codec(encoding)
     if len(body) > limits.max_body:
         raise IngestError(413, f"the body is larger than {limits.max_body:,} bytes; send smaller batches.")
     if not body:
         raise IngestError(400, "the body is empty; send records.")
-    unpacked = bytearray() if packed is None else decompress(body, packed, limits.max_decoded)
-    plain = body if packed is None else unpacked
+    unpacked = bytearray()
     try:
-        if len(plain) > limits.max_decoded:
-            raise _too_large(f"{limits.max_decoded:,} bytes")
-        records, ragged = _attempt(partial(read, plain, wanted_by(plan), limits))
+        with instead_of(Unreadable, _with_status):
+            if codec is not None:
+                _unpack(body, codec, unpacked, limits.max_decoded)
+            chunk = read_body(body if codec is None else unpacked, media_type, wanted_by(plan), limits)
     except IngestError:
         wipe(unpacked)
         raise
-    return Decoded(records, ragged, _unpacked=unpacked)
+    return Decoded(chunk.records, chunk.ragged, _unpacked=unpacked)
 
 
-Reader = Callable[[bytearray, Wanted, Limits], tuple[pa.Table, int]]
+def _with_status(error: Unreadable) -> IngestError:
+    return IngestError(413 if isinstance(error, TooLarge) else 400, f"the body {error}.")
 
 
-def _reader(content_type: str) -> Reader:
-    header = Message()
-    header["Content-Type"] = content_type
-    kind, charset = header.get_content_type(), header.get_param("charset")
-    if kind not in _READERS or not content_type.strip():
-        raise IngestError(415, f"the Content-Type is not known; use {ARROW}, {NDJSON} or {JSON}.")
-    if charset is not None and str(charset).lower() not in ("utf-8", "utf8", "us-ascii"):
-        raise IngestError(415, "the charset is not known; send UTF-8.")
-    return _READERS[kind]
+def read_body(body: bytes | bytearray, media_type: str, wanted: WantedColumns, limits: Limits) -> Chunk:
+    """The wanted columns of the records in a body that is not packed, of one of the three media types.
 
+    Raises:
+        TooLarge: It holds more than it may.
+        Unreadable: It is not what it is said to be. Nothing of the body is in the error, and no other hangs on it.
 
-def _attempt(step: Callable[[], tuple[pa.Table, int]]) -> tuple[pa.Table, int]:
-    """Take a step; whatever goes wrong in it becomes an `IngestError`.
-
-    Errors of Arrow and others quote the values they stumble over, so ours is raised after the handler is left, and
-    of an unforeseen error only the kind is told.
+    Example:
+        >>> wanted = WantedColumns(numeric=("y",), text=("g",))
+        >>> read_body(b'[{"y": 1.5, "g": "a"}, {"g": "b"}]', JSON, wanted, Limits()).records.to_pydict()
+        {'y': [1.5, None], 'g': ['a', 'b']}
     """
-    try:
-        return step()
-    except IngestError:
-        raise
-    except TooLarge as error:
-        refusal = _too_large(str(error))
-    except json_array.TooMany:
-        refusal = _too_large("records than are taken at a time")
-    except Unreadable as error:
-        refusal = IngestError(400, f"the body {error}.")
-    except Damaged:
-        refusal = IngestError(
-            400,
-            "the body is not one whole Arrow stream: it is damaged, cut short, or goes on after the end mark; "
-            "close the writer before you send.",
-        )
-    except MemoryError:
-        refusal = IngestError(413, "the body asks for more memory than there is; send smaller batches.")
-    except Exception as error:
-        refusal = IngestError(400, f"the body cannot be read ({type(error).__name__}); check its Content-Type.")
-    raise refusal
+    with instead_of(Exception, _unreadable):
+        if len(body) > limits.max_decoded:
+            raise too_large(f"{limits.max_decoded:,} bytes")
+        return _READERS[media_type](body, wanted, limits)
 
 
-def _too_large(what: str) -> IngestError:
-    return IngestError(413, f"the body holds more than {what}; send smaller batches.")
+def _unreadable(error: Exception) -> Unreadable:
+    if isinstance(error, Unreadable):
+        return type(error)(str(error))  # without its own traceback
+    if isinstance(error, MemoryError):
+        return too_large("there is memory for")
+    return Unreadable(f"cannot be read ({type(error).__name__}); check its Content-Type")
 
 
-def _arrow(body: bytearray, wanted: Wanted, limits: Limits) -> tuple[pa.Table, int]:
-    return read_arrow(body, wanted, limits.max_records, limits.max_decoded), 0
+def _arrow(body: bytes | bytearray, wanted: WantedColumns, limits: Limits) -> Chunk:
+    if body.startswith(b"ARROW1"):
+        raise Unreadable("is an Arrow file; send Arrow's stream form")
+    return Chunk(read_arrow(body, wanted, limits.max_records, limits.max_decoded))
 
 
-def _ndjson(body: bytearray, wanted: Wanted, limits: Limits) -> tuple[pa.Table, int]:
+def _ndjson(body: bytes | bytearray, wanted: WantedColumns, limits: Limits) -> Chunk:
     _require_utf_8(body)
     if ARRAY.match(body):
         raise Unreadable(f"is one JSON array, not one object per line; send it as {JSON}")
     decoder = _decoder(wanted)
-    parts = [decoder(b"")]  # so that there is one where there is no line
-    count = 0
+    chunks, count = [], 0
     for lines in blocks(Peekable(_Body(body)), lambda lines: lines.rfind(b"\n") + 1):
-        parts.append(decoder(lines))
-        count += parts[-1].records.num_rows + parts[-1].ragged
+        chunks.append(decoder(lines))
+        count += chunks[-1].records.num_rows + chunks[-1].ragged
         if count > limits.max_records:
-            raise _too_large(f"{limits.max_records:,} records")
-    return _table(join(parts))
+            raise too_large(f"{limits.max_records:,} records")
+    return join(chunks or [decoder(b"")])
 
 
-def _json(body: bytearray, wanted: Wanted, limits: Limits) -> tuple[pa.Table, int]:
+def _json(body: bytes | bytearray, wanted: WantedColumns, limits: Limits) -> Chunk:
     _require_utf_8(body)
-    data = body[len(_BYTE_ORDER_MARK) :] if body.startswith(_BYTE_ORDER_MARK) else body
-    return _table(json_array.batch(data, _decoder(wanted), limits.max_records))
+    data = body[len(BYTE_ORDER_MARK) :] if body.startswith(BYTE_ORDER_MARK) else body
+    if data.count(b"{") > limits.max_records and _has_more(data, limits.max_records):
+        raise too_large(f"{limits.max_records:,} records")
+    decoder = _decoder(wanted)
+    if (rows := _array_of(decoder.expected, data)) is not None:
+        return decoder.chunk(rows)
+    if (rows := _array_of(decoder.anything, data)) is not None:
+        return decoder.chunk_of_anything(rows)
+    raise Unreadable("is not one JSON array of objects")
 
 
-_READERS: dict[str, Reader] = {ARROW: _arrow, NDJSON: _ndjson, JSON: _json}
+_READERS: dict[str, Callable[[bytes | bytearray, WantedColumns, Limits], Chunk]] = {
+    ARROW: _arrow,
+    NDJSON: _ndjson,
+    JSON: _json,
+}
 
 
-def _table(batch: Batch) -> tuple[pa.Table, int]:
-    return pa.Table.from_batches([batch.records]), batch.ragged
+def _array_of(kind: Any, data: bytes | bytearray) -> list[Any] | None:
+    try:
+        rows: list[Any] = msgspec.json.decode(data, type=list[kind])
+    except MALFORMED:
+        return None
+    return rows
 
 
-def _require_utf_8(body: bytearray) -> None:
+def _has_more(data: bytes | bytearray, most: int) -> bool:
+    """Whether an array has more objects; those inside of others do not count, so braces cannot tell.
+
+    No more memory is used to find out than so many objects need.
+    """
+    objects = 0
+
+    def count(_: Any) -> None:
+        nonlocal objects
+        objects += 1
+        if objects > most:
+            raise ValueError("enough")
+
+    _array_of(msgspec.defstruct("Counted", [], namespace={"__post_init__": count}, gc=False), data)
+    return objects > most
+
+
+def _require_utf_8(body: bytes | bytearray) -> None:
     if body.startswith(_UTF_16):
         raise Unreadable("is UTF-16; send UTF-8")
 
 
 @lru_cache(maxsize=256)
-def _decoder(wanted: Wanted) -> Decoder:
+def _decoder(wanted: WantedColumns) -> Decoder:
     """The decoder for these columns; making one takes longer than reading a small batch."""
     return Decoder(wanted)
 
@@ -201,7 +224,7 @@ def _decoder(wanted: Wanted) -> Decoder:
 class _Body:
     """The body as a file, without a copy of the whole."""
 
-    def __init__(self, body: bytearray) -> None:
+    def __init__(self, body: bytes | bytearray) -> None:
         self._body = body
         self._at = 0
 
@@ -210,3 +233,64 @@ class _Body:
             piece = bytes(body[self._at : self._at + size])
         self._at += len(piece)
         return piece
+
+
+def media_type_of(content_type: str) -> tuple[str, str | None]:
+    """The media type that a Content-Type names, and its charset.
+
+    Example:
+        >>> media_type_of('Application/JSON; charset="UTF-8"'), media_type_of("application/x-ndjson")
+        (('application/json', 'UTF-8'), ('application/x-ndjson', None))
+    """
+    header = Header()
+    header["Content-Type"] = content_type
+    charset = header.get_param("charset")
+    return header.get_content_type(), None if charset is None else str(charset)
+
+
+def _codec(encoding: str | None) -> str | None:
+    """The codec that a Content-Encoding names; one codec, once: a body packed twice is packed to hide its size."""
+    named = (encoding or "").strip().lower()
+    if named in ("", "identity"):
+        return None
+    if named not in _CODECS:
+        raise IngestError(415, "the Content-Encoding is not known; use gzip, zstd or none.")
+    return _CODECS[named]
+
+
+def _unpack(body: bytearray, codec: str, unpacked: bytearray, limit: int) -> None:
+    """Unpack a body into a buffer, up to a limit; several members or frames in a row count as one."""
+    most = limit + 1
+    with (
+        instead_of(
+            (OSError, pa.ArrowException),
+            lambda error: Unreadable(f"is not valid {codec} ({type(error).__name__}): it is damaged or cut short"),
+        ),
+        pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(body)), codec) as stream,
+    ):
+        while len(unpacked) < most:
+            at = len(unpacked)
+            unpacked.extend(bytes(min(_STEP, most - at)))
+            # Straight into place, so that there is no other copy to overwrite.
+            with memoryview(unpacked) as whole, whole[at:] as room:
+                size = stream.readinto(room)
+            del unpacked[at + size :]
+            if not size:
+                break
+    if len(unpacked) > limit:
+        raise too_large(f"{limit:,} bytes once unpacked")
+
+
+def wipe(buffer: bytearray) -> None:
+    """Overwrite a buffer with zeros, and then empty it unless something still points into it.
+
+    Example:
+        >>> body = bytearray(b"secret")
+        >>> wipe(body)
+        >>> body
+        bytearray(b'')
+    """
+    if buffer:  # in place: a slice of zeros would first have to be made
+        ctypes.memset(ctypes.addressof(ctypes.c_char.from_buffer(buffer)), 0, len(buffer))
+    with suppress(BufferError):  # an Arrow table on it may still be alive; it reads zeros now
+        buffer.clear()

@@ -12,21 +12,22 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
-from foldaway.sources.formats.batch import Batch, Unreadable, Wanted, blank, present, slices
+from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns, as_numbers, blank, present, slices
 from foldaway.sources.formats.lines import BLOCK, LineNumbers, blocks
-from foldaway.sources.formats.numbers import as_numbers
-from foldaway.sources.formats.quoting import first_line, is_open, whole_lines
 from foldaway.sources.formats.streams import Stream
 
 _NOT_UTF8 = "is not UTF-8; save it as UTF-8, for instance with `iconv -f CP1252 -t UTF-8`"
+_QUOTE = b'"'
 _NULLS = ["", "NA", "NaN", "null"]
 
 
-def batches(stream: Stream, wanted: Wanted, *, delimiter: bytes = b",", block: int = BLOCK) -> Iterator[Batch]:
+def chunks(stream: Stream, wanted: WantedColumns, *, delimiter: bytes = b",", block: int = BLOCK) -> Iterator[Chunk]:
     """The wanted columns of a file with a header line.
 
     Numeric columns come as float64 (true and false as 1 and 0), or as string with the blanks around the cells
@@ -36,11 +37,11 @@ def batches(stream: Stream, wanted: Wanted, *, delimiter: bytes = b",", block: i
     """
     lines = blocks(stream, lambda data: whole_lines(data, delimiter), block)
     numbers = LineNumbers()
-    found, rest = _header(lines, delimiter, numbers)
-    columns = present(found, wanted)
+    header, rest = _header(lines, delimiter, numbers)
+    columns = present(header, wanted)
     if not columns:
-        _require_several(found, delimiter)
-        yield Batch(blank([]))
+        _require_several(header, delimiter)
+        yield Chunk(blank([]))
         return
     for data in chain([rest], lines):
         if not stream.peek(1) and is_open(data, delimiter):
@@ -48,25 +49,25 @@ def batches(stream: Stream, wanted: Wanted, *, delimiter: bytes = b",", block: i
         # Arrow hands a ragged line to us as text, which fails where it is not UTF-8. Every byte is Latin-1.
         utf8 = _is_utf8(data)
         lines_read = data if utf8 else data.decode("latin-1").encode()
-        cells, ragged = _cells(lines_read, delimiter, len(found), list(columns.values()))
+        cells, ragged = _cells(lines_read, delimiter, len(header), list(columns.values()))
         if not utf8:
             cells = _restored(cells)
         line = numbers.of(data, len(cells[0])) if not ragged else numbers.of(data, 0)
         kinds = [_text if name in wanted.text else _numbers for name in columns]
         arrays = [kind(column) for kind, column in zip(kinds, cells, strict=True)]
-        yield from slices(Batch(pa.RecordBatch.from_arrays(arrays, names=list(columns)), ragged, line))
+        yield from slices(Chunk(pa.RecordBatch.from_arrays(arrays, names=list(columns)), ragged, line))
 
 
 def names(stream: Stream, *, delimiter: bytes = b",") -> list[str]:
     """The names in the header line, if it is one."""
-    found, _ = _header(blocks(stream, lambda data: whole_lines(data, delimiter)), delimiter, LineNumbers())
-    _require_several(found, delimiter)
-    if any(_is_number(name) for name in found):
+    header, _ = _header(blocks(stream, lambda data: whole_lines(data, delimiter)), delimiter, LineNumbers())
+    _require_several(header, delimiter)
+    if any(_is_number(name) for name in header):
         raise Unreadable("has a number in its first line, which must name the columns")
-    return found
+    return header
 
 
-def _require_several(found: list[str], delimiter: bytes) -> None:
+def _require_several(header: list[str], delimiter: bytes) -> None:
     """Refuse a first line that another delimiter would cut; Excel writes semicolons where commas are decimal."""
     for other, called, typed in (
         (";", "semicolons", ";"),
@@ -74,7 +75,7 @@ def _require_several(found: list[str], delimiter: bytes) -> None:
         ("|", "bars", "|"),
         (",", "commas", ","),
     ):
-        if len(found) == 1 and other in found[0] and other != delimiter.decode():
+        if len(header) == 1 and other in header[0] and other != delimiter.decode():
             raise Unreadable(f"is separated by {called}, as its first line shows: say --delimiter '{typed}'")
 
 
@@ -175,3 +176,83 @@ def _numbers(cells: pa.Array) -> pa.Array:
             cells = pc.if_else(pc.equal(pc.utf8_lower(cells), word), digit, cells)
         numbers = as_numbers(cells)
     return cells if numbers is None else numbers
+
+
+# Where lines end when quoted cells may hold line ends themselves.
+
+
+def whole_lines(block: bytes, delimiter: bytes) -> int:
+    r"""How many bytes of a block are whole lines; the block must start at the start of a line.
+
+    >>> whole_lines(b'1,"a\nb"\n2,"c\n', b",")
+    8
+    """
+    borders = _borders(block, delimiter)
+    # A carriage return at the very end may be half of a line end, so it is left for the next block.
+    return _last(block, b"\n", borders, len(block)) or _last(block, b"\r", borders, len(block) - 1)
+
+
+def first_line(block: bytes, delimiter: bytes) -> int:
+    r"""Where the first line of a block ends, its line end included.
+
+    >>> first_line(b'"a\nb",c\r\n1,2\r\n', b",")
+    9
+    """
+    borders = _borders(block, delimiter)
+    start = 0
+    while ends := [end for mark in (b"\n", b"\r") if (end := block.find(mark, start)) >= 0]:
+        end = min(ends)
+        before = int(np.searchsorted(borders, end))
+        if before % 2 == 0:
+            return end + (2 if block.startswith(b"\r\n", end) else 1)
+        if before == len(borders):
+            break
+        start = int(borders[before])
+    return len(block)
+
+
+def is_open(block: bytes, delimiter: bytes) -> bool:
+    """Whether a quoted cell begins in the block and does not end in it."""
+    return len(_borders(block, delimiter)) % 2 == 1
+
+
+def _last(block: bytes, mark: bytes, borders: NDArray[np.intp], stop: int) -> int:
+    while (end := block.rfind(mark, 0, stop)) >= 0:
+        before = int(np.searchsorted(borders, end))
+        if before % 2 == 0:
+            return end + 1
+        stop = int(borders[before - 1])
+    return 0
+
+
+def _borders(block: bytes, delimiter: bytes) -> NDArray[np.intp]:
+    """Positions of quotes: a byte is inside a quoted cell if an odd number of them come before it."""
+    if _QUOTE not in block:
+        return np.empty(0, dtype=np.intp)
+    data = np.frombuffer(block, dtype=np.uint8)
+    quotes = np.flatnonzero(data == ord(_QUOTE))
+    around = np.zeros(256, dtype=bool)
+    around[list(delimiter + b"\r\n" + _QUOTE)] = True
+    first, last = quotes[0::2], quotes[1::2]
+    # In a tidy file every other quote opens a cell (or is the second of a doubled quote), and the ones between
+    # close one (or are the first). Only then do odd and even tell inside from outside.
+    tidy = around[data[first[first > 0] - 1]].all() and around[data[last[last + 1 < len(data)] + 1]].all()
+    return quotes if tidy else _scan(block, delimiter)
+
+
+def _scan(block: bytes, delimiter: bytes) -> NDArray[np.intp]:
+    """The same for untidy files, one by one: a quote that does not begin a cell is a plain character."""
+    borders: list[int] = []
+    start = block.find(_QUOTE)
+    while start >= 0:
+        end = start
+        if start == 0 or block[start - 1] in delimiter + b"\r\n":
+            borders.append(start)
+            end = block.find(_QUOTE, start + 1)
+            while end >= 0 and block.startswith(_QUOTE, end + 1):
+                end = block.find(_QUOTE, end + 2)
+            if end < 0:
+                break
+            borders.append(end)
+        start = block.find(_QUOTE, end + 1)
+    return np.array(borders, dtype=np.intp)

@@ -3,25 +3,23 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
-from foldaway.errors import SourceError
+from foldaway.errors import SourceError, instead_of
 from foldaway.keeping.disk import trouble
-from foldaway.keeping.saved import MAGIC as SAVED
-from foldaway.keeping.state import MAGIC as STATE
+from foldaway.keeping.saved import is_saved
 from foldaway.sources.formats import arrow, delimited, ndjson, parquet
-from foldaway.sources.formats.batch import Batch, Unreadable, Wanted, join
+from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns, join
 from foldaway.sources.formats.paths import Stdin, size
 from foldaway.sources.formats.streams import Stream
 
-FORMATS: dict[str, Callable[..., Iterator[Batch]]] = {
-    "csv": partial(delimited.batches, delimiter=b","),
-    "tsv": partial(delimited.batches, delimiter=b"\t"),
-    "parquet": parquet.batches,
-    "arrow": arrow.batches,
-    "ndjson": ndjson.batches,
+FORMATS: dict[str, Callable[..., Iterator[Chunk]]] = {
+    "csv": partial(delimited.chunks, delimiter=b","),
+    "tsv": partial(delimited.chunks, delimiter=b"\t"),
+    "parquet": parquet.chunks,
+    "arrow": arrow.chunks,
+    "ndjson": ndjson.chunks,
 }
-"""The formats by name, each a function from a stream and the wanted columns to batches."""
+"""The formats by name, each a function from a stream and the wanted columns to chunks."""
 
 _PARTS = {"parquet": parquet.parts, "arrow": arrow.parts}
 """Formats of which a part can be read by itself, each with a function that gives the parts' share of the file."""
@@ -42,33 +40,31 @@ _DELIMITED = ("csv", "tsv")
 _PACKED = (".gz", ".zst", ".bz2")
 _DAMAGED = "cannot be read as {} ({}): it is damaged, cut short or of another format; write it again"
 
-T = TypeVar("T")
-
 
 def read(
     path: Path | Stdin | str,
-    wanted: Wanted,
+    wanted: WantedColumns,
     *,
     whole: bool = False,
     format: str | None = None,
     delimiter: str | None = None,
     part: range | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Iterator[Batch]:
-    r"""Read the wanted columns of a file, batch by batch.
+) -> Iterator[Chunk]:
+    r"""Read the wanted columns of a file, chunk by chunk.
 
-    At least one batch comes, without rows if the file has none. Memory does not grow with the file, except that
+    At least one chunk comes, without rows if the file has none. Memory does not grow with the file, except that
     Parquet and Arrow's file form need all of it when they come from a pipe. A file compressed by gzip, zstd or
     bzip2 is known by its first bytes, whatever its name.
 
     Args:
         path: A file, or standard input as `Stdin()` or ``"-"``.
-        wanted: The columns to read. One that the file does not have is absent from the batches.
-        whole: Give the file as exactly one batch.
+        wanted: The columns to read. One that the file does not have is absent from the chunks.
+        whole: Give the file as exactly one chunk.
         format: One of `FORMATS`; by default the suffix tells, and the first bytes where it does not.
         delimiter: What stands between two cells of a CSV file, if not a comma (in a TSV file, a tab).
         part: Which of the file's `parts` to read, if not all.
-        progress: Called after each batch with the number of the file's bytes used so far.
+        progress: Called after each chunk with the number of the file's bytes used so far.
 
     Raises:
         SourceError: The file is not there, not what it should be, damaged or cut short.
@@ -78,26 +74,28 @@ def read(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder, "trial.csv")
         ...     _ = file.write_text("id,arm,age\n007,control,31\n008,treatment\n009,treatment,old\n")
-        ...     batches = list(read(file, Wanted(numeric=("age",), text=("arm", "id")), whole=True))
-        >>> batches[0].records.to_pydict()
+        ...     chunks = list(read(file, WantedColumns(numeric=("age",), text=("arm", "id")), whole=True))
+        >>> chunks[0].records.to_pydict()
         {'age': ['31', 'old'], 'arm': ['control', 'treatment'], 'id': ['007', '009']}
-        >>> batches[0].ragged
+        >>> chunks[0].ragged
         1
     """
     require_options(format, delimiter)
     source = Stdin() if path == "-" else Path(path) if isinstance(path, str) else path
-    with _attempt(source, lambda: Stream(source)) as stream:
-        kind = format or _attempt(source, lambda: _format(stream))
+    with _opened(source) as stream:
+        kind = format or _format_in(source, stream)
         options: dict[str, object] = {} if part is None else {"part": part}
         if delimiter is not None and kind in _DELIMITED:
             options["delimiter"] = delimiter.encode()
-        batches = _guarded(source, kind, FORMATS[kind](stream, wanted, **options))
-        found = _without_blanks(_with_progress(batches, stream, progress, to_the_end=part is None))
-        if whole:
-            parts = list(found)
-            yield _attempt(source, lambda: join(parts), kind)
-        else:
-            yield from found
+        chunks = _guarded(source, kind, FORMATS[kind](stream, wanted, **options))
+        shown = _without_blanks(_with_progress(chunks, stream, progress, to_the_end=part is None))
+        if not whole:
+            yield from shown
+            return
+        parts = list(shown)
+        with _in_our_words(source, kind):
+            chunk = join(parts)
+        yield chunk
 
 
 def parts(path: Path, format: str | None = None) -> list[int]:
@@ -153,10 +151,11 @@ def column_names(path: Path, delimiter: str | None = None) -> list[str]:
         ['id', 'arm', 'age']
     """
     require_options(None, delimiter)
-    with _attempt(path, lambda: Stream(path)) as stream:
-        kind = _attempt(path, lambda: _format(stream))
+    with _opened(path) as stream:
+        kind = _format_in(path, stream)
         options = {"delimiter": delimiter.encode()} if delimiter is not None and kind in _DELIMITED else {}
-        return _attempt(path, lambda: _NAMES[kind](stream, **options), kind)
+        with _in_our_words(path, kind):
+            return _NAMES[kind](stream, **options)
 
 
 _NAMES: dict[str, Callable[..., list[str]]] = {
@@ -168,56 +167,68 @@ _NAMES: dict[str, Callable[..., list[str]]] = {
 }
 
 
-def _guarded(source: Path | Stdin, kind: str, batches: Iterator[Batch]) -> Iterator[Batch]:
-    while (batch := _attempt(source, lambda: next(batches, None), kind)) is not None:
-        yield batch
+def _opened(source: Path | Stdin) -> Stream:
+    with _in_our_words(source):
+        return Stream(source)
 
 
-def _attempt(source: Path | Stdin, step: Callable[[], T], kind: str = "data") -> T:
-    """Take a step; whatever goes wrong in it becomes a `SourceError`.
-
-    Arrow's errors quote the cells they stumble over, so ours is raised after the handler is left: no trace of
-    the other one goes with it, neither as cause nor as context. Of an unforeseen error only the kind is told.
-    """
-    try:
-        return step()
-    except SourceError:
-        raise
-    except Unreadable as error:
-        words = str(error)
-    except MemoryError:
-        words = "asks for more memory than there is; it is damaged, or should be written in smaller batches"
-    except OSError as error:
-        # Arrow raises this kind as well, for damaged files, but without the operating system's number.
-        words = trouble(error) if error.errno is not None else _DAMAGED.format(kind, "OSError")
-    except Exception as error:
-        words = _DAMAGED.format(kind, type(error).__name__)
-    raise SourceError(f"{source} {words}")
+def _format_in(source: Path | Stdin, stream: Stream) -> str:
+    with _in_our_words(source):
+        return _format(stream)
 
 
-def _without_blanks(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """The batches that say something; if there are none, the last one, which at least shows the columns."""
+def _guarded(source: Path | Stdin, kind: str, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    while True:
+        with _in_our_words(source, kind):
+            chunk = next(chunks, None)
+        if chunk is None:
+            return
+        yield chunk
+
+
+def _in_our_words(source: Path | Stdin, kind: str = "data") -> instead_of:
+    """Whatever goes wrong becomes a `SourceError`: Arrow's errors quote the cells they stumble over."""
+    return instead_of(Exception, partial(_source_error, source, kind))
+
+
+def _source_error(source: Path | Stdin, kind: str, error: Exception) -> SourceError | None:
+    match error:
+        case SourceError():
+            return None
+        case Unreadable():
+            words = str(error)
+        case MemoryError():
+            words = "asks for more memory than there is; it is damaged, or should be written in smaller batches"
+        case OSError() if error.errno is not None:  # without a number it is Arrow's, of a damaged file
+            words = trouble(error)
+        case _:  # of an unforeseen error only the kind is told
+            words = _DAMAGED.format(kind, type(error).__name__)
+    return SourceError(f"{source} {words}")
+
+
+def _without_blanks(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """The chunks that say something; if there are none, the last one, which at least shows the columns."""
     blank = None
     some = False
-    for batch in batches:
-        if batch.records.num_rows or batch.ragged:
+    for chunk in chunks:
+        if chunk.records.num_rows or chunk.ragged:
             some = True
-            yield batch
+            yield chunk
         else:
-            blank = batch
+            blank = chunk
     if blank is not None and not some:
         yield blank
 
 
 def _with_progress(
-    batches: Iterator[Batch], stream: Stream, progress: Callable[[int], None] | None, *, to_the_end: bool
-) -> Iterator[Batch]:
-    for batch in batches:
-        yield batch
+    chunks: Iterator[Chunk], stream: Stream, progress: Callable[[int], None] | None, *, to_the_end: bool
+) -> Iterator[Chunk]:
+    for chunk in chunks:
+        yield chunk
         if progress is not None:
             progress(stream.consumed)
     if progress is not None and to_the_end:
-        # What the last batch left unread (an index, an end mark) counts as used as well.
+        # What the last chunk left unread (an index, an end mark) counts as used as well.
         progress(max(stream.size or 0, stream.consumed))
 
 
@@ -230,7 +241,7 @@ def _format(stream: Stream) -> str:
     head = stream.peek(4096)
     if head.startswith(b"PK\x03\x04"):
         raise Unreadable("is a zip archive or a spreadsheet; unpack it, or save it as CSV")
-    if head.startswith((STATE, SAVED)):
+    if is_saved(head):
         raise Unreadable("is a saved state, not a file of records; to go on from it, give it as --resume")
     if head.startswith(b"PAR1"):
         return "parquet"

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator
 
-from foldaway.sources.formats.batch import Unreadable
+from foldaway.sources.formats.chunk import Unreadable
 from foldaway.sources.formats.streams import Peekable, Stream
 
 BLOCK = 4 * 2**20
 """Bytes read at a time: some tens of thousands of usual lines."""
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some programs begin a file in UTF-8 with it; it is no part of the first line
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some programs begin a file in UTF-8 with it; it is no part of the first line
 _LONGEST = 64 * 2**20  # a longer line is no line: without a limit, a file without line ends would fill the memory
 
 
@@ -45,7 +45,7 @@ def blocks(stream: Stream | Peekable, whole: Callable[[bytes], int], size: int =
         whole: How many of the given bytes are whole lines.
         size: How many bytes to read at a time.
     """
-    if stream.peek(3) == _BYTE_ORDER_MARK:
+    if stream.peek(3) == BYTE_ORDER_MARK:
         stream.read(3)
     rest = b""
     while data := stream.read(size):

@@ -13,9 +13,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from foldaway.sources.formats.batch import Batch, Unreadable, Wanted, slices
+from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns, as_numbers, slices
 from foldaway.sources.formats.lines import BLOCK, LineNumbers, blocks
-from foldaway.sources.formats.numbers import as_numbers
 from foldaway.sources.formats.streams import Peekable, Stream
 
 ARRAY = re.compile(rb"(\xef\xbb\xbf)?\s*\[\s*\{")
@@ -27,10 +26,10 @@ MALFORMED = (msgspec.MsgspecError, ValueError, RecursionError)
 _NULL = msgspec.Raw(b"null")
 
 
-def batches(stream: Stream | Peekable, wanted: Wanted, *, block: int = BLOCK) -> Iterator[Batch]:
+def chunks(stream: Stream | Peekable, wanted: WantedColumns, *, block: int = BLOCK) -> Iterator[Chunk]:
     """The wanted members of every line's object; where a line has no such member, null.
 
-    There is no header, so every wanted column is in every batch, and one that no line has is all null.
+    There is no header, so every wanted column is in every chunk, and one that no line has is all null.
 
     Numeric columns come as float64 (true and false as 1 and 0), or as string in blocks where some value is not a
     number: the numbers as they are written, everything else as its JSON text. Text columns come as string,
@@ -40,23 +39,23 @@ def batches(stream: Stream | Peekable, wanted: Wanted, *, block: int = BLOCK) ->
     if ARRAY.match(stream.peek(4096)):
         raise Unreadable("is one JSON array; write one object per line, for instance with `jq -c '.[]'`")
     decode = Decoder(wanted)
-    yield decode(b"")  # so that a file without lines gives a batch as well
+    yield decode(b"")  # so that a file without lines gives a chunk as well
     numbers = LineNumbers()
     for data in blocks(stream, lambda data: data.rfind(b"\n") + 1, block):
-        batch = decode(data)
-        line = numbers.of(data, 0 if batch.ragged else batch.records.num_rows)
-        yield from slices(replace(batch, line=line))
+        chunk = decode(data)
+        line = numbers.of(data, 0 if chunk.ragged else chunk.records.num_rows)
+        yield from slices(replace(chunk, line=line))
 
 
 class Decoder:
-    """Turns objects in JSON into a batch: all at once if they are as expected, else one by one.
+    """Turns objects in JSON into a chunk: all at once if they are as expected, else one by one.
 
     Attributes:
         expected: The type of an object in which every wanted member is what it should be.
         anything: The type of any object, its wanted members left as they are written.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: WantedColumns) -> None:
         if any(character < " " or character in '"\\' for name in wanted.names for character in name):
             raise Unreadable("is asked for a column with a quote or a backslash in its name; rename it")
         self._columns = {f"f{i}": name for i, name in enumerate(wanted.names)}
@@ -70,18 +69,18 @@ class Decoder:
     def _object(self, fields: list[tuple[str, Any, Any]]) -> type[msgspec.Struct]:
         return msgspec.defstruct("Object", fields, rename=self._columns, gc=False)
 
-    def __call__(self, data: bytes) -> Batch:
-        """A batch from a block of lines."""
+    def __call__(self, data: bytes) -> Chunk:
+        """A chunk from a block of lines."""
         lines = [line for line in data.split(b"\n") if line and not line.isspace()]
         try:
-            return self.batch([self._read_expected(line) for line in lines])
+            return self.chunk([self._read_expected(line) for line in lines])
         except MALFORMED:
             pass
         rows = [row for line in lines if (row := self._row(line)) is not None]
-        return self._batch_of_texts(rows, len(lines) - len(rows))
+        return self._chunk_of_texts(rows, len(lines) - len(rows))
 
-    def batch(self, rows: list[Any]) -> Batch:
-        """A batch from objects of the expected type."""
+    def chunk(self, rows: list[Any]) -> Chunk:
+        """A chunk from objects of the expected type."""
         columns = []
         for field in self._columns:
             cells = [getattr(row, field) for row in rows]
@@ -90,12 +89,12 @@ class Decoder:
             else:
                 # NumPy takes numbers and booleans together, and NaN can stand for null: JSON has no NaN.
                 columns.append(pa.array(np.array(cells, dtype=np.float64), from_pandas=True))
-        return self._batch(columns, 0)
+        return self._chunk(columns, 0)
 
-    def batch_of_anything(self, objects: list[Any]) -> Batch:
-        """A batch from objects of the type that takes anything."""
-        rows = [row for found in objects if (row := self._texts(found)) is not None]
-        return self._batch_of_texts(rows, len(objects) - len(rows))
+    def chunk_of_anything(self, objects: list[Any]) -> Chunk:
+        """A chunk from objects of the type that takes anything."""
+        rows = [row for each in objects if (row := self._texts(each)) is not None]
+        return self._chunk_of_texts(rows, len(objects) - len(rows))
 
     def _row(self, line: bytes) -> dict[str, str | None] | None:
         """The line's members as text; None if it is not a JSON object."""
@@ -112,11 +111,11 @@ class Decoder:
         except MALFORMED:
             return None
 
-    def _batch_of_texts(self, rows: list[dict[str, str | None]], ragged: int) -> Batch:
-        return self._batch([self._array(field, [row[field] for row in rows]) for field in self._columns], ragged)
+    def _chunk_of_texts(self, rows: list[dict[str, str | None]], ragged: int) -> Chunk:
+        return self._chunk([self._array(field, [row[field] for row in rows]) for field in self._columns], ragged)
 
-    def _batch(self, columns: list[pa.Array], ragged: int) -> Batch:
-        return Batch(pa.RecordBatch.from_arrays(columns, names=list(self._columns.values())), ragged)
+    def _chunk(self, columns: list[pa.Array], ragged: int) -> Chunk:
+        return Chunk(pa.RecordBatch.from_arrays(columns, names=list(self._columns.values())), ragged)
 
     def _array(self, field: str, cells: list[str | None]) -> pa.Array:
         array = pa.array(cells, pa.string())

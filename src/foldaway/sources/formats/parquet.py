@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pyarrow.parquet as pq
 
-from foldaway.sources.formats.batch import ROWS, Batch, Wanted, blank, present
+from foldaway.sources.formats.chunk import ROWS, Chunk, WantedColumns, blank, present
 from foldaway.sources.formats.streams import Stream
 
 _BUFFER = 2**18  # bytes held per column; without a buffer Arrow loads a row group's whole column, however large it is
@@ -16,14 +16,14 @@ def names(stream: Stream) -> list[str]:
         return list(file.schema_arrow.names)
 
 
-def batches(stream: Stream, wanted: Wanted, *, rows: int = ROWS, part: range | None = None) -> Iterator[Batch]:
+def chunks(stream: Stream, wanted: WantedColumns, *, rows: int = ROWS, part: range | None = None) -> Iterator[Chunk]:
     """The wanted columns, in the types the file gives them, of all row groups or of some.
 
     A Parquet file is read from its end, so one that comes from a pipe is first read into memory whole.
     """
     with pq.ParquetFile(stream.seekable(), pre_buffer=False, buffer_size=_BUFFER) as file:
         names = list(present(file.schema_arrow.names, wanted))
-        yield Batch(blank(names))
+        yield Chunk(blank(names))
         done, total = 0, max(file.metadata.num_rows, 1)
         groups = None if part is None else list(part)
         for records in file.iter_batches(rows, row_groups=groups, columns=names) if names else ():
@@ -32,7 +32,7 @@ def batches(stream: Stream, wanted: Wanted, *, rows: int = ROWS, part: range | N
             done += records.num_rows
             stream.reached(min(done / total, 1.0))
             # The reader takes a dot in a name for a path into a struct, so more may come than was asked for.
-            yield Batch(records.select(names))
+            yield Chunk(records.select(names))
 
 
 def parts(stream: Stream) -> list[float]:

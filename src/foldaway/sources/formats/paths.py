@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from foldaway.errors import SourceError
+from foldaway.errors import SourceError, instead_of
 from foldaway.keeping.disk import trouble
 
 
@@ -52,8 +52,8 @@ def _matches(pattern: str) -> list[Path]:
     name = os.path.expanduser(pattern)
     if os.path.isdir(name):
         raise SourceError(f"{pattern} is a folder; name the files in it, such as {Path(pattern, '*.csv')}")
-    found = [name] if os.path.lexists(name) else glob.glob(name, recursive=True)
-    files = [Path(match) for match in found if not os.path.isdir(match)]
+    matches = [name] if os.path.lexists(name) else glob.glob(name, recursive=True)
+    files = [Path(match) for match in matches if not os.path.isdir(match)]
     if not files:
         raise SourceError(f"{pattern} matches no file; check the spelling and the folder you are in")
     return files
@@ -71,10 +71,6 @@ def size(path: Path | Stdin | str) -> int | None:
     """
     if isinstance(path, Stdin) or path == "-":
         return None
-    try:
+    with instead_of(OSError, lambda error: SourceError(f"{path} {trouble(error)}")):
         status = os.stat(path)
-    except OSError as error:
-        words = trouble(error)
-    else:
-        return status.st_size if stat.S_ISREG(status.st_mode) else None
-    raise SourceError(f"{path} {words}")
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

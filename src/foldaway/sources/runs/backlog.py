@@ -11,25 +11,26 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from glob import has_magic
 from pathlib import Path
 from typing import Self
 
-from foldaway.errors import RecordError, SourceError, StateError
+from foldaway.errors import RecordError, SourceError, StateError, instead_of
+from foldaway.keeping.cohort import Gate
 from foldaway.keeping.disk import remove_draft, sync_folder, trouble
-from foldaway.keeping.ledger import Entry, Ledger, Standing
+from foldaway.keeping.ledger import Entry, FileStanding, Ledger, Pages
 from foldaway.keeping.locks import locked
-from foldaway.keeping.saved import Saved, load
+from foldaway.keeping.saved import Positions, Saved, of_kind
 from foldaway.plan import Plan
 from foldaway.records.faults import none_folded
 from foldaway.sources.formats.paths import Stdin, expand
-from foldaway.sources.runs.folding import Progress, fold_shares, started, told_apart
-from foldaway.sources.runs.share_folding import Options, fold_one
-from foldaway.sources.runs.shares import shares_of
-from foldaway.trial import Trial
+from foldaway.sources.runs.folding import OnBytes, fold_shares, started, told_apart
+from foldaway.sources.runs.shares import ReadOptions, fold_one, shares_of
+from foldaway.trial import Trial, open_saved
 
 # Saving may take this share of the time: a small state is saved after nearly every share of the files.
 _SAVING = 0.1
@@ -87,11 +88,11 @@ class Backlog:
         self._next_save = 0.0
         self._struck = False
         with ExitStack() as held:
-            held.enter_context(locked(save))
+            held.enter_context(locked(save, StateError(f"another run is saving to {save}; wait until it has ended.")))
             remove_draft(save)  # of a run that was killed: less than a cohort apart from the next state, perhaps
             if resume is not None and (resume.exists() or resume != save):
-                trial = started(plan, into=Trial.load(resume, plan, key=key))
-                self.ledger = Ledger.loads(load(resume).positions)
+                into, positions = open_saved(resume, plan, key=key)
+                trial, self.ledger = started(plan, into=into), ledger_of(positions)
                 _make_durable(resume)
             else:
                 trial, self.ledger = started(plan, key=key), Ledger()
@@ -124,17 +125,17 @@ class Backlog:
         for folder in {*map(_folder_of, patterns), *(file.parent for file in files)}:
             self._struck |= self.ledger.strike_gone(folder)
         standing = {file: self.ledger.standing(file) for file in files}
-        self.outcome.known = [file for file in files if standing[file] is Standing.FOLDED]
+        self.outcome.known = [file for file in files if standing[file] is FileStanding.FOLDED]
         self._delete(self.outcome.known)
-        return [*(file for file in files if standing[file] is Standing.NEW), *pipes]
+        return [*(file for file in files if standing[file] is FileStanding.NEW), *pipes]
 
     def fold(
         self,
         paths: Sequence[Path | Stdin],
-        options: Options,
+        options: ReadOptions,
         *,
         processes: int = 1,
-        progress: Progress | None = None,
+        progress: OnBytes | None = None,
     ) -> Outcome:
         """Fold the files, save after each cohort of records or more, and delete what is saved, if so wished.
 
@@ -147,10 +148,12 @@ class Backlog:
         files, pipes = told_apart(paths)
         before = {file: self.ledger.look(file) for file in files}
         trial = self.outcome.trial
+        self._gate = Gate(trial.plan.privacy, timed=False)
         shares = shares_of(files, trial.plan, options.format)
         complete: list[Path] = []
         folded: Counter[Path] = Counter()
         for share, whole, counts in fold_shares(trial, shares, options, processes, progress):
+            self._gate.take(whole.n - trial.n, time.monotonic())
             trial = whole
             for piece, count in zip(share, counts, strict=True):
                 folded[piece.path] += count.folded
@@ -158,12 +161,14 @@ class Backlog:
                 if piece.ends:
                     before[piece.path].barren = not folded[piece.path]
             complete += [piece.path for piece in share if piece.ends]
-            if share[-1].ends and self._is_cohort(trial) and time.monotonic() >= self._next_save:
+            now = time.monotonic()
+            if share[-1].ends and self._gate.may_write(now) and now >= self._next_save:
                 self._commit(trial, complete, before)
                 complete = []
-        trial = trial.copy()
+        trial, before_pipes = trial.copy(), trial.n
         for pipe in pipes:
-            fold_one(trial, pipe, options, progress=None if progress is None else _bound(progress, pipe))
+            fold_one(trial, pipe, options, progress=None if progress is None else partial(progress, pipe))
+        self._gate.take(trial.n - before_pipes, time.monotonic())
         self._end(trial, complete, before)
         return self.outcome
 
@@ -171,21 +176,18 @@ class Backlog:
         """Save what is left, unless that is too little to be told apart from single records."""
         if not trial.n:
             raise RecordError(none_folded(trial.dropped, "save"))
-        more = trial.n - self.outcome.trial.n
-        if self._is_cohort(trial) or not more or trial.plan.remainder == "include":
+        more = self._gate.pending
+        if not self._gate.left_out():
             if complete or more:
                 self._commit(trial, complete, before)
         elif not self.outcome.trial.n:
             raise StateError(
                 f"there are {more:,} records, and a saved state holds at least the plan's cohort of "
-                f'{trial.plan.cohort:,}; nothing was saved. Fold more files together, or set remainder = "include" '
-                "in the plan."
+                f"{trial.plan.privacy.cohort:,}; nothing was saved. Fold more files together, or set "
+                'remainder = "include" in [privacy] of the plan.'
             )
         else:
             self.outcome.waiting, self.outcome.waiting_records = complete, more
-
-    def _is_cohort(self, trial: Trial) -> bool:
-        return trial.n - self.outcome.trial.n >= trial.plan.cohort
 
     def _commit(self, trial: Trial, complete: list[Path], before: dict[Path, Entry]) -> None:
         start = time.monotonic()
@@ -198,13 +200,14 @@ class Backlog:
                 self.ledger.leave(path)
         self.outcome.trial = trial.copy()
         self._write()
+        self._gate.wrote()
         self.outcome.folded += complete
         self._delete(complete)
         end = time.monotonic()
         self._next_save = end + (end - start) / _SAVING
 
     def _write(self) -> None:
-        Saved(self.outcome.trial.dumps(), self.ledger.dumps()).save(self.save)
+        Saved(self.outcome.trial.dumps(), self.ledger.pages).save(self.save)
 
     def _delete(self, paths: Sequence[Path]) -> None:
         self.outcome.barren += [path for path in paths if self.ledger.is_barren(path)]
@@ -215,14 +218,10 @@ class Backlog:
         if newly:
             self._write()
         for path in paths:
-            if self.ledger.standing(path) is not Standing.FOLDED:
+            if self.ledger.standing(path) is not FileStanding.FOLDED:
                 raise SourceError(f"{path} changed after it was folded, so it was not deleted.")
-            try:
+            with instead_of(OSError, partial(_undeleted, path)):
                 path.unlink()
-            except OSError as error:
-                raise SourceError(
-                    f"{path} cannot be deleted: {error.strerror}. Its records are in the state."
-                ) from None
             self.ledger.strike(path)
             self.outcome.deleted.append(path)
 
@@ -245,16 +244,23 @@ def _folder_of(pattern: str) -> Path:
     return Path(pattern).expanduser().parent
 
 
-def not_in(saved: Path, patterns: Sequence[str]) -> list[Path | Stdin]:
-    """The files of these names that a saved state does not hold yet.
+def ledger_of(positions: Positions | None) -> Ledger:
+    """The ledger in a saved file; a new one where nobody has kept positions.
+
+    Raises:
+        StateError: The positions are of another kind of source.
+    """
+    return Ledger(None if positions is None else of_kind(positions, Pages))
+
+
+def not_in(ledger: Ledger, patterns: Sequence[str]) -> list[Path | Stdin]:
+    """The files of these names that are not in a ledger yet.
 
     Raises:
         SourceError: A pattern matches no file, or a file has changed since it was folded.
-        StateError: The state cannot be read.
     """
-    ledger = Ledger.loads(load(saved).positions)
     files, pipes = told_apart(expand(patterns))
-    return [*(file for file in files if ledger.standing(file) is Standing.NEW), *pipes]
+    return [*(file for file in files if ledger.standing(file) is FileStanding.NEW), *pipes]
 
 
 def _make_durable(saved: Path) -> None:
@@ -270,10 +276,8 @@ def require_deletable(path: Path) -> None:
     Raises:
         SourceError: It is a link, has another name, or lies in a folder that may not be changed.
     """
-    try:
+    with instead_of(OSError, lambda error: SourceError(f"{path} {trouble(error)}")):
         links = path.lstat().st_nlink
-    except OSError as error:
-        raise SourceError(f"{path} {trouble(error)}") from None
     if path.is_symlink():
         raise SourceError(f"{path} is a symbolic link, and deleting it would leave the records; name the file itself.")
     if links > 1:
@@ -282,5 +286,5 @@ def require_deletable(path: Path) -> None:
         raise SourceError(f"{path} cannot be deleted: its folder may not be changed.")
 
 
-def _bound(progress: Progress, path: Path | Stdin) -> Callable[[int], None]:
-    return lambda used: progress(path, used)
+def _undeleted(path: Path, error: OSError) -> SourceError:
+    return SourceError(f"{path} cannot be deleted: {error.strerror}. Its records are in the state.")

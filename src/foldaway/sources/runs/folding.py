@@ -13,11 +13,10 @@ from foldaway.errors import PlanError, SourceError
 from foldaway.plan import Plan
 from foldaway.sources.formats.paths import Stdin, expand, size
 from foldaway.sources.runs.processes import Workers
-from foldaway.sources.runs.share_folding import Count, Options, fold_one, fold_share
-from foldaway.sources.runs.shares import Share, shares_of
+from foldaway.sources.runs.shares import Count, ReadOptions, Share, fold_one, fold_share, shares_of
 from foldaway.trial import Trial
 
-Progress = Callable[[Path | Stdin, int], None]
+OnBytes = Callable[[Path | Stdin, int], None]
 
 
 class FoldedShare(NamedTuple):
@@ -37,7 +36,7 @@ def fold_files(
     into: Trial | None = None,
     format: str | None = None,
     delimiter: str | None = None,
-    progress: Progress | None = None,
+    progress: OnBytes | None = None,
 ) -> Trial:
     r"""Fold files into a trial, in bounded memory; only the plan's columns are read.
 
@@ -72,7 +71,7 @@ def fold_files(
         Trial: demo | n=6 | a=3, b=3
     """
     trial = started(plan, key=key, into=into)
-    options = Options(format, delimiter)
+    options = ReadOptions(format, delimiter)
     given = [patterns] if isinstance(patterns, str | Path) else patterns
     return fold_paths(trial, expand([os.fspath(pattern) for pattern in given]), options, processes, progress)
 
@@ -80,9 +79,9 @@ def fold_files(
 def fold_paths(
     trial: Trial,
     paths: Sequence[Path | Stdin],
-    options: Options,
+    options: ReadOptions,
     processes: int = 1,
-    progress: Progress | None = None,
+    progress: OnBytes | None = None,
 ) -> Trial:
     """The trial with all records of the files in it."""
     files, pipes = told_apart(paths)
@@ -111,26 +110,26 @@ def told_apart(paths: Sequence[Path | Stdin]) -> tuple[list[Path], list[Path | S
 
 
 def fold_shares(
-    trial: Trial, shares: Sequence[Share], options: Options, processes: int = 1, progress: Progress | None = None
+    trial: Trial, shares: Sequence[Share], options: ReadOptions, processes: int = 1, progress: OnBytes | None = None
 ) -> Iterator[FoldedShare]:
     """Fold share after share."""
     used: Counter[Path] = Counter()
 
-    def told(path: Path, more: int) -> None:
+    def tell(path: Path, more: int) -> None:
         used[path] += more
         if progress is not None:
             progress(path, used[path])
 
-    key = None if trial.plan.resampling is None else trial.key
+    key = None if trial.plan.bootstrap is None else trial.key
     if processes < 1:
         raise SourceError("the number of processes must be 1 or more.")
     if processes == 1 or len(shares) < 2:
         for share in shares:
-            more, counts = fold_share(share, trial.plan, key, options, told)
+            more, counts = fold_share(share, trial.plan, key, options, tell)
             trial += more
             yield FoldedShare(share, trial, counts)
         return
     with Workers(trial.plan, key, options, min(processes, len(shares))) as workers:
-        for share, answer in zip(shares, workers.fold(shares, told), strict=True):
+        for share, answer in zip(shares, workers.fold(shares, tell), strict=True):
             trial += Trial.loads(answer.state, trial.plan, key=key)
             yield FoldedShare(share, trial, answer.counts)

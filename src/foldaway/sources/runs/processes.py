@@ -7,18 +7,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import Self, cast
 
 from foldaway import errors
-from foldaway.errors import FoldawayError, SourceError, WorkerError
+from foldaway.errors import FoldawayError, SourceError, WorkerError, instead_of
 from foldaway.numerics.threads import CORES, cores
 from foldaway.plan import Plan
-from foldaway.sources.runs.pipe import Answer, Failed, Folded, Progress, Setup, Work, receive, send
-from foldaway.sources.runs.share_folding import Options
-from foldaway.sources.runs.shares import Share
+from foldaway.sources.runs.shares import ReadOptions, Share
+from foldaway.sources.runs.worker import Answer, BytesFolded, Failed, Folded, Setup, ShareToFold, receive, send
 
 # Shares that may be folded or under way beyond the next one to merge, for each worker; each waits as a state.
 _AHEAD = 4
@@ -34,7 +34,7 @@ class Workers:
         processes: How many workers there are.
     """
 
-    def __init__(self, plan: Plan, key: bytes | None, options: Options, processes: int) -> None:
+    def __init__(self, plan: Plan, key: bytes | None, options: ReadOptions, processes: int) -> None:
         setup = Setup(plan.canonical().decode(), key, options)
         self._events: SimpleQueue[tuple[int, Answer | None]] = SimpleQueue()
         self._processes = [_started(processes) for _ in range(processes)]
@@ -53,11 +53,9 @@ class Workers:
             process.wait()
             reader.join()
             for pipe in (process.stdin, process.stdout):
-                try:
-                    assert pipe is not None
+                assert pipe is not None
+                with suppress(BrokenPipeError):
                     pipe.close()
-                except BrokenPipeError:
-                    pass
 
     def fold(self, shares: Sequence[Share], progress: Callable[[Path, int], None]) -> Iterator[Folded]:
         """The state of each share and its counts, in the order of the shares.
@@ -77,7 +75,7 @@ class Workers:
         while merged < len(shares):
             while idle and given < min(len(shares), merged + _AHEAD * len(self._processes)):
                 at_work[worker := idle.pop()] = given
-                self._send(worker, Work(shares[given]))
+                self._send(worker, ShareToFold(shares[given]))
                 given += 1
             if merged in folded:
                 yield folded.pop(merged)
@@ -85,7 +83,7 @@ class Workers:
                 continue
             worker, answer = self._events.get()
             match answer:
-                case Progress(name, more):
+                case BytesFolded(name, more):
                     progress(Path(os.fsdecode(name)), more)
                 case Folded():
                     folded[at_work.pop(worker)] = answer
@@ -102,13 +100,11 @@ class Workers:
             self._events.put((number, answer))
         self._events.put((number, None))
 
-    def _send(self, number: int, message: Setup | Work) -> None:
+    def _send(self, number: int, message: Setup | ShareToFold) -> None:
         pipe = self._processes[number].stdin
         assert pipe is not None
-        try:
+        with instead_of(BrokenPipeError, lambda _: self._gone(number)):
             send(pipe, message)
-        except BrokenPipeError:
-            raise self._gone(number) from None
 
     def _gone(self, number: int) -> WorkerError:
         code = self._processes[number].wait()

@@ -1,4 +1,4 @@
-"""Files shared out: pieces of about equal size, each of which a worker can fold by itself.
+"""Files shared out: pieces of about equal size, each of which a worker can fold by itself; and how it does.
 
 How files are cut depends on the files and the plan alone, not on the number of workers, and shares are merged in their
 order: so any number of processes gives the same bits.
@@ -7,14 +7,19 @@ order: so any number of processes gives the same bits.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from foldaway.errors import RecordError, instead_of
 from foldaway.plan import Plan
-from foldaway.sources.formats.files import parts
-from foldaway.sources.formats.paths import size
+from foldaway.records.faults import FaultyBatch
+from foldaway.sources.formats.chunk import require_wanted, wanted_by
+from foldaway.sources.formats.files import parts, read, require_options
+from foldaway.sources.formats.paths import Stdin, size
 from foldaway.trial import Trial
 
 _LARGEST = 64 * 2**20  # bytes: a few seconds of work
@@ -91,3 +96,74 @@ def _pieces(path: Path, sizes: list[int], enough: int) -> list[Piece]:
             pieces.append(Piece(name, total, (start, i), i == len(sizes)))
             start, total = i, 0
     return pieces
+
+
+class Count(NamedTuple):
+    """What became of the records of a piece of a file."""
+
+    folded: int
+    dropped: int
+
+
+class ReadOptions(msgspec.Struct, frozen=True):
+    """How files are read.
+
+    Attributes:
+        format: csv, tsv, parquet, arrow or ndjson; by default the file's name or first bytes tell.
+        delimiter: What stands between two cells of a CSV file, if it is not a comma.
+    """
+
+    format: str | None = None
+    delimiter: str | None = None
+
+    def __post_init__(self) -> None:
+        require_options(self.format, self.delimiter)
+
+
+def fold_share(
+    share: Share, plan: Plan, key: bytes | None, options: ReadOptions, progress: Callable[[Path, int], None]
+) -> tuple[Trial, list[Count]]:
+    """The trial of a share, and a count for each piece; progress is told as so many more bytes of a file."""
+    trial, counts = Trial(plan, key=key), []
+    for piece in share:
+        done = 0
+
+        def tell(used: int, path: Path = piece.path) -> None:
+            nonlocal done
+            progress(path, used - done)
+            done = used
+
+        folded, dropped = trial.n, trial.dropped.total
+        fold_one(trial, piece.path, options, part=None if piece.part is None else range(*piece.part), progress=tell)
+        counts.append(Count(trial.n - folded, trial.dropped.total - dropped))
+    return trial, counts
+
+
+def fold_one(
+    trial: Trial,
+    path: Path | Stdin,
+    options: ReadOptions,
+    *,
+    part: range | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """Fold one file, or a part of it, into the trial."""
+    wanted = wanted_by(trial.plan)
+    for chunk in read(
+        path,
+        wanted,
+        whole=trial.plan.complete_units,
+        format=options.format,
+        delimiter=options.delimiter,
+        part=part,
+        progress=progress,
+    ):
+        require_wanted(path, wanted, chunk)
+        with instead_of(RecordError, partial(_with_place, path, chunk.line)):
+            trial.fold(chunk.records, text=True, unreadable=chunk.ragged)
+
+
+def _with_place(path: Path | Stdin, line: int | None, error: RecordError) -> RecordError:
+    first = error.first if isinstance(error, FaultyBatch) else None
+    where = "" if line is None or first is None else f", first in line {line + first:,}"
+    return RecordError(f"{path}{where}: {error}")

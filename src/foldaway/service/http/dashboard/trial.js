@@ -80,7 +80,7 @@ class TrialPage {
   /** Whether there cannot be effects yet: no need to ask. */
   tooEarly(status) {
     if (status.status === "closed") return false;
-    return this.plan.federated === "scores" || status.records < Object.keys(this.plan.arms).length * (this.plan.min_per_arm ?? LEAST);
+    return this.plan.federated?.mode === "scores" || status.records < Object.keys(this.plan.arms).length * (this.plan.privacy?.min_per_arm ?? LEAST);
   }
 
   /** Points of the chosen effect since the last that is here: the first time, all. */
@@ -160,14 +160,14 @@ class TrialPage {
 
   drawNothingYet() {
     const closed = this.status.status === "closed";
-    const least = this.plan.min_per_arm ?? LEAST;
+    const least = this.plan.privacy?.min_per_arm ?? LEAST;
     say(this.headline, closed ? "Closed before there was an effect to tell" : "No effects yet");
     const durable = several(least, durableThing(this.plan));
     const pace = ` ${this.plan.federated ? "Reports" : "Records"} become durable ${count(this.status.cohort)} at a time, so that no answer gives one away.`;
     const first = `foldaway send ${this.name} data.parquet --server ${location.origin}`;
     this.explained.replaceChildren(closed
       ? `An arm had fewer than ${durable}.`
-      : this.plan.federated === "scores"
+      : this.plan.federated?.mode === "scores"
       ? "Devices send their scores when the trial is closed; there are no effects before."
       : `No effects until every arm has ${durable}.${pace}`);
     if (!closed && !this.status.records && !this.plan.federated) {

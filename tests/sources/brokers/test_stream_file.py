@@ -1,4 +1,4 @@
-"""The durable store: one file, whole or not at all, for one consumer alone."""
+"""A stream's saved file: whole or not at all, for one consumer alone."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ import pytest
 
 import foldaway as fa
 from foldaway.errors import SourceError, StateError
-from foldaway.sources.brokers.store import STATE, Store, Stored, read
+from foldaway.keeping.ledger import Ledger
+from foldaway.keeping.saved import Saved, StreamPositions, load
+from foldaway.sources.brokers.stream_file import STATE, StreamFile, StreamState, read
 from plans import SMALL
 
-STORED = Stored("nats ORDERS", "made", {"": (17,), "3": (5, 2)}, skipped=1, missed=2, left_out=3)
+STORED = StreamState(
+    StreamPositions("nats ORDERS", "made", {"": (17,), "3": (5, 2)}, skipped=1, missed=2, left_out=3), b"tallies"
+)
 
 
 def test_what_is_written_comes_back_bit_for_bit(tmp_path: Path) -> None:
     trial = fa.Trial(fa.Plan(**SMALL))
     trial.fold({"group": ["a", "b"] * 5, "y": range(10)})
-    stored = Stored("redis orders", positions={"": (1, 2)}, trial=trial.dumps())
-    with Store(tmp_path / "a" / "b") as store:
+    stored = StreamState(StreamPositions("redis orders", places={"": (1, 2)}), trial.dumps())
+    with StreamFile(tmp_path / "a" / "b") as store:
         assert store.read() is None
         for each in (STORED, stored):
             store.write(each)
@@ -31,24 +35,24 @@ def test_what_is_written_comes_back_bit_for_bit(tmp_path: Path) -> None:
     assert found is not None
     assert found.of(trial.plan).dumps() == trial.dumps()
     with pytest.raises(StateError, match="another plan"):
-        found.of(fa.Plan(**{**SMALL, "cohort": 7}))
+        found.of(fa.Plan(**SMALL, privacy={"cohort": 7}))
 
 
 def test_only_its_owner_can_look_inside(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        with Store(tmp_path / "store") as store:
+        with StreamFile(tmp_path / "store") as store:
             store.write(STORED)
+            modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "store").iterdir()}
     finally:
         os.umask(before)
-    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "store").iterdir()}
-    assert modes == {"state": 0o600, "lock": 0o600}
+    assert modes == {"state": 0o600, "state.lock": 0o600}
     assert (tmp_path / "store").stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("at", [0, 9, 30, 60, -1])
 def test_every_damaged_byte_is_noticed(tmp_path: Path, at: int) -> None:
-    with Store(tmp_path) as store:
+    with StreamFile(tmp_path) as store:
         store.write(STORED)
         data = bytearray((tmp_path / STATE).read_bytes())
         data[at] ^= 1
@@ -58,9 +62,22 @@ def test_every_damaged_byte_is_noticed(tmp_path: Path, at: int) -> None:
 
 
 def test_another_kind_of_state_is_no_store(tmp_path: Path) -> None:
-    fa.Trial(fa.Plan(**SMALL)).save(tmp_path / STATE)
-    with pytest.raises(StateError, match="of another kind"):
+    trial = fa.Trial(fa.Plan(**SMALL))
+    trial.save(tmp_path / STATE)
+    with pytest.raises(StateError, match=r"saved by `Trial\.save`, not by the consumer of a stream"):
         read(tmp_path)
+    Saved(trial.dumps(), Ledger().pages).save(tmp_path / STATE)
+    with pytest.raises(StateError, match="saved by a run over files, not by the consumer of a stream"):
+        read(tmp_path)
+
+
+def test_its_trial_is_loaded_like_any_other(tmp_path: Path) -> None:
+    trial = fa.Trial(fa.Plan(**SMALL))
+    trial.fold({"group": ["a", "b"] * 5, "y": range(10)})
+    with StreamFile(tmp_path) as file:
+        file.write(StreamState(STORED.reached, trial.dumps()))
+    assert fa.Trial.load(tmp_path / STATE).dumps() == trial.dumps()
+    assert load(tmp_path / STATE).positions == STORED.reached
 
 
 def test_whoever_reads_meanwhile_sees_the_old_state_or_the_new(tmp_path: Path) -> None:
@@ -71,13 +88,13 @@ def test_whoever_reads_meanwhile_sees_the_old_state_or_the_new(tmp_path: Path) -
         while not done.is_set():
             found = read(tmp_path)
             if found is not None:
-                seen.add(found.skipped)
+                seen.add(found.reached.skipped)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    with Store(tmp_path) as store:
+    with StreamFile(tmp_path) as store:
         for i in range(100):
-            store.write(Stored("s", skipped=i, trial=bytes(10_000)))
+            store.write(StreamState(StreamPositions("s", skipped=i), bytes(10_000)))
     done.set()
     watcher.join(10)
     assert seen <= set(range(100))
@@ -88,8 +105,10 @@ def test_a_store_is_free_once_its_process_is_gone_however_it_went(tmp_path: Path
     program = f"""
 import sys
 from pathlib import Path
-from foldaway.sources.brokers.store import Store
-store = Store(Path({str(tmp_path)!r}))
+from foldaway.keeping.ledger import Ledger
+from foldaway.keeping.saved import Saved, StreamPositions, load
+from foldaway.sources.brokers.stream_file import StreamFile
+store = StreamFile(Path({str(tmp_path)!r}))
 print("has it", flush=True)
 sys.stdin.read()
 """
@@ -99,33 +118,33 @@ sys.stdin.read()
     assert process.stdout is not None
     assert process.stdout.readline() == "has it\n"
     with pytest.raises(SourceError, match="another program"):
-        Store(tmp_path)
+        StreamFile(tmp_path)
     process.kill()
     process.communicate()
-    with Store(tmp_path):
+    with StreamFile(tmp_path):
         pass
 
 
 def test_a_draft_that_a_kill_has_left_is_gone_once_the_store_is_opened(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with StreamFile(tmp_path) as store:
         store.write(STORED)
     (tmp_path / "state.draft").write_bytes(b"a state less than a cohort apart")
-    with Store(tmp_path) as store:
-        assert {path.name for path in tmp_path.iterdir()} == {"state", "lock"}
+    with StreamFile(tmp_path) as store:
+        assert {path.name for path in tmp_path.iterdir()} == {"state", "state.lock"}
         assert store.read() == STORED
         (tmp_path / "state.draft").write_bytes(b"being written")
         with pytest.raises(SourceError, match="another program"):
-            Store(tmp_path)
+            StreamFile(tmp_path)
         assert (tmp_path / "state.draft").exists()  # whoever has the store is writing it
 
 
 def test_a_state_that_cannot_be_written_is_told_and_the_old_one_stays(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with StreamFile(tmp_path) as store:
         store.write(STORED)
         (tmp_path / "state.draft").mkdir()
         with pytest.raises(StateError, match="Nothing was acknowledged"):
-            store.write(Stored("other"))
+            store.write(StreamState(StreamPositions("other")))
         assert store.read() == STORED
     (tmp_path / "file").touch()
     with pytest.raises(SourceError, match="cannot be used"):
-        Store(tmp_path / "file")
+        StreamFile(tmp_path / "file")

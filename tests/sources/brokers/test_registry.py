@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from foldaway.errors import SourceError
-from foldaway.sources.brokers.address import PASSWORD, parse
+from foldaway.sources.brokers.registry import PASSWORD, parse
 
 SECRET = "hush%40word"
 

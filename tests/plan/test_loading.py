@@ -57,6 +57,25 @@ def test_unknown_and_missing_settings_are_told_together() -> None:
     ]
 
 
+MISPLACED = {
+    "cohort = 50": "`cohort` belongs in [privacy].",
+    'leverage = "CR2"': "`leverage` belongs in [federated].",
+    "replicates = 3": "`replicates` belongs in [bootstrap].",
+    "[privacy]\nchort = 50": "'chort' is not a setting of [privacy]; is it `cohort`?",
+    "[privacy]\nconfidence = 0.9": "`confidence` belongs at the top of the plan, before the first table.",
+    '[privacy]\nleverage = "CR2"': "`leverage` belongs in [federated].",
+    "[federated]\nretention = 60": "`retention` belongs in [privacy].\n`federated.mode` is missing.",
+    "[bootstrap]\nzebra = 1\nreplicates = 3": "'zebra' is not a setting of [bootstrap].",
+    "[bootstrap]": "`bootstrap.replicates` is missing.",
+}
+
+
+@pytest.mark.parametrize("text", MISPLACED)
+def test_a_setting_in_the_wrong_place_is_told_the_right_one(text: str) -> None:
+    small = 'name = "small"\narm = "group"\narms = {a = 0.5, b = 0.5}\noutcomes = ["y"]'
+    assert faults(f"{small}\n{text}") == MISPLACED[text].split("\n")
+
+
 @pytest.mark.parametrize("level", ["name", "arms", "levels"])
 def test_a_key_that_comes_twice_is_refused_in_json_as_in_toml(level: str) -> None:
     text = json.dumps(FULL)

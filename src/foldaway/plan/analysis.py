@@ -1,0 +1,107 @@
+"""The settings of a plan: those of the analysis, beside the parts that have a file of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from msgspec import Meta
+
+from foldaway.plan.bootstrap import Bootstrap
+from foldaway.plan.federated import Federated, Mode
+from foldaway.plan.part import Fixed, Part
+from foldaway.plan.privacy import Privacy
+
+Column = Annotated[str, Meta(description="the name of a column")]
+Columns = Annotated[Sequence[str], Meta(description="a list of column names")]
+Arms = Annotated[Mapping[str, float], Meta(description="a table of arms with their probabilities")]
+Levels = Annotated[
+    Mapping[str, Sequence[str]], Meta(description="a table that lists the levels of each categorical covariate")
+]
+Confidence = Annotated[float, Meta(ge=0.5, lt=1, description="a number from 0.5 to below 1, for example 0.95")]
+Estimators = Annotated[Sequence[str], Meta(description="a list of estimators")]
+Errors = Annotated[Sequence[str], Meta(description="a list of kinds of standard error")]
+Size = Annotated[int, Meta(ge=1, le=10**15, description="a whole number from 1 to 10^15")]
+
+
+class Written(Part, frozen=True, kw_only=True, eq=False):
+    """Every setting of a plan, as it may be written.
+
+    Attributes:
+        name: The trial's name (letters, digits, dot, dash, underscore).
+        arm: The column that names the arm.
+        arms: Allocation probability of each arm; the first arm is the control.
+        outcomes: Numeric columns to compare between arms.
+        covariates: Columns measured before treatment, for precision.
+        levels: The levels of each categorical covariate; the first is the reference.
+        unit: The column that names what was randomised; also the cluster.
+        weight: The column of observation weights.
+        confidence: Coverage of the intervals.
+        complete_units: A promise that all records of a unit come in one batch; gives CR0 and CR1.
+        on_fault: ``"refuse"`` a batch with a faulty record whole, or ``"drop"`` and count such records.
+        estimators: Those to report; all that the plan allows if left out.
+        errors: The kinds of standard error to report (classical, HC0, HC1, HC2, CR0, CR1); all that the plan allows if
+            left out. Only the tallies that these need are kept: with ``["classical"]`` alone not the robust one, whose
+            size and cost grow with the fourth power of the number of columns.
+        anytime_n: The number of records (units, for clustered errors) at which the anytime-valid interval is tightest.
+        bootstrap: The bootstrap, or just its number of replicates; by unit if the plan has one, by record if not.
+        privacy: How many records must stand behind what is stored and answered.
+        federated: For records that stay on devices or at sites, what they send; or just the mode.
+    """
+
+    name: str
+    arm: Column
+    arms: Arms
+    outcomes: Columns
+    covariates: Columns = ()
+    levels: Levels = Fixed()
+    unit: Column | None = None
+    weight: Column | None = None
+    confidence: Confidence = 0.95
+    complete_units: bool = False
+    on_fault: Literal["refuse", "drop"] = "refuse"
+    estimators: Estimators = ()
+    errors: Errors = ()
+    anytime_n: Size = 10_000
+    bootstrap: Bootstrap | int | Mapping[str, Any] | None = None
+    privacy: Privacy | Mapping[str, Any] = Privacy()
+    federated: Federated | Mode | Mapping[str, Any] | None = None
+
+
+class Analysis(Written, frozen=True, kw_only=True, eq=False):
+    """The settings as they are read, every part spelled out, and what follows from them."""
+
+    if TYPE_CHECKING:  # a part is written in several ways and read in one
+
+        @property  # type: ignore[misc]
+        def bootstrap(self) -> Bootstrap | None: ...  # noqa: D102
+
+        @property  # type: ignore[misc]
+        def privacy(self) -> Privacy: ...  # noqa: D102
+
+        @property  # type: ignore[misc]
+        def federated(self) -> Federated | None: ...  # noqa: D102
+
+    @property
+    def mode(self) -> Mode | None:
+        """What devices send, if the records stay with them."""
+        return None if self.federated is None else self.federated.mode
+
+    @property
+    def control(self) -> str:
+        """The arm that every other arm is compared with: the first."""
+        return next(iter(self.arms))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of a row's columns: intercept, covariates (levels but the first), outcomes."""
+        return (*self.regressors, *self.outcomes)
+
+    @property
+    def regressors(self) -> tuple[str, ...]:
+        """The names of the intercept and the covariates' columns."""
+        names = ["1"]
+        for covariate in self.covariates:
+            levels = self.levels.get(covariate)
+            names += [f"{covariate}[{level}]" for level in levels[1:]] if levels else [covariate]
+        return tuple(names)

@@ -1,0 +1,200 @@
+"""A part of a plan: settings that belong together, each declared once, with its type, default and what it must be.
+
+What a setting must be is the description of its type (``Annotated[int, Meta(ge=1, description="…")]``). Sentences about
+faults, the page of all settings and the tests read it from there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from foldaway.errors import PlanError
+
+Seconds = Annotated[float, Meta(ge=1, le=10**7, description="a number of seconds from 1 to 10^7")]
+Count = Annotated[int, Meta(ge=1, le=10**9, description="a whole number from 1 to 10^9")]
+
+
+class Setting(NamedTuple):
+    """One setting as it is declared.
+
+    Attributes:
+        name: Its name in sentences, with that of its part: ``privacy.cohort``.
+        kind: Its type, with bounds.
+        plain: Its type, without.
+        default: The value if it is left out; `msgspec.NODEFAULT` if it cannot be.
+        must_be: The rest of a sentence that begins "it must be".
+        part: The part that the setting is, if it is one.
+    """
+
+    name: str
+    kind: Any
+    plain: Any
+    default: Any
+    must_be: str
+    part: type[Part] | None
+
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What every part does: bring its settings to their types, and say what is wrong with them.
+
+    Attributes:
+        TABLE: The table in which the settings are written.
+        SHORT: The setting that may be written in the place of the table.
+    """
+
+    TABLE: ClassVar[str] = ""
+    SHORT: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        faults, typed = [], True
+        for name, setting in settings_of(type(self)).items():
+            try:
+                value = _read(getattr(self, name), setting)
+            except PlanError as error:
+                typed = False
+                faults.append(str(error))
+                continue
+            except msgspec.ValidationError:
+                faults.append(f"`{setting.name}` must be {setting.must_be}.")
+                typed = typed and _has_type(getattr(self, name), setting)
+                continue
+            # msgspec leaves out of the canonical form what is the default, not what equals it.
+            msgspec.structs.force_setattr(self, name, setting.default if value == setting.default else value)
+        if typed:  # the rules rely on every setting having its type
+            faults += self.faults()
+        if faults:
+            raise PlanError("\n".join(faults))
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong with the settings taken together, one sentence for each fault."""
+        return iter(())
+
+    @classmethod
+    def of(cls, written: Any) -> Self:
+        """The part that was written: itself, a mapping of its settings, or its short form.
+
+        Raises:
+            PlanError: A setting is missing, unknown or wrong.
+
+        Example:
+            >>> from foldaway.plan import Bootstrap
+            >>> Bootstrap.of(1000) == Bootstrap.of({"replicates": 1000}) == Bootstrap(1000)
+            True
+        """
+        if isinstance(written, cls):
+            return written
+        if not isinstance(written, Mapping):
+            if not cls.SHORT:
+                raise PlanError(f"`{cls.TABLE}` must be {_must_be(cls | None)}.")
+            written = {cls.SHORT: written}
+        if faults := list(misnamed(cls, written)):
+            raise PlanError("\n".join(faults))
+        return cls(**written)
+
+
+@cache
+def settings_of(part: type[Part]) -> Mapping[str, Setting]:
+    """Every setting of a part, in declared order."""
+    kinds, plain = get_type_hints(part, include_extras=True), get_type_hints(part)
+    prefix = f"{part.TABLE}." if part.TABLE else ""
+    settings = {}
+    for field in msgspec.structs.fields(part):
+        kind = kinds[field.name]
+        described = _must_be(kind), _part_in(kind)
+        settings[field.name] = Setting(prefix + field.name, kind, plain[field.name], field.default, *described)
+    return types.MappingProxyType(settings)
+
+
+def misnamed(part: type[Part], written: Mapping[str, Any]) -> Iterator[str]:
+    """A sentence for each setting of the part that is unknown, in the wrong place, or missing."""
+    settings = settings_of(part)
+    for name in written:
+        if name in settings:
+            continue
+        home = next((other for other in Part.__subclasses__() if name in settings_of(other)), None)
+        if home is not None:
+            where = f"in [{home.TABLE}]" if home.TABLE else "at the top of the plan, before the first table"
+            yield f"`{name}` belongs {where}."
+        else:
+            alike = difflib.get_close_matches(str(name), settings, n=1)
+            of = f"[{part.TABLE}]" if part.TABLE else "a plan"
+            yield f"{name!r} is not a setting of {of}" + (f"; is it `{alike[0]}`?" if alike else ".")
+    for name, setting in settings.items():
+        if setting.default is msgspec.NODEFAULT and name not in written:
+            yield f"`{setting.name}` is missing."
+
+
+class Fixed(dict[str, Any]):
+    """A dict that cannot change, so that a plan cannot either."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> None:
+        raise TypeError("a plan never changes: make another plan")
+
+    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = __ior__ = _refuse  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Fixed, (dict(self),)  # pickle and copy would otherwise set the items one by one
+
+
+def _read(value: Any, setting: Setting) -> Any:
+    """The value in the type it is declared with, as one that cannot change."""
+    if setting.part is None:
+        return _fixed(msgspec.convert(_plain(value), setting.kind))
+    return value if value is None and setting.default is None else setting.part.of(value)
+
+
+def _has_type(value: Any, setting: Setting) -> bool:
+    try:
+        msgspec.convert(_plain(value), setting.plain)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _plain(value: Any) -> Any:
+    """The value in Python's own types."""
+    if hasattr(value, "tolist"):  # NumPy's numbers, texts and arrays
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        raise msgspec.ValidationError("a set has no order")
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _fixed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return Fixed({key: _fixed(item) for key, item in value.items()})
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _part_in(kind: Any) -> type[Part] | None:
+    """The part that is one of the types of a union."""
+    return next((each for each in get_args(kind) if isinstance(each, type) and issubclass(each, Part)), None)
+
+
+def _must_be(kind: Any) -> str:
+    """What a value of this type is, in words."""
+    if (part := _part_in(kind)) is not None:
+        short = f"{settings_of(part)[part.SHORT].must_be}, or " if part.SHORT else ""
+        return f"{short}a table with {_listed([f'`{name}`' for name in settings_of(part)], 'and')}"
+    if get_origin(kind) in (Union, types.UnionType):
+        return _must_be(get_args(kind)[0])  # or nothing
+    if get_origin(kind) is Annotated:
+        return next(note.description for note in get_args(kind) if isinstance(note, Meta) and note.description)
+    if get_origin(kind) is Literal:
+        return _listed([f'"{value}"' for value in get_args(kind)], "or")
+    return {str: "text", bool: "true or false"}[kind]
+
+
+def _listed(words: Sequence[str], last: str) -> str:
+    return f" {last} ".join(filter(None, (", ".join(words[:-1]), words[-1])))

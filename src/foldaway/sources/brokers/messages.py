@@ -1,0 +1,155 @@
+"""Messages folded into a trial, in order: many small ones at a time, a faulty one found and told by its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import pyarrow as pa
+
+from foldaway.errors import RecordError
+from foldaway.sources.brokers.broker import Message
+from foldaway.sources.formats.body import ARROW, JSON, NDJSON, Limits, media_type_of, read_body
+from foldaway.sources.formats.chunk import ROWS, Chunk, Unreadable, WantedColumns, join
+from foldaway.sources.formats.lines import BYTE_ORDER_MARK
+from foldaway.sources.formats.ndjson import MALFORMED
+from foldaway.trial import Trial
+
+_LIMITS = Limits()  # what one message may hold; more is damage, or meant to fill the memory
+
+Decoded = tuple[Message, Chunk | str]
+"""A message with its records, or with what is wrong with it."""
+
+
+def fold_messages(
+    trial: Trial, messages: Sequence[Message], wanted: WantedColumns
+) -> Iterator[tuple[Sequence[Message], str | None]]:
+    """Fold messages into a trial, step by step as the caller asks for them.
+
+    Yields:
+        Messages that were folded, and None; or one that was refused, and what is wrong with it, without a value.
+
+    Example:
+        >>> from foldaway.plan import Plan
+        >>> from foldaway.sources.formats.chunk import wanted_by
+        >>> plan = Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
+        >>> trial = Trial(plan)
+        >>> bodies = [b'{"g": "a", "y": 1}', b'{"g": "b", "y": 2}', b'{"g": "b", "y": "high"}', b'{"g": "a", "y": 3}']
+        >>> messages = [Message("", (i,), body) for i, body in enumerate(bodies)]
+        >>> for taken, fault in fold_messages(trial, messages, wanted_by(plan)):
+        ...     print([message.place for message in taken], fault and fault.splitlines()[1])
+        [(0,), (1,)] None
+        [(2,)]   y: 1 wrong type
+        [(3,)] None
+    """
+    for group in _groups(messages, wanted):
+        yield from _fold(trial, group)
+
+
+def decode_message(body: bytes | dict[str, str], kind: str | None, wanted: WantedColumns) -> Chunk:
+    r"""The records in a message: JSON, newline-delimited JSON, an Arrow stream, or one record alone.
+
+    Args:
+        body: The message; a dict is one record, its values as text.
+        kind: Its media type, if the sender gave one; if not, or if it is none of ours, the first bytes tell.
+        wanted: The columns to read.
+
+    Raises:
+        Unreadable: It holds no records. Nothing of the message is in the error, and no other error hangs on it.
+
+    Example:
+        >>> wanted = WantedColumns(numeric=("y",), text=("g",))
+        >>> decode_message(b'{"g": "a",\n "y": 1.5}', None, wanted).records.to_pydict()
+        {'y': [1.5], 'g': ['a']}
+        >>> decode_message(b'{"g": "a", "y": 1.5}\n{"g": "b"}', None, wanted).records.to_pydict()
+        {'y': [1.5, None], 'g': ['a', 'b']}
+        >>> decode_message({"g": "a", "y": "1.5"}, None, wanted).records.to_pydict()
+        {'y': ['1.5'], 'g': ['a']}
+    """
+    if isinstance(body, dict):
+        return _fields(body, wanted)
+    media_type = _media_type(body, kind)
+    if media_type != ARROW:
+        body = body.removeprefix(BYTE_ORDER_MARK).strip()
+        if not body:
+            raise Unreadable("is empty")
+        # A record alone may be written over several lines; then the whole is one object, which several never are.
+        if body.startswith(b"{") and (media_type == JSON or (b"\n" in body and _is_object(body))):
+            media_type, body = JSON, b"[" + body + b"]"
+    return read_body(body, media_type, wanted, _LIMITS)
+
+
+def _media_type(body: bytes, kind: str | None) -> str:
+    named = kind if kind is None else media_type_of(kind)[0]
+    if named in (ARROW, JSON, NDJSON):
+        return named
+    if body.startswith((b"\xff\xff\xff\xff", b"ARROW1")):
+        return ARROW
+    return JSON if body.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"[") else NDJSON
+
+
+class _Anything(msgspec.Struct):
+    """Any object in JSON, nothing of it taken."""
+
+
+def _is_object(data: bytes) -> bool:
+    try:
+        msgspec.json.decode(data, type=_Anything)
+    except MALFORMED:
+        return False
+    return True
+
+
+def _fields(fields: dict[str, str], wanted: WantedColumns) -> Chunk:
+    if not any(name in fields for name in wanted.names):
+        raise Unreadable("has none of the plan's columns")
+    cells = [pa.array([fields.get(name)], pa.string()) for name in wanted.names]
+    return Chunk(pa.RecordBatch.from_arrays(cells, names=list(wanted.names)))
+
+
+def _groups(messages: Sequence[Message], wanted: WantedColumns) -> Iterator[list[Decoded]]:
+    """The messages, decoded, in groups that can be one batch: of the same columns and types, and not too large."""
+    group: list[Decoded] = []
+    schema, rows = None, 0
+    for message in messages:
+        decoded = _chunk_or_fault(message, wanted)
+        records = None if isinstance(decoded, str) else decoded.records
+        fits = records is not None and records.schema == schema and rows + records.num_rows <= ROWS
+        if group and not fits:
+            yield group
+            group, rows = [], 0
+        group.append((message, decoded))
+        schema = None if records is None else records.schema
+        rows += 0 if records is None else records.num_rows
+    if group:
+        yield group
+
+
+def _chunk_or_fault(message: Message, wanted: WantedColumns) -> Chunk | str:
+    try:
+        return decode_message(message.body, message.kind, wanted)
+    except Unreadable as error:
+        return f"it {error}."
+
+
+def _fold(trial: Trial, group: list[Decoded]) -> Iterator[tuple[Sequence[Message], str | None]]:
+    messages = [message for message, _ in group]
+    chunks = [chunk for _, chunk in group if isinstance(chunk, Chunk)]
+    if len(chunks) < len(group):  # a message that cannot be read is a group of its own
+        yield messages, str(group[0][1])
+        return
+    fault = _fault_in(trial, join(chunks))
+    if fault is None or len(group) == 1:
+        yield messages, fault
+    else:  # the batch was refused whole: one by one, up to whoever is to blame
+        for one in group:
+            yield from _fold(trial, [one])
+
+
+def _fault_in(trial: Trial, chunk: Chunk) -> str | None:
+    """Fold a chunk; what is wrong with it if it was refused."""
+    try:
+        trial.fold(chunk.records, text=True, unreadable=chunk.ragged)
+    except RecordError as error:
+        return str(error)
+    return None
