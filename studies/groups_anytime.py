@@ -96,8 +96,8 @@ def by_groups(draws: Draws, trial: int, looks: Any, group: Any, groups: int) -> 
     size = (len(looks), 2, groups)  # groups side by side in memory, which is twice as fast
     weight = np.bincount(places, minlength=math.prod(size)).reshape(size)
     value = np.bincount(places, draws.y[trial][here], math.prod(size)).reshape(size)
-    so_far = (np.cumsum(each, axis=0, dtype=np.float64).swapaxes(1, 2) for each in (weight, value))
-    return jackknife(mean, Cells(*so_far))
+    n, total = (np.cumsum(each, axis=0, dtype=np.float64).swapaxes(1, 2) for each in (weight, value))
+    return jackknife(mean, Cells(n, total))
 
 
 def study(share: float, outcome: str, lift: float, trials: int, records: int, seed: int) -> Result:

@@ -53,7 +53,7 @@ def sizes(rng: np.random.Generator, kind: str, shape: tuple[int, int]) -> Floats
     """Records of each unit: unequal (from 1 to some 50, ten on average) or heavy-tailed (Pareto with index 1.5)."""
     if kind == "unequal":
         return 1.0 + rng.poisson(9 * rng.gamma(2, 0.5, shape))
-    return np.minimum(np.ceil(3 * (1 + rng.pareto(1.5, shape))), 3000)
+    return np.minimum(np.ceil(3 * (1 + rng.pareto(1.5, shape))), 3000.0).astype(np.float64)
 
 
 def draw(
@@ -72,8 +72,9 @@ def by_group(rng: np.random.Generator, units: Units, groups: int) -> Cells:
     trials, count = units.size.shape
     group = rng.integers(0, groups, (trials, count))
     place = ((np.arange(trials)[:, None] * groups + group) * 2 + units.treated).ravel()
-    cells = (np.bincount(place, x.ravel(), trials * groups * 2).reshape(trials, groups, 2) for x in units[:2])
-    return Cells(*cells)
+    size = (trials, groups, 2)
+    n, total = (np.bincount(place, x.ravel(), math.prod(size)).reshape(size) for x in (units.size, units.total))
+    return Cells(n.astype(np.float64), total.astype(np.float64))
 
 
 def cr1(units: Units, effect: float) -> tuple[Any, Floats]:
@@ -138,7 +139,7 @@ class RelativeShare(NamedTuple):
     covers: float
 
 
-def relative(level: float, trials: int, seed: int, units: int = 500) -> RelativeShare:
+def relative(level: int, trials: int, seed: int, units: int = 500) -> RelativeShare:
     """The treatment makes 1.5 of the control's level, which is so many standard errors away from zero."""
     rng = np.random.default_rng([seed, 77, level])
     error = _control_error(rng, units)
@@ -368,14 +369,15 @@ def _answer(results: Results, error: float) -> str:
     short = sum(one.covers < 0.95 - 1.96 * error for one in shares)
     by_method = list(zip(*(methods for methods, _ in results.adjustments.values()), strict=True))
     lowest: Callable[[int], float] = lambda i: 100 * min(one.covers for one in by_method[i])  # noqa: E731
+    near, told = next((level, found) for level, found in results.relatives.items() if level)
     wrong = max(found.wrong for found in results.relatives.values())
     return f"""By groups the intervals cover between {100 * low:.1f} and {100 * high:.1f} %; {short} of {len(shares)}
     cells fall short of 95 % by more than Monte Carlo error. CR1 on kept rows covers between {100 * min(kept):.1f} and
     {100 * max(kept):.1f} %.
 
-    Relative effects are told wrongly in at most {100 * wrong:.1f} % of trials. Where the control's level is within two
-    standard errors of zero, those that are told are the trials in which it came out large: of these alone, fewer than
-    95 % cover. Such a relative effect is better read beside the absolute one.
+    Relative effects are told wrongly in at most {100 * wrong:.1f} % of trials. Where the control's level is
+    {near} standard error from zero, the {_percent(told.told)} of trials that tell one are those in which it came out
+    large; of these alone {_percent(told.covers)} cover. Such a relative effect is better read beside the absolute one.
 
     Adjusted effects cover at least {lowest(1):.1f} % by the jackknife and {lowest(2):.1f} % by Welch's formula; the
     regression on kept rows covers at least {lowest(3):.1f} %."""

@@ -91,17 +91,38 @@ def test_it_is_deletion_of_each_group_from_kept_rows(both: bool, level: float) -
         np.testing.assert_allclose(levels.covariance, covariance, rtol=1e-9 if level < 10 else 1e-4)
 
 
-def test_with_a_record_in_every_group_it_is_welchs_test() -> None:
+def test_with_a_record_of_both_arms_in_every_group_it_is_the_paired_t_test() -> None:
     y = np.random.default_rng(2).normal(size=(32, 2)) * [1, 3]
     effect = effect_of(jackknife(mean, Cells(np.ones((32, 2)), y)), 1, 0.95)
-    # Welch's, for pairs of records are independent: but for their covariance, which the jackknife estimates too.
     paired = stats.ttest_rel(y[:, 1], y[:, 0])
     assert effect.estimate is not None
     assert effect.std_error is not None
     assert effect.estimate / effect.std_error == pytest.approx(paired.statistic, rel=1e-12)
-    welchs = stats.ttest_ind(y[:, 1], y[:, 0], equal_var=False)
-    assert effect.df == pytest.approx(welchs.df, rel=1e-12)
-    assert effect.p_value == pytest.approx(2 * stats.t.sf(abs(paired.statistic), welchs.df), rel=1e-9)
+    assert effect.df == pytest.approx(paired.df, rel=1e-12)
+    assert effect.p_value == pytest.approx(paired.pvalue, rel=1e-9)
+
+
+def test_arms_in_different_groups_have_welchs_degrees_of_freedom() -> None:
+    rng = np.random.default_rng(21)
+    y = [rng.normal(size=20), 3 * rng.normal(size=12)]
+    weight, value = np.zeros((32, 2)), np.zeros((32, 2))
+    weight[:20, 0], weight[20:, 1], value[:20, 0], value[20:, 1] = 1, 1, *y
+    found = difference_of(jackknife(mean, Cells(weight, value)), 1)
+    # The jackknife's variance of a mean in n of the groups is s²/(n − 1), a little more than s²/n.
+    variances = np.array([each.var(ddof=1) / (len(each) - 1) for each in y])
+    freedom = np.array([19, 11])
+    assert float(found.df) == pytest.approx(variances.sum() ** 2 / np.sum(variances**2 / freedom), rel=1e-12)
+    assert float(found.variance) == pytest.approx(31 / 32 * variances.sum(), rel=1e-12)
+
+
+def test_the_degrees_of_freedom_are_those_that_the_variance_has() -> None:
+    """Over many trials of units in all groups: 2 (E V)² / Var V. With Welch's they would be twice as many."""
+    rng = np.random.default_rng(22)
+    value = rng.normal(size=(20_000, 16, 2))
+    found = difference_of(jackknife(mean, Cells(np.ones_like(value), value)), 1)
+    has = 2 * found.variance.mean() ** 2 / found.variance.var()
+    assert has == pytest.approx(15, rel=0.05)
+    np.testing.assert_allclose(found.df, 15)
 
 
 def test_leading_axes_are_trials_of_their_own() -> None:
@@ -115,7 +136,7 @@ def test_leading_axes_are_trials_of_their_own() -> None:
     batched = jackknife(lambda cells: adjusted_mean(cells, rates), stacked)
     for i, cells in enumerate(many):
         alone = jackknife(lambda cells, i=i: adjusted_mean(cells, rates[i]), cells)
-        for name in ("value", "covariance", "freedom", "n", "groups"):
+        for name in ("value", "covariance", "doubt", "n", "groups"):
             np.testing.assert_allclose(getattr(batched, name)[i], getattr(alone, name), rtol=1e-12)
         np.testing.assert_allclose(relative_of(batched, 1, 0.9).lower[i], relative_of(alone, 1, 0.9).lower)
 
@@ -125,7 +146,7 @@ def test_few_groups_count_for_what_they_hold() -> None:
     weight = np.zeros((16, 2))
     weight[:, 0], weight[:6, 1] = 4, [8, 1, 1, 1, 1, 1]
     levels = jackknife(mean, Cells(weight, weight * np.arange(16)[:, None]))
-    np.testing.assert_allclose(levels.freedom, [15, 13**2 / 69 - 1])
+    np.testing.assert_allclose(1 / np.diag(levels.doubt), [15, 13**2 / 69 - 1])
     assert levels.groups is not None
     assert levels.groups.tolist() == [16, 6]
 

@@ -24,7 +24,7 @@ def test_cr1_on_units_sums_is_statsmodels_on_rows() -> None:
     unit = np.repeat(np.arange(40), size)
     treated = rng.random(40) < 0.5
     y = rng.normal(size=len(unit)) + rng.normal(size=40)[unit]
-    units = Units(size[None].astype(float), np.bincount(unit, y)[None], treated[None])
+    units = Units(size[None].astype(float), np.bincount(unit, y)[None].astype(float), treated[None])
     X = np.column_stack([np.ones(len(unit)), treated[unit]])
     fit = sm.OLS(y, X).fit(cov_type="cluster", cov_kwds={"groups": unit}, use_t=True)
     low, high = fit.conf_int()[1]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldaway.errors import EstimateError
-from foldaway.inference.jackknife import effective_groups
+from foldaway.inference.jackknife import effective_groups, group_doubt
 from foldaway.inference.levels import LEAST_GROUPS, Levels
 from foldaway.numerics.block import Floats
 from foldaway.tallies.frame import Frame
@@ -123,8 +123,7 @@ def jackknife_regression(moments: GroupMoments, outcome: int) -> Levels:
     weight = moments.moments[..., 0, 0].T
     # A direction that only one group shows leaves its coefficient, and the levels, without an error.
     shown = (weight > 0).sum(axis=0) if np.all(ranks == rank) else np.zeros(len(value))
-    freedom = effective_groups(weight) - 1
-    return Levels(value, (groups - 1) / groups * away.T @ away, freedom, weight.sum(axis=0), shown)
+    return Levels(value, (groups - 1) / groups * away.T @ away, group_doubt(weight), weight.sum(axis=0), shown)
 
 
 class JackknifedFit(NamedTuple):

@@ -6,7 +6,8 @@ Units are dealt into G groups at random. Let θ₍g₎ be the statistic without 
 
 (Kott 2001, "The delete-a-group jackknife"; for streams Chamandy et al. 2012). It is taken jointly over the arms, so a
 unit that is in both is no fault. An arm's variance has about e − 1 degrees of freedom, e = (Σ_g n)² / Σ_g n² being its
-number of effective groups.
+number of effective groups. That of a difference has those of both arms together only where these lie in different
+groups: being joint, V is the variance of one number per group.
 
 A statistic is a function of `Cells`: sums of one outcome by arm, with any leading axes. Totals, groups left out,
 replicates, segments and whole simulations are then the same call.
@@ -133,9 +134,22 @@ def jackknife(statistic: Statistic, *cells: Cells) -> Levels:
     away = without - without.mean(axis=-2, keepdims=True)
     covariance = (groups - 1) / groups * np.swapaxes(away, -1, -2) @ away
     n = weight.sum(axis=-2)
-    return Levels(value, covariance, effective_groups(weight) - 1, n, (weight > 0).sum(axis=-2))
+    return Levels(value, covariance, group_doubt(weight), n, (weight > 0).sum(axis=-2))
 
 
 def effective_groups(weight: Floats) -> Floats:
     """(Σ_g n)² / Σ_g n² for each arm: G if all groups are alike, few if few of them hold most records."""
     return over(weight.sum(axis=-2) ** 2, (weight**2).sum(axis=-2))
+
+
+def group_doubt(weight: Floats) -> Floats:
+    """How well the jackknife knows the arms' variances, as `Levels` has it.
+
+    If group g holds the share p_ag of arm a, it adds p_ag V_a + p_cg V_c to the variance of a difference. By
+    Satterthwaite's argument the sum of G such parts has (Σ s)² / Σ s² − 1 degrees of freedom, in which arms meet by
+    o = Σ_g p_ag p_cg: 1/e for an arm with itself, 1/G for arms that fill all groups alike, 0 for arms in different
+    groups. Entries are o/(1 − o): arms that fill all groups alike then have G − 1 degrees of freedom together, not each.
+    """
+    share = np.nan_to_num(over(weight, weight.sum(axis=-2, keepdims=True)))
+    meeting = np.swapaxes(share, -1, -2) @ share
+    return over(meeting, 1 - meeting)

@@ -1,8 +1,8 @@
 """From the arms' levels and their covariance to effects: differences, relative effects, or why there are none.
 
 An estimator gives each arm a level (a mean, an adjusted mean, a total per assigned unit, a ratio). The jackknife or
-Welch's formula gives the levels' covariance and, for each arm, the degrees of freedom behind its variance. All that
-follows is written once here, for arrays with any leading axes.
+Welch's formula gives the levels' covariance, and how well the arms' variances are known. All that follows is written
+once here, for arrays with any leading axes.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ class Levels(NamedTuple):
     Attributes:
         value: The levels: (…, A).
         covariance: Their covariance: (…, A, A).
-        freedom: The degrees of freedom behind each arm's own variance: (…, A).
+        doubt: How well the arms' variances are known: (…, A, A). Where an arm's variance has f degrees of freedom, its
+            own entry is 1/f; an entry of two arms is 0 if what is not known of their variances has nothing in common.
         n: The number of records: (…, A).
         groups: The number of groups with records: (…, A); None if records are taken as independent.
     """
 
     value: Floats
     covariance: Floats
-    freedom: Floats
+    doubt: Floats
     n: Floats
     groups: Floats | None = None
 
@@ -83,19 +84,26 @@ class ArmEffect(NamedTuple):
 
 
 def difference_of(levels: Levels, arm: int, control: int = 0) -> Difference:
-    """The difference of two levels, with Welch's degrees of freedom (V_a + V_c)² / (V_a²/f_a + V_c²/f_c)."""
+    """The difference of two levels, with the degrees of freedom of its variance."""
     value, covariance = levels.value, levels.covariance
     ours, theirs = covariance[..., arm, arm], covariance[..., control, control]
     variance = np.maximum(ours + theirs - 2 * covariance[..., arm, control], 0)
-    df = welch_df(ours, levels.freedom[..., arm], theirs, levels.freedom[..., control])
+    df = _degrees(levels, arm, control, ours, theirs)
     return Difference(value[..., arm] - value[..., control], variance, df)
 
 
-def welch_df(one: Floats, freedom: Floats, other: Floats, other_freedom: Floats) -> Floats:
-    """Welch's degrees of freedom for the sum of two variances; where nothing varies, the sum of both freedoms."""
+def _degrees(levels: Levels, arm: int, control: int, ours: Floats, theirs: Floats) -> Floats:
+    """Satterthwaite's (V_a + V_c)² / (V_a² k_aa + V_c² k_cc + 2 V_a V_c k_ac); Welch's if k_ac is 0.
+
+    Where nothing varies, that of equal variances.
+    """
+    nothing = ours + theirs == 0
+    one, other = np.where(nothing, 1.0, ours), np.where(nothing, 1.0, theirs)
+    doubt = levels.doubt
+    own = one**2 * doubt[..., arm, arm] + other**2 * doubt[..., control, control]
     with np.errstate(divide="ignore", invalid="ignore"):
-        df = (one + other) ** 2 / (one**2 / freedom + other**2 / other_freedom)
-    return np.where(one + other > 0, df, freedom + other_freedom)
+        df: Floats = (one + other) ** 2 / (own + 2 * one * other * doubt[..., arm, control])
+    return df
 
 
 def relative_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> Relative:
@@ -111,7 +119,7 @@ def relative_of(levels: Levels, arm: int, confidence: float, control: int = 0) -
     between = levels.covariance[..., arm, control]
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = a / b
-        df = welch_df(ours, levels.freedom[..., arm], ratio**2 * theirs, levels.freedom[..., control])
+        df = _degrees(levels, arm, control, ours, ratio**2 * theirs)
         t2 = stdtrit(df, 0.5 + confidence / 2) ** 2
         lead, middle, last = b**2 - t2 * theirs, a * b - t2 * between, a**2 - t2 * ours
         root = np.sqrt(np.maximum(middle**2 - lead * last, 0))
@@ -125,7 +133,7 @@ def effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> 
     """What is told of one trial's arm: effect, error and interval, or why they are withheld.
 
     Example:
-        >>> levels = Levels(np.array([10.0, 12.0]), np.diag([0.1, 0.15]), np.array([99.0, 99.0]), np.array([100, 100]))
+        >>> levels = Levels(np.array([10.0, 12.0]), np.diag([0.1, 0.15]), np.eye(2) / 99, np.array([100, 100]))
         >>> effect = effect_of(levels, 1, 0.95)
         >>> effect.estimate, effect.std_error, round(effect.ci_lower, 3), effect.reliable
         (2.0, 0.5, 1.014, True)
@@ -166,8 +174,8 @@ def withheld(levels: Levels, arms: tuple[int, int]) -> str:
     return f"an arm has units in only {groups} of the groups that the error is computed from; it takes {LEAST_GROUPS}."
 
 
-def over(numerator: Floats, denominator: Floats) -> Floats:
+def over(numerator: Floats | float, denominator: Floats) -> Floats:
     """The quotient; NaN where the denominator is 0, since an arm is empty."""
-    numerator, denominator = np.broadcast_arrays(numerator, denominator)
-    quotient: Floats = np.divide(numerator, denominator, out=np.full(numerator.shape, np.nan), where=denominator != 0)
+    above, below = np.broadcast_arrays(numerator, denominator)
+    quotient: Floats = np.divide(above, below, out=np.full(above.shape, np.nan), where=below != 0)
     return quotient

@@ -72,7 +72,7 @@ def welch(spread: Spread, rate: Floats | float | None = None) -> Levels:
         each = spread.products * (unbiased / spread.weight**2)[..., None, None]
     if rate is None:
         variances = each[..., 0, 0]
-        return Levels(spread.mean[..., 0], variances[..., None] * np.eye(n.shape[-1]), n - 1, n)
+        return Levels(spread.mean[..., 0], variances[..., None] * np.eye(n.shape[-1]), _doubt(n), n)
     # Level a is (1 − λ) ȳ_a + λ ỹ_a + λ Σ_b s_b (ȳ_b − ỹ_b): linear in the means, s_b being the arms' shares.
     lam = np.asarray(rate, dtype=np.float64)[..., None, None]
     share = (spread.weight / spread.weight.sum(axis=-1, keepdims=True))[..., None, :]
@@ -80,7 +80,7 @@ def welch(spread: Spread, rate: Floats | float | None = None) -> Levels:
     parts = np.stack([(1 - lam) * own + lam * share, lam * own - lam * share], axis=-1)  # (…, a, b, 2)
     value = np.einsum("...abi,...bi->...a", parts, spread.mean)
     covariance = np.einsum("...abi,...bij,...cbj->...ac", parts, each, parts)
-    return Levels(value, covariance, n - 1, n)
+    return Levels(value, covariance, _doubt(n), n)
 
 
 def welch_total(spread: Spread, probabilities: Floats) -> Levels:
@@ -95,4 +95,11 @@ def welch_total(spread: Spread, probabilities: Floats) -> Levels:
     squares = (spread.products[..., 0, 0] + spread.n * spread.mean[..., 0] ** 2) / (pi**2 * everyone)
     second = squares[..., None] * np.eye(len(pi))
     covariance = (second - value[..., :, None] * value[..., None, :]) / (everyone - 1)[..., None]
-    return Levels(value, covariance, np.broadcast_to(everyone - 1, value.shape), spread.n)
+    doubt = np.broadcast_to(1 / (everyone - 1)[..., None], covariance.shape)
+    return Levels(value, covariance, doubt, spread.n)
+
+
+def _doubt(n: Floats) -> Floats:
+    """Each arm's variance has n − 1 degrees of freedom of its own."""
+    own: Floats = np.nan_to_num(over(1.0, n - 1))[..., None] * np.eye(n.shape[-1])
+    return own
