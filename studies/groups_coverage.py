@@ -52,7 +52,7 @@ class Units(NamedTuple):
 def sizes(rng: np.random.Generator, kind: str, shape: tuple[int, int]) -> Floats:
     """Records of each unit: unequal (from 1 to some 50, ten on average) or heavy-tailed (Pareto with index 1.5)."""
     if kind == "unequal":
-        return 1.0 + rng.poisson(9 * rng.gamma(2, 0.5, shape))
+        return 1 + rng.poisson(9 * rng.gamma(2, 0.5, shape)).astype(np.float64)
     return np.minimum(np.ceil(3 * (1 + rng.pareto(1.5, shape))), 3000.0).astype(np.float64)
 
 

@@ -189,6 +189,18 @@ def test_told_coefficients_have_three_digits_and_come_from_two_thousand_records(
     assert not np.allclose(told.center, exact.center, rtol=0, atol=1e-6)
 
 
+def test_earlier_records_without_arms_calibrate_a_plan() -> None:
+    table = make(12, n=2500)
+    moments = GroupMoments.empty(MomentsShape(1, 1, Shape(3, 2)))
+    start = fit_start(moments.fold(np.zeros(2500, int), rows_of(table, "x1", "x2", "y0", "y1")))
+    assert start.coefficients is not None
+    X = sm.add_constant(table[["x1", "x2"]])
+    for o, outcome in enumerate(["y0", "y1"]):
+        expected = sm.OLS(table[outcome], X).fit().params.to_numpy()[1:]
+        np.testing.assert_allclose(start.coefficients.slopes[o], expected, rtol=1e-10)
+    np.testing.assert_allclose(start.coefficients.center, table[["x1", "x2"]].mean(), rtol=1e-12)
+
+
 @pytest.mark.parametrize(("value", "rounded"), [(1234.5, 1230), (0.00098765, 0.000988), (-5.0, -5), (0.0, 0)])
 def test_significant_digits(value: float, rounded: float) -> None:
     assert significant(np.array([value]), 3)[0] == pytest.approx(rounded, rel=1e-15)

@@ -148,7 +148,7 @@ def group_doubt(weight: Floats) -> Floats:
     If group g holds the share p_ag of arm a, it adds p_ag V_a + p_cg V_c to the variance of a difference. By
     Satterthwaite's argument the sum of G such parts has (Σ s)² / Σ s² − 1 degrees of freedom, in which arms meet by
     o = Σ_g p_ag p_cg: 1/e for an arm with itself, 1/G for arms that fill all groups alike, 0 for arms in different
-    groups. Entries are o/(1 − o): arms that fill all groups alike then have G − 1 degrees of freedom together, not each.
+    groups. Entries are o/(1 − o): arms that fill all groups alike have G − 1 degrees of freedom together, not each.
     """
     share = np.nan_to_num(over(weight, weight.sum(axis=-2, keepdims=True)))
     meeting = np.swapaxes(share, -1, -2) @ share
