@@ -73,10 +73,10 @@ def draw(rng: np.random.Generator, trials: int, records: int, share: float, outc
 
 def at_looks(draws: Draws, values: Any) -> Floats:
     """Sums up to each look: trials by looks by arms."""
-    parts = [np.where(draws.treated, 0.0, values), np.where(draws.treated, values, 0.0)]
-    trials = len(draws.treated)
-    steps = [part.reshape(trials, -1, EVERY).sum(axis=2) for part in parts]
-    return np.cumsum(np.stack(steps, axis=-1), axis=1)
+    shape = (len(draws.treated), -1, EVERY)
+    everyone = values.reshape(shape) @ np.ones(EVERY)
+    treated = (values * draws.treated).reshape(shape) @ np.ones(EVERY)
+    return np.cumsum(np.stack([everyone - treated, treated], axis=-1), axis=1)
 
 
 def excluded(levels: Levels, effect: float, through_t: bool) -> Any:
@@ -90,12 +90,12 @@ def excluded(levels: Levels, effect: float, through_t: bool) -> Any:
 def by_groups(draws: Draws, trial: int, looks: Any, group: Any, groups: int) -> Levels:
     """One trial's levels by the jackknife, at some looks."""
     cell = groups * draws.treated[trial] + (group & (groups - 1)).astype(np.int64)
-    step = np.searchsorted(looks, np.arange(len(cell)) // EVERY)
-    here = step < len(looks)
-    places = step[here] * 2 * groups + cell[here]
+    last = (looks[-1] + 1) * EVERY  # no record after it counts
+    step = np.repeat(np.searchsorted(looks, np.arange(looks[-1] + 1)), EVERY)
+    places = step * (2 * groups) + cell[:last]
     size = (len(looks), 2, groups)  # groups side by side in memory, which is twice as fast
     weight = np.bincount(places, minlength=math.prod(size)).reshape(size)
-    value = np.bincount(places, draws.y[trial][here], math.prod(size)).reshape(size)
+    value = np.bincount(places, draws.y[trial, :last], math.prod(size)).reshape(size)
     n, total = (np.cumsum(each, axis=0, dtype=np.float64).swapaxes(1, 2) for each in (weight, value))
     return jackknife(mean, Cells(n, total))
 
