@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import foldaway as fa
-from foldaway.federated.coordinator.models import frame_of, readings, segments
-from foldaway.federated.coordinator.replies import length
-from foldaway.federated.coordinator.results import Devices as Who
-from foldaway.federated.coordinator.results import results
-from foldaway.federated.coordinator.share import Published, Share
 from foldaway.federated.messages import Coefficients
-from foldaway.numerics.block import Floats
+from foldaway.federated.modes import mode_of
+from foldaway.federated.modes.share import Devices as Who
+from foldaway.federated.modes.share import Share
+from foldaway.federated.replies.models import frame_of, readings, segments
+from foldaway.federated.replies.published import Published
+from foldaway.numerics.block import Block, Floats
 from foldaway.numerics.linalg import frame_rows
 from studies.findings import Findings, counted, options_of, publish
 
@@ -101,7 +101,7 @@ def triangles(devices: Devices) -> Floats:
 def replies(plan: fa.Plan, published: Coefficients, devices: Devices) -> Floats:
     """What each device replies, one per row: ``federated.replies.reply`` for all devices of an arm at once."""
     k, parts = len(plan.regressors), segments(published.models, len(plan.regressors))
-    found = np.empty((len(devices.arm), length(parts)))
+    scores = np.empty((len(devices.arm), sum(part.q * part.r for part in parts)))
     row_arm = np.repeat(devices.arm, devices.sizes)
     F = frame_of(published, len(plan.columns))
     for arm in range(len(ARMS)):
@@ -111,8 +111,8 @@ def replies(plan: fa.Plan, published: Coefficients, devices: Devices) -> Floats:
         for segment in parts:
             X, E = readings(segment, arm, F, framed, k)
             products = (X[:, :, None] * E[:, None, :]).reshape(len(X), -1)
-            found[mine, segment.place] = np.add.reduceat(products, np.cumsum(sizes) - sizes)
-    return found
+            scores[mine, segment.place] = np.add.reduceat(products, np.cumsum(sizes) - sizes)
+    return scores
 
 
 def intervals(devices: Devices, stays: Floats) -> Iterator[Interval]:
@@ -128,15 +128,15 @@ def intervals(devices: Devices, stays: Floats) -> Iterator[Interval]:
         who = Who(_by_arm(devices, everyone), _by_arm(devices, here))
         share = whole.copy()
         share.replies = [
-            none.fold(sent[here & (devices.arm == arm)]) for arm, none in enumerate(published.no_replies())
+            none.fold(Block(sent[here & (devices.arm == arm)].T)) for arm, none in enumerate(published.no_replies())
         ]
-        yield from _read("scores", drop_out, results(scores_plan, share, who, published)[0])
+        yield from _read("scores", drop_out, mode_of(scores_plan).results(share, who, published)[0])
         only = _share(one_plan, devices, factors, here)
-        yield from _read("one-message", drop_out, results(one_plan, only, who)[0])
+        yield from _read("one-message", drop_out, mode_of(one_plan).results(only, who, None)[0])
 
 
 def _share(plan: fa.Plan, devices: Devices, factors: Floats, here: NDArray[np.bool_]) -> Share:
-    share = Share(plan)
+    share = mode_of(plan).share(plan)
     share.trial.fold_clusters(devices.arm[here], devices.sizes[here].astype(np.int64), factors[here])
     share.devices = [int(count) for count in np.bincount(devices.arm[here], minlength=len(ARMS))]
     return share

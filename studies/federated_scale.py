@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from foldaway.simulation.federated.population import MODES, World
+from foldaway.simulation.federated.population import World
 from foldaway.simulation.federated.run import simulate
 from foldaway.simulation.federated.summary import Summary
 from studies import findings as pages
@@ -99,8 +99,8 @@ def main(arguments: Sequence[str] = ()) -> None:
     for mode, clients in sizes.items():
         if not clients:
             continue
-        world = World(clients, MODES[mode], drop_out=0.1, late=0.05, seed=options.seed, ask_again=0.05)
-        found.append(simulate(world, processes=options.processes, told=_Told(mode, clients)))
+        world = World(clients, mode, drop_out=0.1, late=0.05, seed=options.seed, ask_again=0.05)
+        found.append(simulate(world, processes=options.processes, progress=_Told(mode, clients)))
         print(found[-1], file=sys.stderr, flush=True)
     publish(findings(found, options.processes), NAME, options)
     if options.write:

@@ -11,10 +11,12 @@ import numpy as np
 import pandas as pd
 
 import foldaway as fa
-from foldaway.federated.coordinator.replies import reply
-from foldaway.federated.coordinator.results import Devices
-from foldaway.federated.coordinator.share import Published, Share
-from foldaway.federated.messages import Moments, Report, Scores, Sums
+from foldaway.federated.messages import Message, Moments, ScoreReply, Sums
+from foldaway.federated.modes import mode_of
+from foldaway.federated.modes.share import Devices, Share
+from foldaway.federated.replies.integrity import Integrity
+from foldaway.federated.replies.published import Published
+from foldaway.federated.replies.reply import reply
 from kept_rows import covariate_columns
 from plans import in_parts
 
@@ -64,10 +66,10 @@ def report(plan: fa.Plan, kept: Kept) -> Moments | Sums:
     return moments(kept)
 
 
-def answer(plan: fa.Plan, published: Published, kept: Kept) -> Scores:
+def answer(plan: fa.Plan, published: Published, kept: Kept) -> ScoreReply:
     """A device's reply in mode scores."""
     values = reply(plan, published.message("replying", 0.0), kept.arm, kept.rows, kept.weights)
-    return Scores.of(secrets.token_bytes(16), kept.arm, values)
+    return ScoreReply.of(secrets.token_bytes(16), kept.arm, values)
 
 
 def batches(items: list[Any], size: int) -> Iterator[list[Any]]:
@@ -78,24 +80,32 @@ def batches(items: list[Any], size: int) -> Iterator[list[Any]]:
 
 def share_of(plan: fa.Plan, messages: list[Any], size: int = 64) -> Share:
     """The share of a server that has got these factors, so many at a time."""
-    share = Share(plan)
+    share = mode_of(plan).share(plan)
     for some in batches(messages, size):
         share.fold(some, [share.check(message) for message in some])
     return share
 
 
-def with_replies(share: Share, published: Published, messages: list[Scores], size: int = 64) -> Share:
+def with_replies(share: Share, published: Published, messages: list[ScoreReply], size: int = 64) -> Share:
     """The share with these replies."""
     for some in batches(messages, size):
-        share.fold_replies(some, [share.check_reply(message, published) for message in some], published)
+        mode = mode_of(share.plan)
+        mode.fold(share, some, [mode.check(share, message, published) for message in some], published)
     return share
 
 
 def everyone(plan: fa.Plan, devices: list[Kept], reported: list[Any] | None = None) -> Devices:
     """All of them enrolled, and those reported that are given, or all."""
-    present: list[Kept] | list[Report] = devices if reported is None else reported
+    present: list[Kept] | list[Message] = devices if reported is None else reported
 
     def count(of: Any) -> dict[str, int]:
         return {arm: sum(each.arm == arm for each in of) for arm in plan.arms}
 
     return Devices(count(devices), count(present))
+
+
+def results(
+    plan: fa.Plan, share: Share, devices: Devices, published: Published | None = None
+) -> tuple[fa.Effects, Integrity | None]:
+    """The effects of a share, as its plan's mode reads them, and what the replies say about themselves."""
+    return mode_of(plan).results(share, devices, published)

@@ -12,7 +12,8 @@ import pytest
 
 import foldaway as fa
 from foldaway.federated import Device
-from foldaway.federated.device.kept import Kept, MemoryStore
+from foldaway.federated.device.state import DeviceState
+from foldaway.federated.device.store import MemoryStore
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import new_number
 from kept_rows import fitted
@@ -29,7 +30,7 @@ def identity_in(plan: fa.Plan, arm: str) -> bytes:
 
 def store_in(plan: fa.Plan, arm: str) -> MemoryStore:
     """The store of a device in this arm."""
-    return MemoryStore(Kept(plan.canonical().decode(), identity_in(plan, arm), new_number()))
+    return MemoryStore(DeviceState(plan.canonical().decode(), identity_in(plan, arm), new_number()))
 
 
 def records_of(plan: fa.Plan, rows: pd.DataFrame, unit: str = "unit") -> Iterator[tuple[str, list[dict[str, Any]]]]:

@@ -1,24 +1,33 @@
 """The laws of a tally, stated once for all of them.
 
-A subject is told to the laws by how it starts, how it comes back from its state, and how its numbers are read as
-Gram matrices Σ g g': two tallies are the same when their counts agree exactly and their Gram matrices up to rounding,
-on the scale that the same sums would have without any cancellation.
+A subject is told to the laws by how it starts, how it comes back from its state, and how its numbers are read: as Gram
+matrices Σ g g', or as plain sums. Two tallies are the same when their counts agree exactly and their sums up to
+rounding, on the scale that the same sums would have without any cancellation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from foldaway.numerics.block import Block, Floats, Shape
+from foldaway.numerics.kernels.siphash import hash_identifiers
+from resampling import KEY
 
 Grams = list[Floats]
+
+
+def gram_scale(size: Floats) -> Floats:
+    """How large the entries of a Gram matrix may be."""
+    return np.sqrt(np.outer(np.diag(size), np.diag(size)))
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,8 @@ class Subject:
     rounding: float = 1e-12
     framed: bool = False  # works in a frame of its own, which `rebase` takes in place of a matrix
     units: bool = False  # its blocks must be cut between units
+    scale: Callable[[Floats], Floats] = gram_scale  # of sums without cancellation
+    rebased: bool = True  # its rows may come in another frame one day
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,13 @@ def piece(block: Block, start: int, stop: int) -> Block:
     part = slice(start, stop)
     weight = None if block.weight is None else block.weight[part].copy()
     unit = None if block.unit is None else block.unit[part] - (block.unit[start] if stop > start else 0)
-    return Block(block.rows[:, part].copy(), weight, unit)
+    key = None if block.key is None else block.key[part].copy()
+    return Block(block.rows[:, part].copy(), weight, unit, key)
+
+
+def keys(n: int, units: int) -> NDArray[np.uint64]:
+    """Keyed numbers of n records, scattered over so many units."""
+    return hash_identifiers(pa.array(np.arange(n) % max(units, 1)), KEY)
 
 
 @st.composite
@@ -85,7 +102,9 @@ def rows(draw: st.DrawFn, *, units: bool = False, framed: bool = False, most: in
     every = draw(st.booleans())
     cuts = places if every else sorted(draw(st.lists(st.sampled_from(places), max_size=6)))
     order = draw(st.permutations(range(len(cuts) + 1)))
-    return Rows(shape, Block(values, weight, unit), tuple(cuts), tuple(order), _triangular(rng, shape))
+    B = _triangular(rng, shape)
+    key = keys(n, -(-n // int(rng.integers(1, 5))))
+    return Rows(shape, Block(values, weight, unit, key), tuple(cuts), tuple(order), B)
 
 
 def _triangular(rng: np.random.Generator, shape: Shape) -> Floats:
@@ -102,7 +121,7 @@ def check_laws(subject: Subject, rows: Rows) -> None:
     pieces = [rows.pieces()[i] for i in rows.order]
     empty = subject.empty(rows.shape)
     whole = empty.fold(rows.block)
-    size = empty.fold(Block(np.abs(rows.block.rows), rows.block.weight, rows.block.unit))
+    size = empty.fold(replace(rows.block, rows=np.abs(rows.block.rows)))
     same = _Same(subject, whole, size)
     check_identity(empty, whole, same)
     folded = empty
@@ -114,7 +133,7 @@ def check_laws(subject: Subject, rows: Rows) -> None:
     check_addition(shards, same)
     check_value(empty, rows)
     check_state(subject, whole, rows)
-    if not subject.framed:
+    if subject.rebased and not subject.framed:
         check_rebase(subject, whole, rows)
 
 
@@ -131,10 +150,9 @@ class _Same:
         assert subject.counts(one) == subject.counts(other)
         grams = [subject.grams(t, self.whole) for t in (one, other, self.whole, self.size)]
         for a, b, whole, size in zip(*grams, strict=True):
-            if subject.framed:  # there all columns are of about one length, and where not, what is short is rounding
-                scale = np.full_like(whole, np.abs(whole).max(initial=0))
-            else:
-                scale = np.sqrt(np.outer(np.diag(size), np.diag(size)))
+            # In a frame all columns are of about one length, and where not, what is short is rounding.
+            framed = np.full_like(whole, np.abs(whole).max(initial=0))
+            scale = framed if subject.framed else subject.scale(size)
             assert np.all(np.abs(a - b) <= subject.rounding * scale), "the tallies differ"
 
 
@@ -159,10 +177,10 @@ def check_value(empty: Any, rows: Rows) -> None:
     before = _bytes(empty), block.rows.tobytes(), block.weight is None or block.weight.tobytes()
     one = empty.fold(block)
     assert (_bytes(empty), block.rows.tobytes(), block.weight is None or block.weight.tobytes()) == before
-    kept = _bytes(one)
+    state = _bytes(one)
     one.fold(block)
     one + one
-    assert _bytes(one) == kept
+    assert _bytes(one) == state
 
 
 def check_state(subject: Subject, tally: Any, rows: Rows) -> None:
@@ -177,9 +195,11 @@ def check_rebase(subject: Subject, tally: Any, rows: Rows) -> None:
     """A tally changes frame as if its rows had come in that frame."""
     z, B = rows.block.rows, rows.B
     empty = subject.empty(rows.shape)
-    moved = empty.fold(Block(B.T @ z, None, rows.block.unit))
-    size = empty.fold(Block(np.abs(B).T @ np.abs(z), None, rows.block.unit))
+    moved = empty.fold(replace(rows.block, rows=B.T @ z))
+    size = empty.fold(replace(rows.block, rows=np.abs(B).T @ np.abs(z)))
+    before = _bytes(tally)
     _Same(subject, moved, size)(tally.rebase(B), moved)
+    assert _bytes(tally) == before
 
 
 def _sum(tallies: Sequence[Any]) -> Any:

@@ -12,8 +12,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import foldaway as fa
-from foldaway.inference.estimators import Comparison
-from foldaway.inference.replicates import Distribution, distribution
+from foldaway.inference.bootstrap import Distribution
+from foldaway.inference.contrast import Question
+from foldaway.inference.estimators import distribution
 from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
 from foldaway.numerics.kernels.siphash import hash_identifiers
@@ -50,8 +51,8 @@ def replicates_of(trial: fa.Trial, estimator: str, arm: str, outcome: str) -> Di
     """The bootstrap distribution of one effect."""
     plan = trial.plan
     number = list(plan.arms).index(arm)
-    comparison = Comparison(trial._arms, list(plan.arms.values()), number, list(plan.outcomes).index(outcome))
-    return distribution(estimator, comparison)
+    question = Question(trial._arms, list(plan.arms.values()), number, list(plan.outcomes).index(outcome))
+    return distribution(estimator, question)
 
 
 def close(ours: Floats, theirs: Floats, rounding: float = 1e-9) -> bool:

@@ -25,11 +25,12 @@ import numpy as np
 import foldaway as fa
 from foldaway.errors import CoordinatorWarning, IngestError, ServerError, TooEarly
 from foldaway.federated import Device
-from foldaway.federated.coordinator.closing import Wanted
-from foldaway.federated.device.kept import Kept, MemoryStore, Store
+from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.federated.device.local_store import LocalStore
+from foldaway.federated.device.state import DeviceState
+from foldaway.federated.device.store import DeviceStore, MemoryStore
 from foldaway.federated.messages import Coefficients, Received
-from foldaway.service.collecting.device_trials import DeviceTrials, Found
+from foldaway.service.collecting.device_trials import DeviceTrials, FederatedAnswer
 from foldaway.service.database.store import Store as Database
 from foldaway.service.keys.vault import Vault
 from in_process import received
@@ -81,15 +82,15 @@ class Tale:
 class FragileStore:
     """A device's store that a kill may come before or after any change of."""
 
-    def __init__(self, store: Store, strike: Callable[[str], None]) -> None:
+    def __init__(self, store: DeviceStore, strike: Callable[[str], None]) -> None:
         self._store = store
         self._strike = strike
 
-    def changing(self) -> AbstractContextManager[Kept]:
+    def changing(self) -> AbstractContextManager[DeviceState]:
         return self._changing()
 
     @contextmanager
-    def _changing(self) -> Iterator[Kept]:
+    def _changing(self) -> Iterator[DeviceState]:
         with self._store.changing() as kept:
             yield kept
             self._strike("killed before a change")
@@ -128,9 +129,9 @@ class Coordinator:
             raise ServerError(str(error), error.status) from None
 
     def close(self, deadline: float) -> None:
-        self.trials.close(self.plan, Wanted(deadline=deadline, without_effects=True), self._keep)
+        self.trials.close(self.plan, CloseRequest(deadline=deadline, without_effects=True), self._keep)
 
-    def _keep(self, found: Found) -> str:
+    def _keep(self, found: FederatedAnswer) -> str:
         self.found = found
         self.arms = self.trials._whole(self.plan)[0].trial.arms  # in mode scores the close deletes them
         return "{}"
@@ -175,11 +176,11 @@ class Schedule:
         ]
         self._devices: list[Device | None] = [None] * DEVICES
 
-    def _store(self, i: int) -> Store:
+    def _store(self, i: int) -> DeviceStore:
         if self._files is None:
-            return MemoryStore(Kept.new(self.plan))
+            return MemoryStore(DeviceState.new(self.plan))
         store = LocalStore(self._files / str(i), self.plan.name)
-        store.begin(Kept.new(self.plan))
+        store.begin(DeviceState.new(self.plan))
         return store
 
     # What goes wrong.

@@ -13,10 +13,11 @@ from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import covariance
 from foldaway.numerics.block import LARGEST, Floats, Shape
 from foldaway.numerics.linalg import solve_upper
+from foldaway.plan.vocabulary import ERRORS
 from foldaway.records.batch import Batch, Index
 from foldaway.tallies import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally, Kinds
-from foldaway.tallies.parallel import fold_batch
+from foldaway.tallies.folding import fold_batch
 from foldaway.tallies.scores import Scores, UnitScores
 from foldaway.tallies.stream import WORTH_COMPILING, RowStream
 
@@ -48,7 +49,7 @@ class LeastSquares:
             raise ValueError("`columns` needs at least one name, and no name twice.")
         self.columns = names
         kinds: Kinds = {RECORDS: Scores, UNITS: UnitScores} if robust else {}
-        self._kept = ArmTally.empty(Shape(len(names), 1), kinds)
+        self._folded = ArmTally.empty(Shape(len(names), 1), kinds)
         self._stream: RowStream | None = None
 
     def fold(
@@ -71,7 +72,7 @@ class LeastSquares:
         w = None if weight is None else _checked_weights(weight, n)
         if cluster is not None:
             unit, order = _numbered(cluster, n)
-            self._kept, self._stream = _clustered(self._tally), None
+            self._folded, self._stream = _clustered(self._tally), None
             x, response, w = x[order], response[order], None if w is None else w[order]
             self._fold(Batch(n, self._assembler(x, response), weight=w, unit=unit))
             return
@@ -81,10 +82,10 @@ class LeastSquares:
 
     @property
     def _tally(self) -> ArmTally:
-        return self._kept if self._stream is None else self._stream.tally()
+        return self._folded if self._stream is None else self._stream.tally()
 
     def _fold(self, batch: Batch) -> None:
-        [self._kept] = fold_batch([self._tally], batch)
+        [self._folded] = fold_batch([self._tally], batch)
         self._stream = None
 
     def __add__(self, other: Self) -> Self:
@@ -96,7 +97,7 @@ class LeastSquares:
         ours, theirs = self._tally, other._tally
         if _is_clustered(ours) or _is_clustered(theirs):
             ours, theirs = _clustered(ours), _clustered(theirs)
-        merged._kept = ours + theirs
+        merged._folded = ours + theirs
         return merged
 
     @property
@@ -125,9 +126,9 @@ class LeastSquares:
     def covariance(self, kind: str = "classical") -> Floats:
         """The coefficients' covariance: classical, HC0, HC1, or CR0, CR1 after folds with ``cluster=``."""
         fit = self._fit()
-        if kind == "HC2":
-            raise EstimateError("HC2 exists for a difference of means only; use HC1.")
-        if kind != "classical" and not self._tally.kinds:
+        if kind in ERRORS and ERRORS[kind].only_for:
+            raise EstimateError(f"{kind} exists for a difference of means only; use HC1.")
+        if kind in ERRORS and ERRORS[kind].tally and not self._tally.kinds:
             raise EstimateError(f"{kind} needs the robust tally: make the regression with robust=True.")
         half = self._unframed(covariance(fit, kind) * self._tally.frame.F[-1, -1] ** 2)
         return self._unframed(half.T)

@@ -24,9 +24,8 @@ from foldaway.plan import Plan
 from foldaway.records import Fault, Faults, check
 from foldaway.records.keys import Keys, RecordKeys, UnitKeys
 from foldaway.tallies import kinds_of
-from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.clusters import fold_clusters
-from foldaway.tallies.parallel import fold_batch
+from foldaway.tallies.arm import ArmTally, Kinds
+from foldaway.tallies.folding import fold_batch, fold_clusters
 
 if TYPE_CHECKING:
     from foldaway.report.page.document import Report
@@ -50,6 +49,8 @@ class Trial:
         plan: The plan.
         key: The 128-bit secret behind the bootstrap's weights, for plans with a bootstrap; a new one if left
             out. Workers that fold records of the same units must share it.
+        kinds: The tallies that each arm keeps, where that is not the plan's to say: in a federated trial it is the
+            mode's.
 
     Example:
         >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
@@ -63,14 +64,14 @@ class Trial:
         (1.5, 0.7638)
     """
 
-    def __init__(self, plan: Plan, *, key: bytes | None = None) -> None:
+    def __init__(self, plan: Plan, *, key: bytes | None = None, kinds: Kinds | None = None) -> None:
         if not isinstance(plan, Plan):
             raise TypeError("a trial is made from a plan: fa.Trial(fa.Plan.load(path)).")
         if key is not None and plan.bootstrap is None:
             raise PlanError("a key is for plans with a bootstrap; this plan has none.")
         self.plan = plan
         shape = Shape(len(plan.regressors), len(plan.outcomes))
-        self._arms = [ArmTally.empty(shape, kinds_of(plan)) for _ in plan.arms]
+        self._arms = [ArmTally.empty(shape, kinds_of(plan) if kinds is None else kinds) for _ in plan.arms]
         self._faults = Faults()
         self._sealed = False
         self._secret = None if plan.bootstrap is None else Secret(key)
@@ -203,8 +204,8 @@ class Trial:
                 of a sample, so that the effect is the population's.
         """
         effects = effects_of(self.plan, self._arms, self._faults, population=population)
-        if not effects.sample_ratio.ok:
-            warnings.warn(effects.notes[0], SampleRatioWarning, stacklevel=2)
+        if effects.alarm is not None:
+            warnings.warn(effects.alarm, SampleRatioWarning, stacklevel=2)
         return effects if adjust is None else effects.adjusted(adjust)
 
     def report(self, *, adjust: str | None = None, positions: Positions | None = None) -> Report:
@@ -239,13 +240,16 @@ class Trial:
         return pack(state)
 
     @classmethod
-    def loads(cls, data: bytes, plan: Plan | None = None, *, key: bytes | None = None) -> Self:
+    def loads(
+        cls, data: bytes, plan: Plan | None = None, *, key: bytes | None = None, kinds: Kinds | None = None
+    ) -> Self:
         """The trial from its state, under the plan that made it: the one given must be that one.
 
         Args:
             data: What ``dumps`` gave.
             plan: The plan; if left out, the one in the state.
             key: The bootstrap's key, if further records are to be folded.
+            kinds: As for a new trial.
 
         Raises:
             StateError: The state is damaged, truncated, or of another plan or key.
@@ -257,12 +261,12 @@ class Trial:
                 f"the state was made under another plan ({made_under.name}), which differs in "
                 f"{_differing(plan, made_under)}; load it with that one."
             )
-        trial = cls(made_under, key=key)
+        trial = cls(made_under, key=key, kinds=kinds)
         if len(state.arms) != len(trial._arms):
             raise StateError("the state does not fit its plan: it has another number of arms.")
         trial._arms = [
-            ArmTally.restore(kept, empty.shape, empty.kinds)
-            for kept, empty in zip(state.arms, trial._arms, strict=True)
+            ArmTally.restore(saved, empty.shape, empty.kinds)
+            for saved, empty in zip(state.arms, trial._arms, strict=True)
         ]
         trial._faults = Faults(state.dropped.items(), state.faults)
         trial._restore_key(state, given=key is not None)

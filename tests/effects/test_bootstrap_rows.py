@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from foldaway.inference.estimators import ESTIMATORS
-from foldaway.inference.several import holm
+from foldaway.inference.intervals import holm
 from foldaway.paper import ipw
+from foldaway.plan.vocabulary import ESTIMATORS
 from resampling import B, folded, of_records, of_units, unit_weights, with_bootstrap
 from trials import make_trial
 

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import foldaway as fa
-from foldaway.inference.several import benjamini_hochberg, holm
+from foldaway.inference.intervals import benjamini_hochberg, holm
 from trials import folded, make_trial
 
 FIELDS = list(fa.Effect.__struct_fields__)
@@ -115,8 +116,8 @@ def test_an_adjustment_that_does_not_exist_is_refused(effects: fa.Effects) -> No
 def test_a_row_without_a_p_value_is_no_comparison(effects: fa.Effects, method: str) -> None:
     family = list(effects.filter(estimator="regression", se_kind="HC1"))
     without = msgspec.structs.replace(family[1], p_value=math.nan)
-    others = effects.filter(estimator="regression", se_kind="HC1")._with([family[0], *family[2:]])
-    mixed = others._with([family[0], without, *family[2:]]).adjusted(method)
+    others = replace(effects, rows=[family[0], *family[2:]])
+    mixed = replace(effects, rows=[family[0], without, *family[2:]]).adjusted(method)
     assert mixed[1].p_adjusted is None
     assert [mixed[0], *mixed[2:]] == list(others.adjusted(method))
 
@@ -169,13 +170,15 @@ def test_effects_come_back_from_json(effects: fa.Effects) -> None:
     plan = msgspec.structs.replace(plan, on_fault="drop", bootstrap=50)
     rows.loc[rows.index[:3], "y0"] = None
     zeros = little("ab" * 20, [0.0] * 40)  # of which many numbers do not exist
-    for given in (effects, effects.adjusted("holm"), effects[:0], folded(plan, rows).effects(), zeros):
+    alarming = little("a" * 80 + "b" * 20, [0.0, 1.0] * 50)
+    assert json.loads(alarming.to_json())["alarm"] == alarming.alarm != effects.alarm
+    for given in (effects, effects.adjusted("holm"), effects[:0], folded(plan, rows).effects(), zeros, alarming):
         for text in (given.to_json(), given.to_json().encode()):
             again = fa.Effects.from_json(text)
             assert again.to_json() == given.to_json()
             assert all(row[name] is not None for row in again.to_dicts() for name in ("p_value", "relative", "df"))
             assert (again.faults, again.dropped, again.notes) == (given.faults, given.dropped, given.notes)
-            assert again.sample_ratio == given.sample_ratio
+            assert (again.sample_ratio, again.alarm) == (given.sample_ratio, given.alarm)
             assert str(again) == str(given)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.effects.headline import comparisons, verdict, why
-from foldaway.report.page.sentences import sentence
+from foldaway.report.page.found import sentence
 from reported import case
 from trials import folded, make_trial
 

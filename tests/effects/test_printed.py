@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldaway as fa
+from foldaway.effects.effects import WIDTH
 from foldaway.effects.numbers import interval_text, p_text, percent_text, reach_text
-from foldaway.effects.printed import WIDTH
 from fuzzing import fuzz
 from trials import folded, make_trial
 
@@ -148,10 +148,15 @@ def test_the_legend_speaks_of_covariates_only_where_there_are_some() -> None:
 def test_an_alarm_stands_before_notes() -> None:
     plan, rows = make_trial(10, n=4000, covariates=0)
     trial = folded(plan, rows[(rows.group == "arm0") | (np.arange(len(rows)) % 4 > 0)])
-    with pytest.warns(fa.SampleRatioWarning):
+    with pytest.warns(fa.SampleRatioWarning) as warned:
         effects = trial.effects()
+    assert [str(warning.message) for warning in warned] == [effects.alarm]
     assert "\n! The arms' records" in str(effects)
     assert "·" not in str(effects)
+    assert effects.alarm is not None
+    assert effects.alarm.endswith("Find out why before you trust any effect.")
+    assert effects.alarm not in effects.notes
+    assert realistic(1.0).alarm is None
     assert "\n!" not in str(realistic(1.0))
     assert "\n· " in str(realistic(1.0, units=False))
 

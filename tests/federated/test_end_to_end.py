@@ -335,7 +335,7 @@ def test_nobody_who_was_never_enrolled_gets_in_at_the_end(server: Served) -> Non
             stranger.record(records[0])
             break
     trial.close(deadline=600)
-    stranger._link = trial.link
+    stranger._connection.link = trial.link
     assert stranger.report().state == "missed"
     with pytest.raises(ServerError) as refused:
         trial.link.post("enrolments", encoded(Enrolment(new_number(), plan.control)))

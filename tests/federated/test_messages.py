@@ -13,28 +13,29 @@ from hypothesis import strategies as st
 import foldaway as fa
 from clustered import answer, devices_of, federated, moments, share_of
 from foldaway.errors import MessageError
-from foldaway.federated.coordinator.models import in_one_frame, models_of
-from foldaway.federated.coordinator.replies import reply
-from foldaway.federated.coordinator.share import Published, Share
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import (
     MOST_BYTES,
-    REPORTS,
     Coefficients,
     Enrolment,
     Model,
     Moments,
-    Scores,
+    ScoreReply,
     Sums,
     decoded,
     encoded,
     new_number,
     packed,
 )
+from foldaway.federated.modes import MODES, mode_of
+from foldaway.federated.modes.share import Share
+from foldaway.federated.replies.models import in_one_frame, models_of
+from foldaway.federated.replies.published import Published
+from foldaway.federated.replies.reply import reply
 from plans import SMALL
 from trials import make_trial
 
-KINDS: tuple[Any, ...] = (Enrolment, Moments, Sums, Scores, Coefficients)
+KINDS: tuple[Any, ...] = (Enrolment, Moments, Sums, ScoreReply, Coefficients)
 NUMBER = bytes(range(16))
 
 
@@ -44,7 +45,7 @@ def test_there_and_back() -> None:
     again = decoded(encoded(message), Moments)
     assert again == message
     assert np.array_equal(again.triangle(3), R)
-    assert np.array_equal(decoded(encoded(Scores.of(NUMBER, "a", R[0])), Scores).values(3), R[0])
+    assert np.array_equal(decoded(encoded(ScoreReply.of(NUMBER, "a", R[0])), ScoreReply).values(3), R[0])
     assert decoded(encoded(Enrolment(NUMBER, "ä")), Enrolment).arm == "ä"
 
 
@@ -109,7 +110,7 @@ def test_bytes_of_a_stranger(data: bytes, kind: Any) -> None:
 
 def test_a_body_larger_than_any_message_is_not_even_read() -> None:
     with pytest.raises(MessageError):
-        decoded(encoded(Scores(NUMBER, "a", bytes(MOST_BYTES))), Scores)
+        decoded(encoded(ScoreReply(NUMBER, "a", bytes(MOST_BYTES))), ScoreReply)
 
 
 # What a plan's records cannot have.
@@ -133,7 +134,7 @@ def refused(share: Share, message: Any) -> str:
 
 
 def test_factors_that_no_records_have() -> None:
-    share = Share(PLAN)
+    share = mode_of(PLAN).share(PLAN)
     R = factor(5)
     share.check(Moments.of(NUMBER, "a", 5, R))
     assert "not one of so many records" in refused(share, Moments.of(NUMBER, "a", 6, R))
@@ -145,7 +146,8 @@ def test_factors_that_no_records_have() -> None:
         assert "not finite or too large" in refused(share, Moments.of(NUMBER, "a", 5, wrong))
     with pytest.raises(MessageError, match="holds 2 numbers where the plan makes 6"):
         share.check(Moments(NUMBER, "a", 5, bytes(16)))
-    weighted = Share(federated(fa.Plan(**SMALL, weight="w", covariates=["x"]), "one-message"))
+    plan = federated(fa.Plan(**SMALL, weight="w", covariates=["x"]), "one-message")
+    weighted = mode_of(plan).share(plan)
     assert "no intercept" in refused(weighted, Moments.of(NUMBER, "a", 5, R * [0, 1, 1]))
 
 
@@ -162,12 +164,12 @@ def test_scores_longer_than_the_arms_records_allow() -> None:
     share = share_of(modal, [moments(kept) for kept in devices])
     published = Published.of(share.trial)
     good = answer(modal, published, devices[0])
-    values = share.check_reply(good, published)
+    values = mode_of(modal).check(share, good, published)
     for bad in (values * 1e6, values[:-1], np.append(values, 1.0), values * np.nan, np.full_like(values, 1e39)):
         with pytest.raises(MessageError):
-            share.check_reply(Scores(NUMBER, good.arm, packed(bad)), published)
+            mode_of(modal).check(share, ScoreReply(NUMBER, good.arm, packed(bad)), published)
     with pytest.raises(MessageError, match="an arm that the plan has not"):
-        share.check_reply(Scores(NUMBER, "c", good.scores), published)
+        mode_of(modal).check(share, ScoreReply(NUMBER, "c", good.scores), published)
 
 
 def test_no_device_is_refused_for_being_all_there_is() -> None:
@@ -179,7 +181,7 @@ def test_no_device_is_refused_for_being_all_there_is() -> None:
     share = share_of(modal, [moments(kept) for kept in devices])
     published = Published.of(share.trial)
     for kept in devices:
-        share.check_reply(answer(modal, published, kept), published)
+        mode_of(modal).check(share, answer(modal, published, kept), published)
 
 
 def test_coefficients_of_another_plan_are_refused() -> None:
@@ -193,7 +195,11 @@ def test_coefficients_of_another_plan_are_refused() -> None:
 
 
 def test_every_mode_has_its_report() -> None:
-    assert set(REPORTS) == {"one-message", "delta", "scores"}
+    assert {name: mode.reports for name, mode in MODES.items()} == {
+        "one-message": Moments,
+        "scores": ScoreReply,
+        "delta": Sums,
+    }
 
 
 def test_what_is_published_may_be_longer_than_any_message() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foldaway.federated.device.kept import MemoryStore
+from foldaway.federated.device.store import MemoryStore
 from postgres import quick_folder
 from schedules import Schedule, Tale
 
@@ -36,7 +36,7 @@ def test_with_the_devices_state_in_files() -> None:
 
 def test_a_report_that_is_counted_twice_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Teeth: a coordinator that does not look for numbers it has seen."""
-    monkeypatch.setattr("foldaway.service.collecting.device_collector.DeviceCollector._seen", lambda *_: None)
+    monkeypatch.setattr("foldaway.service.collecting.device_collector._Pending.seen", lambda *_: None)
     monkeypatch.setattr("foldaway.service.database.device_table._use", lambda *_: None)
     assert any("is counted 2 times" in wrong for wrong in run(range(0, 30, 3)).wrong)  # mode one-message
 

@@ -14,7 +14,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.federated import Device
-from foldaway.federated.coordinator.closing import Wanted
+from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.service.collecting.service import Answer, Service
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Limits
@@ -51,9 +51,9 @@ class Run:
         for j in range(ghosts):
             link.device("aab"[j % 3]).record({"y": 0.0})  # enrols
         _report(some)
-        service.close(name, Wanted(deadline=600))
+        service.close(name, CloseRequest(deadline=600))
         _report(some[: devices - silent])
-        self.answer: Answer = service.close(name, Wanted(deadline=0))
+        self.answer: Answer = service.close(name, CloseRequest(deadline=0))
         self.effects = fa.Effects.from_json(bytes(self.answer.effects))
 
 

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldaway as fa
-from foldaway.inference.offered import estimators_of
 from foldaway.numerics.block import Floats
 from foldaway.numerics.kernels.weights import Kind, weights
 from foldaway.paper import (
@@ -20,6 +19,7 @@ from foldaway.paper import (
     cluster_bootstrap_least_squares,
     cluster_bootstrap_pate,
 )
+from foldaway.plan.offered import estimators_of
 from foldaway.records.keys import Hashes, RecordKeys
 from foldaway.tallies import REPLICATES
 from foldaway.tallies.arm import ArmTally

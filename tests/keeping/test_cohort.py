@@ -30,7 +30,7 @@ from foldaway.keeping.saved import StreamPositions
 from foldaway.service.collecting.answers import Answers
 from foldaway.service.collecting.collector import Collector, merged
 from foldaway.service.collecting.device_collector import DeviceCollector
-from foldaway.service.database.store import ShardRow
+from foldaway.service.database.shard_table import ShardRow
 from foldaway.service.database.store import Store as Database
 from foldaway.sources.brokers.broker import Message, Positions
 from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions
@@ -131,7 +131,7 @@ class Server(User):
             self.collector.commit_if_due()
 
     def written(self) -> int:
-        return merged(self.plan, self.database.shards(self.plan.name)).n
+        return merged(self.plan, self.database.shards.all(self.plan.name)).n
 
     def end(self) -> int:
         return self.collector.finish()
@@ -157,7 +157,7 @@ class Devices(User):
             self.collector.commit_if_due()
 
     def written(self) -> int:
-        return sum(row.n for row in self.database.shards(self.plan.name))
+        return sum(row.n for row in self.database.shards.all(self.plan.name))
 
     def end(self) -> int:
         return self.collector.finish()
@@ -410,7 +410,7 @@ def test_tallies_of_a_site_are_of_a_cohort_in_every_arm_that_has_units(seed: int
             fold_site(plan, [str(tmp_path / "site.csv")])
         with pytest.raises(MessageError):
             collector.receive_site(new_number(), state.dumps())
-    assert sum(row.n for row in database.shards(plan.name)) == (len(lines) if allowed else 0)
+    assert sum(row.n for row in database.shards.all(plan.name)) == (len(lines) if allowed else 0)
 
 
 # Answers.

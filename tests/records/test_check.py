@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import foldaway as fa
 import foldaway.records.batch
-from foldaway.cli.terminal.printing import Printing
+from foldaway.cli.terminal.printing import print_effects
 from foldaway.records.faults import Fault, FaultyBatch
 from fuzzing import fuzz
 from inputs import ALL, OBJECTS, PANDAS, records
@@ -428,4 +428,4 @@ def test_decimal_commas_are_told(tmp_path: Path) -> None:
     for on_fault in ("refuse", "drop"):
         plan = fa.Plan(name="t", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], on_fault=on_fault)
         with pytest.raises(fa.RecordError, match=r"(?s)y: 6 wrong type.*decimal comma as a point"):
-            Printing().effects(fa.fold_files(tmp_path / "t.csv", plan, delimiter=";"))
+            print_effects(fa.fold_files(tmp_path / "t.csv", plan, delimiter=";"))

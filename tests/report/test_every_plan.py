@@ -8,18 +8,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from clustered import answer, devices_of, everyone, federated, report, share_of, with_replies
+from clustered import answer, devices_of, everyone, federated, report, results, share_of, with_replies
 from foldaway.errors import PlanError
-from foldaway.federated.coordinator.results import results
-from foldaway.federated.coordinator.share import Published
-from foldaway.plan.rules import ERRORS
+from foldaway.federated.replies.published import Published
+from foldaway.plan.vocabulary import ERRORS
 from foldaway.report.page.page import effects_page
 from pages import parsed
 from trials import folded, make_trial
 
 pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
 
-SUBSETS = list(chain.from_iterable(combinations(ERRORS, size) for size in range(len(ERRORS) + 1)))
+KINDS = [name for name, word in ERRORS.items() if word.setting == "errors"]
+SUBSETS = list(chain.from_iterable(combinations(KINDS, size) for size in range(len(KINDS) + 1)))
 
 
 @pytest.mark.parametrize("weighted", [False, True])

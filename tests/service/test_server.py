@@ -370,7 +370,7 @@ def test_tls(served_from: Nursery, tmp_path: Path) -> None:
     try:
         said = eventually(lambda: (server.out.exists() and "admin token" in server.out.read_text()) or None)
         assert said
-        assert f"serves at {server.url}" in server.out.read_text()
+        assert f"Listening on {server.url}" in server.out.read_text()
         trust = ssl.create_default_context(cafile=str(chain))
         eventually(lambda: httpx.get(f"{server.url}/health", verify=trust).text == "alive")
         with pytest.raises(httpx.ConnectError):

@@ -37,7 +37,7 @@ def test_roles_come_in_their_shares() -> None:
 
 @pytest.mark.parametrize("mode", ["one-message", "delta"])
 def test_without_statsmodels_kept_rows_are_analysed_by_foldaway(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(300, mode)  # type: ignore[arg-type]
+    world = World(300, mode)
     theirs = analysed(world, reported_only=True)
     assert "statsmodels" in theirs.by
     monkeypatch.setitem(sys.modules, "statsmodels.api", None)
@@ -66,7 +66,7 @@ def test_the_command_in_mode_one_message() -> None:
 @pytest.mark.slow
 def test_mode_scores_with_nobody_missing_is_exact() -> None:
     told = []
-    summary = simulate(World(80, "scores"), processes=2, told=lambda what, done: told.append((what, done)))
+    summary = simulate(World(80, "scores"), processes=2, progress=lambda what, done: told.append((what, done)))
     assert (summary.enrolled, summary.reported, summary.missing) == (80, 80, 0)
     assert max(summary.differences) < 1e-9
     assert summary.integrity is not None

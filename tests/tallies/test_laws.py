@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,12 +17,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldaway as fa
+from foldaway.federated.messages import Model
+from foldaway.federated.replies.models import Segment, segments
+from foldaway.federated.replies.tally import Replies
 from foldaway.numerics.block import Block, Floats, Shape
+from foldaway.plan.bootstrap import Weights
+from foldaway.plan.vocabulary import TALLIES
 from foldaway.records.faults import Fault, Faults
-from foldaway.tallies import RECORDS, UNITS
+from foldaway.tallies import RECORDS, REPLICATES, UNITS, kinds_of
 from foldaway.tallies.arm import ArmTally, Kinds
 from foldaway.tallies.factor import Factor
 from foldaway.tallies.frame import Frame
+from foldaway.tallies.replicates import ReplicatesKind
 from foldaway.tallies.scores import Scores, UnitScores
 from laws import Grams, Rows, Subject, check_addition, check_identity, check_laws, rows
 from trials import folded, make_trial, trials
@@ -47,17 +56,35 @@ def arm_grams(arm: ArmTally, other: ArmTally) -> Grams:
     arm = arm.rebase(frame)
     grams = factor_grams(arm.factor, None)
     for tally in arm.tallies.values():
-        assert isinstance(tally, Scores)
-        grams += score_grams(tally, None)
+        grams += score_grams(tally, None) if isinstance(tally, Scores) else replicate_sums(tally, None)
     return grams
 
 
+def replicate_sums(replicates: Any, _: Any) -> Grams:
+    return [replicates.totals]
+
+
 def arm_counts(arm: ArmTally) -> tuple[int, ...]:
-    return (arm.n, *(n for tally in arm.tallies.values() if isinstance(tally, Scores) for n in score_counts(tally)))
+    return (arm.n, *(n for tally in arm.tallies.values() for n in (tally.n, getattr(tally, "clusters", 0))))
 
 
 def score_counts(scores: Scores) -> tuple[int, ...]:
     return scores.n, scores.clusters
+
+
+def reply_parts(shape: Shape) -> list[Segment]:
+    """As many numbers in a reply as a row of this shape has columns: a regression, and a mean for each outcome."""
+    means = [Model("difference", outcome, [], None) for outcome in range(shape.outcomes)]
+    return segments([Model("regression", 0, [], None), *means], shape.regressors)
+
+
+def reply_grams(replies: Replies, _: Any) -> Grams:
+    """Σ u u' of every part, bordered by Σ u."""
+    grams = []
+    for part in replies.segments:
+        sums = replies.sums[part.place]
+        grams.append(np.block([[np.array([[replies.n]]), sums[None, :]], [sums[:, None], replies.product(part)]]))
+    return grams
 
 
 FACTOR = Subject("factor", Factor.empty, Factor.restore, lambda factor: (factor.n,), factor_grams)
@@ -73,8 +100,43 @@ ARM = Subject(
     framed=True,
     units=True,
 )
+REPLIES = Subject(
+    "replies",
+    lambda shape: Replies.empty(reply_parts(shape)),
+    lambda state, shape: Replies.restore(state, reply_parts(shape)),
+    lambda replies: (replies.n,),
+    reply_grams,
+    rebased=False,
+)
+
+RESAMPLED: Kinds = {**KINDS, REPLICATES: ReplicatesKind(fa.Bootstrap(9))}
+RESAMPLED_ARM = replace(
+    ARM,
+    name="arm with replicates",
+    empty=functools.partial(ArmTally.empty, kinds=RESAMPLED),
+    restore=functools.partial(ArmTally.restore, kinds=RESAMPLED),
+)
+
+
+def replicates(bootstrap: fa.Bootstrap) -> Subject:
+    kind = ReplicatesKind(bootstrap)
+    name = f"{bootstrap.replicates} {bootstrap.weights} replicates"
+    counts = operator.attrgetter("n")
+    return Subject(name, kind.empty, kind.restore, counts, replicate_sums, scale=np.abs)
+
+
+BOOTSTRAPS = [fa.Bootstrap(count, kind) for kind in get_args(Weights) for count in (2, 5, 70)]
+
 # The list to add a new tally to.
-SUBJECTS = [FACTOR, SCORES, UNIT_SCORES, ARM]
+SUBJECTS = [FACTOR, SCORES, UNIT_SCORES, *map(replicates, BOOTSTRAPS), ARM, RESAMPLED_ARM, REPLIES]
+
+
+def test_every_tally_that_a_plan_may_keep_is_in_the_list() -> None:
+    plan, _ = make_trial(0, units=True)
+    kinds = kinds_of(msgspec.structs.replace(plan, bootstrap=5))
+    assert kinds.keys() == TALLIES.keys() == RESAMPLED.keys()
+    listed = {type(subject.empty(Shape(1, 1))) for subject in SUBJECTS}
+    assert {type(kind.empty(Shape(1, 1))) for kind in kinds.values()} <= listed
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)

@@ -1,9 +1,8 @@
-"""The tally of replicates: its laws, the weighted sums it stands for, and a published panel."""
+"""The tally of replicates: the weighted sums it stands for, and a published panel."""
 
 from __future__ import annotations
 
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import foldaway as fa
 from foldaway.errors import StateError
@@ -23,7 +20,6 @@ from foldaway.numerics.kernels.weights import Kind, weights
 from foldaway.paper import bootstrap_least_squares
 from foldaway.tallies import replicates
 from foldaway.tallies.replicates import Replicates, ReplicatesKind
-from laws import Rows, check_addition, check_identity, rows
 from resampling import KEY, close
 
 PETERSEN = Path(__file__).parents[1] / "data" / "petersen_test_data.txt"
@@ -38,82 +34,7 @@ def hashes(n: int, first: int = 0) -> Any:
     return hash_identifiers(pa.array(np.arange(first, first + n)), KEY)
 
 
-# Laws.
-
-
-def keyed(drawn: Rows, per_unit: int) -> Block:
-    """The drawn rows with keyed numbers, so many records to a unit and these scattered over the pieces."""
-    n = len(drawn.block)
-    return Block(drawn.block.rows, None, None, hashes(max(n, 1))[np.arange(n) % -(-max(n, 1) // per_unit)])
-
-
-def part(block: Block, start: int, stop: int) -> Block:
-    assert block.key is not None
-    return Block(block.rows[:, start:stop].copy(), None, None, block.key[start:stop].copy())
-
-
-def state_of(tally: Replicates) -> bytes:
-    return msgspec.msgpack.encode(tally.state())
-
-
-class Same:
-    """Asserts that two tallies are the same but for rounding, next to the sums without any cancellation."""
-
-    def __init__(self, size: Replicates) -> None:
-        self.size = size.totals
-
-    def __call__(self, one: Replicates, other: Replicates) -> None:
-        assert one.n == other.n
-        assert np.all(np.abs(one.totals - other.totals) <= 1e-12 * self.size), "the tallies differ"
-
-
-@settings(max_examples=50, deadline=None, derandomize=True)
-@given(rows(), st.sampled_from(KINDS), st.sampled_from([2, 5, 70]), st.integers(1, 4))
-def test_the_laws_hold(drawn: Rows, kind: Kind, count: int, per_unit: int) -> None:
-    block, nothing = keyed(drawn, per_unit), empty(drawn.shape, count, kind)
-    pieces = [part(block, start, stop) for start, stop in pairwise([0, *drawn.cuts, len(block)])]
-    whole = nothing.fold(block)
-    same = Same(nothing.fold(Block(np.abs(block.rows), None, None, block.key)))
-    check_identity(nothing, whole, same)
-    folded, shards = nothing, []
-    for i in drawn.order:
-        folded = folded.fold(pieces[i])
-        shards.append(nothing.fold(pieces[i]))
-    same(folded, whole)  # any batching, in any order
-    same(sum(shards[1:], shards[0]), whole)  # any sharding
-    check_addition(shards, same)
-
-
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(rows(), st.sampled_from(KINDS))
-def test_a_change_of_frame_is_as_if_the_rows_had_come_in_it(drawn: Rows, kind: Kind) -> None:
-    block, nothing = keyed(drawn, 2), empty(drawn.shape, 9, kind)
-    z, B = block.rows, drawn.B
-    moved = nothing.fold(Block(B.T @ z, None, None, block.key))
-    size = nothing.fold(Block(np.abs(B).T @ np.abs(z), None, None, block.key))
-    Same(size)(nothing.fold(block).rebase(B), moved)
-
-
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(rows(), st.sampled_from(KINDS))
-def test_a_state_comes_back_bit_for_bit_and_goes_on_so(drawn: Rows, kind: Kind) -> None:
-    bootstrap = ReplicatesKind(fa.Bootstrap(7, kind))
-    block = keyed(drawn, 1)
-    tally = bootstrap.empty(drawn.shape).fold(block)
-    back = bootstrap.restore(msgspec.msgpack.decode(state_of(tally)), drawn.shape)
-    assert state_of(back) == state_of(tally)
-    assert state_of(back.fold(block)) == state_of(tally.fold(block))
-
-
-def test_folding_and_adding_leave_the_tallies_and_the_block_as_they_were() -> None:
-    block = Block(np.ones((2, 50)), None, None, hashes(50))
-    nothing = empty(Shape(1, 1), 8)
-    one = nothing.fold(block)
-    before = state_of(nothing), state_of(one), block.rows.tobytes()
-    one.fold(block)
-    one + one
-    one.rebase(np.diag([2.0, 3.0]))
-    assert (state_of(nothing), state_of(one), block.rows.tobytes()) == before
+# The laws that it shares with the other tallies are in test_laws.py.
 
 
 @pytest.mark.parametrize("broken", [{"n": -1}, {"shape": (8, 3)}, {"shape": (7, 2)}, {"value": np.nan}], ids=str)
@@ -179,7 +100,7 @@ def test_one_thread_and_two_give_the_same_bits(kind: Kind, monkeypatch: pytest.M
     states = []
     for threads in (1, 2, 3):
         monkeypatch.setattr(replicates, "cores", partial(int, threads))
-        states.append(state_of(empty(Shape(3, 1), 1_000, kind).fold(block)))
+        states.append(msgspec.msgpack.encode(empty(Shape(3, 1), 1_000, kind).fold(block).state()))
     assert used == [1, 2, 3]
     assert states[0] == states[1] == states[2]
 

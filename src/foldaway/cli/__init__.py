@@ -1,7 +1,7 @@
 """The command line.
 
-``local`` has the commands that work on files, ``reporting`` and ``plan_new`` what begins and ends such work,
-``consume`` the commands on streams, ``remote`` those around a server, ``federated`` those for sites and devices.
+Each module of ``commands`` has the commands of its name, and those that belong to them: ``run`` also demo, ``state``
+merge and report, ``consume`` also effects, ``serve`` also rotate, ``federated`` also those of sites.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Annotated, NoReturn
 import pyarrow as pa
 import typer
 
-from foldaway.cli.commands import consume, federated, local, plan_new, remote
-from foldaway.cli.commands import report as reporting
+from foldaway.cli.commands import consume, federated, plan, run, send, serve, state, trial
 from foldaway.cli.terminal.leaving import INTERRUPTED, Interrupted, leave, tell_unwritten
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import FoldawayError
@@ -30,11 +29,13 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(local.app)
-app.add_typer(reporting.app)
-local.plan_app.command("new")(plan_new.new)
+app.add_typer(plan.app, name="plan")
+app.add_typer(run.app)
+app.add_typer(state.app)
 app.add_typer(consume.app)
-app.add_typer(remote.app)
+app.add_typer(serve.app)
+app.add_typer(trial.app, name="trial")
+app.add_typer(send.app)
 app.add_typer(federated.app)
 
 
@@ -59,10 +60,10 @@ def main() -> NoReturn:
     """Run the command line as a process of its own."""
     # Arrow's handler would take control-C for itself while a block is read, and lose it if the block is nearly done.
     pa.enable_signal_handlers(False)
-    leave(run())
+    leave(exit_code())
 
 
-def run() -> int:
+def exit_code() -> int:
     """Run the command line; errors are sentences, never tracebacks with values of records in them.
 
     Returns:

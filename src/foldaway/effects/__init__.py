@@ -1,4 +1,4 @@
-"""What a trial found: ``effect`` is one estimate, ``effects`` all of them, ``printed`` how a person sees them."""
+"""What a trial found: ``effect`` is one estimate, ``findings`` all of them, ``effects`` how a person sees them."""
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.effects import Effects

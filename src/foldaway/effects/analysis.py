@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
-import msgspec
 import numpy as np
 
 from foldaway.effects import Effect, Effects
 from foldaway.errors import EstimateError
-from foldaway.inference.estimators import Comparison, Estimate, Estimator, estimator
+from foldaway.inference.bootstrap import replicates_of, resampled, sum_variance
+from foldaway.inference.contrast import Answer, Estimate, Question
+from foldaway.inference.estimators import distribution, estimator
 from foldaway.inference.fit import ClusterScores
 from foldaway.inference.intervals import anytime_width, critical, p_value
-from foldaway.inference.offered import BOOTSTRAP, error_kinds, estimators_of
-from foldaway.inference.replicate_sums import replicates_of, sum_variance
-from foldaway.inference.replicates import distribution
-from foldaway.inference.resampled import resampled
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio, sample_ratio, sample_ratio_of_records
 from foldaway.inference.variance import is_clustered
 from foldaway.plan import Plan
+from foldaway.plan.offered import errors_of, estimators_of
+from foldaway.plan.vocabulary import CLASSICAL, ERRORS
 from foldaway.records.faults import Faults
-from foldaway.tallies import UNITS
+from foldaway.tallies import REPLICATES, UNITS
 from foldaway.tallies.arm import ArmTally
 
 # What is left of a constant column, next to its length, when its mean is taken out.
@@ -55,9 +54,9 @@ def effects_of(
         for arm, arm_name in list(enumerate(plan.arms))[1:]:
             for name in estimators_of(plan):
                 seen = arms if scored is None else scored[name]
-                comparison = Comparison(seen, list(plan.arms.values()), arm, outcome, population)
-                found, reasons = _rows(plan, comparison, name)
-                rows += found
+                question = Question(seen, list(plan.arms.values()), arm, outcome, population)
+                more, reasons = _rows(plan, question, name)
+                rows += more
                 withheld += [f"{what} for {outcome_name}, {arm_name}: {reason}" for what, reason in reasons]
     # Any of the estimators' arms will do: all know the same clusters.
     ratio = _sample_ratio(plan, arms if not scored else next(iter(scored.values())))
@@ -69,47 +68,47 @@ def effects_of(
         sample_ratio=ratio,
         dropped=dict(sorted(faults.records.items())),
         faults=list(faults),
+        alarm=_alarm(ratio),
         notes=[*_notes(plan, arms, ratio, faults), *notes, *withheld],
         plan=plan,
     )
 
 
-def _rows(plan: Plan, comparison: Comparison, name: str) -> tuple[list[Effect], list[tuple[str, str]]]:
+def _rows(plan: Plan, question: Question, name: str) -> tuple[list[Effect], list[tuple[str, str]]]:
     """The rows of one estimator, and what is withheld with its reason."""
     try:
-        chosen = estimator(name, comparison)
-        chosen.estimate("classical")
+        answer = estimator(name, question)
+        answer.estimate(CLASSICAL)
     except EstimateError as reason:
         return [], [(f"No {name} estimate", str(reason))]
     rows, withheld = [], []
-    for kind in error_kinds(plan, name):
+    for kind in errors_of(plan, name):
+        by_replicates = ERRORS[kind].tally == REPLICATES
+        if by_replicates and not _enough_for_bootstrap(plan, question.arms):
+            continue
         try:
-            rows.append(_row(plan, comparison, name, kind, chosen.estimate(kind)))
+            point, more = _resampled(plan, question, name, answer) if by_replicates else (answer.estimate(kind), {})
+            rows.append(_effect(plan, question, name, kind, point, **more))
         except EstimateError as reason:
             withheld.append((f"No {name} with {kind} errors", str(reason)))
-    if plan.bootstrap is not None and _enough_for_bootstrap(plan, comparison.arms):
-        try:
-            rows.append(_bootstrap_row(plan, comparison, name, chosen))
-        except EstimateError as reason:
-            withheld.append((f"No {name} with {BOOTSTRAP} errors", str(reason)))
     return rows, withheld
 
 
-def _bootstrap_row(plan: Plan, comparison: Comparison, name: str, chosen: Estimator) -> Effect:
-    found = resampled(distribution(name, comparison), plan.confidence)
-    point = chosen.estimate("classical")._replace(
-        std_error=found.std_error, df=math.inf, relative_std_error=found.relative_std_error
+def _resampled(plan: Plan, question: Question, name: str, answer: Answer) -> tuple[Estimate, dict[str, Any]]:
+    """The estimate with the error that the replicates give, and what else they say of it."""
+    sample = resampled(distribution(name, question), plan.confidence)
+    point = answer.estimate(CLASSICAL)._replace(
+        std_error=sample.std_error, df=math.inf, relative_std_error=sample.relative_std_error
     )
-    return msgspec.structs.replace(
-        _row(plan, comparison, name, BOOTSTRAP, point),
-        percentile_ci_lower=found.lower,
-        percentile_ci_upper=found.upper,
-        percentile_p_value=found.p_value,
-        relative_percentile_ci_lower=found.relative_lower,
-        relative_percentile_ci_upper=found.relative_upper,
-        replicates=found.used,
-        replicates_left_out=found.left_out,
-    )
+    return point, {
+        "percentile_ci_lower": sample.lower,
+        "percentile_ci_upper": sample.upper,
+        "percentile_p_value": sample.p_value,
+        "relative_percentile_ci_lower": sample.relative_lower,
+        "relative_percentile_ci_upper": sample.relative_upper,
+        "replicates": sample.used,
+        "replicates_left_out": sample.left_out,
+    }
 
 
 def _enough_for_bootstrap(plan: Plan, arms: Sequence[ArmTally]) -> bool:
@@ -119,38 +118,39 @@ def _enough_for_bootstrap(plan: Plan, arms: Sequence[ArmTally]) -> bool:
     return min((arm.n for arm in arms if arm.n), default=0) > plan.bootstrap.replicates
 
 
-def _row(plan: Plan, comparison: Comparison, name: str, kind: str, found: Estimate) -> Effect:
-    arms = comparison.arms
+def _effect(plan: Plan, question: Question, name: str, kind: str, point: Estimate, **more: Any) -> Effect:
+    arms = question.arms
     counted = _units(arms) if is_clustered(kind) else sum(arm.n for arm in arms)
-    reach = critical(plan.confidence, found.df)
+    reach = critical(plan.confidence, point.df)
     anytime = anytime_width(counted, plan.confidence, plan.anytime_n)
-    if not found.std_error or _is_constant(arms, comparison.outcome):  # nothing varies: there is no error
-        found = found._replace(std_error=math.nan, relative_std_error=math.nan)
-    statistic = found.estimate / found.std_error
+    if not point.std_error or _is_constant(arms, question.outcome):  # nothing varies: there is no error
+        point = point._replace(std_error=math.nan, relative_std_error=math.nan)
+    statistic = point.estimate / point.std_error
     return Effect(
-        outcome=plan.outcomes[comparison.outcome],
-        arm=list(plan.arms)[comparison.arm],
+        outcome=plan.outcomes[question.outcome],
+        arm=list(plan.arms)[question.arm],
         control=plan.control,
         estimator=name,
         se_kind=kind,
         n=sum(arm.n for arm in arms),
-        n_arm=arms[comparison.arm].n,
+        n_arm=arms[question.arm].n,
         n_control=arms[0].n,
-        estimate=found.estimate,
-        std_error=found.std_error,
+        estimate=point.estimate,
+        std_error=point.std_error,
         statistic=statistic,
-        df=found.df,
-        p_value=p_value(statistic, found.df),
+        df=point.df,
+        p_value=p_value(statistic, point.df),
         p_adjusted=None,
-        ci_lower=found.estimate - reach * found.std_error,
-        ci_upper=found.estimate + reach * found.std_error,
-        control_level=found.base,
-        relative=found.relative,
-        relative_std_error=found.relative_std_error,
-        relative_ci_lower=found.relative - reach * found.relative_std_error,
-        relative_ci_upper=found.relative + reach * found.relative_std_error,
-        anytime_ci_lower=found.estimate - anytime * found.std_error,
-        anytime_ci_upper=found.estimate + anytime * found.std_error,
+        ci_lower=point.estimate - reach * point.std_error,
+        ci_upper=point.estimate + reach * point.std_error,
+        control_level=point.base,
+        relative=point.relative,
+        relative_std_error=point.relative_std_error,
+        relative_ci_lower=point.relative - reach * point.relative_std_error,
+        relative_ci_upper=point.relative + reach * point.relative_std_error,
+        anytime_ci_lower=point.estimate - anytime * point.std_error,
+        anytime_ci_upper=point.estimate + anytime * point.std_error,
+        **more,
     )
 
 
@@ -196,17 +196,24 @@ def _remedy(plan: Plan) -> str:
     )
 
 
+def _alarm(ratio: SampleRatio) -> str | None:
+    if ratio.ok:
+        return None
+    return (
+        f"The arms' {ratio.counted} do not fit the plan's probabilities (p below {SUSPICIOUS}): {_seen(ratio)} "
+        "expected. Find out why before you trust any effect."
+    )
+
+
+def _seen(ratio: SampleRatio) -> str:
+    return ", ".join(f"{arm} {ratio.observed[arm]:,} for {ratio.expected[arm]:,.0f}" for arm in ratio.observed)
+
+
 def _notes(plan: Plan, arms: Sequence[ArmTally], ratio: SampleRatio, faults: Faults) -> Iterator[str]:
-    seen = ", ".join(f"{arm} {ratio.observed[arm]:,} for {ratio.expected[arm]:,.0f}" for arm in ratio.observed)
-    if ratio.state == "fails":
-        yield (
-            f"The arms' {ratio.counted} do not fit the plan's probabilities (p below {SUSPICIOUS}): {seen} expected. "
-            "Find out why before you trust any effect."
-        )
     if ratio.state == "open":
         yield (
-            f"Whether the arms got their share cannot be told: {seen} records expected, which is more than chance "
-            "gives if every unit has one record, and may be chance if units have several. To check it, "
+            f"Whether the arms got their share cannot be told: {_seen(ratio)} records expected, which is more than "
+            "chance gives if every unit has one record, and may be chance if units have several. To check it, "
             f"{_remedy(plan)}."
         )
     constant = [name for o, name in enumerate(plan.outcomes) if _is_constant(arms, o)]

@@ -1,15 +1,31 @@
-"""Effects: what a trial found, for people: tables, HTML, plots."""
+"""Effects: what a trial found, for people: text that fits 80 columns, HTML for notebooks, plots."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from html import escape
+from textwrap import fill
+from typing import TYPE_CHECKING, NamedTuple
 
+from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
-from foldaway.effects.printed import as_html, as_text
+from foldaway.effects.headline import headline
+from foldaway.effects.numbers import interval_text, p_text, reach_text, relative_text
+from foldaway.plan.vocabulary import ESTIMATORS
+from foldaway.table import html_table, number, places_for, text_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+WIDTH = 80
+
+_LOOKS = (
+    "The interval and p are for a single look at the data; “any time” is how far the interval must reach to each side "
+    "of the effect if you look more than once."
+)
+_ADJUSTING = [name for name, word in ESTIMATORS.items() if word.adjusts]
+_ADJUSTED = f"{' and '.join(_ADJUSTING).capitalize()} make use of the covariates and are mostly the more precise."
 
 
 class Effects(Findings):
@@ -17,11 +33,11 @@ class Effects(Findings):
 
     def to_string(self, *, all_kinds: bool = False) -> str:
         """A table per comparison, with one kind of standard error per estimator unless all are asked for."""
-        return as_text(self, all_kinds)
+        return _text(self, all_kinds)
 
     def to_html(self, *, all_kinds: bool = False) -> str:
         """The same as HTML."""
-        return as_html(self, all_kinds)
+        return _html(self, all_kinds)
 
     def plot(self, axes: Axes | None = None, *, estimators: bool = False) -> Figure:
         """A forest plot of the effects and their intervals, by matplotlib (``pip install foldaway[plot]``).
@@ -39,3 +55,72 @@ class Effects(Findings):
 
     def _repr_html_(self) -> str:
         return self.to_html()
+
+
+class Table(NamedTuple):
+    """One arm against the control, for one outcome."""
+
+    title: str
+    header: list[str]
+    rows: list[tuple[str, ...]]
+
+
+def _text(effects: Findings, all_kinds: bool) -> str:
+    """A table for each comparison, and the notes."""
+    tables = [f"{table.title}\n{text_table(table.header, table.rows, left=2)}" for table in _tables(effects, all_kinds)]
+    legend = [fill(_legend(effects), WIDTH)] if tables else []
+    first = [fill(f"! {effects.alarm}", WIDTH, subsequent_indent="  ")] if effects.alarm else []
+    last = [fill(f"· {note}", WIDTH, subsequent_indent="  ") for note in effects.notes]
+    return "\n\n".join([fill(_headline(effects), WIDTH), *first, *tables, *legend, *last])
+
+
+def _html(effects: Findings, all_kinds: bool) -> str:
+    """The same as HTML."""
+    tables = [html_table(table.header, table.rows, table.title) for table in _tables(effects, all_kinds)]
+    legend = [_legend(effects)] if tables else []
+    alarm = [f"! {effects.alarm}"] if effects.alarm else []
+    before = [f"<p>{escape(text)}</p>" for text in (_headline(effects), *alarm)]
+    after = [f"<p>{escape(text)}</p>" for text in (*legend, *effects.notes)]
+    return "".join(["<div>", *before, *tables, *after, "</div>"])
+
+
+def _headline(effects: Findings) -> str:
+    counts = ", ".join(f"{arm} {n:,}" for arm, n in effects.counts.items())
+    n = sum(effects.counts.values())
+    return f"{effects.trial}: {n:,} record{'' if n == 1 else 's'} ({counts})"
+
+
+def _legend(effects: Findings) -> str:
+    adjusted = any(row.estimator in _ADJUSTING for row in effects)
+    return f"{_LOOKS} {_ADJUSTED}" if adjusted else _LOOKS
+
+
+def _tables(effects: Findings, all_kinds: bool) -> Iterator[Table]:
+    comparisons: dict[str, list[Effect]] = {}
+    for row in effects if all_kinds else headline(effects):
+        comparisons.setdefault(f"{row.outcome}: {row.arm} against {row.control}", []).append(row)
+    for title, rows in comparisons.items():
+        columns = _columns(rows, effects.confidence, all_kinds)
+        yield Table(title, list(columns), list(zip(*columns.values(), strict=True)))
+
+
+def _columns(rows: Sequence[Effect], confidence: float, all_kinds: bool) -> dict[str, list[str]]:
+    """The cells by column; all numbers of a comparison have as many decimal places as its smallest error deserves."""
+    places = places_for(row.std_error for row in rows)
+    columns = {
+        "estimator": [row.estimator for row in rows],
+        "error": [row.se_kind for row in rows],
+        "effect": [number(row.estimate, places=places) for row in rows],
+    }
+    if all_kinds:
+        columns["std.err."] = [number(row.std_error, places=None if places is None else places + 1) for row in rows]
+    interval = f"{100 * confidence:g} % interval"
+    columns[interval] = [interval_text(row.ci_lower, row.ci_upper, places) for row in rows]
+    if any(row.p_adjusted is not None for row in rows):
+        columns["adj. p"] = [p_text(row.p_adjusted) for row in rows]
+    else:
+        columns["p"] = [p_text(row.p_value) for row in rows]
+    if not all_kinds:  # it would only repeat itself, kind after kind
+        columns["relative"] = [relative_text(row) for row in rows]
+    columns["any time"] = [reach_text(row.anytime_ci_lower, row.anytime_ci_upper, places) for row in rows]
+    return columns

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -11,10 +12,10 @@ import numpy as np
 
 from foldaway.effects.effect import Effect
 from foldaway.errors import EstimateError, not_installed
-from foldaway.inference.offered import BOOTSTRAP, error_kinds, estimators_of
+from foldaway.inference.intervals import ADJUSTMENTS
 from foldaway.inference.sample_ratio import SampleRatio
-from foldaway.inference.several import ADJUSTMENTS
 from foldaway.plan import Plan
+from foldaway.plan.offered import errors_of, estimators_of
 from foldaway.records.faults import Fault
 
 if TYPE_CHECKING:
@@ -23,54 +24,48 @@ if TYPE_CHECKING:
     import pyarrow
 
 
+@dataclass(eq=False, repr=False)
 class Findings(Sequence[Effect]):
     """The effects of a trial, with the checks that say whether to trust them; `Effects` shows them to people.
 
     Attributes:
+        rows: The effects.
         trial: The trial's name.
         confidence: Coverage of the intervals.
         counts: Records folded, by arm.
         sample_ratio: Whether these counts fit the plan's probabilities.
         dropped: Faulty records left out, by arm ("" for records without a known arm).
         faults: Why, by arm, column and rule.
-        notes: What the reader should know: withheld rows, warnings.
+        alarm: What to read before any effect: that the arms' counts do not fit the plan's probabilities.
+        notes: What else the reader should know: withheld rows, warnings.
         plan: The plan that asked for them.
         adjustment: How p-values were adjusted for several comparisons, if they were.
     """
 
-    def __init__(
-        self,
-        rows: Sequence[Effect],
-        *,
-        trial: str,
-        confidence: float,
-        counts: Mapping[str, int],
-        sample_ratio: SampleRatio,
-        dropped: Mapping[str, int],
-        faults: Sequence[Fault],
-        notes: Sequence[str],
-        plan: Plan | None = None,
-        adjustment: str | None = None,
-    ) -> None:
-        self._rows = tuple(rows)
-        self.trial = trial
-        self.confidence = confidence
-        self.counts = dict(counts)
-        self.sample_ratio = sample_ratio
-        self.dropped = dict(dropped)
-        self.faults = tuple(faults)
-        self.notes = tuple(notes)
-        self.plan = plan
-        self.adjustment = adjustment
+    rows: Sequence[Effect]
+    _: KW_ONLY
+    trial: str
+    confidence: float
+    counts: dict[str, int]
+    sample_ratio: SampleRatio
+    dropped: dict[str, int]
+    faults: Sequence[Fault]
+    alarm: str | None = None
+    notes: Sequence[str] = ()
+    plan: Plan | None = None
+    adjustment: str | None = None
+
+    def __post_init__(self) -> None:
+        self.rows, self.faults, self.notes = tuple(self.rows), tuple(self.faults), tuple(self.notes)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def __iter__(self) -> Iterator[Effect]:
-        return iter(self._rows)
+        return iter(self.rows)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._with(self._rows[index]) if isinstance(index, slice) else self._rows[index]
+        return replace(self, rows=self.rows[index]) if isinstance(index, slice) else self.rows[index]
 
     def filter(self, **wanted: str) -> Self:
         """The rows whose fields have these values, for example ``estimator="regression", se_kind="HC1"``.
@@ -85,7 +80,7 @@ class Findings(Sequence[Effect]):
             there = self._values(field)
             if self and value not in there and value not in self._possible(field):
                 raise EstimateError(f"no effect has the {field} {value!r}; there are {', '.join(map(str, there))}.")
-        return self._with([row for row in self if all(getattr(row, f) == v for f, v in wanted.items())])
+        return replace(self, rows=[row for row in self if all(getattr(row, f) == v for f, v in wanted.items())])
 
     def _values(self, field: str) -> list[object]:
         """The values of a field, each once."""
@@ -96,16 +91,15 @@ class Findings(Sequence[Effect]):
         plan = self.plan
         if plan is None:
             return []
-        estimators = estimators_of(plan)
         match field:
             case "outcome":
                 return list(plan.outcomes)
             case "arm" | "control":
                 return list(plan.arms)
             case "estimator":
-                return estimators
+                return estimators_of(plan)
             case "se_kind":
-                return [BOOTSTRAP, *(kind for name in estimators for kind in error_kinds(plan, name))]
+                return errors_of(plan)
             case _:
                 return []
 
@@ -125,11 +119,7 @@ class Findings(Sequence[Effect]):
             adjusted = ADJUSTMENTS[method](np.array([rows[i].p_value for i in members]))
             for i, p in zip(members, adjusted, strict=True):
                 rows[i] = msgspec.structs.replace(rows[i], p_adjusted=float(p))
-        return self._with(rows, adjustment=method)
-
-    def _with(self, rows: Sequence[Effect], **changed: Any) -> Self:
-        about = {name: value for name, value in vars(self).items() if name != "_rows"}
-        return type(self)(rows, **{**about, **changed})
+        return replace(self, rows=rows, adjustment=method)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """One flat dict per row."""
@@ -162,19 +152,9 @@ class Findings(Sequence[Effect]):
 
     def to_json(self) -> str:
         """Everything, for machines; numbers that do not exist are null."""
-        about = {
-            "trial": self.trial,
-            "confidence": self.confidence,
-            "counts": self.counts,
-            "sample_ratio": self.sample_ratio,
-            "dropped": self.dropped,
-            "faults": [msgspec.structs.asdict(fault) for fault in self.faults],
-            "notes": self.notes,
-            "plan": self.plan,
-            "adjustment": self.adjustment,
-            "effects": self.to_dicts(),
-        }
-        return msgspec.json.encode(about).decode()
+        about = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
+        faults = [msgspec.structs.asdict(fault) for fault in self.faults]
+        return msgspec.json.encode({**about, "faults": faults, "effects": self.rows}).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:

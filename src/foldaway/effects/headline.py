@@ -11,13 +11,7 @@ from typing import Literal, NamedTuple
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
-from foldaway.inference.offered import BOOTSTRAP
-
-# Which kind of error leads when there are several, best first.
-_KINDS = ("CR3", "CR2", "CR1", BOOTSTRAP, "HC2", "HC1")
-
-# Which estimator leads where the plan names none, best first.
-_ESTIMATORS = ("interacted", "regression", "difference", "ipw")
+from foldaway.plan.vocabulary import BOOTSTRAP, ERRORS, ESTIMATORS, best
 
 # Records of the smaller arm for each of its coefficients, below which arms are not adjusted each on its own.
 _ENOUGH = 20
@@ -37,10 +31,7 @@ class Comparison(NamedTuple):
     @property
     def best(self) -> list[Effect]:
         """One row for each estimator, with the best kind of error it has."""
-        kinds: dict[str, list[str]] = {}
-        for row in self.rows:
-            kinds.setdefault(row.estimator, []).append(row.se_kind)
-        return [row for row in self.rows if row.se_kind == best_kind(kinds[row.estimator])]
+        return headline(self.rows)
 
     @property
     def bootstrap(self) -> Effect | None:
@@ -49,14 +40,12 @@ class Comparison(NamedTuple):
         return next(same, None)
 
 
-def best_kind(kinds: Sequence[str]) -> str:
-    """The kind of error to show, of several.
-
-    Example:
-        >>> best_kind(["classical", "HC0", "HC1", "CR0", "CR1"])
-        'CR1'
-    """
-    return next((kind for kind in _KINDS if kind in kinds), kinds[0])
+def headline(rows: Iterable[Effect]) -> list[Effect]:
+    """One row for each outcome, arm and estimator: the one with the kind of error that ranks first."""
+    kinds: dict[tuple[str, str, str], dict[str, Effect]] = {}
+    for row in rows:
+        kinds.setdefault((row.outcome, row.arm, row.estimator), {})[row.se_kind] = row
+    return [those[best(ERRORS, those)] for those in kinds.values()]
 
 
 def comparisons(effects: Findings) -> list[Comparison]:
@@ -64,20 +53,21 @@ def comparisons(effects: Findings) -> list[Comparison]:
     rows: dict[tuple[str, str], list[Effect]] = {}
     for row in effects:
         rows.setdefault((row.outcome, row.arm), []).append(row)
-    found = []
-    for (outcome, arm), those in rows.items():
-        estimator = _leading(effects, those)
-        kind = best_kind([row.se_kind for row in those if row.estimator == estimator])
-        lead = next(row for row in those if (row.estimator, row.se_kind) == (estimator, kind))
-        found.append(Comparison(outcome, arm, lead.control, lead, those))
-    return found
+    return [_comparison(effects, those) for those in rows.values()]
 
 
-def _leading(effects: Findings, rows: Iterable[Effect]) -> str:
-    there = list(dict.fromkeys(row.estimator for row in rows))
-    first = effects.plan.estimators if effects.plan is not None else ()
-    order = first or (_ESTIMATORS if _large(effects) else _ESTIMATORS[1:])
-    return next((name for name in order if name in there), there[0])
+def _comparison(effects: Findings, rows: list[Effect]) -> Comparison:
+    by_estimator = {row.estimator: row for row in headline(rows)}
+    lead = by_estimator[_leading(effects, list(by_estimator))]
+    return Comparison(lead.outcome, lead.arm, lead.control, lead, rows)
+
+
+def _leading(effects: Findings, there: Sequence[str]) -> str:
+    if effects.plan is not None and effects.plan.estimators:
+        return next((name for name in effects.plan.estimators if name in there), there[0])
+    large = _large(effects)
+    fit = [name for name in there if name in ESTIMATORS and (large or not ESTIMATORS[name].by_arm)]
+    return best(ESTIMATORS, fit or there[:1])
 
 
 def _large(effects: Findings) -> bool:
@@ -92,16 +82,9 @@ def why(effects: Findings, lead: Effect) -> str:
     if plan is not None and plan.estimators:
         first = plan.estimators[0] == lead.estimator
         return "the plan names it first." if first else "those that the plan names before it could not be computed."
-    if lead.estimator == "interacted":
-        return (
-            "it adjusts for the covariates arm by arm, which in large samples is never less precise than the plain "
-            "difference (Lin 2013)."
-        )
-    if lead.estimator == "regression":
-        return "it adjusts for the covariates, and the arms are too small to be adjusted each on its own."
-    if plan is not None and plan.covariates:
+    if plan is not None and plan.covariates and not ESTIMATORS[lead.estimator].adjusts:
         return "those that adjust for the covariates could not be computed."
-    return "the plan has no covariates to adjust for."
+    return ESTIMATORS[lead.estimator].because
 
 
 def verdict(effects: Findings, row: Effect) -> Verdict:

@@ -1,10 +1,11 @@
-"""Numbers for a person: intervals, reaches, p-values, shares."""
+"""Numbers for a person: intervals, reaches, p-values, and the effect as a share of the control's level."""
 
 from __future__ import annotations
 
 import math
 import re
 
+from foldaway.effects.effect import Effect
 from foldaway.table import number
 
 
@@ -59,6 +60,26 @@ def percent_text(share: float) -> str:
     return f"{round(percent, places) + 0.0:+,.{places}f} %"  # adding zero takes the minus off a zero
 
 
+def relative_tells(row: Effect) -> bool:
+    """Whether the share is one to show: those of a level below zero, or within noise of it, mislead.
+
+    The dashboard has the same rule.
+    """
+    return row.control_level > 0 and row.relative_std_error < 0.5 * max(1.0, abs(row.relative))
+
+
+def relative_text(row: Effect) -> str:
+    """The share for a person, or a dash."""
+    return percent_text(row.relative) if relative_tells(row) else "-"
+
+
+def relative_interval_text(row: Effect) -> str:
+    """Its interval for a person, or a dash."""
+    if not relative_tells(row):
+        return "-"
+    return f"{percent_text(row.relative_ci_lower)} to {percent_text(row.relative_ci_upper)}"
+
+
 _SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -75,8 +96,8 @@ def typeset(text: str) -> str:
     return re.sub(r"(?<!\w)-(?=\d)", "−", text).replace(" %", "\u202f%")
 
 
-def _power(found: re.Match[str]) -> str:
-    exponent = found[1].replace("+", "") + found[2]
+def _power(match: re.Match[str]) -> str:
+    exponent = match[1].replace("+", "") + match[2]
     return "\u202f×\u202f10" + exponent.translate(_SUPERSCRIPT)
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from foldaway.errors import PlanError, ServerError, instead_of, not_installed
-from foldaway.federated.messages import MEDIA_TYPE, Coefficients, Received, decoded
+from foldaway.federated.messages import MEDIA_TYPE, Coefficients, Kind, Received, decoded
 from foldaway.plan import Plan
-
-Kind = Literal["enrolments", "moments", "reports"]
 
 TOO_EARLY = 425
 
@@ -90,8 +88,8 @@ class HttpLink:
         return self._fingerprint
 
     def _look(self, headers: Mapping[str, str]) -> None:
-        found = headers.get("Foldaway-Fingerprint")
-        if None not in (found, self._fingerprint) and found != self._fingerprint:
+        answered = headers.get("Foldaway-Fingerprint")
+        if None not in (answered, self._fingerprint) and answered != self._fingerprint:
             raise ServerError("the coordinator's plan is no longer the one that it had; a plan never changes.")
 
     def post(self, kind: Kind, message: bytes, *, patience: float | None = None) -> Received:
@@ -127,11 +125,11 @@ def trial_address(address: str, name: str | None = None) -> tuple[str, str]:
         >>> trial_address("http://localhost:8321/", "checkout")
         ('http://localhost:8321/v1/trials/checkout', 'checkout')
     """
-    found = _TRIAL.fullmatch(address)
-    if found:
-        if name is not None and found[2] != name:
-            raise ServerError(f"the address is that of the trial {found[2]}, and the plan is that of {name}.")
-        return f"{found[1]}/v1/trials/{found[2]}", found[2]
+    parts = _TRIAL.fullmatch(address)
+    if parts:
+        if name is not None and parts[2] != name:
+            raise ServerError(f"the address is that of the trial {parts[2]}, and the plan is that of {name}.")
+        return f"{parts[1]}/v1/trials/{parts[2]}", parts[2]
     if name is None or not address.startswith(("http://", "https://")):
         raise ServerError("a trial's address has the form https://host/v1/trials/NAME.")
     return f"{address.rstrip('/')}/v1/trials/{name}", name

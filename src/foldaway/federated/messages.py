@@ -6,6 +6,7 @@ so that the message can be repeated and is counted once.
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -17,7 +18,7 @@ from foldaway.numerics.block import LARGEST, Floats
 
 MEDIA_TYPE = "application/vnd.foldaway+msgpack"
 
-# No message of a device is longer, whatever its plan; a plan's own are shorter (`limits.most_bytes`).
+# No message of a device is longer, whatever its plan; a plan's own are shorter (`modes.most_bytes`).
 MOST_BYTES = 2**24
 MOST_RECORDS = 10**12
 
@@ -29,15 +30,37 @@ Numbers = Annotated[bytes, msgspec.Meta(max_length=MOST_BYTES)]
 
 Stage = Literal["open", "replying", "closed"]
 
+Kind = Literal["enrolments", "moments", "reports"]
+"""The three that a device sends; a mode says what a report is."""
 
-class Enrolment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A device joins: the number under which it will report, and its arm. Sent with the device's first record."""
+
+class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What every message of a device begins with: its own number, and the device's arm."""
 
     number: Number
     arm: Arm
 
 
-class Moments(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Enrolment(Message, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A device joins: the number under which it will report, and its arm. Sent with the device's first record."""
+
+
+class Factored(Message, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A message from which the factor of n records can be read."""
+
+    n: Count
+
+    @property
+    def counts_device(self) -> bool:
+        """Whether a device is in the tallies with this message that was not there before."""
+        return True
+
+    def triangle(self, columns: int) -> Floats:
+        """The factor R, K by K."""
+        raise NotImplementedError
+
+
+class Moments(Factored, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The triangular factor of rows z = [1, x, y], times the roots of their weights.
 
     Mode one-message: of all records of the device, as its report. Mode scores: of the records since the last such
@@ -45,9 +68,6 @@ class Moments(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     devices can be counted whose messages cannot be tied to one another.
     """
 
-    number: Number
-    arm: Arm
-    n: Count
     factor: Numbers
     first: bool = True
 
@@ -56,6 +76,11 @@ class Moments(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
         """The message for a factor R (K by K, upper triangular)."""
         return cls(number, arm, n, packed(R[np.triu_indices(len(R))]), first)
 
+    @property
+    def counts_device(self) -> bool:
+        """Whether the device has sent none before."""
+        return self.first
+
     def triangle(self, columns: int) -> Floats:
         """R again, K by K."""
         R = np.zeros((columns, columns))
@@ -63,12 +88,9 @@ class Moments(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
         return R
 
 
-class Sums(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Sums(Factored, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Mode delta: how many records the device has, and the sum of each outcome."""
 
-    number: Number
-    arm: Arm
-    n: Count
     sums: Numbers
 
     @classmethod
@@ -85,11 +107,9 @@ class Sums(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
         return R
 
 
-class Scores(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class ScoreReply(Message, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Mode scores: the device's reply to the published coefficients, as ``replies.reply`` makes it."""
 
-    number: Number
-    arm: Arm
     scores: Numbers
 
     @classmethod
@@ -100,12 +120,6 @@ class Scores(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     def values(self, length: int) -> Floats:
         """The scores again."""
         return unpacked(self.scores, length)
-
-
-Report = Moments | Sums | Scores
-
-REPORTS: dict[str, type[Report]] = {"one-message": Moments, "delta": Sums, "scores": Scores}
-"""What a device reports, by the plan's mode."""
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -155,7 +169,7 @@ class Coefficients(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     models: list[Model]
 
 
-Message = TypeVar("Message", bound=msgspec.Struct)
+Sent = TypeVar("Sent", bound=msgspec.Struct)
 
 
 def new_number() -> bytes:
@@ -163,18 +177,19 @@ def new_number() -> bytes:
     return secrets.token_bytes(16)
 
 
-def encoded(message: Enrolment | Report | Coefficients) -> bytes:
+def encoded(message: Message | Coefficients) -> bytes:
     """The message as bytes."""
     return msgspec.msgpack.encode(message)
 
 
-def decoded(data: bytes | bytearray | memoryview, kind: type[Message], *, most: int | None = MOST_BYTES) -> Message:
+def decoded(data: bytes | bytearray | memoryview, kind: type[Sent], *, most: int | None = MOST_BYTES) -> Sent:
     """The message in the bytes; no longer than ``most``, since anybody may send one.
 
     Raises:
         MessageError: It is not such a message, or is longer than any.
     """
-    refusal = MessageError(f"the body is not a message of the kind {kind.__name__.lower()} that is expected here.")
+    name = re.sub("(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
+    refusal = MessageError(f"the body is not a message of the kind {name} that is expected here.")
     if most is not None and len(data) > most:
         raise refusal
     with instead_of((ValueError, RecursionError), refusal):

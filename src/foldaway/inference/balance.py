@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
+from foldaway.inference.bootstrap import replicates_of, sum_variance
 from foldaway.inference.intervals import critical
-from foldaway.inference.replicate_sums import replicates_of, sum_variance
 from foldaway.inference.sample_ratio import SUSPICIOUS
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan

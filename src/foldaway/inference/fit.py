@@ -90,16 +90,16 @@ class Fit:
 
     def _solve(self, R: Floats) -> None:
         q = R.shape[1] - 1
-        self.kept = directions(R[:, :q])
-        self.left_out = [column for column in range(q) if column not in self.kept]
-        self.rank = r = len(self.kept)
+        self.used = directions(R[:, :q])
+        self.left_out = [column for column in range(q) if column not in self.used]
+        self.rank = r = len(self.used)
         if not r:
             raise EstimateError("there are no records to fit.")
         if self.left_out:
-            R = _triangle(R[:, [*self.kept, *self.left_out, q]])
+            R = _triangle(R[:, [*self.used, *self.left_out, q]])
         self._R, self._rest = R[:r, :r], R[:r, r:-1]
         self.coef = np.zeros(q)
-        self.coef[self.kept] = solve_upper(self._R, R[:r, -1])
+        self.coef[self.used] = solve_upper(self._R, R[:r, -1])
         # What the kept columns leave of the response stands below their rows.
         self.rss = float(np.sum(R[r:, -1] ** 2))
 
@@ -119,7 +119,7 @@ class Fit:
 
     def _spread(self, matrix: Floats) -> Floats:
         full = np.zeros((len(self.coef), len(self.coef)))
-        full[np.ix_(self.kept, self.kept)] = matrix
+        full[np.ix_(self.used, self.used)] = matrix
         return full
 
     def robust(self, tally: str, factors: tuple[float, ...] | None = None) -> Floats:
@@ -144,7 +144,7 @@ class Fit:
         model, B, k = self.models[arm], self._changes[arm], self._k
         delta = B[:k, :k] @ (model.L.T @ self.coef) - model.scale * B[:k, self._column]
         scale = float(model.scale * B[self._column, self._column])
-        return Reading((model.L @ B[:k, :k].T)[self.kept], delta, scale)
+        return Reading((model.L @ B[:k, :k].T)[self.used], delta, scale)
 
     def leverage(self, arm: int) -> Floats:
         """V (k by k) with X V X' the part of the hat matrix that belongs to rows X of an arm, in the arm's frame."""
@@ -168,7 +168,7 @@ class Fit:
         """Refuse a contrast that depends on how a column without direction is counted."""
         if self.rank == len(self.coef):
             return
-        gap = contrast[self.left_out] - (self._inverse @ self._rest).T @ contrast[self.kept]
+        gap = contrast[self.left_out] - (self._inverse @ self._rest).T @ contrast[self.used]
         if np.any(np.abs(gap) > _NOT_IDENTIFIED):
             raise EstimateError("the covariates are collinear within an arm, so the effect is not identified.")
 
@@ -187,12 +187,12 @@ def directions(columns: Floats) -> list[int]:
     lengths = np.linalg.norm(columns, axis=0)
     typical = lengths.max(initial=0.0)  # in a frame the columns are of about one length
     basis = np.empty((len(columns), 0))
-    kept: list[int] = []
+    chosen: list[int] = []
     for column, length in enumerate(lengths):
         rest = columns[:, column] - basis @ (basis.T @ columns[:, column])
         rest -= basis @ (basis.T @ rest)
         left = np.linalg.norm(rest)
         if left > COLLINEAR * max(length, 1e-2 * typical):
             basis = np.column_stack([basis, rest / left])
-            kept.append(column)
-    return kept
+            chosen.append(column)
+    return chosen

@@ -1,8 +1,13 @@
-"""Tests and intervals from an estimate and its standard error."""
+"""P-values and intervals from an estimate and its standard error, and p-values for several comparisons at once."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+
+import numpy as np
+
+from foldaway.numerics.block import Floats
 
 
 def p_value(statistic: float, df: float) -> float:
@@ -42,3 +47,37 @@ def anytime_width(n: int, confidence: float, tightest_at: int) -> float:
     two_logs = -2 * math.log(alpha)
     rho2 = (two_logs + math.log(two_logs + 1)) / tightest_at
     return math.sqrt((n * rho2 + 1) / (n * rho2) * math.log((n * rho2 + 1) / alpha**2))
+
+
+def holm(p: Floats) -> Floats:
+    """Holm (1979): controls the chance of any false finding.
+
+    Example:
+        >>> holm(np.array([0.01, 0.04, 0.03])).round(3)
+        array([0.03, 0.06, 0.06])
+    """
+    order = np.argsort(p, kind="stable")
+    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    return _restored(stepped, order)
+
+
+def benjamini_hochberg(p: Floats) -> Floats:
+    """Benjamini and Hochberg (1995): controls the expected share of false findings.
+
+    Example:
+        >>> benjamini_hochberg(np.array([0.01, 0.04, 0.03])).round(3)
+        array([0.03, 0.04, 0.04])
+    """
+    order = np.argsort(p, kind="stable")
+    scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
+    stepped = np.minimum.accumulate(scaled[::-1])[::-1]
+    return _restored(stepped, order)
+
+
+def _restored(stepped: Floats, order: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Floats:
+    adjusted = np.empty_like(stepped)
+    adjusted[order] = np.minimum(stepped, 1)
+    return adjusted
+
+
+ADJUSTMENTS: dict[str, Callable[[Floats], Floats]] = {"holm": holm, "benjamini-hochberg": benjamini_hochberg}

@@ -19,9 +19,8 @@ import numpy as np
 from foldaway.errors import EstimateError
 from foldaway.inference.fit import Fit
 from foldaway.numerics.block import Floats
+from foldaway.plan.vocabulary import ERRORS
 from foldaway.tallies import LEVERAGE, RECORDS, UNITS
-
-LEVERAGED = ("CR2", "CR3")
 
 
 def covariance(fit: Fit, kind: str) -> Floats:
@@ -30,7 +29,7 @@ def covariance(fit: Fit, kind: str) -> Floats:
         raise EstimateError(f"there is no standard error {kind!r}; the kinds are {', '.join(KINDS)}.")
     if fit.df < 1:
         raise EstimateError("there are not more records than coefficients, so no standard error exists yet.")
-    if is_clustered(kind) and not fit.covers(LEVERAGE if kind in LEVERAGED else UNITS):
+    if is_clustered(kind) and not fit.covers(ERRORS[kind].tally):
         raise EstimateError("clustered errors need every record to have come with its unit, in one batch.")
     return KINDS[kind](fit)
 
@@ -42,7 +41,7 @@ def degrees_of_freedom(fit: Fit, kind: str) -> float:
 
 def is_clustered(kind: str) -> bool:
     """Whether the error allows for records of one unit being alike."""
-    return kind.startswith("CR")
+    return ERRORS[kind].by_unit
 
 
 def welch_df(variances: Floats, counts: Floats) -> float:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta
 
 from foldaway.plan.bootstrap import Bootstrap
-from foldaway.plan.federated import Federated, Mode
+from foldaway.plan.federated import Federated
 from foldaway.plan.part import Fixed, Part
 from foldaway.plan.privacy import Privacy
+from foldaway.plan.vocabulary import ModeName
 
 Column = Annotated[str, Meta(description="the name of a column")]
 Columns = Annotated[Sequence[str], Meta(description="a list of column names")]
@@ -65,7 +66,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     anytime_n: Size = 10_000
     bootstrap: Bootstrap | int | Mapping[str, Any] | None = None
     privacy: Privacy | Mapping[str, Any] = Privacy()
-    federated: Federated | Mode | Mapping[str, Any] | None = None
+    federated: Federated | ModeName | Mapping[str, Any] | None = None
 
 
 class Analysis(Written, frozen=True, kw_only=True, eq=False):
@@ -83,7 +84,7 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         def federated(self) -> Federated | None: ...  # noqa: D102
 
     @property
-    def mode(self) -> Mode | None:
+    def mode(self) -> ModeName | None:
         """What devices send, if the records stay with them."""
         return None if self.federated is None else self.federated.mode
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
 from foldaway.plan.part import Part, Seconds
+from foldaway.plan.vocabulary import LEVERAGE, MODES, Leverage, ModeName
 
-Mode = Literal["one-message", "scores", "delta"]
 Share = Annotated[float, Meta(gt=0, le=1, description="a number above 0 and at most 1, for example 0.9")]
 
 
@@ -34,15 +34,16 @@ class Federated(Part, frozen=True):
     TABLE: ClassVar[str] = "federated"
     SHORT: ClassVar[str] = "mode"
 
-    mode: Mode
+    mode: ModeName
     reply_deadline: Seconds = 3_600.0
     reply_share: Share = 1.0
-    leverage: Literal["CR2", "CR3"] | None = None
+    leverage: Leverage | None = None
 
     def faults(self) -> Iterator[str]:
         """What is wrong with the settings taken together."""
-        if self.leverage is not None and self.mode != "scores":
+        if self.leverage is not None and LEVERAGE not in MODES[self.mode].collects:
+            modes = " or ".join(f'"{name}"' for name, mode in MODES.items() if LEVERAGE in mode.collects)
             yield (
-                '`federated.leverage` needs `mode` = "scores": only a device that still holds its records can correct '
+                f"`federated.leverage` needs `mode` = {modes}: only a device that still holds its records can correct "
                 "for leverage."
             )

@@ -11,11 +11,9 @@ import unicodedata
 from collections.abc import Iterator
 
 from foldaway.plan.analysis import Analysis
+from foldaway.plan.offered import estimators_of
 from foldaway.plan.privacy import Privacy
-
-ESTIMATORS = ("difference", "regression", "interacted", "ipw")
-
-ERRORS = ("classical", "HC0", "HC1", "HC2", "CR0", "CR1")
+from foldaway.plan.vocabulary import BOOTSTRAP, ERRORS, ESTIMATORS, MODES
 
 # The robust tally keeps about k⁴/4 numbers per arm; at 60 columns that is 27 MB.
 MOST_COLUMNS = 60
@@ -49,19 +47,17 @@ def _federated_faults(plan: Analysis) -> Iterator[str]:
         if plan.privacy.retention != Privacy().retention:
             yield "`privacy.retention` needs `federated`."
         return
+    mode = MODES[plan.federated.mode]
     if plan.bootstrap is not None:
-        yield "`bootstrap` cannot go with `federated`: its weights would have to be drawn where the records are."
-    if plan.federated.mode == "delta" and plan.covariates:
-        yield 'mode "delta" sends sums of outcomes alone: leave out `covariates`, or choose "one-message".'
-    if plan.federated.mode == "delta" and plan.weight is not None:
-        yield 'mode "delta" counts records: leave out `weight`, or choose "one-message".'
-    if plan.unit is not None and not (plan.federated.mode == "one-message" and plan.complete_units):
+        yield from ERRORS[BOOTSTRAP].faults(plan)
+    yield from mode.faults(plan)
+    if plan.unit is not None and not (mode.sites and plan.complete_units):
         yield (
             "`unit` in a federated plan is for sites, which need `complete_units` and `federated.mode` = "
             '"one-message"; a device is a unit by itself.'
         )
-    if plan.federated.leverage is not None and plan.weight is not None:
-        yield "`federated.leverage` is defined for plans without `weight` only."
+    if plan.federated.leverage is not None:
+        yield from ERRORS[plan.federated.leverage].faults(plan)
 
 
 def _arm_faults(plan: Analysis) -> Iterator[str]:
@@ -120,26 +116,31 @@ def _estimator_faults(plan: Analysis) -> Iterator[str]:
             yield f"`estimators` has {estimator!r}; the estimators are {', '.join(ESTIMATORS)}."
         if plan.estimators.count(estimator) > 1:
             yield f"`estimators` has {estimator!r} more than once."
-        if estimator in ("regression", "interacted") and not plan.covariates:
-            yield f"the estimator {estimator!r} needs `covariates`."
+        if estimator in ESTIMATORS:
+            yield from ESTIMATORS[estimator].faults(plan)
 
 
 def _error_faults(plan: Analysis) -> Iterator[str]:
+    kinds = {name: word for name, word in ERRORS.items() if word.setting == "errors"}
     if plan.errors and plan.federated is not None:
-        yield "`errors` is not for a federated plan: its errors are CR0 and CR1 by device, and `federated.leverage`."
+        ours = " and ".join(name for name, word in kinds.items() if word.by_unit)
+        yield f"`errors` is not for a federated plan: its errors are {ours} by device, and `federated.leverage`."
         return
     for kind in dict.fromkeys(plan.errors):
-        if kind not in ERRORS:
-            yield f"`errors` has {kind!r}; the kinds are {', '.join(ERRORS)} (`bootstrap` is a setting of its own)."
+        if kind not in kinds:
+            yield f"`errors` has {kind!r}; the kinds are {', '.join(kinds)} (`bootstrap` is a setting of its own)."
         if plan.errors.count(kind) > 1:
             yield f"`errors` has {kind!r} more than once."
-        if kind.startswith("CR") and not plan.complete_units:
-            yield f"the error {kind!r} needs `complete_units`."
-    if "HC2" in plan.errors and plan.weight is not None:
-        yield "the error 'HC2' is for records without weights."
-    others = [name for name in plan.estimators if name != "difference"] or (not plan.estimators)
-    if set(plan.errors) == {"HC2"} and others and plan.bootstrap is None:
-        yield "the error 'HC2' is for the estimator difference alone; add another kind for the others, for example HC1."
+        if kind in kinds:
+            yield from kinds[kind].faults(plan)
+    asked = [kinds[kind] for kind in plan.errors if kind in kinds]
+    unserved = [name for name in estimators_of(plan) if not any(kind.serves(name) for kind in asked)]
+    if plan.errors and len(asked) == len(plan.errors) and unserved and plan.bootstrap is None:
+        only = ", ".join(asked[0].only_for)
+        yield (
+            f"the error {asked[0].name!r} is for the estimator {only} alone; add another kind for the others, for "
+            "example HC1."
+        )
 
 
 def _listed(names: list[str]) -> str:

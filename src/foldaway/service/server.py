@@ -19,7 +19,7 @@ from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
 from foldaway.service.http.connections import Connection, most_connections
-from foldaway.service.http.logs import catch_library_logs, log
+from foldaway.service.http.monitoring import catch_library_logs, log
 from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Limits
 
@@ -44,7 +44,9 @@ class Settings:
 
 def serve(settings: Settings) -> None:
     """Serve until told to stop. Starts the process anew, once, in an environment where freed memory is overwritten."""
-    _check(settings)
+    _place(settings)  # what can be known to be wrong before anything is opened or loaded
+    if (settings.certificate is None) != (settings.certificate_key is None):
+        raise FoldawayError("https needs both --certificate and --certificate-key.")
     for sentence in harden():
         log("not hardened", reason=sentence)
     catch_library_logs()
@@ -94,13 +96,6 @@ def _run(server: uvicorn.Server, listener: socket.socket) -> None:
     log("stopped")
 
 
-def _check(settings: Settings) -> None:
-    """What can be known to be wrong before anything is opened or loaded."""
-    _place(settings)
-    if (settings.certificate is None) != (settings.certificate_key is None):
-        raise FoldawayError("https needs both --certificate and --certificate-key.")
-
-
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -127,8 +122,8 @@ def _place(settings: Settings) -> str | Path:
 def _say_hello(settings: Settings, service: Service, port: int) -> None:
     scheme = "https" if settings.certificate else "http"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    print(f"foldaway serves at {scheme}://{host}:{port}", flush=True)
-    if not service.store.has_admin():
+    print(f"Listening on {scheme}://{host}:{port}", flush=True)
+    if not service.store.tokens.has_admin():
         token = service.tokens.issue(TokenWanted("admin")).token
         print(f"admin token, shown this once: {token}", flush=True)
         print("Export them as FOLDAWAY_SERVER and FOLDAWAY_TOKEN for the other commands.", flush=True)

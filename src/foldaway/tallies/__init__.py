@@ -1,32 +1,27 @@
-"""The mergeable statistics. A new one is a file here that meets ``Tally`` and a line in ``kinds_of``."""
+"""The mergeable statistics. A new one is a file here that meets ``Tally`` and a line in ``KINDS``."""
 
-from foldaway.plan import Plan
+from collections.abc import Callable
+from typing import cast
+
+from foldaway.plan import Bootstrap, Plan
+from foldaway.plan.offered import tallies_of
+from foldaway.plan.vocabulary import LEVERAGE, RECORDS, REPLICATES, UNITS
 from foldaway.tallies.arm import Kinds
 from foldaway.tallies.replicates import ReplicatesKind
 from foldaway.tallies.scores import Scores, UnitScores
+from foldaway.tallies.tally import Kind
 
-# The names under which the tallies stand in an arm and its state.
-RECORDS, UNITS, REPLICATES = "records", "units", "replicates"
+__all__ = ["KINDS", "LEVERAGE", "RECORDS", "REPLICATES", "UNITS", "kinds_of"]
 
-# Scores corrected for leverage where the records are; never kept here, only collected.
-LEVERAGE = "leverage"
+KINDS: dict[str, Callable[[Plan], Kind]] = {
+    RECORDS: lambda _: Scores,
+    UNITS: lambda _: UnitScores,
+    REPLICATES: lambda plan: ReplicatesKind(cast(Bootstrap, plan.bootstrap)),
+}
+"""How each tally of the vocabulary is made for a plan that keeps it."""
 
 
 def kinds_of(plan: Plan) -> Kinds:
     """The tallies that each arm of a plan keeps, beside its factor."""
-    if plan.federated is not None:
-        # No record is seen here, only units; in mode scores these give their scores at the close.
-        return {} if plan.mode == "scores" else {UNITS: UnitScores}
-    kinds: Kinds = {}
-    if _asks_for(plan, "HC"):
-        kinds[RECORDS] = Scores
-    if plan.complete_units and _asks_for(plan, "CR"):
-        kinds[UNITS] = UnitScores
-    if plan.bootstrap is not None:
-        kinds[REPLICATES] = ReplicatesKind(plan.bootstrap)
-    return kinds
-
-
-def _asks_for(plan: Plan, family: str) -> bool:
-    """Whether the plan reports errors of this family; it reports all if it names none."""
-    return not plan.errors or any(kind.startswith(family) for kind in plan.errors)
+    wanted = tallies_of(plan)
+    return {name: kind(plan) for name, kind in KINDS.items() if name in wanted}

@@ -124,25 +124,25 @@ class ArmTally:
         return self.rebase(Frame.of(self.raw_factor(), self.shape, self.n))
 
     def state(self) -> ArmState:
-        """What is kept."""
+        """What is saved."""
         tallies = {name: tally.state() for name, tally in self.tallies.items()}
         return ArmState(self.frame.n, Array.of(self.frame.F), self.factor.state(), tallies)
 
     @classmethod
     def restore(cls, state: Any, shape: Shape, kinds: Kinds) -> Self:
         """The tallies from their state."""
-        kept = decode_part(state, ArmState)
-        F = np.asfortranarray(kept.frame.read(shape.columns, shape.columns))
-        if kept.frame_n < 0 or np.any(np.tril(F, -1)) or not np.all(np.diag(F)):
+        saved = decode_part(state, ArmState)
+        F = np.asfortranarray(saved.frame.read(shape.columns, shape.columns))
+        if saved.frame_n < 0 or np.any(np.tril(F, -1)) or not np.all(np.diag(F)):
             raise StateError("the state is damaged: a frame cannot be inverted.")
-        if kept.tallies.keys() != kinds.keys():
+        if saved.tallies.keys() != kinds.keys():
             raise StateError("the state does not fit its plan: it has other tallies.")
-        tallies = {name: kind.restore(kept.tallies[name], shape) for name, kind in kinds.items()}
-        factor = Factor.restore(kept.factor, shape)
-        framed = min(factor.n, 1) <= kept.frame_n <= factor.n and (factor.n > 0 or not factor.R.any())
+        tallies = {name: kind.restore(saved.tallies[name], shape) for name, kind in kinds.items()}
+        factor = Factor.restore(saved.factor, shape)
+        framed = min(factor.n, 1) <= saved.frame_n <= factor.n and (factor.n > 0 or not factor.R.any())
         if not framed or any(tally.n > factor.n for tally in tallies.values()):
             raise StateError("the state is damaged: its counts do not fit.")
-        return cls(shape, kinds, Frame(F, kept.frame_n), factor, tallies)
+        return cls(shape, kinds, Frame(F, saved.frame_n), factor, tallies)
 
 
 # A frame is left when a column has become this many times as long as the first.

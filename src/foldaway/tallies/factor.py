@@ -63,17 +63,17 @@ class Factor:
         return type(self)(self.n, np.asfortranarray(self.R @ B))
 
     def state(self) -> FactorState:
-        """What is kept."""
+        """What is saved."""
         return FactorState(self.n, Array.of(self.R))
 
     @classmethod
     def restore(cls, state: Any, shape: Shape) -> Self:
         """The factor from its state."""
-        kept = decode_part(state, FactorState)
-        R = np.asfortranarray(kept.R.read(shape.columns, shape.columns))
-        if kept.n < 0 or np.any(np.tril(R, -1)):
+        saved = decode_part(state, FactorState)
+        R = np.asfortranarray(saved.R.read(shape.columns, shape.columns))
+        if saved.n < 0 or np.any(np.tril(R, -1)):
             raise StateError("the state is damaged: a factor is not triangular.")
-        return cls(kept.n, R)
+        return cls(saved.n, R)
 
 
 def _gram(block: Block) -> Floats:

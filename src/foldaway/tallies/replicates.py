@@ -80,7 +80,7 @@ class Replicates:
         return square, self.totals[:, m + outcome * k : m + (outcome + 1) * k]
 
     def state(self) -> ReplicatesState:
-        """What is kept."""
+        """What is saved."""
         return ReplicatesState(self.n, Array.of(self.totals))
 
 
@@ -96,10 +96,10 @@ class ReplicatesKind:
 
     def restore(self, state: Any, shape: Shape) -> Replicates:
         """The tally from its state."""
-        kept = decode_part(state, ReplicatesState)
-        if kept.n < 0:
+        saved = decode_part(state, ReplicatesState)
+        if saved.n < 0:
             raise StateError("the state is damaged: its counts do not fit.")
-        return Replicates(shape, self.bootstrap, kept.n, kept.totals.read(*self._size(shape)))
+        return Replicates(shape, self.bootstrap, saved.n, saved.totals.read(*self._size(shape)))
 
     def _size(self, shape: Shape) -> tuple[int, int]:
         return self.bootstrap.replicates, _pairs(shape) + shape.outcomes * shape.regressors

@@ -99,16 +99,16 @@ class Scores:
         return meat
 
     def state(self) -> ScoresState:
-        """What is kept."""
+        """What is saved."""
         return ScoresState(self.n, self.clusters, Array.of(self.sums))
 
     @classmethod
     def restore(cls, state: Any, shape: Shape) -> Self:
         """The tally from its state."""
-        kept = decode_part(state, ScoresState)
-        if not 0 <= kept.clusters <= kept.n:
+        saved = decode_part(state, ScoresState)
+        if not 0 <= saved.clusters <= saved.n:
             raise StateError("the state is damaged: its counts do not fit.")
-        return cls(shape, kept.n, kept.clusters, kept.sums.read(_length(shape)))
+        return cls(shape, saved.n, saved.clusters, saved.sums.read(_length(shape)))
 
 
 @dataclass(slots=True)
@@ -161,7 +161,7 @@ def _unit_sums(x: Floats, y: Floats, unit: NDArray[np.int64]) -> tuple[Floats, F
         step = slice(start, start + _STEP)
         products = np.empty((m, len(unit[step])))
         pair_products(x[:, step], products)
-        found, first = np.unique(unit[step], return_index=True)
-        v[:, found] += np.add.reduceat(products, first, axis=1)
-        s[:, :, found] += np.add.reduceat(x[:, step] * y[:, None, step], first, axis=2)
+        units_here, first = np.unique(unit[step], return_index=True)
+        v[:, units_here] += np.add.reduceat(products, first, axis=1)
+        s[:, :, units_here] += np.add.reduceat(x[:, step] * y[:, None, step], first, axis=2)
     return v, s

@@ -41,8 +41,8 @@ class RowStream:
         self._room = 2 * tally.frame.n - tally.n
 
     def _scores(self) -> Scores | None:
-        found = [t for t in self._tally.tallies.values() if isinstance(t, Scores) and not isinstance(t, UnitScores)]
-        return found[0] if found else None
+        tallies = self._tally.tallies.values()
+        return next((t for t in tallies if isinstance(t, Scores) and not isinstance(t, UnitScores)), None)
 
     def take(self, x: Any, y: Any) -> bool:
         """Take a row in, or say False and change nothing: it is not a row of good numbers for this tally."""

@@ -21,7 +21,8 @@ import pytest
 import foldaway as fa
 from foldaway.errors import CoordinatorWarning, PlanError, RecordError, ServerError, StateError
 from foldaway.federated import Device
-from foldaway.federated.device.kept import Kept, MemoryStore
+from foldaway.federated.device.state import DeviceState
+from foldaway.federated.device.store import MemoryStore
 from foldaway.federated.messages import Moments, Received
 from memory_scan import Marks, scan_files
 
@@ -39,7 +40,7 @@ PLAN = fa.Plan(**SETTINGS)
 RECORD = {"y": 12.5, "x": 3.0, "kind": "new"}
 
 
-def kept_by(device: Device) -> Kept:
+def kept_by(device: Device) -> DeviceState:
     with device._store.changing() as kept:
         return msgspec.structs.replace(kept)
 
@@ -54,7 +55,7 @@ def test_the_arm_is_the_plans_for_an_identity_that_stays_on_the_device(tmp_path:
 
 
 def test_arms_come_in_the_plans_proportions() -> None:
-    arms = Counter(Device(PLAN, store=MemoryStore(Kept.new(PLAN))).arm for _ in range(2000))
+    arms = Counter(Device(PLAN, store=MemoryStore(DeviceState.new(PLAN))).arm for _ in range(2000))
     assert arms["a"] == pytest.approx(600, abs=5 * (2000 * 0.3 * 0.7) ** 0.5)
 
 
@@ -280,8 +281,8 @@ def test_a_connection_is_given_back_and_made_anew(tmp_path: Path) -> None:
         for _ in range(2):
             with pytest.raises(ServerError, match="cannot be reached"):
                 device.report()
-            assert not device._own_link._asking._http.is_closed  # type: ignore[union-attr]
-            http = device._own_link._asking._http  # type: ignore[union-attr]
+            assert not device._connection._own._asking._http.is_closed  # type: ignore[union-attr]
+            http = device._connection._own._asking._http  # type: ignore[union-attr]
             device.close()
             assert http.is_closed
     assert device.status.records == 1
@@ -373,7 +374,7 @@ def test_time_that_is_up_while_a_device_enrols_leaves_nothing_to_report(
 
     device = Device(plan, tmp_path)
     device.record(RECORD)
-    device._link = SlowLink()  # type: ignore[assignment]
+    device._connection.link = SlowLink()  # type: ignore[assignment]
     assert device.report().state == "expired"
     assert sent == ["enrolments"]
     assert kept_by(device).report == b""

@@ -16,8 +16,9 @@ import pytest
 import foldaway as fa
 from foldaway.errors import StateError
 from foldaway.federated.device import local_store
-from foldaway.federated.device.kept import Forgotten, Kept, MemoryStore, Store
 from foldaway.federated.device.local_store import LocalStore, sweep
+from foldaway.federated.device.state import DeviceState
+from foldaway.federated.device.store import DeviceStore, Forgotten, MemoryStore
 
 PLAN = fa.Plan(
     name="local.trial",
@@ -38,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 def begun(folder: Path) -> LocalStore:
     store = LocalStore(folder, PLAN.name)
-    store.begin(Kept.new(PLAN))
+    store.begin(DeviceState.new(PLAN))
     return store
 
 
@@ -47,14 +48,14 @@ def files(folder: Path) -> bytes:
 
 
 @pytest.fixture(params=["file", "memory"])
-def store(request: pytest.FixtureRequest, folder: Path) -> Store:
-    return begun(folder) if request.param == "file" else MemoryStore(Kept.new(PLAN))
+def store(request: pytest.FixtureRequest, folder: Path) -> DeviceStore:
+    return begun(folder) if request.param == "file" else MemoryStore(DeviceState.new(PLAN))
 
 
 # Laws of every store.
 
 
-def test_a_change_is_seen_by_the_next_one(store: Store) -> None:
+def test_a_change_is_seen_by_the_next_one(store: DeviceStore) -> None:
     with store.changing() as kept:
         kept.records, kept.stage, kept.sums = 3, "reporting", b"sums"
         store.add_row(b"row")
@@ -63,7 +64,7 @@ def test_a_change_is_seen_by_the_next_one(store: Store) -> None:
         assert store.unsent() == [b"row"]
 
 
-def test_a_change_that_fails_has_never_been(store: Store) -> None:
+def test_a_change_that_fails_has_never_been(store: DeviceStore) -> None:
     with store.changing():
         store.add_row(b"first")
         store.send_later(b"number", b"message")
@@ -78,7 +79,7 @@ def test_a_change_that_fails_has_never_been(store: Store) -> None:
         assert store.unsent() == []
 
 
-def test_a_message_covers_the_rows_before_it(store: Store) -> None:
+def test_a_message_covers_the_rows_before_it(store: DeviceStore) -> None:
     with store.changing():
         store.add_row(b"1")
         store.add_row(b"2")
@@ -99,7 +100,7 @@ def test_a_message_covers_the_rows_before_it(store: Store) -> None:
         assert store.covered() == store.unsent() == []
 
 
-def test_what_was_erased_is_forgotten(store: Store) -> None:
+def test_what_was_erased_is_forgotten(store: DeviceStore) -> None:
     store.erase(PLAN.fingerprint)
     with pytest.raises(Forgotten), store.changing():
         pass
@@ -155,7 +156,7 @@ def test_an_empty_file_is_what_a_kill_leaves_at_the_very_beginning(folder: Path)
     (folder / FILE).touch(0o600)
     store = LocalStore(folder, PLAN.name)
     assert store.plan() is None
-    store.begin(Kept.new(PLAN))
+    store.begin(DeviceState.new(PLAN))
     assert store.plan() == PLAN
 
 

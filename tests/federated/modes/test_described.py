@@ -8,10 +8,10 @@ import pytest
 
 import foldaway as fa
 from clustered import answer, devices_of, federated, moments, report, share_of
-from foldaway.federated.coordinator.limits import most_bytes
-from foldaway.federated.coordinator.share import Published
-from foldaway.federated.messages import Report, encoded
+from foldaway.federated.messages import Message, encoded
+from foldaway.federated.modes import most_bytes
 from foldaway.federated.modes.described import described
+from foldaway.federated.replies.published import Published
 from plans import SMALL
 from trials import make_trial
 
@@ -31,7 +31,7 @@ def test_devices_send_as_many_bytes_as_is_said(mode: str, leverage: str | None, 
     plan, rows = make_trial(7, n=200, units=True, covariates=0 if mode == "delta" else 2, outcomes=outcomes)
     plan = federated(plan, mode, leverage=leverage)
     kept = devices_of(plan, rows)
-    sent: list[list[Report]] = [[report(plan, each) for each in kept]]
+    sent: list[list[Message]] = [[report(plan, each) for each in kept]]
     if mode == "scores":
         published = Published.of(share_of(plan, [moments(each) for each in kept]).trial)
         sent = [[moments(each) for each in kept], [answer(plan, published, each) for each in kept]]

@@ -15,8 +15,8 @@ import pytest
 
 import foldaway as fa
 from foldaway.effects.headline import comparisons
-from foldaway.inference.estimators import Comparison as Arms
-from foldaway.inference.replicates import distribution
+from foldaway.inference.contrast import Question
+from foldaway.inference.estimators import distribution
 from foldaway.report.page.page import effects_page, spreads
 from pages import Element, interval_matches, matches, parsed, shown, tables
 from reported import CASES, HOSTILE, case, renamed
@@ -264,8 +264,7 @@ def test_a_failing_sample_ratio_stands_before_everything_else() -> None:
 def test_notes_are_all_there() -> None:
     for name in CASES:
         effects, text = effects_of(name), page_of(name).one("section", id="trust").text
-        notes = effects.notes if effects.sample_ratio.ok else effects.notes[1:]
-        assert all(re.sub(r"[ \n]+", " ", note) in text for note in notes)
+        assert all(re.sub(r"[ \n]+", " ", note) in text for note in effects.notes)
 
 
 def test_many_comparisons_come_with_a_warning_until_p_values_are_adjusted() -> None:
@@ -287,7 +286,7 @@ def test_no_replicate_of_the_bootstrap_is_on_the_page() -> None:
     effects = trial.effects()
     plan, [each] = trial.plan, comparisons(effects)
     assert each.lead.se_kind == "bootstrap"
-    found = distribution(each.lead.estimator, Arms(trial._arms, list(plan.arms.values()), 1, 0))
+    found = distribution(each.lead.estimator, Question(trial._arms, list(plan.arms.values()), 1, 0))
     text = trial.report().html
     assert all(f"{value:.5g}" not in text for value in found.effects)
     # Of the spread there are five quantiles, to two digits of the error.

@@ -9,7 +9,7 @@ import foldaway as fa
 from foldaway.errors import TooEarly
 from foldaway.service.collecting import answers
 from foldaway.service.collecting.answers import Answers
-from foldaway.service.database.rows import ShardRow
+from foldaway.service.database.shard_table import ShardRow
 
 PLAN = fa.Plan(name="small", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], privacy=fa.Privacy(min_per_arm=10))
 

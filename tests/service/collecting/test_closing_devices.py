@@ -11,16 +11,16 @@ import pytest
 import foldaway as fa
 from counted_devices import Simulated, begun, one
 from foldaway.errors import IngestError, TooEarly, TrialClosed
-from foldaway.federated.coordinator.closing import Closing, Wanted
-from foldaway.federated.coordinator.replies import reply
-from foldaway.federated.messages import Received, Scores, encoded
+from foldaway.federated.coordinator.closing import CloseRequest, Closing
+from foldaway.federated.messages import Received, ScoreReply, encoded
+from foldaway.federated.replies.reply import reply
 from foldaway.service.collecting.service import Service
 from foldaway.sources.formats.body import Limits
 
 
 def deadline_passes(service: Service, plan: fa.Plan, deadline: float = 0.0) -> None:
     """As if it had been this, a long time ago."""
-    closing = service.store.devices.standing(plan).closing
+    closing = service.store.devices.situation(plan).closing
     assert closing is not None
     service.store.devices.change_closing(plan.name, closing._replace(deadline=deadline))
 
@@ -29,13 +29,13 @@ def replies_of(service: Service, plan: fa.Plan, devices: list[Simulated]) -> lis
     published = service.devices.coefficients(plan.name)
     values = [reply(plan, published, device.arm, device.rows(j)) for j, device in enumerate(devices)]
     pairs = zip(devices, values, strict=True)
-    return [encoded(Scores.of(device.number, device.arm, value)) for device, value in pairs]
+    return [encoded(ScoreReply.of(device.number, device.arm, value)) for device, value in pairs]
 
 
 def test_the_deadline_ends_it_without_anybody_asking(service: Service) -> None:
     plan, devices = begun(service, "delta", remainder="include")
     service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:2]])
-    assert not service.close(plan.name, Wanted(deadline=1000.0)).final
+    assert not service.close(plan.name, CloseRequest(deadline=1000.0)).final
     service.tick()
     assert service.status(plan.name).status == "open"
     deadline_passes(service, plan)
@@ -52,7 +52,7 @@ def test_a_deadline_that_too_few_have_kept_destroys_nothing(service: Service, mo
     plan, devices = begun(service, mode, count=4, cohort=1)
     if mode == "scores":
         service.devices.receive(plan.name, "moments", [device.message("moments") for device in devices])
-    assert not service.close(plan.name, Wanted(deadline=1000.0)).final
+    assert not service.close(plan.name, CloseRequest(deadline=1000.0)).final
     messages = (
         replies_of(service, plan, devices) if mode == "scores" else [device.message("reports") for device in devices]
     )
@@ -70,7 +70,7 @@ def test_a_deadline_that_too_few_have_kept_destroys_nothing(service: Service, mo
     assert told.federated is not None
     assert told.federated.note is not None
     assert "b has 0" in told.federated.note
-    assert not service.close(plan.name, Wanted(deadline=1000.0)).final
+    assert not service.close(plan.name, CloseRequest(deadline=1000.0)).final
     assert service.status(plan.name).federated.note is None  # type: ignore[union-attr]
     deadline_passes(service, plan)
     assert one(service, plan, "reports", messages[1]) == Received(repeated=False, durable=True)
@@ -85,7 +85,7 @@ def test_a_deadline_that_too_few_have_kept_destroys_nothing(service: Service, mo
 def test_a_trial_that_waits_on_commits_no_single_device(service: Service) -> None:
     """Though its remainder may be included: that is once, at the end."""
     plan, devices = begun(service, "one-message", count=6, cohort=4, min_per_arm=2, remainder="include")
-    service.close(plan.name, Wanted(deadline=1000.0))
+    service.close(plan.name, CloseRequest(deadline=1000.0))
     deadline_passes(service, plan)
     service.tick()
     for known, device in enumerate(devices[:3], start=1):
@@ -113,7 +113,7 @@ def test_a_trial_that_waits_on_commits_no_single_device(service: Service) -> Non
 
 def test_a_server_that_starts_while_a_trial_waits_on_commits_no_single_device(service: Service) -> None:
     plan, devices = begun(service, "one-message", count=6, cohort=4, min_per_arm=2, remainder="include")
-    service.close(plan.name, Wanted(deadline=1000.0))
+    service.close(plan.name, CloseRequest(deadline=1000.0))
     deadline_passes(service, plan)
     again = Service(service.store, "main", Limits())
     one(again, plan, "reports", devices[0].message("reports"))
@@ -124,7 +124,7 @@ def test_a_server_that_starts_while_a_trial_waits_on_commits_no_single_device(se
 def test_what_may_be_committed_alone_can_still_come(service: Service) -> None:
     """With max_wait a report needs no cohort, so more time is no vain hope."""
     plan, _ = begun(service, "one-message", count=4, cohort=50, max_wait=1.0)
-    assert not service.close(plan.name, Wanted(deadline=1000.0)).final
+    assert not service.close(plan.name, CloseRequest(deadline=1000.0)).final
 
 
 @pytest.mark.parametrize("mode", ["one-message", "scores"])
@@ -132,7 +132,7 @@ def test_a_wish_to_end_it_without_effects_is_remembered(service: Service, mode: 
     plan, devices = begun(service, mode, count=4, cohort=1)
     if mode == "scores":
         service.devices.receive(plan.name, "moments", [device.message("moments") for device in devices])
-    assert not service.close(plan.name, Wanted(deadline=1000.0, without_effects=True)).final
+    assert not service.close(plan.name, CloseRequest(deadline=1000.0, without_effects=True)).final
     deadline_passes(service, plan)
     service.tick()
     answer = service.close(plan.name)
@@ -144,16 +144,16 @@ def test_a_wish_to_end_it_without_effects_is_remembered(service: Service, mode: 
 
 def test_a_wish_to_end_it_without_effects_is_shown_and_can_be_taken_back(service: Service) -> None:
     plan, _ = begun(service, "one-message", count=4, cohort=1)
-    told = service.close(plan.name, Wanted(deadline=1000.0, without_effects=True)).federated
+    told = service.close(plan.name, CloseRequest(deadline=1000.0, without_effects=True)).federated
     assert told is not None
     assert "will end at its deadline even without effects" in (told.note or "")
-    told = service.close(plan.name, Wanted(deadline=1000.0)).federated
+    told = service.close(plan.name, CloseRequest(deadline=1000.0)).federated
     assert told is not None
     assert told.note is None
     deadline_passes(service, plan)
     service.tick()
     assert service.status(plan.name).status == "open"
-    assert service.close(plan.name, Wanted(without_effects=True)).final
+    assert service.close(plan.name, CloseRequest(without_effects=True)).final
 
 
 @pytest.mark.parametrize("mode", ["one-message", "scores"])
@@ -161,7 +161,7 @@ def test_effects_that_are_asked_for_too_early_say_what_is_waited_for(service: Se
     plan, devices = begun(service, mode, count=4, cohort=1)
     if mode == "scores":
         service.devices.receive(plan.name, "moments", [device.message("moments") for device in devices])
-    service.close(plan.name, Wanted(deadline=1000.0))
+    service.close(plan.name, CloseRequest(deadline=1000.0))
     with pytest.raises(TooEarly, match="last reports are being waited for"):
         service.effects(plan.name)
     deadline_passes(service, plan)
@@ -172,7 +172,7 @@ def test_effects_that_are_asked_for_too_early_say_what_is_waited_for(service: Se
 def test_who_is_not_in_the_coefficients_is_not_waited_for(service: Service) -> None:
     plan, devices = begun(service, "scores", count=5, cohort=1)
     service.devices.receive(plan.name, "moments", [device.message("moments") for device in devices[:4]])
-    service.close(plan.name, Wanted(deadline=1000.0))
+    service.close(plan.name, CloseRequest(deadline=1000.0))
     assert service.status(plan.name).federated.with_moments == {"a": 2, "b": 2}  # type: ignore[union-attr]
     replies = replies_of(service, plan, devices[:4])
     service.devices.receive(plan.name, "reports", replies[:3])
@@ -192,13 +192,13 @@ def test_haste_that_would_leave_no_effects_is_refused_and_changes_nothing(servic
     if mode == "scores":
         service.devices.receive(plan.name, "moments", [device.message("moments") for device in devices])
     with pytest.raises(IngestError, match="was not closed"):
-        service.close(plan.name, Wanted(deadline=0.0))
+        service.close(plan.name, CloseRequest(deadline=0.0))
     assert service.status(plan.name).federated.stage == "open"  # type: ignore[union-attr]
-    service.close(plan.name, Wanted(deadline=1000.0))
-    before = service.store.devices.standing(plan).closing
+    service.close(plan.name, CloseRequest(deadline=1000.0))
+    before = service.store.devices.situation(plan).closing
     with pytest.raises(IngestError, match="was not closed"):
-        service.close(plan.name, Wanted(deadline=0.0))
-    assert service.store.devices.standing(plan).closing == before
+        service.close(plan.name, CloseRequest(deadline=0.0))
+    assert service.store.devices.situation(plan).closing == before
 
 
 @pytest.mark.parametrize("moment", range(1, 10))
@@ -221,8 +221,8 @@ def test_who_is_in_the_tallies_is_in_the_counts(service: Service, moment: int, m
 
         return reading
 
-    monkeypatch.setattr(service.store.devices, "standing", then_it_commits(service.store.devices.standing))
-    monkeypatch.setattr(service.store, "shards", then_it_commits(service.store.shards))
+    monkeypatch.setattr(service.store.devices, "situation", then_it_commits(service.store.devices.situation))
+    monkeypatch.setattr(service.store.shards, "all", then_it_commits(service.store.shards.all))
     answer = service.close(plan.name)
     assert answer.final
     assert answer.federated is not None
@@ -235,25 +235,25 @@ def test_a_remainder_is_included_at_the_deadline_that_was_moved(service: Service
     plan, devices = begun(service, "one-message", count=6, remainder="include")
     other = Service(service.store, "other", Limits())
     service.devices.receive(plan.name, "reports", [d.message("reports") for d in devices[:3]])
-    service.close(plan.name, Wanted(deadline=1.0))
+    service.close(plan.name, CloseRequest(deadline=1.0))
     one(other, plan, "reports", devices[3].message("reports"))
     other.tick()
     assert other.status(plan.name).pending == 0
-    service.close(plan.name, Wanted(deadline=1000.0))
+    service.close(plan.name, CloseRequest(deadline=1000.0))
     one(other, plan, "reports", devices[4].message("reports"))
     other.tick()
     assert other.status(plan.name).pending == 1
-    service.close(plan.name, Wanted(deadline=1.0))
+    service.close(plan.name, CloseRequest(deadline=1.0))
     other.tick()
     assert other.status(plan.name).pending == 0
-    assert service.close(plan.name, Wanted(deadline=0.0)).records == 2**5 - 1
+    assert service.close(plan.name, CloseRequest(deadline=0.0)).records == 2**5 - 1
 
 
 def test_a_share_is_reached_by_exactly_so_many(service: Service) -> None:
     """0.28 of 25 is 7, and in floating point a little more."""
     assert 0.28 * 25 > 7
     plan, devices = begun(service, "delta", count=25, cohort=1)
-    service.close(plan.name, Wanted(deadline=1000.0, share=0.28))
+    service.close(plan.name, CloseRequest(deadline=1000.0, share=0.28))
     service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:6]])
     service.tick()
     assert service.status(plan.name).status == "open"
@@ -264,7 +264,7 @@ def test_a_share_is_reached_by_exactly_so_many(service: Service) -> None:
 
 def test_a_share_that_is_enough_ends_it(service: Service) -> None:
     plan, devices = begun(service, "delta", count=4, cohort=1)
-    assert not service.close(plan.name, Wanted(deadline=1000.0, share=0.75)).final
+    assert not service.close(plan.name, CloseRequest(deadline=1000.0, share=0.75)).final
     for device in devices[:2]:
         one(service, plan, "reports", device.message("reports"))
     service.tick()
@@ -282,9 +282,9 @@ def test_moments_of_a_few_devices_are_not_published(service: Service, settings: 
     plan, devices = begun(service, "scores", count=2 * least - 1, **settings)
     service.devices.receive(plan.name, "moments", [d.message("moments") for d in devices])
     with pytest.raises(IngestError, match=f"every arm needs moments of {least}.*--without-effects"):
-        service.close(plan.name, Wanted(deadline=1000.0))
+        service.close(plan.name, CloseRequest(deadline=1000.0))
     assert service.status(plan.name).status == "open"
-    answer = service.close(plan.name, Wanted(deadline=1000.0, without_effects=True))
+    answer = service.close(plan.name, CloseRequest(deadline=1000.0, without_effects=True))
     assert answer.final
     assert bytes(answer.effects) == b"null"
     assert answer.federated is not None
@@ -295,7 +295,7 @@ def test_moments_of_a_few_devices_are_not_published(service: Service, settings: 
     assert (after.stage, after.frame, after.models) == ("closed", b"", [])
     enough, devices = begun(service, "scores", count=2 * least, **settings)
     service.devices.receive(enough.name, "moments", [d.message("moments") for d in devices])
-    assert not service.close(enough.name, Wanted(deadline=1000.0)).final
+    assert not service.close(enough.name, CloseRequest(deadline=1000.0)).final
     assert service.devices.coefficients(enough.name).stage == "replying"
 
 
@@ -304,7 +304,7 @@ def test_a_remainder_is_included_at_the_deadline_and_not_before(service: Service
     plan, devices = begun(service, "one-message", count=5, remainder="include")
     service.devices.receive(plan.name, "reports", [d.message("reports") for d in devices[:3]])
     assert service.effects(plan.name).records == 7
-    service.close(plan.name, Wanted(deadline=1000.0))
+    service.close(plan.name, CloseRequest(deadline=1000.0))
     one(service, plan, "reports", devices[3].message("reports"))
     service.tick()
     assert service.status(plan.name).records == 7
@@ -315,24 +315,24 @@ def test_a_remainder_is_included_at_the_deadline_and_not_before(service: Service
     service.store.devices.change_closing(plan.name, Closing(time.time() + 1.0, 1.0, without_effects=False))
     other.tick()
     assert other.status(plan.name).pending == 0
-    assert service.close(plan.name, Wanted(deadline=0.0)).records == 31
+    assert service.close(plan.name, CloseRequest(deadline=0.0)).records == 31
 
 
 def test_a_remainder_is_included_once_however_often_a_server_looks(service: Service) -> None:
     plan, devices = begun(service, "one-message", count=4, remainder="include")
-    service.close(plan.name, Wanted(deadline=1.5))
+    service.close(plan.name, CloseRequest(deadline=1.5))
     for device in devices[:2]:
         one(service, plan, "reports", device.message("reports"))
         service.tick()
     assert service.status(plan.name).records == 1
     assert service.status(plan.name).pending == 1
-    assert service.close(plan.name, Wanted(deadline=0.0)).records == 3
+    assert service.close(plan.name, CloseRequest(deadline=0.0)).records == 3
 
 
 @pytest.mark.parametrize(("remainder", "closed"), [("leave_out", False), ("include", True)])
 def test_what_the_end_would_leave_out_does_not_bring_it_about(service: Service, remainder: str, closed: bool) -> None:
     plan, devices = begun(service, "delta", count=4, remainder=remainder)
-    service.close(plan.name, Wanted(deadline=1000.0, share=1.0))
+    service.close(plan.name, CloseRequest(deadline=1000.0, share=1.0))
     service.devices.receive(plan.name, "reports", [d.message("reports") for d in devices[:3]])
     one(service, plan, "reports", devices[3].message("reports"))
     service.tick()

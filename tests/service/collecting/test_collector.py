@@ -12,7 +12,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.errors import Conflict, RecordError, SequenceGap, TooEarly, TrialClosed, Unavailable, VaultError
-from foldaway.federated.coordinator.closing import Wanted
+from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.keeping.cohort import require_enough
 from foldaway.service.collecting.collector import Collector, merged
 from foldaway.service.collecting.service import Service
@@ -42,7 +42,7 @@ def opened(place: Place, plan: fa.Plan) -> Store:
 
 
 def kept(store: Store, name: str = NAME) -> fa.Trial:
-    return merged(fa.Plan.loads(store.trial(name).plan), store.shards(name))
+    return merged(fa.Plan.loads(store.trial(name).plan), store.shards.all(name))
 
 
 # Numbers.
@@ -60,7 +60,7 @@ def test_batches_are_acknowledged_and_made_durable_a_cohort_at_a_time(store: Sto
     ]
     assert {one.fingerprint for one in said} == {PLAN.fingerprint}
     assert kept(store).n == 12
-    assert store.sequences(NAME) == {"p": 3}
+    assert store.shards.sequences(NAME) == {"p": 3}
 
 
 def test_a_repeated_sequence_is_acknowledged_and_not_folded(store: Store) -> None:
@@ -113,7 +113,7 @@ def test_producers_count_apart(store: Store) -> None:
     assert collector.receive(records(4), "p", 1).durable == 0
     assert collector.receive(records(8), "q", 1).durable == 1  # the commit is of both
     assert collector.receive(records(4), "p", 1).repeated
-    assert store.sequences(NAME) == {"p": 1, "q": 1}
+    assert store.shards.sequences(NAME) == {"p": 1, "q": 1}
 
 
 def test_batches_without_a_number_are_folded_every_time(store: Store) -> None:
@@ -129,15 +129,15 @@ def test_batches_without_a_number_are_folded_every_time(store: Store) -> None:
 
 def break_commit(store: Store, monkeypatch: pytest.MonkeyPatch, fault: Exception, *, after: bool = False) -> None:
     """The next commit fails; or it happens, and its answer is lost."""
-    commit = store.commit
+    commit = store.shards.commit
 
     def broken(*args: Any, **kwargs: Any) -> int:
-        monkeypatch.setattr(store, "commit", commit)
+        monkeypatch.setattr(store.shards, "commit", commit)
         if after:
             commit(*args, **kwargs)
         raise fault
 
-    monkeypatch.setattr(store, "commit", broken)
+    monkeypatch.setattr(store.shards, "commit", broken)
 
 
 def test_a_database_that_is_locked_leaves_the_batch_with_its_producer(
@@ -180,7 +180,7 @@ def test_a_commit_that_fails_or_seems_to_counts_once(
             except Conflict:
                 continue
     collector.receive(records(10), "r", 1)
-    assert store.sequences(NAME) == {"p": 2, "q": 2, "r": 1}
+    assert store.shards.sequences(NAME) == {"p": 2, "q": 2, "r": 1}
     assert kept(store).n == 4 + 4 + 6 + 6 + 10
 
 
@@ -188,7 +188,7 @@ def test_a_conflict_goes_back_to_what_is_durable(store: Store) -> None:
     collector = Collector(store, NAME, "main")
     collector.receive(records(12), "p", 1)
     collector.receive(records(4), "q", 1)
-    store.commit(NAME, "other", version=0, n=10, state=trial_of(10).dumps(), sequences={"q": (0, 1)})
+    store.shards.commit(NAME, "other", version=0, n=10, state=trial_of(10).dumps(), sequences={"q": (0, 1)})
     with pytest.raises(Conflict):
         collector.receive(records(8), "p", 2)
     assert collector.pending == 0
@@ -206,7 +206,7 @@ def trial_of(n: int) -> fa.Trial:
 def test_a_conflict_whose_reload_fails_is_a_conflict_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     collector = Collector(store, NAME, "main")
     collector.receive(records(4), "q", 1)
-    store.commit(NAME, "main", version=0, n=10, state=trial_of(10).dumps(), sequences={"q": (0, 1)})
+    store.shards.commit(NAME, "main", version=0, n=10, state=trial_of(10).dumps(), sequences={"q": (0, 1)})
     with monkeypatch.context() as broken:
         broken.setattr(fa.Trial, "loads", lambda *_, **__: (_ for _ in ()).throw(Unavailable("gone.")))
         with pytest.raises(Unavailable):
@@ -223,7 +223,7 @@ def test_a_closed_trial_refuses(store: Store) -> None:
     store.close_trial(NAME, "{}")
     with pytest.raises(TrialClosed):
         collector.receive(records(4), "p", 2)
-    assert store.sequences(NAME) == {}
+    assert store.shards.sequences(NAME) == {}
 
 
 def test_a_trial_closed_between_the_look_and_the_commit_refuses(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +236,7 @@ def test_a_trial_closed_between_the_look_and_the_commit_refuses(store: Store, mo
         with pytest.raises(TrialClosed):
             collector.receive(records(8), "p", 2)
     collector.leave_out_pending()
-    assert store.shard(NAME, "main").left_out == 4  # the refused batch is its producer's
+    assert store.shards.one(NAME, "main").left_out == 4  # the refused batch is its producer's
     assert collector.pending == 0
 
 
@@ -271,7 +271,7 @@ def test_a_producer_that_moves_is_counted_where_it_was_durable_first(pair: tuple
         first.receive(records(10), "q", 1)
     first.receive(records(10), "q", 1)
     assert kept(store).n == 20
-    assert store.sequences(NAME) == {"p": 2, "q": 1}
+    assert store.shards.sequences(NAME) == {"p": 2, "q": 1}
 
 
 def test_a_producer_that_comes_back_goes_on(pair: tuple[Store, Collector, Collector]) -> None:
@@ -342,7 +342,7 @@ def test_a_second_close_makes_sure_that_the_key_is_gone(place: Place, monkeypatc
     with monkeypatch.context() as broken:
         broken.setattr(store._keys, "destroy", gone)
         with pytest.raises(Unavailable):
-            service.close(NAME, Wanted(without_effects=True))
+            service.close(NAME, CloseRequest(without_effects=True))
     assert store._keys.fingerprints() == {plan.fingerprint}
     assert service.close(NAME).final
     assert store._keys.fingerprints() == set()
@@ -367,7 +367,7 @@ def test_a_trial_closed_elsewhere_is_noticed(place: Place) -> None:
     store = opened(place, PLAN)
     service, other = Service(store, "first", Limits()), Service(place.open(), "second", Limits())
     send(service, 4)
-    assert other.close(NAME, Wanted(without_effects=True)).records == 0
+    assert other.close(NAME, CloseRequest(without_effects=True)).records == 0
     service.tick()
     service.tick()
     assert (service.status(NAME).left_out, service.pending()) == (4, 0)

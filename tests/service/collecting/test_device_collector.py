@@ -25,10 +25,10 @@ from foldaway.errors import (
     Unavailable,
     UnknownNumber,
 )
-from foldaway.federated.coordinator.closing import Wanted
-from foldaway.federated.coordinator.replies import reply
-from foldaway.federated.coordinator.share import Share
-from foldaway.federated.messages import Enrolment, Received, Scores, Sums, encoded, new_number
+from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.federated.messages import Enrolment, Received, ScoreReply, Sums, encoded, new_number
+from foldaway.federated.modes import mode_of
+from foldaway.federated.replies.reply import reply
 from foldaway.service.collecting.service import Answer, Service
 from foldaway.service.database.store import Store
 from foldaway.service.keys.vault import Vault
@@ -88,7 +88,7 @@ class Schedule:
             with suppress(Conflict):  # two servers had the same report; the device will ask again
                 self.servers[shard].tick()
 
-    def close(self, wanted: Wanted | None = None) -> Answer:
+    def close(self, wanted: CloseRequest | None = None) -> Answer:
         return self.servers[self.random.choice(self.shards)].close(self.plan.name, wanted)
 
     def counted(self, records: int) -> set[int]:
@@ -100,10 +100,10 @@ def assert_counted_once_in_one_round(store: Store, seed: int, mode: str) -> None
     for _ in range(25):
         schedule.step(["enrolments", "enrolments", "reports", "reports", "reports"])
     if schedule.random.random() < 0.5:
-        schedule.close(Wanted(deadline=1000.0, without_effects=True))
+        schedule.close(CloseRequest(deadline=1000.0, without_effects=True))
         for _ in range(8):
             schedule.step(["enrolments", "reports", "reports"])
-    answer = schedule.close(Wanted(deadline=0.0, without_effects=True))
+    answer = schedule.close(CloseRequest(deadline=0.0, without_effects=True))
     assert answer.final
     check(schedule, answer, schedule.counted(answer.records), "reports")
     assert schedule.close() == answer
@@ -113,7 +113,7 @@ def assert_counted_once_with_scores(store: Store, seed: int) -> None:
     schedule = Schedule(store, seed, "scores")
     for _ in range(20):
         schedule.step(["enrolments", "moments"])
-    answer = schedule.close(Wanted(deadline=1000.0, without_effects=True))
+    answer = schedule.close(CloseRequest(deadline=1000.0, without_effects=True))
     if answer.final:  # the moments of an arm were too few to be published
         assert answer.federated is not None
         assert answer.federated.note is not None
@@ -127,10 +127,10 @@ def assert_counted_once_with_scores(store: Store, seed: int) -> None:
         schedule.servers[schedule.shards[0]].devices.receive(schedule.plan.name, "moments", [device.message("moments")])
         if j in inside:
             values = reply(schedule.plan, published, device.arm, device.rows(j))
-            device.scores = encoded(Scores.of(device.number, device.arm, values))
+            device.scores = encoded(ScoreReply.of(device.number, device.arm, values))
     for _ in range(20):
         schedule.step(["enrolments", "moments", "reports", "reports"])
-    answer = schedule.close(Wanted(deadline=0.0, without_effects=True))
+    answer = schedule.close(CloseRequest(deadline=0.0, without_effects=True))
     assert answer.final
     assert schedule.counted(answer.records) == inside
     assert answer.federated is not None
@@ -229,7 +229,7 @@ def test_an_enrolled_number_is_not_one_for_moments(service: Service) -> None:
 
 def test_each_stage_takes_its_own_messages(service: Service) -> None:
     plan, devices = begun(service, "scores", cohort=1)
-    early = encoded(Scores.of(devices[0].number, devices[0].arm, np.zeros(3)))
+    early = encoded(ScoreReply.of(devices[0].number, devices[0].arm, np.zeros(3)))
     assert isinstance(one(service, plan, "reports", early), TooEarly)
     with pytest.raises(TooEarly):
         service.devices.coefficients(plan.name)
@@ -280,7 +280,7 @@ def test_records_and_reports_keep_to_their_own_trials(service: Service) -> None:
     with pytest.raises(IngestError, match="takes records"):
         service.devices.receive(plain.name, "reports", [b""])
     with pytest.raises(IngestError, match="stay on devices"):
-        service.close(plain.name, Wanted(deadline=1.0))
+        service.close(plain.name, CloseRequest(deadline=1.0))
 
 
 def test_a_table_of_numbers_says_nothing_but_whether_they_are_used(service: Service, store: Store) -> None:
@@ -340,15 +340,15 @@ def test_a_site_takes_no_single_device_with_it(service: Service) -> None:
     assert service.devices.receive_site(plan.name, new_number(), site.dumps()).durable
     status = service.status(plan.name)
     assert (status.records, status.pending) == (4, 1)
-    (shard,) = service.store.shards(plan.name)
+    (shard,) = service.store.shards.all(plan.name)
     assert shard.state is not None
-    assert Share.loads(shard.state, plan).trial.counts == {"a": 4, "b": 0}
+    assert mode_of(plan).share(plan, shard.state).trial.counts == {"a": 4, "b": 0}
     # Lost with the server, it may come again; and it is counted beside the site, once.
     again = Service(service.store, "main", Limits())
     for server in (service, again):
         assert not isinstance(one(server, plan, "reports", devices[1].message("reports")), FoldawayError)
     one(again, plan, "reports", devices[0].message("reports"))
-    assert again.close(plan.name, Wanted(deadline=0.0)).records == 4 + 1 + 2
+    assert again.close(plan.name, CloseRequest(deadline=0.0)).records == 4 + 1 + 2
 
 
 def test_moments_that_were_given_up_are_in_no_later_commit(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,7 +358,7 @@ def test_moments_that_were_given_up_are_in_no_later_commit(service: Service, mon
         one(service, plan, "moments", device.message("moments"))
     late = Service(service.store, "late", Limits())
     one(late, plan, "moments", devices[4].message("moments"))
-    assert not service.close(plan.name, Wanted(deadline=1000.0)).final
+    assert not service.close(plan.name, CloseRequest(deadline=1000.0)).final
 
     def away(*_: Any) -> None:
         raise Unavailable("the database cannot be reached.")
@@ -367,16 +367,16 @@ def test_moments_that_were_given_up_are_in_no_later_commit(service: Service, mon
     replies = []
     for j, device in enumerate(devices[:4]):
         values = reply(plan, published, device.arm, device.rows(j))
-        replies.append(encoded(Scores.of(device.number, device.arm, values)))
+        replies.append(encoded(ScoreReply.of(device.number, device.arm, values)))
     with monkeypatch.context() as patch:
-        patch.setattr(service.store, "leave_out", away)
+        patch.setattr(service.store.shards, "leave_out", away)
         with pytest.raises(Unavailable):
             late.tick()
         with pytest.raises(Unavailable):
             late.devices.receive(plan.name, "reports", replies)
     outcomes = late.devices.receive(plan.name, "reports", replies)
     assert outcomes == [Received(repeated=False, durable=True)] * 4
-    answer = service.close(plan.name, Wanted(deadline=0.0))
+    answer = service.close(plan.name, CloseRequest(deadline=0.0))
     assert (answer.records, answer.left_out) == (1 + 2 + 4 + 8, 1)
 
 
@@ -405,14 +405,14 @@ def test_between_two_looks_at_the_database_another_server_moves_on(
             if not happened:
                 happened.append(read)
                 service.devices.receive(plan.name, kind, messages[1:])  # type: ignore[arg-type]
-                service.close(plan.name, Wanted(deadline=1000.0 if mode == "scores" else 0.0))
+                service.close(plan.name, CloseRequest(deadline=1000.0 if mode == "scores" else 0.0))
             return found
 
         return reading
 
     other.devices.receive(plan.name, kind, [])  # type: ignore[arg-type]
     table = service.store.devices
-    for read in ("known", "standing", "look"):
+    for read in ("known", "situation", "look"):
         monkeypatch.setattr(table, read, then_moves_on(getattr(table, read)))
     first = one(other, plan, kind, messages[0])
     assert happened
@@ -432,7 +432,7 @@ def test_a_commit_that_comes_too_late_does_not_refuse_what_is_durable(
 
     def after_the_close(*args: Any, **named: Any) -> int:
         monkeypatch.undo()
-        service.close(plan.name, Wanted(deadline=0.0, without_effects=True))
+        service.close(plan.name, CloseRequest(deadline=0.0, without_effects=True))
         return commit(*args, **named)
 
     monkeypatch.setattr(service.store.devices, "commit", after_the_close)

@@ -21,7 +21,7 @@ import uvicorn
 import foldaway as fa
 from foldaway.client import Client
 from foldaway.errors import IngestError, ServerError, TooEarly
-from foldaway.federated.coordinator.closing import Wanted
+from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.service.collecting.access_tokens import TokenWanted
 from foldaway.service.collecting.collector import Collector
 from foldaway.service.collecting.service import Service
@@ -219,7 +219,7 @@ def test_a_trial_closed_too_early_has_no_effects(folder: Place) -> None:
         service.close("target")
     assert service.status("target").status == "open"
     assert service.status("target").pending == 99
-    answer = service.close("target", Wanted(without_effects=True))
+    answer = service.close("target", CloseRequest(without_effects=True))
     assert (bytes(answer.effects), answer.records, answer.left_out) == (b"null", 0, 99)
 
 

@@ -14,11 +14,13 @@ import pytest
 
 import foldaway as fa
 from clustered import Kept, moments, report
-from foldaway.federated.coordinator.closing import Wanted
-from foldaway.federated.coordinator.models import readings
-from foldaway.federated.coordinator.replies import reply
-from foldaway.federated.coordinator.share import Published, Share
-from foldaway.federated.messages import Coefficients, Enrolment, Moments, Scores, encoded, new_number
+from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.federated.messages import Coefficients, Enrolment, Moments, ScoreReply, encoded, new_number
+from foldaway.federated.modes import mode_of
+from foldaway.federated.modes.share import Share
+from foldaway.federated.replies.models import readings
+from foldaway.federated.replies.published import Published
+from foldaway.federated.replies.reply import reply
 from foldaway.service.collecting.service import Answer, Service
 from foldaway.sources.formats.body import Limits
 from plans import in_parts
@@ -54,7 +56,7 @@ class Target:
 
     def send_one_by_one(self) -> None:
         """Moments, or reports, of one device after the other; the attacker looks after each."""
-        self.states = [Share(self.plan)]
+        self.states = [mode_of(self.plan).share(self.plan)]
         kind = "moments" if self.plan.mode == "scores" else "reports"
         for number, device in zip(self.numbers, self.devices, strict=True):
             message = moments(device) if kind == "moments" else report(self.plan, device)
@@ -68,7 +70,7 @@ class Target:
 
     def reply(self, published: Coefficients, which: slice) -> None:
         pairs = list(zip(self.numbers, self.devices, strict=True))[which]
-        values = [Scores.of(number, d.arm, reply(self.plan, published, d.arm, d.rows)) for number, d in pairs]
+        values = [ScoreReply.of(number, d.arm, reply(self.plan, published, d.arm, d.rows)) for number, d in pairs]
         self.send("reports", values)
 
     # The attacker's side: the database, opened with its key, without the store's help.
@@ -82,7 +84,9 @@ class Target:
     def stored(self) -> list[Share]:
         found = self.place.sql("SELECT version, state FROM foldaway_shards WHERE trial = 'target'")
         return [
-            Share.loads(VAULT.decrypt(bytes(sealed), f"state:target:main:{version}"), self.plan, self.published())
+            mode_of(self.plan).share(
+                self.plan, VAULT.decrypt(bytes(sealed), f"state:target:main:{version}"), self.published()
+            )
             for version, sealed in found
             if sealed is not None
         ]
@@ -143,12 +147,12 @@ def test_who_alone_does_not_reply_cannot_be_solved_for(folder: Place) -> None:
     """While replies come in the database has what it takes; after the close nobody has, and no answer ever had."""
     target = Target(folder, plan_of("scores"), 401)
     target.send("moments", [moments(device) for device in target.devices])
-    target.service.close("target", Wanted(deadline=600))
+    target.service.close("target", CloseRequest(deadline=600))
     published = target.service.devices.coefficients("target")
     target.reply(published, slice(1, None))
     solved = target.solved_from_sums()
     assert solved == pytest.approx(target.incomes[0], abs=0.005)  # the attack works
-    answer: Answer = target.service.close("target", Wanted(deadline=0))
+    answer: Answer = target.service.close("target", CloseRequest(deadline=0))
     assert target.solved_from_sums() is None
     assert target.published() is None
     assert target.stored() == []

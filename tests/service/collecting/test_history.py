@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import foldaway as fa
-from foldaway.effects.printed import headline
+from foldaway.effects.headline import headline
 from foldaway.errors import UnknownTrial, VaultError
 from foldaway.service.collecting import history
 from foldaway.service.collecting.history import Point, Series

@@ -25,7 +25,9 @@ PRODUCER = "a producer whose name is in the statement"
 
 
 def commit(store: Store, version: int, state: bytes = b"tallies") -> int:
-    return store.commit(NAME, "main", version=version, n=100, state=state, sequences={PRODUCER: (version, version + 1)})
+    return store.shards.commit(
+        NAME, "main", version=version, n=100, state=state, sequences={PRODUCER: (version, version + 1)}
+    )
 
 
 def filled(place: Place) -> Store:
@@ -37,11 +39,11 @@ def filled(place: Place) -> Store:
 
 def goes_on(store: Store) -> bool:
     """Whether all is as it was, and the next commit succeeds."""
-    row = store.shard(NAME, "main")
+    row = store.shards.one(NAME, "main")
     return (
-        (row.version, row.state, store.sequences(NAME)) == (1, b"tallies", {PRODUCER: 1})
+        (row.version, row.state, store.shards.sequences(NAME)) == (1, b"tallies", {PRODUCER: 1})
         and commit(store, 1, b"more") == 2
-        and store.shard(NAME, "main").state == b"more"
+        and store.shards.one(NAME, "main").state == b"more"
     )
 
 
@@ -61,7 +63,13 @@ def test_a_folder_that_has_gone_and_comes_back(folder: Place) -> None:
     store = filled(folder)
     home = Path(folder.where)
     away = home.rename(home.with_name("away"))
-    for ask in (store.ping, store.trials, lambda: store.shard(NAME, "main"), lambda: commit(store, 1), store.has_admin):
+    for ask in (
+        store.ping,
+        store.trials,
+        lambda: store.shards.one(NAME, "main"),
+        lambda: commit(store, 1),
+        store.tokens.has_admin,
+    ):
         refused(ask, "its file is missing or cannot be opened")
     home.mkdir()
     refused(lambda: commit(store, 1), "its file is missing")
@@ -100,7 +108,7 @@ def test_a_disk_that_takes_no_more(folder: Place) -> None:
     for limit in (0, 600, size, size + 8_192):  # in the journal's header, in its pages, in the database
         with file_size_limit(limit):
             refused(lambda: commit(store, 1, os.urandom(1_000_000)), "its disk is full or failing")
-            assert store.shard(NAME, "main").version == 1
+            assert store.shards.one(NAME, "main").version == 1
     assert goes_on(store)
 
 
@@ -119,8 +127,8 @@ def test_a_read_only_file(folder: Place, monkeypatch: pytest.MonkeyPatch) -> Non
     with monkeypatch.context() as patch:
         patch.setattr(databases, "_PRAGMAS", (*databases._PRAGMAS, "query_only = ON"))
         reconnect(store)
-        assert store.shard(NAME, "main").version == 1
-        for write in (lambda: commit(store, 1), lambda: store.leave_out(NAME, "main", 1)):
+        assert store.shards.one(NAME, "main").version == 1
+        for write in (lambda: commit(store, 1), lambda: store.shards.leave_out(NAME, "main", 1)):
             refused(write, "it is read-only")
     reconnect(store)
     assert goes_on(store)
@@ -132,7 +140,7 @@ def test_a_locked_file(folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     other = sqlite3.connect(Path(folder.where) / "foldaway.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     refused(lambda: commit(store, 1), "another process has it locked")
-    assert store.shard(NAME, "main").version == 1
+    assert store.shards.one(NAME, "main").version == 1
     other.rollback()
     other.close()
     assert goes_on(store)
@@ -142,7 +150,7 @@ def test_a_server_that_has_gone_and_comes_back(database: Place, postgres: Postgr
     store = filled(database)
     postgres.stop()
     try:
-        for ask in (store.ping, store.trials, lambda: store.shard(NAME, "main"), lambda: commit(store, 1)):
+        for ask in (store.ping, store.trials, lambda: store.shards.one(NAME, "main"), lambda: commit(store, 1)):
             refused(ask, "it cannot be reached")
         refused(database.open, "it cannot be reached")
     finally:
@@ -175,7 +183,7 @@ def test_a_server_whose_disk_is_full(database: Place, postgres: Postgres) -> Non
     postgres.start(file_size=20 * 2**20 + 4_096)
     try:
         refused(lambda: commit(store, 1, os.urandom(24 * 2**20)), "its disk is full|it reports a fault of its own")
-        assert store.shard(NAME, "main").version == 1
+        assert store.shards.one(NAME, "main").version == 1
     finally:
         postgres.stop()
         postgres.start()
@@ -189,7 +197,7 @@ def test_a_read_only_server(database: Place, postgres: Postgres) -> None:
     postgres.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     postgres.execute(end)
     refused(lambda: commit(store, 1), "it is read-only")
-    assert store.shard(NAME, "main").version == 1
+    assert store.shards.one(NAME, "main").version == 1
     postgres.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
     postgres.execute(end)
     assert goes_on(store)
@@ -229,15 +237,15 @@ def test_what_a_database_cannot_hold_is_refused_without_being_named(place: Place
     with_nul_in_sqlite = place.server is None and "\0" in name  # which SQLite can hold
     if not with_nul_in_sqlite:
         for ask in (
-            lambda: store.sequences(NAME, [name]),
-            lambda: store.commit(NAME, "main", version=1, n=0, state=b"", sequences={name: (0, 1)}),
+            lambda: store.shards.sequences(NAME, [name]),
+            lambda: store.shards.commit(NAME, "main", version=1, n=0, state=b"", sequences={name: (0, 1)}),
         ):
             with pytest.raises(StoreError, match="not one that the database can hold") as fault:
                 ask()
             assert not isinstance(fault.value, Unavailable)
             assert said_plainly(fault.value, name, "name\\")
     with pytest.raises(StoreError, match="not one that the database can hold"):
-        store.commit(NAME, "main", version=1, n=2**70, state=b"", sequences={})
+        store.shards.commit(NAME, "main", version=1, n=2**70, state=b"", sequences={})
     assert goes_on(store)
 
 
@@ -252,7 +260,7 @@ def test_a_fault_that_nobody_thought_of_is_ours_as_well(place: Place) -> None:
     place.sql(f"INSERT INTO {meta} VALUES (1, ?)", VAULT.current)
     place.sql("CREATE UNIQUE INDEX odd ON foldaway_sequences (sequence)")
     with pytest.raises(StoreError, match=r"the database refused \((23505|SQLITE_CONSTRAINT_UNIQUE)\)") as fault:
-        store.commit(NAME, "main", version=1, n=1, state=b"", sequences={"other": (0, 1)})
+        store.shards.commit(NAME, "main", version=1, n=1, state=b"", sequences={"other": (0, 1)})
     assert said_plainly(fault.value, "other", "sequence")
     place.sql("DROP INDEX odd")
     assert goes_on(store)

@@ -39,14 +39,16 @@ def filled(place: Place, vault: Vault) -> Store:
     found.create_trial(PLAN, None)
     found.create_trial(BOOTSTRAPPED, KEY)
     for shard in ("one", "two"):
-        found.commit(NAME, shard, version=0, n=100, state=f"state of {shard}".encode(), sequences={shard: (0, 1)})
-    found.leave_out(NAME, "idle", 1)
+        found.shards.commit(
+            NAME, shard, version=0, n=100, state=f"state of {shard}".encode(), sequences={shard: (0, 1)}
+        )
+    found.shards.leave_out(NAME, "idle", 1)
     return found
 
 
 def opens_all(place: Place, vault: Vault) -> bool:
     found = place.open(vault)
-    states = {row.shard: row.state for row in found.shards(NAME)}
+    states = {row.shard: row.state for row in found.shards.all(NAME)}
     return (
         states["one"] == b"state of one"
         and states["two"] == b"state of two"
@@ -71,18 +73,18 @@ def test_the_new_key_opens_all_and_the_old_one_nothing(filled: Store, place: Pla
             assert not Vault([new]).needs_rotation(bytes(sealed))
     if place.server is None:
         assert bytes(before)[9:] not in place.files()
-    assert filled.commit(NAME, "one", version=1, n=200, state=b"", sequences={"one": (1, 2)}) == 2
+    assert filled.shards.commit(NAME, "one", version=1, n=200, state=b"", sequences={"one": (1, 2)}) == 2
 
 
 def test_a_running_server_goes_on_under_the_new_key(filled: Store, place: Place, key_file: Path) -> None:
     running = place.open(Vault.open(None, key_file, {}))
     rotate_key(filled)
-    assert running.commit(NAME, "one", version=1, n=200, state=b"after", sequences={"one": (1, 2)}) == 2
+    assert running.shards.commit(NAME, "one", version=1, n=200, state=b"after", sequences={"one": (1, 2)}) == 2
     assert running.bootstrap_key(BOOTSTRAPPED.name) == KEY
     rotate_key(filled)
     reader = Vault.open(None, key_file, {})
-    assert place.open(reader).shard(NAME, "one").state == b"after"
-    assert running.shard(NAME, "two").state == b"state of two"
+    assert place.open(reader).shards.one(NAME, "one").state == b"after"
+    assert running.shards.one(NAME, "two").state == b"state of two"
 
 
 def test_a_server_without_the_new_key_file_writes_nothing_under_the_old_key(
@@ -91,10 +93,10 @@ def test_a_server_without_the_new_key_file_writes_nothing_under_the_old_key(
     elsewhere = place.open(Vault([*vault._keys.values()]))
     rotate_key(filled)
     with pytest.raises(VaultError, match="not among the keys given"):
-        elsewhere.commit(NAME, "one", version=1, n=200, state=b"", sequences={})
+        elsewhere.shards.commit(NAME, "one", version=1, n=200, state=b"", sequences={})
     with pytest.raises(VaultError, match="not among the keys given"):
         elsewhere.create_trial(renamed(BOOTSTRAPPED, "more"), KEY)
-    assert filled.shard(NAME, "one").version == 1
+    assert filled.shards.one(NAME, "one").version == 1
 
 
 def test_a_rotation_that_broke_off_between_the_databases_can_be_read_and_finished(
@@ -117,11 +119,11 @@ def test_a_rotation_that_broke_off_between_the_databases_can_be_read_and_finishe
     restarted = place.open(Vault.open(None, key_file, {}))
     assert restarted.sealed_under() == {Vault([old]).current, Vault([new]).current}
     assert opens_all(place, Vault.open(None, key_file, {}))
-    restarted.commit(NAME, "idle", version=0, n=100, state=b"more", sequences={})
+    restarted.shards.commit(NAME, "idle", version=0, n=100, state=b"more", sequences={})
     rotate_key(restarted)
     assert read_keys(key_file) == [new]
     assert restarted.sealed_under() == {Vault([new]).current}
-    assert place.open(Vault([new])).shard(NAME, "idle").state == b"more"
+    assert place.open(Vault([new])).shards.one(NAME, "idle").state == b"more"
 
 
 def test_a_rotation_killed_at_any_moment_loses_nothing(filled: Store, place: Place, key_file: Path) -> None:
@@ -149,7 +151,7 @@ def test_commits_go_on_while_keys_are_rotated(filled: Store, place: Place, key_f
         server = place.open(Vault.open(None, key_file, {}))
         version = 1
         while not done.is_set():
-            version = server.commit(NAME, "one", version=version, n=0, state=b"%d" % version, sequences={})
+            version = server.shards.commit(NAME, "one", version=version, n=0, state=b"%d" % version, sequences={})
             time.sleep(0.002)
         versions.append(version)
 
@@ -161,7 +163,7 @@ def test_commits_go_on_while_keys_are_rotated(filled: Store, place: Place, key_f
     done.set()
     thread.join()
     assert versions
-    found = place.open(Vault.open(None, key_file, {})).shard(NAME, "one")
+    found = place.open(Vault.open(None, key_file, {})).shards.one(NAME, "one")
     assert (found.version, found.state) == (versions[0], b"%d" % (versions[0] - 1))
     assert len(read_keys(key_file)) == 1
 
@@ -199,15 +201,15 @@ def test_a_key_in_the_environment_is_rotated_by_putting_a_new_one_before_it(plac
     old, new = bytes(32), bytes([1] * 32)
     filled = place.open(Vault.open(None, None, {"FOLDAWAY_KEY": old.hex()}))
     filled.create_trial(PLAN, None)
-    filled.commit(NAME, "one", version=0, n=100, state=b"state", sequences={})
+    filled.shards.commit(NAME, "one", version=0, n=100, state=b"state", sequences={})
     with pytest.raises(VaultError, match="put a new one before it there"):
         rotate_key(filled)
     both = place.open(Vault.open(None, None, {"FOLDAWAY_KEY": f"{new.hex()},{old.hex()}"}))
     # Until then the old key goes on sealing, so that servers which have only that one go on as well.
-    both.commit(NAME, "two", version=0, n=100, state=b"state", sequences={})
-    assert filled.shard(NAME, "two").state == b"state"
+    both.shards.commit(NAME, "two", version=0, n=100, state=b"state", sequences={})
+    assert filled.shards.one(NAME, "two").state == b"state"
     rotate_key(both)
-    assert place.open(Vault([new])).shard(NAME, "one").state == b"state"
+    assert place.open(Vault([new])).shards.one(NAME, "one").state == b"state"
 
 
 def test_a_new_key_that_someone_put_first_is_used(filled: Store, place: Place, key_file: Path) -> None:

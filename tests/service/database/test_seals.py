@@ -9,8 +9,7 @@ import time
 import pytest
 
 from foldaway.errors import VaultError
-from foldaway.service.database import key_table
-from foldaway.service.database.store import Store
+from foldaway.service.database.store import KeyTable, Store
 from stores import BOOTSTRAPPED, PLAN, Place, forked, renamed
 
 NAME = PLAN.name
@@ -33,13 +32,13 @@ def store(place: Place) -> Store:
     store = place.open()
     store.create_trial(PLAN, None)
     for shard in ("one", "two"):
-        store.commit(NAME, shard, version=0, n=100, state=MARKER + shard.encode() * 500, sequences={})
+        store.shards.commit(NAME, shard, version=0, n=100, state=MARKER + shard.encode() * 500, sequences={})
     return store
 
 
 def test_states_and_keys_are_sealed_wherever_they_lie(store: Store, place: Place) -> None:
     store.create_trial(BOOTSTRAPPED, KEY)
-    assert (store.shard(NAME, "one").state or b"").startswith(MARKER)
+    assert (store.shards.one(NAME, "one").state or b"").startswith(MARKER)
     assert store.bootstrap_key(BOOTSTRAPPED.name) == KEY
     found = place.files()
     for hidden in (MARKER, KEY, KEY.hex().encode(), b"oneoneone"):
@@ -54,19 +53,20 @@ def test_a_state_opens_in_its_own_row_alone(store: Store, place: Place) -> None:
     one, two = sealed_state(place, "one"), sealed_state(place, "two")
     for shard, state in (("one", two), ("two", one)):
         place.sql("UPDATE foldaway_shards SET state = ? WHERE shard = ?", state, shard)
-    for ask in (lambda: store.shard(NAME, "one"), lambda: store.shard(NAME, "two"), lambda: store.shards(NAME)):
+    shards = store.shards
+    for ask in (lambda: shards.one(NAME, "one"), lambda: shards.one(NAME, "two"), lambda: shards.all(NAME)):
         with pytest.raises(VaultError, match=r"state:small:\w+:1 was altered, damaged or put in another place"):
             ask()
     place.sql("UPDATE foldaway_shards SET state = ? WHERE shard = 'one'", one)
-    assert (store.shard(NAME, "one").state or b"").startswith(MARKER)
+    assert (store.shards.one(NAME, "one").state or b"").startswith(MARKER)
 
 
 def test_an_older_state_does_not_come_back(store: Store, place: Place) -> None:
     older = sealed_state(place, "one")
-    store.commit(NAME, "one", version=1, n=200, state=b"newer", sequences={})
+    store.shards.commit(NAME, "one", version=1, n=200, state=b"newer", sequences={})
     place.sql("UPDATE foldaway_shards SET state = ? WHERE shard = 'one'", older)
     with pytest.raises(VaultError, match="state:small:one:2 was altered"):
-        store.shard(NAME, "one")
+        store.shards.one(NAME, "one")
 
 
 def test_a_key_opens_for_its_own_plan_alone(store: Store, place: Place) -> None:
@@ -82,7 +82,7 @@ def test_an_older_state_is_gone_from_sqlites_files(folder: Place) -> None:
     version = 0
     for size in (500_000, 200, 70_000, 0):
         older = sealed_state(folder, "main") if version else b"nothing yet, this is not in any file"
-        version = store.commit(NAME, "main", version=version, n=0, state=os.urandom(size), sequences={})
+        version = store.shards.commit(NAME, "main", version=version, n=0, state=os.urandom(size), sequences={})
         found = folder.files()
         pieces = [older[i : i + 24] for i in range(9, max(10, len(older) - 24), 1_000)]
         assert not any(piece in found for piece in pieces)
@@ -114,7 +114,7 @@ def test_a_key_whose_trial_was_closed_right_before_a_crash_goes_at_the_next_star
     store.create_trial(BOOTSTRAPPED, KEY)
     sealed = sealed_key(place)
     with monkeypatch.context() as patch:
-        patch.setattr(key_table.KeyTable, "destroy", crash)
+        patch.setattr(KeyTable, "destroy", crash)
         with pytest.raises(KeyboardInterrupt):
             store.close_trial(BOOTSTRAPPED.name, '{"final": 1}')
     assert sealed_key(place) == sealed
@@ -132,7 +132,7 @@ def test_closing_once_more_finishes_what_broke_off(place: Place, monkeypatch: py
     store = place.open()
     store.create_trial(BOOTSTRAPPED, KEY)
     with monkeypatch.context() as patch:
-        patch.setattr(key_table.KeyTable, "destroy", crash)
+        patch.setattr(KeyTable, "destroy", crash)
         with pytest.raises(KeyboardInterrupt):
             store.close_trial(BOOTSTRAPPED.name, '{"final": 1}')
     assert store.close_trial(BOOTSTRAPPED.name, '{"final": 2}').final == '{"final": 1}'

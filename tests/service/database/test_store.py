@@ -20,7 +20,8 @@ from foldaway.errors import (
     UnknownTrial,
     VaultError,
 )
-from foldaway.service.database.store import ShardRow, Store
+from foldaway.service.database.shard_table import ShardRow
+from foldaway.service.database.store import Store
 from foldaway.service.database.tables import SCHEMA
 from foldaway.service.keys.tokens import issue, verify
 from foldaway.service.keys.vault import Vault
@@ -40,12 +41,12 @@ def store(place: Place) -> Store:
 
 
 def everything(store: Store, name: str = NAME) -> tuple[Any, ...]:
-    return store.trial(name), store.shards(name), store.sequences(name)
+    return store.trial(name), store.shards.all(name), store.shards.sequences(name)
 
 
 def commit(store: Store, shard: str = "main", version: int = 0, **changes: Any) -> int:
     wanted: dict[str, Any] = {"n": 100, "state": b"tallies", "sequences": {"p": (version, version + 1)}, **changes}
-    return store.commit(NAME, shard, version=version, **wanted)
+    return store.shards.commit(NAME, shard, version=version, **wanted)
 
 
 def test_a_plan_is_registered_once(place: Place) -> None:
@@ -73,30 +74,31 @@ def test_a_changed_plan_is_another_trial(store: Store) -> None:
 
 @pytest.mark.parametrize("name", ["none", "", "small\0", "\ud800", "x" * 10_000, "'; DROP TABLE foldaway_trials; --"])
 def test_a_trial_that_is_not_there_is_unknown(store: Store, name: str) -> None:
-    for ask in (store.trial, store.shards, store.bootstrap_key, lambda name: store.shard(name, "main")):
-        with pytest.raises(UnknownTrial, match="no trial of this name"):
+    for ask in (store.trial, store.shards.all, store.bootstrap_key, lambda name: store.shards.one(name, "main")):
+        with pytest.raises(UnknownTrial, match="no trial with this name"):
             ask(name)
     with pytest.raises(UnknownTrial):
-        store.commit(name, "main", version=0, n=1, state=b"", sequences={})
+        store.shards.commit(name, "main", version=0, n=1, state=b"", sequences={})
     with pytest.raises(UnknownTrial):
-        store.leave_out(name, "main", 1)
+        store.shards.leave_out(name, "main", 1)
     with pytest.raises(UnknownTrial):
         store.close_trial(name, "{}")
 
 
 def test_commits_follow_one_another(store: Store, place: Place) -> None:
-    assert store.shard(NAME, "main") == ShardRow("main")
-    assert store.shards(NAME) == []
-    assert store.sequences(NAME) == {}
+    assert store.shards.one(NAME, "main") == ShardRow("main")
+    assert store.shards.all(NAME) == []
+    assert store.shards.sequences(NAME) == {}
     assert commit(store, state=b"one", n=100, sequences={"p": (0, 3), "q": (0, 1)}) == 1
-    assert commit(store, version=1, state=b"", n=250, left_out=2, sequences={"p": (3, 9), "r": (0, 2)}) == 2
+    store.shards.leave_out(NAME, "main", 2)
+    assert commit(store, version=1, state=b"", n=250, sequences={"p": (3, 9), "r": (0, 2)}) == 2
     assert commit(store, "other", n=7, state=b"else", sequences={}) == 1
     for reader in (store, place.open()):
-        assert reader.shard(NAME, "main") == ShardRow("main", 2, 250, 2, b"")
-        assert reader.shards(NAME) == [ShardRow("main", 2, 250, 2, b""), ShardRow("other", 1, 7, 0, b"else")]
-        assert reader.sequences(NAME) == {"p": 9, "q": 1, "r": 2}
-        assert reader.sequences(NAME, ["p", "nobody"]) == {"p": 9}
-        assert reader.sequences(NAME, []) == {}
+        assert reader.shards.one(NAME, "main") == ShardRow("main", 2, 250, 2, b"")
+        assert reader.shards.all(NAME) == [ShardRow("main", 2, 250, 2, b""), ShardRow("other", 1, 7, 0, b"else")]
+        assert reader.shards.sequences(NAME) == {"p": 9, "q": 1, "r": 2}
+        assert reader.shards.sequences(NAME, ["p", "nobody"]) == {"p": 9}
+        assert reader.shards.sequences(NAME, []) == {}
 
 
 @pytest.mark.parametrize(
@@ -124,13 +126,13 @@ def test_what_is_out_of_date_is_a_conflict_and_changes_nothing(store: Store, sta
 def test_many_producers_in_one_commit(store: Store) -> None:
     sequences = {f"producer-{i}": (0, i + 1) for i in range(6_000)}
     commit(store, sequences=sequences)
-    assert store.sequences(NAME) == {name: last for name, (_, last) in sequences.items()}
-    assert store.sequences(NAME, sequences) == store.sequences(NAME)
+    assert store.shards.sequences(NAME) == {name: last for name, (_, last) in sequences.items()}
+    assert store.shards.sequences(NAME, sequences) == store.shards.sequences(NAME)
     with pytest.raises(Conflict):
         commit(
             store, version=1, sequences={name: (last, 7_000) for name, (_, last) in sequences.items()} | {"p": (1, 2)}
         )
-    assert store.sequences(NAME)["producer-3"] == 4
+    assert store.shards.sequences(NAME)["producer-3"] == 4
 
 
 def test_a_closed_trial_takes_no_more(store: Store) -> None:
@@ -152,18 +154,22 @@ def test_a_closed_trial_takes_no_more(store: Store) -> None:
 
 
 def test_records_given_up_are_counted_also_after_the_close(store: Store) -> None:
-    store.leave_out(NAME, "main", 3)
-    assert store.shard(NAME, "main") == ShardRow("main", left_out=3)
-    commit(store, left_out=4)
+    store.shards.leave_out(NAME, "main", 3)
+    assert store.shards.one(NAME, "main") == ShardRow("main", left_out=3)
+    commit(store)
+    store.shards.leave_out(NAME, "main", 4)
     store.close_trial(NAME, "{}", {"main": 1})
-    store.leave_out(NAME, "main", 5)
-    store.leave_out(NAME, "other", 2)
-    assert [(row.shard, row.version, row.left_out) for row in store.shards(NAME)] == [("main", 1, 12), ("other", 0, 2)]
+    store.shards.leave_out(NAME, "main", 5)
+    store.shards.leave_out(NAME, "other", 2)
+    assert [(row.shard, row.version, row.left_out) for row in store.shards.all(NAME)] == [
+        ("main", 1, 12),
+        ("other", 0, 2),
+    ]
 
 
 def test_a_trial_is_closed_on_the_states_that_its_final_word_was_read_from(store: Store) -> None:
     commit(store)
-    store.leave_out(NAME, "idle", 1)
+    store.shards.leave_out(NAME, "idle", 1)
     commit(store, "other", sequences={})
     for seen in ({}, {"main": 1}, {"main": 1, "other": 0}, {"main": 1, "other": 1, "third": 1}):
         with pytest.raises(Conflict, match="close it once more"):
@@ -210,23 +216,23 @@ def test_servers_that_register_a_plan_at_once_share_its_key(place: Place) -> Non
 
 def test_tokens_are_kept_and_taken_back(place: Place) -> None:
     store = place.open()
-    assert not store.has_admin()
+    assert not store.tokens.has_admin()
     admin, text = issue("admin")
     read, _ = issue("read", NAME)
-    store.add_token(read)
-    assert not store.has_admin()
-    store.add_token(admin)
-    assert store.has_admin()
-    assert store.list_tokens() == [admin, read] if admin.created < read.created else [read, admin]
-    assert verify(text, store.token(admin.id))
-    assert [store.token(id) for id in ("none", "\0", "\ud800", "")] == [None] * 4
-    assert place.open().revoke_token(admin.id)
-    assert not verify(text, store.token(admin.id))
-    assert not store.has_admin()
-    assert store.token(read.id) == read
-    assert not any(store.revoke_token(id) for id in ("none", "\0"))
+    store.tokens.add(read)
+    assert not store.tokens.has_admin()
+    store.tokens.add(admin)
+    assert store.tokens.has_admin()
+    assert store.tokens.all() == [admin, read] if admin.created < read.created else [read, admin]
+    assert verify(text, store.tokens.find(admin.id))
+    assert [store.tokens.find(id) for id in ("none", "\0", "\ud800", "")] == [None] * 4
+    assert place.open().tokens.revoke(admin.id)
+    assert not verify(text, store.tokens.find(admin.id))
+    assert not store.tokens.has_admin()
+    assert store.tokens.find(read.id) == read
+    assert not any(store.tokens.revoke(id) for id in ("none", "\0"))
     with pytest.raises(StoreError):
-        store.add_token(read)
+        store.tokens.add(read)
 
 
 def test_a_wrong_key_is_said_so_and_changes_nothing(store: Store, place: Place) -> None:
@@ -237,7 +243,7 @@ def test_a_wrong_key_is_said_so_and_changes_nothing(store: Store, place: Place) 
         place.open(wrong)
     # A server that was given the wrong key while it ran.
     store._seals.vault = wrong
-    for ask in (lambda: store.shards(NAME), lambda: commit(store, version=1)):
+    for ask in (lambda: store.shards.all(NAME), lambda: commit(store, version=1)):
         with pytest.raises(VaultError, match="not among the keys given"):
             ask()
     store._seals.vault = VAULT

@@ -15,7 +15,7 @@ import pytest
 
 from browser import Scheme, Watched, browser, page_at, serious_findings, sideways_scroll
 from clustered import devices_of, federated, report
-from foldaway.effects.relative import relative_text
+from foldaway.effects.numbers import relative_text
 from foldaway.federated.messages import MEDIA_TYPE, Enrolment, encoded
 from served import Served
 from servers import Nursery

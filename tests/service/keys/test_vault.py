@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldaway.errors import FoldawayError, VaultError
-from foldaway.service.keys.master_key import add_key, drop_old_keys, make_key_file, new_key_line, read_keys, write_keys
+from foldaway.service.keys.master_key import add_key, drop_old_keys, make_key_file, read_keys, write_keys
 from foldaway.service.keys.vault import Vault, key_id, sealed_under
 
 OLD, NEW, OTHER = bytes(range(32)), bytes(range(1, 33)), bytes(range(2, 34))
@@ -163,6 +163,7 @@ def test_keys_are_added_in_front_and_dropped_behind(tmp_path: Path) -> None:
     vault = Vault.open(tmp_path, environ={})
     add_key(file)
     assert read_keys(file)[1:] == [first]
+    assert len(first) == len(read_keys(file)[0]) == 32
     assert vault.reread().holds(vault.current)
     assert vault.reread().current != vault.current
     drop_old_keys(file)
@@ -171,4 +172,3 @@ def test_keys_are_added_in_front_and_dropped_behind(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == ["master.key"]
     assert Vault([OLD]).reread().current == key_id(OLD)
-    assert len(bytes.fromhex(new_key_line())) == 32

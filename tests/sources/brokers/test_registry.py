@@ -7,9 +7,17 @@ import traceback
 import pytest
 
 from foldaway.errors import SourceError
-from foldaway.sources.brokers.registry import PASSWORD, parse
+from foldaway.sources.brokers.registry import PASSWORD, kinds, parse
 
 SECRET = "hush%40word"
+
+
+def test_every_kind_of_broker_has_schemes_of_its_own_and_reads_the_form_it_tells() -> None:
+    schemes = [scheme for kind in kinds() for scheme in kind.schemes]
+    assert len(set(schemes)) == len(schemes) > 0
+    for kind in kinds():
+        address = parse(kind.form.replace("PORT", str(kind.port)))
+        assert (address.kind, str(address)) == (kind, kind.form.replace("PORT", str(kind.port)).replace("HOST", "host"))
 
 
 @pytest.mark.parametrize(

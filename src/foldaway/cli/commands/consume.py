@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foldaway.cli.terminal.options import AllKinds, PlanFile
+from foldaway.cli.terminal.words import tell
 from foldaway.errors import SourceError, StateError, TooEarly
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
@@ -25,11 +26,11 @@ def consume(
         str,
         typer.Argument(
             metavar="ADDRESS",
-            help="nats://HOST:PORT/STREAM, redis://HOST:PORT/STREAM or kafka://HOST:PORT/TOPIC; a password is better "
-            "given in FOLDAWAY_BROKER_PASSWORD.",
+            help="Such as nats://HOST:PORT/STREAM, redis://HOST:PORT/STREAM or kafka://HOST:PORT/TOPIC; a password is "
+            "better given in FOLDAWAY_BROKER_PASSWORD.",
         ),
     ],
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan, a .toml or .json file.")],
+    plan: PlanFile,
     store: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the tallies and the position are kept.")],
     key: Annotated[
         Path | None,
@@ -49,8 +50,8 @@ def consume(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Fold a stream into a store, exactly once whatever crashes. No record is kept."""
-    from foldaway.cli.terminal.consumer import Stop, show_end, shown_progress
+    """Fold a stream into a store, exactly once, even after a crash. No record is kept."""
+    from foldaway.cli.terminal.consumer import show_end, shown_progress, stop_asked
     from foldaway.forgetting.harden import without_dumps
     from foldaway.plan import Plan
     from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions
@@ -58,16 +59,16 @@ def consume(
     from foldaway.sources.brokers.stream_file import StreamFile
 
     if sentence := without_dumps():
-        print(sentence, file=sys.stderr)
+        tell(sentence)
     where = parse(address)
     the_plan = Plan.load(plan)
     broker = where.broker(the_plan.name)
     with StreamFile(store) as opened:
         secret = _secret(the_plan, key, opened.folder, opened.read())
         options = ConsumerOptions(until_empty=until_empty, delete=delete, skip_faulty=skip_faulty, close=close)
-        with Stop() as stop, shown_progress(str(where), json) as told:
+        with stop_asked() as stop, shown_progress(str(where), json) as show:
             consumer = Consumer(
-                broker, where.stream, the_plan, opened, key=secret, options=options, told=told, stopping=stop
+                broker, where.stream, the_plan, opened, key=secret, options=options, told=show, stopping=stop
             )
             trial = consumer.run()
         if trial.sealed and key is not None:
@@ -79,14 +80,14 @@ def consume(
 def effects(
     store: Annotated[Path, typer.Argument(metavar="FOLDER", help="The store of a consumer, running or not.")],
     json: AsJson = False,
-    all_kinds: Annotated[bool, typer.Option("--all", help="Show every kind of standard error.")] = False,
+    all_kinds: AllKinds = False,
     save: Annotated[
         Path | None, typer.Option(metavar="STATE", help="Write the tallies to this file, to be merged with others.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Let --save replace another state.")] = False,
 ) -> None:
     """The effects in the store of a consumer, as far as it is durable."""
-    from foldaway.cli.commands.saving import require_savable
+    from foldaway.cli.commands.state import require_savable
     from foldaway.cli.terminal.consumer import effects_of
     from foldaway.sources.brokers.stream_file import read
     from foldaway.trial import Trial
@@ -99,14 +100,14 @@ def effects(
     if save is not None:
         trial.save(save)
     try:
-        found = effects_of(trial)
+        durable = effects_of(trial)
     except TooEarly as error:
         if save is None:
             raise
         # A part of a trial may be too small for effects of its own: it is saved to be merged with the others.
-        print(f"The tallies are in {save}; {error}", file=sys.stderr)
+        tell(f"The tallies are in {save}; {error}")
         return
-    print(found.to_json() if json else found.to_string(all_kinds=all_kinds))
+    print(durable.to_json() if json else durable.to_string(all_kinds=all_kinds))
 
 
 def _secret(plan: Plan, file: Path | None, store: Path, stored: StreamState | None) -> bytes | None:
@@ -131,4 +132,4 @@ def _destroy(file: Path) -> None:
     try:
         destroy_file(file)
     except OSError as error:
-        print(f"The trial is closed, but its key {file} cannot be destroyed: {error.strerror}.", file=sys.stderr)
+        tell(f"The trial is closed, but its key {file} cannot be destroyed: {error.strerror}.")

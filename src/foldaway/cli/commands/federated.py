@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from foldaway.cli.commands.local import PlanFile
-from foldaway.cli.commands.remote import Authority, Server, Token
-from foldaway.cli.terminal.printing import AsJson
+from foldaway.cli.terminal.connecting import Authority, Server, Token, extra
+from foldaway.cli.terminal.options import AsJson, PlanFile
 from foldaway.cli.terminal.words import in_lines, tell_waiting
 from foldaway.errors import FoldawayError
 
@@ -72,7 +71,7 @@ def site_run(
 @federated_app.command("simulate")
 def simulate(
     clients: Annotated[int, typer.Option(min=10, help="How many devices take part.")] = 10_000,
-    mode: Annotated[str, typer.Option(help="one-message, scores or delta.")] = "one-message",
+    mode: Annotated[str, typer.Option(help="What devices send: a mode, as in a plan.")] = "one-message",
     drop_out: Annotated[float, typer.Option(min=0, max=0.9, help="The share of devices that never report.")] = 0.0,
     late: Annotated[float, typer.Option(min=0, max=0.9, help="The share that report after the end.")] = 0.0,
     processes: Annotated[int, typer.Option(min=1, help="Processes to run devices in.")] = 2,
@@ -80,19 +79,18 @@ def simulate(
     json: AsJson = False,
 ) -> None:
     """Run very many simulated devices against a real coordinator on this machine, and compare with kept rows."""
-    from foldaway.cli.commands.remote import extra
-
     with extra():
-        from foldaway.simulation.federated.population import MODES, World
+        from foldaway.federated.modes import MODES
+        from foldaway.simulation.federated.population import World
         from foldaway.simulation.federated.run import simulate
 
     if mode not in MODES:
         raise FoldawayError(f"there is no mode {mode!r}; choose one of {', '.join(MODES)}.")
     if drop_out + late > 0.95:
         raise FoldawayError("too few devices would report: --drop-out and --late may add up to 0.95.")
-    world = World(clients, MODES[mode], drop_out, late, seed)
-    with _progress(clients) as told:
-        summary = simulate(world, processes=processes, told=told)
+    world = World(clients, mode, drop_out, late, seed)
+    with _progress(clients) as progress:
+        summary = simulate(world, processes=processes, progress=progress)
     print(summary.to_json() if json else summary)
 
 
@@ -107,9 +105,9 @@ def _progress(clients: int) -> Iterator[Callable[[str, int], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         tasks = {}
 
-        def told(what: str, done: int) -> None:
+        def progress(what: str, done: int) -> None:
             if what not in tasks:
                 tasks[what] = bar.add_task(what, total=clients)
             bar.advance(tasks[what], done)
 
-        yield told
+        yield progress

@@ -1,4 +1,4 @@
-"""Files to a server, batch by batch, resumable."""
+"""``foldaway send``: files to a trial on a server, batch by batch, resumable."""
 
 from __future__ import annotations
 
@@ -6,26 +6,63 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import msgspec
+import typer
 
-from foldaway.cli.terminal.key_file import read_or_make
-from foldaway.client import Client
+from foldaway.cli.terminal.connecting import Authority, Server, Token, TrialName, connect
+from foldaway.cli.terminal.leaving import interruptible
+from foldaway.cli.terminal.options import Delimiter
+from foldaway.cli.terminal.words import in_lines
 from foldaway.errors import ServerError, SourceError
-from foldaway.keeping.ledger import Ledger, Pages
-from foldaway.plan import Plan
-from foldaway.records.check import check
-from foldaway.records.faults import FaultyBatch
-from foldaway.sources.formats.chunk import Chunk, require_wanted, wanted_by
-from foldaway.sources.formats.files import read
-from foldaway.sources.formats.paths import Stdin
+
+if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
+    from foldaway.client import Client
+    from foldaway.plan import Plan
+    from foldaway.sources.formats.chunk import Chunk
+    from foldaway.sources.formats.paths import Stdin
+
+app = typer.Typer()
 
 # Statuses with which a server refuses a batch for what is in it.
 _FAULTY = (400, 422)
 
 
-class Done(NamedTuple):
+@app.command()
+def send(
+    name: TrialName,
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files or globs of records.")],
+    server: Server,
+    token: Token,
+    ca: Authority = None,
+    delimiter: Delimiter = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="FOLDAWAY_SENDER_KEY",
+            metavar="FILE",
+            help="The sender's secret key, by which files are known again; made if not there yet.",
+        ),
+    ] = None,
+) -> None:
+    """Send files of records to a trial. Safe to repeat: it resumes after the last batch that the server has stored."""
+    from foldaway.cli.terminal.progress import file_progress
+    from foldaway.sources.formats.paths import expand
+
+    paths = expand(files)
+    with (
+        interruptible("stopped; the same command again goes on from what the server has."),
+        connect(server, token, ca) as client,
+        file_progress(paths, "sending") as progress,
+    ):
+        outcome = send_files(client, name, paths, progress, key=_own_key(key), delimiter=delimiter)
+    print(f"{outcome.sent:,} records sent." + (f" {outcome.known:,} were there already." if outcome.known else ""))
+    if outcome.pending:
+        print(in_lines(f"{outcome.pending:,} records wait on the server until their cohort has come together."))
+        print("Should the server stop before that, send the same files again.")
+
+
+class Outcome(NamedTuple):
     """What became of the records of some files.
 
     Attributes:
@@ -39,22 +76,6 @@ class Done(NamedTuple):
     pending: int
 
 
-def own_key(path: Path | None = None) -> bytes:
-    """This sender's key, which no server has: read, or made where there is none yet.
-
-    Args:
-        path: Where it is; by default in the user's folder for the state of programs.
-    """
-    if path is None:
-        state = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
-        path = Path(state, "foldaway", "sender.key")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            raise SourceError(f"the sender's key cannot be kept as {path}; say where with --key FILE.") from None
-    return read_or_make(path)
-
-
 def send_files(
     client: Client,
     trial: str,
@@ -63,13 +84,21 @@ def send_files(
     *,
     key: bytes,
     delimiter: str | None = None,
-) -> Done:
+) -> Outcome:
     """Send files to a trial, each under a producer's name of its own.
 
     The name is made from the file's name, size, time of last change and place on the disk, under the sender's key. The
     server keeps it, so nothing in it is made from the file's content, and without the key nobody can test a guess.
     The k-th batch of a file has the number k, so a second run knows what the server has.
     """
+    import msgspec
+
+    from foldaway.keeping.ledger import Ledger, Pages
+    from foldaway.plan import Plan
+    from foldaway.sources.formats.chunk import require_wanted, wanted_by
+    from foldaway.sources.formats.files import read
+    from foldaway.sources.formats.paths import Stdin
+
     if any(isinstance(path, Stdin) for path in paths):
         raise ServerError("standard input cannot be sent again after a break; send a file.")
     plan = Plan.loads(msgspec.json.encode(client.plan(trial)).decode())
@@ -80,8 +109,7 @@ def send_files(
         assert isinstance(path, Path)
         client.producer = f"file-{marks.mark(path).hex()}"
         durable = client.durable(trial)
-        told = partial(progress, path)
-        batches = read(path, wanted, whole=plan.complete_units, delimiter=delimiter, progress=told)
+        batches = read(path, wanted, whole=plan.complete_units, delimiter=delimiter, progress=partial(progress, path))
         for number, batch in enumerate(batches, start=1):
             require_wanted(path, wanted, batch)
             if batch.ragged and plan.on_fault == "refuse":
@@ -99,11 +127,28 @@ def send_files(
                 pending = receipt["pending"]
                 continue
             raise problem
-    return Done(sent, known, pending)
+    return Outcome(sent, known, pending)
+
+
+def _own_key(path: Path | None) -> bytes:
+    """This sender's key, which no server has: by default in the user's folder for the state of programs."""
+    from foldaway.cli.terminal.key_file import read_or_make
+
+    if path is None:
+        state = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
+        path = Path(state, "foldaway", "sender.key")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            raise SourceError(f"the sender's key cannot be kept as {path}; say where with --key FILE.") from None
+    return read_or_make(path)
 
 
 def _where(plan: Plan, batch: Chunk, error: ServerError) -> str:
     """The line of the first faulty record, which the server cannot know."""
+    from foldaway.records.check import check
+    from foldaway.records.faults import FaultyBatch
+
     if batch.line is None or error.status not in _FAULTY:
         return ""
     try:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import signal
-import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
-from typing import Any, Self
+from signal import SIGINT, SIGTERM
+from typing import Any
 
 import msgspec
 
+from foldaway.cli.terminal.printing import quiet_effects
+from foldaway.cli.terminal.words import tell
 from foldaway.effects import Effects
-from foldaway.errors import SampleRatioWarning, TooEarly
+from foldaway.errors import TooEarly
 from foldaway.keeping.cohort import require_enough
 from foldaway.sources.brokers.consumer import Consumer, Progress
 from foldaway.trial import Trial
@@ -22,29 +22,16 @@ from foldaway.trial import Trial
 _EVERY = 1.0
 
 
-class Stop:
+@contextmanager
+def stop_asked() -> Iterator[Callable[[], bool]]:
     """Whether SIGTERM or SIGINT has come; the consumer looks between two steps."""
-
-    def __init__(self) -> None:
-        self._asked = False
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __call__(self) -> bool:
-        """Whether to stop."""
-        return self._asked
-
-    def __enter__(self) -> Self:
-        self._before = {each: signal.signal(each, self._ask) for each in (signal.SIGTERM, signal.SIGINT)}
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for each, handler in self._before.items():
+    asked: list[int] = []
+    before = {each: signal.signal(each, lambda number, _: asked.append(number)) for each in (SIGTERM, SIGINT)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for each, handler in before.items():
             signal.signal(each, handler)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        self._asked = True
 
 
 @contextmanager
@@ -57,16 +44,16 @@ def shown_progress(stream: str, json: bool) -> Iterator[Callable[[Progress], Non
         yield _json_lines()
     elif console.is_terminal:
         with console.status(f"connecting to {stream}") as status:
-            yield lambda progress: status.update(sentence(progress))
+            yield lambda progress: status.update(in_one_line(progress))
     else:
         yield _outages(stream)
 
 
-def sentence(progress: Progress) -> str:
+def in_one_line(progress: Progress) -> str:
     """The progress in one line.
 
     Example:
-        >>> sentence(Progress(records=1200, pending=34, lag=5, rate=810.0, skipped=0, missed=0, left_out=0))
+        >>> in_one_line(Progress(records=1200, pending=34, lag=5, rate=810.0, skipped=0, missed=0, left_out=0))
         '1,200 records | 34 pending | 5 messages waiting | 810 records/s'
     """
     parts = [f"{progress.records:,} records", f"{progress.pending:,} pending"]
@@ -84,59 +71,55 @@ def _json_lines() -> Callable[[Progress], None]:
     """A line a second at most, and one for every attempt to reach a broker that is away."""
     said = -_EVERY
 
-    def tell(progress: Progress) -> None:
+    def show(progress: Progress) -> None:
         nonlocal said
         now = time.monotonic()
         if now - said >= _EVERY or progress.away is not None:
             said = now
             _print_line("progress", progress)
 
-    return tell
+    return show
 
 
 def _outages(stream: str) -> Callable[[Progress], None]:
     """For a log: when the broker goes away, and when it is back."""
     away = False
 
-    def tell(progress: Progress) -> None:
+    def show(progress: Progress) -> None:
         nonlocal away
         if (progress.away is not None) != away:
             away = not away
             words = "cannot be reached; trying again until it can" if away else "is back"
-            print(f"{stream} {words}.", file=sys.stderr, flush=True)
+            tell(f"{stream} {words}.")
 
-    return tell
+    return show
 
 
 def show_end(trial: Trial, consumer: Consumer, *, delete: bool, json: bool) -> None:
     """What has become of the stream, and the effects, if there are enough records for them."""
     progress = consumer.progress
-    found, early = None, ""
+    effects, sentence = None, f"\n{progress.records:,} records are in the store."
     try:
-        found = effects_of(trial)
+        effects = effects_of(trial)
     except TooEarly as error:
-        early = str(error)
+        sentence = str(error)
     if json:
-        _print_line("end", progress, effects=None if found is None else msgspec.Raw(found.to_json().encode()))
-    elif found is not None:
-        print(found)
+        _print_line("end", progress, effects=None if effects is None else msgspec.Raw(effects.to_json().encode()))
+    elif effects is not None:
+        print(effects)
     if delete and not consumer.can_delete:
-        print("The broker does not let us delete messages; shorten its own retention.", file=sys.stderr)
+        tell("The broker does not let us delete messages; shorten its own retention.")
     if json:
         return
-    print(f"\n{progress.records:,} records are in the store." if found else f"{early}", file=sys.stderr)
-    if progress.pending:
-        print(
-            f"{progress.pending:,} more wait at the broker until a cohort of {trial.plan.privacy.cohort:,} has come.",
-            file=sys.stderr,
-        )
+    tell(sentence)
     for count, what in (
+        (progress.pending, f"more wait at the broker until a cohort of {trial.plan.privacy.cohort:,} has come"),
         (progress.left_out, "records were left out at the close: they were fewer than a cohort"),
         (progress.skipped, "faulty messages were passed over"),
         (progress.missed, "messages were gone from the broker before they could be read"),
     ):
         if count:
-            print(f"{count:,} {what}.", file=sys.stderr)
+            tell(f"{count:,} {what}.")
 
 
 def effects_of(trial: Trial) -> Effects:
@@ -146,9 +129,7 @@ def effects_of(trial: Trial) -> Effects:
         TooEarly: It has not.
     """
     require_enough(trial.plan.privacy, trial.counts)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SampleRatioWarning)  # the table says it
-        return trial.effects()
+    return quiet_effects(trial)
 
 
 def _print_line(event: str, progress: Progress, **more: Any) -> None:

@@ -20,28 +20,18 @@ def read_or_make(path: Path, *, new: bool = True) -> bytes:
         ...     read_or_make(file) == read_or_make(file), oct(file.stat().st_mode & 0o777)
         (True, '0o600')
     """
-    if not new and not path.exists():
-        raise SourceError(f"there is no key file {path}; the state needs the key that it was made with.")
-    if path.exists():
-        return _read(path)
     try:
-        return _make(path)
-    except FileExistsError:  # somebody was faster
-        return _read(path)
+        if new and not path.exists():
+            # Whole or not at all: half a key would stop whoever comes after a crash.
+            make_file(path, f"{secrets.token_hex(LENGTH)}\n".encode())
+    except FileExistsError:
+        pass  # somebody was faster
     except OSError as error:
         raise SourceError(f"the key file {path} cannot be made: {error.strerror}.") from None
-
-
-def _make(path: Path) -> bytes:
-    """A new key, in the file whole or not at all: half a key would stop whoever comes after a crash."""
-    key = secrets.token_bytes(LENGTH)
-    make_file(path, f"{key.hex()}\n".encode())
-    return key
-
-
-def _read(path: Path) -> bytes:
     try:
         key = bytes.fromhex(path.read_text(encoding="ascii").strip())
+    except FileNotFoundError:
+        raise SourceError(f"there is no key file {path}; the state needs the key that it was made with.") from None
     except OSError as error:
         raise SourceError(f"the key file {path} cannot be read: {error.strerror}.") from None
     except ValueError:

@@ -26,10 +26,10 @@ def file_progress(
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(verb, total=total)
 
-        def told(path: Path | Stdin, used: int) -> None:
+        def show(path: Path | Stdin, used: int) -> None:
             done[path] = used
             more = f" ({len(done):,} of {len(paths):,})" if len(paths) > 1 else ""
             name = escape(getattr(path, "name", str(path)).encode(errors="backslashreplace").decode())
             bar.update(task, completed=sum(done.values()), description=f"{verb} {name}{more}")
 
-        yield told
+        yield show

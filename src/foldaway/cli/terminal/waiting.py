@@ -41,20 +41,20 @@ def close_and_wait(
     ):
         task = bar.add_task("waiting for reports", total=None, left="")
         while not answer["final"]:
-            told = answer["federated"]
-            left = f"until {_moment(told['deadline'])}"
-            total = sum((told.get("with_moments") or told["enrolled"]).values())
-            bar.update(task, total=total, completed=sum(told["reported"].values()), left=left)
+            about = answer["federated"]
+            left = f"until {_moment(about['deadline'])}"
+            total = sum((about.get("with_moments") or about["enrolled"]).values())
+            bar.update(task, total=total, completed=sum(about["reported"].values()), left=left)
             time.sleep(_PAUSE)
             answer = client.finish(name)
     return answer
 
 
-def who(told: dict[str, Any], pending: int = 0) -> str:
+def who(about: dict[str, Any], pending: int = 0) -> str:
     """The devices of a trial by arm, as a table, its stage, and what does not count yet.
 
     Args:
-        told: What the server says about the devices.
+        about: What the server says about the devices.
         pending: Messages that wait in the server's memory for their cohort.
 
     Example:
@@ -68,37 +68,40 @@ def who(told: dict[str, Any], pending: int = 0) -> str:
         Pending reports: 70. They are in this server's memory until a cohort has come
         together, and in no other count yet.
     """
-    counts = [told["enrolled"], told["reported"], told["missing"]]
-    headings = ["enrolled", *_headings(told)]
-    if told.get("with_moments") is not None:
-        counts.insert(1, told["with_moments"])
+    counts = [about["enrolled"], about["reported"], about["missing"]]
+    # Nobody is missing as long as a report still counts.
+    others = "missing" if about["stage"] == "closed" else "not yet"
+    headings = ["enrolled", "replied" if _replies(about) else "reported", others]
+    if about.get("with_moments") is not None:
+        counts.insert(1, about["with_moments"])
         headings.insert(1, "with moments")
-    rows = [[arm, *(f"{count[arm]:,}" for count in counts)] for arm in told["enrolled"]]
-    stage = told["stage"]
-    if stage == "replying" and told["deadline"] is not None:
-        stage += f"{' until' if told['deadline'] > time.time() else '; its deadline was'} {_moment(told['deadline'])}"
+    rows = [[arm, *(f"{count[arm]:,}" for count in counts)] for arm in about["enrolled"]]
+    stage = about["stage"]
+    if stage == "replying" and about["deadline"] is not None:
+        stage += f"{' until' if about['deadline'] > time.time() else '; its deadline was'} {_moment(about['deadline'])}"
     table = text_table(["arm", *headings], rows, left=1)
-    return "\n\n".join([f"federated ({told['mode']}), {stage}\n{table}", *map(in_lines, _notes(told, pending))])
+    return "\n\n".join([f"federated ({about['mode']}), {stage}\n{table}", *map(in_lines, _notes(about, pending))])
 
 
-def _headings(told: dict[str, Any]) -> tuple[str, str]:
-    """Of those that have reported and those that have not: nobody is missing as long as a report still counts."""
-    reported = "replied" if told["mode"] == "scores" else "reported"
-    return reported, "missing" if told["stage"] == "closed" else "not yet"
-
-
-def _notes(told: dict[str, Any], pending: int) -> Iterator[str]:
-    scores, is_open = told["mode"] == "scores", told["stage"] == "open"
-    if told["stage"] == "replying" and told.get("note"):
-        yield f"{told['note'][0].upper()}{told['note'][1:]}"
-    if scores and is_open:
+def _notes(about: dict[str, Any], pending: int) -> Iterator[str]:
+    replies, is_open = _replies(about), about["stage"] == "open"
+    if about["stage"] == "replying" and about.get("note"):
+        yield f"{about['note'][0].upper()}{about['note'][1:]}"
+    if replies and is_open:
         yield "Devices send moments while the trial is open; they are asked for replies at its close."
     if pending:
-        what = "reports" if not scores else "messages with moments" if is_open else "replies"
+        what = "reports" if not replies else "messages with moments" if is_open else "replies"
         yield (
             f"Pending {what}: {pending:,}. They are in this server's memory until a cohort has come together, and in "
             "no other count yet."
         )
+
+
+def _replies(about: dict[str, Any]) -> bool:
+    """Whether reports are replies to what was published."""
+    from foldaway.federated.modes import MODES
+
+    return MODES[about["mode"]].replies
 
 
 def _moment(seconds: float) -> str:
@@ -106,9 +109,9 @@ def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "seconds")
 
 
-def alarm(told: dict[str, Any]) -> str | None:
+def alarm(about: dict[str, Any]) -> str | None:
     """What must be read before any effect, if there is something."""
-    judged = told["integrity"]
+    judged = about["integrity"]
     if judged is None or judged["verdict"] != "altered":
         return None
     return in_lines(f"! {judged['meaning']}", indent="  ")

@@ -31,11 +31,11 @@ def tell(sentence: str) -> None:
     """Say something beside the output: at a terminal in lines; in a file, or for a script that looks for it, in one."""
     if sys.stderr is None:  # it was closed
         return
-    told = sentence.encode(errors="backslashreplace").decode()
-    print(in_lines(told) if sys.stderr.isatty() else told, file=sys.stderr)
+    printable = sentence.encode(errors="backslashreplace").decode()
+    print(in_lines(printable) if sys.stderr.isatty() else printable, file=sys.stderr)
 
 
 def tell_waiting(problem: Exception) -> None:
     """Say that a server does not answer, and that it is asked again."""
-    told = f"{problem} Asking again for up to a minute; control-C stops."
-    tell(told[0].upper() + told[1:])
+    sentence = f"{problem} Asking again for up to a minute; control-C stops."
+    tell(sentence[0].upper() + sentence[1:])

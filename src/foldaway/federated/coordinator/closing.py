@@ -1,17 +1,34 @@
-"""How a trial is to be closed, and when that is refused."""
+"""How a trial closes, as a state machine: what has happened in, what to do out. No clock, no network, no database.
+
+open → replying → closed. Somebody asks to close the trial: from then on no device joins, and a mode with replies
+publishes what devices reply to. Reports count until the deadline, or until enough devices have reported. A trial that
+would end without effects waits on, for more reports, for more time, or for the wish to end it for nothing. What the
+database says when a server looks is a `Situation`; the time is always an argument.
+"""
 
 from __future__ import annotations
 
-import time
-from typing import Annotated, NamedTuple, Self
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, NamedTuple
 
 import msgspec
 
 from foldaway.errors import IngestError
+from foldaway.federated.messages import Stage
+from foldaway.federated.modes import mode_of
+from foldaway.federated.modes.share import Devices
+from foldaway.keeping import cohort
 from foldaway.plan import Plan
 
+# How long before its deadline a trial takes what is no cohort: servers look at their trials every second.
+LAST_SECONDS = 3.0
 
-class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+# 0.55 of 100 devices is 55.00000000000001 of them.
+_ROUNDING = 1e-12
+
+
+class CloseRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How to close a trial; the first two are for one whose records stay on devices.
 
     Attributes:
@@ -29,11 +46,6 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether it says for how long, or for how many."""
         return self.deadline is not None or self.share is not None
 
-    @property
-    def changes(self) -> bool:
-        """Whether it says anything that a trial that is being closed does not know."""
-        return self.waits or self.without_effects
-
 
 class Closing(NamedTuple):
     """A federated trial that is being closed.
@@ -48,27 +60,204 @@ class Closing(NamedTuple):
     share: float
     without_effects: bool
 
-    @classmethod
-    def begun(cls, plan: Plan, wanted: Wanted) -> Self:
-        """Begin now. Mode scores always waits for replies; the others wait only if they are asked to."""
-        assert plan.federated is not None
-        waits = plan.mode == "scores" or wanted.waits
-        seconds = (plan.federated.reply_deadline if waits else 0.0) if wanted.deadline is None else wanted.deadline
-        share = plan.federated.reply_share if wanted.share is None else wanted.share
-        return cls(time.time() + seconds, share, wanted.without_effects)
 
-    def changed(self, wanted: Wanted) -> Self:
-        """Go on with what is wanted now: what it does not say stays, but for the wish to end it for nothing."""
-        return self._replace(
-            deadline=self.deadline if wanted.deadline is None else time.time() + wanted.deadline,
-            share=self.share if wanted.share is None else wanted.share,
-            without_effects=wanted.without_effects,
-        )
+class Situation(NamedTuple):
+    """Where a federated trial stands, as one server sees it.
+
+    Attributes:
+        stage: As the database has it, and so are the next two.
+        closing: How it is being closed, unless it is open.
+        devices: Who has joined, and whose report is durable.
+        pending: Reports that wait in this server's memory for their cohort, by arm.
+        now: The time, in seconds since 1970.
+    """
+
+    stage: Stage
+    closing: Closing | None
+    devices: Devices
+    pending: Counter[str]
+    now: float
 
     @property
     def is_over(self) -> bool:
-        """Whether the deadline has passed."""
-        return time.time() >= self.deadline
+        """Whether it is being closed, and its deadline has passed."""
+        return self.closing is not None and self.now >= self.closing.deadline
+
+
+class Extend(NamedTuple):
+    """Store this closing: a trial that waited on has enough now, and other servers get a moment for what they have."""
+
+    closing: Closing
+
+
+class WaitOn(NamedTuple):
+    """Leave it as it is, though it could end: it would have no effects, for this reason."""
+
+    why: str
+
+
+class End(NamedTuple):
+    """End it; without effects if there is a reason for that."""
+
+    why: str | None = None
+
+
+class Course:
+    """The way of one trial from open to closed.
+
+    Args:
+        plan: Its plan.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._replies = mode_of(plan).replies
+        assert plan.federated is not None
+        self._plan, self._privacy, self._federated = plan, plan.privacy, plan.federated
+
+    # What happens.
+
+    def asked(self, request: CloseRequest, seen: Situation) -> Closing | None:
+        """Somebody asks to close it, or to go on closing it in another way.
+
+        Returns:
+            The closing to begin with, or to change to; None if there is nothing to change. What is not asked for stays
+            as it was, but for the wish to end it for nothing.
+
+        Raises:
+            IngestError: Even the best that can still come gives no effects, and that is not wanted.
+        """
+        if seen.closing is None:
+            if seen.stage != "open":
+                return None
+            # A mode with replies always waits for them; the others wait only if they are asked to.
+            seconds = self._federated.reply_deadline if self._replies or request.waits else 0.0
+            closing = Closing(seen.now + seconds, self._federated.reply_share, request.without_effects)
+        elif seen.stage == "replying" and (request.waits or request.without_effects):
+            closing = seen.closing._replace(without_effects=request.without_effects)
+        else:
+            return None
+        if request.deadline is not None:
+            closing = closing._replace(deadline=seen.now + request.deadline)
+        if request.share is not None:
+            closing = closing._replace(share=request.share)
+        if not closing.without_effects:
+            self._require_hope(seen._replace(closing=closing))
+        return closing
+
+    def began(self, closing: Closing, included: Sequence[int], waiting: int, now: float) -> tuple[Closing, bool]:
+        """The moments are all here that will be: the closing to store, and whether to publish.
+
+        Args:
+            closing: What ``asked`` gave.
+            included: The devices whose records are in the tallies, by arm.
+            waiting: Messages that wait here for their cohort.
+            now: The time.
+
+        Raises:
+            IngestError: What would be published is that of a few devices, so nothing is, and that is not wanted.
+        """
+        if not self._replies or (few := self._too_few_moments(included)) is None:
+            return closing, self._replies
+        if not closing.without_effects:
+            wait = f"{waiting:,} messages wait here for others to make up a cohort"
+            raise would_be_without_effects(self._plan.name, f"{few}. {wait}")
+        return closing._replace(deadline=now), False  # nothing is published, so there is nothing to wait for
+
+    def looked(
+        self, seen: Situation, included: Callable[[], Sequence[int]], waited_on: float | None
+    ) -> Extend | WaitOn | End | None:
+        """A server looks at the trial, as it does every second.
+
+        Args:
+            seen: Where the trial stands.
+            included: The devices whose records are in the tallies, by arm; asked only if it matters.
+            waited_on: The deadline after which this server has found that it waits on, if it has.
+        """
+        closing = seen.closing
+        if seen.stage != "replying" or closing is None or not (seen.is_over or self._enough(closing, seen, included)):
+            return None
+        if closing.without_effects:
+            return End()
+        if (few := self.too_few_reports(self._countable(seen))) is not None:
+            return WaitOn(few)
+        if waited_on == closing.deadline and cohort.includes_remainder(self._privacy):
+            return Extend(closing._replace(deadline=seen.now + LAST_SECONDS))
+        return End()
+
+    def ends(self, seen: Situation, included: Sequence[int], published: bool) -> WaitOn | End:
+        """All that counts is durable, with devices so included in the tallies, by arm: whether it ends now."""
+        why = self.too_few_reports(seen.devices.reported)
+        if self._replies and not published:
+            why = self._too_few_moments(included) or "nothing was published to devices"
+        wanted = seen.closing is not None and seen.closing.without_effects
+        return End(why) if why is None or wanted else WaitOn(why)
+
+    def last_call(self, seen: Situation) -> float | None:
+        """The deadline before which to commit a remainder that is no cohort, once, now that it has nearly come."""
+        if not cohort.includes_remainder(self._privacy) or seen.stage != "replying" or seen.closing is None:
+            return None
+        deadline = seen.closing.deadline
+        return deadline if abs(seen.now - deadline) <= LAST_SECONDS else None
+
+    def outlook(self, seen: Situation) -> str | None:
+        """What a trial that waits for reports is heading for, if that is no effects."""
+        few = self.too_few_reports(seen.devices.reported)
+        if seen.stage != "replying" or seen.closing is None or few is None:
+            return None
+        if seen.closing.without_effects:
+            return f"as was asked for, the trial will end at its deadline even without effects, and as yet {few}."
+        return waits_on(self._plan.name, few) if seen.is_over else None
+
+    def too_few_reports(self, reported: Mapping[str, int]) -> str | None:
+        """Why so many reports, by arm, give no effects, if they do not."""
+        few = cohort.too_few_to_answer(self._privacy, {arm: reported[arm] for arm in self._plan.arms})
+        if not few:
+            return None
+        arm = min(few, key=few.__getitem__)
+        least = f"every arm needs durable reports of {self._privacy.min_per_arm:,} devices (the plan's min_per_arm)"
+        return f"{least}, and {arm} has {few[arm]:,}"
+
+    # What follows from it.
+
+    def _require_hope(self, seen: Situation) -> None:
+        why = None
+        if self._replies and seen.stage == "open":  # whether it can begin is seen from the moments
+            why = "its devices reply once it is being closed, and that takes time" if seen.is_over else None
+        elif few := self.too_few_reports(self._countable(seen) if seen.is_over else self._hoped_for(seen)):
+            more = "" if seen.is_over else ", with all that can still come"
+            wait = f"reports wait here for others to make up a cohort of {self._privacy.cohort:,}"
+            why = f"{few}{more}. {seen.pending.total():,} {wait}"
+        if why is not None:
+            raise would_be_without_effects(self._plan.name, why, federated=seen.is_over)
+
+    def _hoped_for(self, seen: Situation) -> Counter[str]:
+        """The reports, by arm, if every enrolled device still sends its own."""
+        reported, enrolled = Counter(seen.devices.reported), Counter(seen.devices.enrolled)
+        return reported | enrolled if cohort.can_ever_count(self._privacy, (enrolled - reported).total()) else reported
+
+    def _countable(self, seen: Situation) -> Counter[str]:
+        """The reports, by arm, that would be in the trial if it ended now."""
+        counts = cohort.counts_at_end(self._privacy, seen.pending.total())
+        return Counter(seen.devices.reported) + (seen.pending if counts else Counter())
+
+    def _enough(self, closing: Closing, seen: Situation, included: Callable[[], Sequence[int]]) -> bool:
+        """Whether as many as are enough have reported of those that can."""
+        here = (
+            seen.pending.total() if cohort.includes_remainder(self._privacy) else 0
+        )  # otherwise the end leaves them out
+        awaited = sum(seen.devices.enrolled.values())
+        if self._replies:
+            awaited = min(awaited, sum(included()))
+        reported = sum(seen.devices.reported.values()) + here
+        return awaited > 0 and reported >= closing.share * awaited * (1 - _ROUNDING)
+
+    def _too_few_moments(self, included: Sequence[int]) -> str | None:
+        """Why an arm's moments may not be published to devices: they would be those of a few."""
+        least = f"moments of {cohort.least_to_publish(self._privacy):,} of them (the plan's cohort, and min_per_arm)"
+        few = cohort.too_few_to_publish(self._privacy, dict(zip(self._plan.arms, included, strict=True)))
+        for arm, devices in few.items():
+            return f"before anything is published to devices, every arm needs {least}, and {arm} has {devices:,}"
+        return None
 
 
 def would_be_without_effects(trial: str, why: str, *, federated: bool = False) -> IngestError:

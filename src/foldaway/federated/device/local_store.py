@@ -19,7 +19,8 @@ from typing import Any
 import msgspec
 
 from foldaway.errors import PlanError, StateError, instead_of
-from foldaway.federated.device.kept import Forgotten, Kept
+from foldaway.federated.device.state import DeviceState
+from foldaway.federated.device.store import Forgotten
 from foldaway.keeping.disk import destroy_file, open_sqlite, replace_file
 from foldaway.plan import Plan
 
@@ -79,22 +80,22 @@ class LocalStore:
         if not self._file.exists():
             return None
         try:
-            with self.changing() as kept:
-                return Plan.loads(kept.plan)
+            with self.changing() as state:
+                return Plan.loads(state.plan)
         except Forgotten:
             return None
 
-    def begin(self, kept: Kept) -> None:
+    def begin(self, state: DeviceState) -> None:
         """Keep this state, unless one is kept already."""
         with _in_our_words(self._file), closing(_connect(self._file, new=True)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             for table in _SCHEMA:
                 connection.execute(table)
-            connection.execute("INSERT OR IGNORE INTO device VALUES (1, ?)", (msgspec.msgpack.encode(kept),))
+            connection.execute("INSERT OR IGNORE INTO device VALUES (1, ?)", (msgspec.msgpack.encode(state),))
             connection.execute("COMMIT")
 
     @contextmanager
-    def changing(self) -> Iterator[Kept]:
+    def changing(self) -> Iterator[DeviceState]:
         """The state, to be changed in one transaction, which other processes of the device wait for."""
         if self._connection is not None:
             raise RuntimeError("a change within a change")
@@ -102,14 +103,14 @@ class LocalStore:
             raise Forgotten
         with _in_our_words(self._file), closing(_connect(self._file)) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            found = _kept_in(connection)
-            if found is None:
+            before = _state_in(connection)
+            if before is None:
                 raise Forgotten
-            kept = msgspec.msgpack.decode(found, type=Kept)
+            state = msgspec.msgpack.decode(before, type=DeviceState)
             self._connection = connection
             try:
-                yield kept
-                if (changed := msgspec.msgpack.encode(kept)) != found:
+                yield state
+                if (changed := msgspec.msgpack.encode(state)) != before:
                     connection.execute("UPDATE device SET kept = ?", (changed,))
                 connection.execute("COMMIT")
             finally:
@@ -192,16 +193,17 @@ def _own(folder: Path, kind: str) -> list[Path]:
 def _drop_expired(file: Path, now: float) -> None:
     with _in_our_words(file), closing(_connect(file)) as connection:
         connection.execute("BEGIN IMMEDIATE")  # which first undoes what a crash has left half done
-        found = _kept_in(connection)
-        if found is None:
+        data = _state_in(connection)
+        if data is None:
             return
-        kept = msgspec.msgpack.decode(found, type=Kept)
-        if not kept.expired(Plan.loads(kept.plan).privacy.retention, now):
+        state = msgspec.msgpack.decode(data, type=DeviceState)
+        plan = Plan.loads(state.plan)
+        if not state.expired(plan.privacy.retention, now):
             return
-        if kept.stage == "leaving":  # it was told to forget, and has waited for its report long enough
-            replace_file(file.with_suffix(_MARK), Plan.loads(kept.plan).fingerprint.encode(), mode=0o600)
-        kept.expire(waiting=connection.execute("SELECT 1 FROM messages").fetchone() is not None)
-        connection.execute("UPDATE device SET kept = ?", (msgspec.msgpack.encode(kept),))
+        if state.stage == "leaving":  # it was told to forget, and has waited for its report long enough
+            replace_file(file.with_suffix(_MARK), plan.fingerprint.encode(), mode=0o600)
+        state.expire(waiting=connection.execute("SELECT 1 FROM messages").fetchone() is not None)
+        connection.execute("UPDATE device SET kept = ?", (msgspec.msgpack.encode(state),))
         connection.execute("DELETE FROM rows")
         connection.execute("DELETE FROM messages")
         connection.execute("COMMIT")
@@ -209,12 +211,12 @@ def _drop_expired(file: Path, now: float) -> None:
         _remove(file)
 
 
-def _kept_in(connection: sqlite3.Connection) -> bytes | None:
+def _state_in(connection: sqlite3.Connection) -> bytes | None:
     """The state in the file; none if it was deleted, or the file was made and not yet written to."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'device'").fetchone():
         return None
-    found = connection.execute("SELECT kept FROM device").fetchone()
-    return None if found is None else bytes(found[0])
+    row = connection.execute("SELECT kept FROM device").fetchone()
+    return None if row is None else bytes(row[0])
 
 
 def _connect(file: Path, *, new: bool = False) -> sqlite3.Connection:

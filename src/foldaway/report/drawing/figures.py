@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from foldaway.effects.numbers import typeset
-from foldaway.report.drawing.axis import Axis
 from foldaway.report.drawing.markup import Child, Html, html, tag
+from foldaway.table import number
 
 _HEIGHT = 30
 _MIDDLE = _HEIGHT / 2
@@ -23,6 +23,73 @@ _SHAPES = (
 )
 SHAPES = len(_SHAPES)
 
+# The axis leaves this much of the width free at each end, so that a label under its last mark is not cut off.
+_MARGIN = 6.0
+
+# Numbers that are closer than this cannot be told apart by division.
+_NOTHING = 1e-300
+
+_STEPS = (1, 2, 2.5, 5, 10)
+
+
+class Axis(NamedTuple):
+    """From the least to the largest number that it shows."""
+
+    low: float
+    high: float
+
+    def place(self, value: float) -> float:
+        """Where a number lies, in per cent of the width; the ends for what lies beyond them.
+
+        Example:
+            >>> axis = Axis(0.0, 10.0)
+            >>> axis.place(0), axis.place(5), axis.place(99)
+            (6.0, 50.0, 94.0)
+        """
+        # Halves, since the difference of two large numbers may be too large.
+        share = (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
+        return round(_MARGIN + (100 - 2 * _MARGIN) * min(max(share, 0.0), 1.0), 3)
+
+    def ticks(self, most: int = 6) -> list[float]:
+        """At most so many round numbers within the axis, evenly apart.
+
+        Example:
+            >>> Axis(-0.13, 1.4).ticks(5)
+            [0.0, 0.5, 1.0]
+        """
+        rough = self.high / most - self.low / most
+        if not 1e-300 < rough < 1e300:
+            return [self.low, self.high]
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(s for s in (base * power for base in _STEPS) if s >= rough * (1 - 1e-9))
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [step * i for i in range(first, last + 1)]
+
+    def labels(self, most: int = 6) -> dict[float, str]:
+        """The ticks and what to write at them, all with as many decimals as the step needs."""
+        ticks = self.ticks(most)
+        step = ticks[1] - ticks[0] if len(ticks) > 1 else abs(ticks[0]) if ticks else 1.0
+        if not 1e-5 < step < 1e7:
+            return {tick: "0" if tick == 0 else number(float(tick), 3) for tick in ticks}
+        places = next(p for p in range(8) if abs(round(step, p) - step) < 1e-6 * step)
+        return {tick: number(float(tick), places=places) for tick in ticks}
+
+
+def axis_over(values: Iterable[float], *, symmetric: bool = False) -> Axis:
+    """An axis on which zero and all these numbers lie, those that do not exist left out.
+
+    Example:
+        >>> axis_over([0.5, 2.0, float("nan")]), axis_over([0.5, -2.0], symmetric=True)
+        (Axis(low=0.0, high=2.0), Axis(low=-2.0, high=2.0))
+        >>> axis_over([])
+        Axis(low=-1.0, high=1.0)
+    """
+    there = [0.0, *(float(value) for value in values if math.isfinite(value))]
+    low, high = min(there), max(there)
+    if symmetric:
+        low, high = min(low, -high), max(high, -low)
+    return Axis(low, high) if high / 2 - low / 2 > _NOTHING else Axis(-1.0, 1.0)
+
 
 class Range(NamedTuple):
     """From one number to another."""
@@ -36,7 +103,7 @@ class Range(NamedTuple):
         return math.isfinite(self.low) and math.isfinite(self.high)
 
 
-def interval_row(axis: Axis, estimate: float, inner: Range, outer: Range, *, title: str, told: str) -> Html:
+def interval_row(axis: Axis, estimate: float, inner: Range, outer: Range, *, title: str, description: str) -> Html:
     """An estimate as a dot, its interval as a bar, its wider one as a line with ends, and zero as a broken line."""
     parts = [_upright(axis, 0.0, "zero")]
     if outer.exists:
@@ -45,10 +112,10 @@ def interval_row(axis: Axis, estimate: float, inner: Range, outer: Range, *, tit
         parts.append(_level(axis, inner, "inner"))
     if math.isfinite(estimate):
         parts.append(_mark(axis, estimate, 0))
-    return picture(parts, title=title, told=told)
+    return picture(parts, title=title, description=description)
 
 
-def box_row(axis: Axis, quantiles: Sequence[float], *, title: str, told: str) -> Html:
+def box_row(axis: Axis, quantiles: Sequence[float], *, title: str, description: str) -> Html:
     """Five quantiles as a box: whiskers to the outer two, the box between the next, a line at the middle."""
     first, lower, middle, upper, last = quantiles
     parts = [
@@ -58,14 +125,16 @@ def box_row(axis: Axis, quantiles: Sequence[float], *, title: str, told: str) ->
         _level(axis, Range(lower, upper), "box"),
         _upright(axis, middle, "middle", reach=8),
     ]
-    return picture(parts, title=title, told=told)
+    return picture(parts, title=title, description=description)
 
 
-def mark_row(axis: Axis, marks: Sequence[tuple[int, float]], guides: Iterable[float], *, title: str, told: str) -> Html:
+def mark_row(
+    axis: Axis, marks: Sequence[tuple[int, float]], guides: Iterable[float], *, title: str, description: str
+) -> Html:
     """Several marks of different shapes on one line, with guides to either side of zero."""
     parts = [_upright(axis, 0.0, "zero"), *(_upright(axis, guide, "guide") for guide in guides)]
     parts += [_mark(axis, value, shape) for shape, value in marks if not math.isnan(value)]
-    return picture(parts, title=title, told=told)
+    return picture(parts, title=title, description=description)
 
 
 def axis_row(axis: Axis, *, percent: bool = False) -> Html:
@@ -88,15 +157,15 @@ def key_mark(shape: int) -> Html:
     return tag("svg", drawn, class_="key", width=16, height=16, aria_hidden="true")
 
 
-def picture(parts: Iterable[Child], *, title: str, told: str) -> Html:
+def picture(parts: Iterable[Child], *, title: str, description: str) -> Html:
     """An SVG that can be read aloud."""
     return tag(
         "svg",
         tag("title", title),
-        tag("desc", told),
+        tag("desc", description),
         parts,
         role="img",
-        aria_label=f"{title}: {told}",
+        aria_label=f"{title}: {description}",
         class_="plot",
         width="100%",
         height=_HEIGHT,

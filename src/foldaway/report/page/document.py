@@ -7,7 +7,7 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from foldaway.errors import ReportError, instead_of
 from foldaway.report.drawing.markup import Child, Html, html, tag
@@ -130,3 +130,19 @@ def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[Child]], 
 def details(summary: Child, *body: Child) -> Html:
     """Something that is one click away."""
     return tag("details", tag("summary", summary), tag("div", *body, class_="within"))
+
+
+State = Literal["passes", "look", "fails", "open"]
+
+_WORDS: dict[State, tuple[str, str]] = {
+    "passes": ("✓", "Passes"),
+    "look": ("?", "Look into this"),
+    "fails": ("!", "Fails"),
+    "open": ("–", "Cannot be told"),
+}
+
+
+def badge(state: State) -> Html:
+    """How a check came out, in a word with a sign of its own: colour alone says nothing."""
+    sign, word = _WORDS[state]
+    return tag("span", tag("span", sign, aria_hidden="true"), " ", word, class_=f"badge {state}")

@@ -7,16 +7,22 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from foldaway.effects import Effect, Effects
-from foldaway.effects.headline import Comparison, comparisons, why
-from foldaway.effects.numbers import interval_text, p_text, signed, typeset
-from foldaway.effects.relative import relative_interval_text, relative_text
-from foldaway.inference.spread import SHARES, Spread
-from foldaway.report.drawing.axis import Axis, axis_over
-from foldaway.report.drawing.badge import badge
-from foldaway.report.drawing.figures import Range, axis_row, box_row, interval_row
-from foldaway.report.drawing.markup import Html, html, named, tag
-from foldaway.report.page.document import Section, details, table
-from foldaway.report.page.sentences import ESTIMATORS, KINDS, sentence
+from foldaway.effects.headline import Comparison, comparisons, holds_any_time, verdict, why
+from foldaway.effects.numbers import (
+    interval_text,
+    p_text,
+    percent_text,
+    relative_interval_text,
+    relative_tells,
+    relative_text,
+    signed,
+    typeset,
+)
+from foldaway.inference.bootstrap import SHARES, Spread
+from foldaway.plan.vocabulary import ERRORS, ESTIMATORS
+from foldaway.report.drawing.figures import Axis, Range, axis_over, axis_row, box_row, interval_row
+from foldaway.report.drawing.markup import Child, Html, html, named, tag
+from foldaway.report.page.document import Section, badge, details, table
 from foldaway.table import number, places_for
 
 Spreads = Mapping[tuple[str, str], Spread]
@@ -82,6 +88,71 @@ def _card(effects: Effects, outcome: str, those: Sequence[Comparison], spreads: 
     return tag("article", tag("h3", named(outcome)), sentences, plot, more, class_="card")
 
 
+def sentence(effects: Effects, comparison: Comparison) -> Html:
+    """What a comparison came to, for a reader who is no statistician."""
+    lead = comparison.lead
+    places = places_for([lead.std_error])
+    outcome, arm, control = (tag("b", named(name)) for name in (lead.outcome, lead.arm, lead.control))
+    size = typeset(number(abs(lead.estimate), places=places))
+    said = verdict(effects, lead)
+    if said == "unknown":
+        effect = typeset(signed(number(lead.estimate, places=places)))
+        return html(
+            _mark("unclear", "No error to give"),
+            html(" ", outcome, ": the effect of ", arm, f" is {effect}, but nothing says how precise that is."),
+        )
+    if said == "unclear":
+        return html(
+            _mark("unclear", "No clear effect"),
+            html(" of ", arm, " on ", outcome, f". The best estimate is {_best(lead, places)}; the data fit "),
+            f"anything {_between(effects, lead, places)}. That is no proof that there is no effect.",
+            _despite(effects, lead),
+        )
+    return html(
+        _mark(said, "Higher" if said == "higher" else "Lower"),
+        html(" Under ", arm, ", ", outcome, f" was {size} {said} than under ", control, _relative(lead)),
+        f". The data fit a true difference {_between(effects, lead, places)}. ",
+        _looks(lead, places),
+    )
+
+
+def _mark(kind: str, words: str) -> Html:
+    arrow = {"higher": "▲", "lower": "▼"}.get(kind, "○")
+    return tag("span", tag("span", arrow, aria_hidden="true"), " ", words, class_=f"badge {kind}")
+
+
+def _best(row: Effect, places: int | None) -> str:
+    relative = f" ({typeset(percent_text(row.relative))})" if relative_tells(row) else ""
+    return typeset(signed(number(row.estimate, places=places))) + relative
+
+
+def _relative(row: Effect) -> str:
+    level = typeset(number(row.control_level))
+    if not relative_tells(row):
+        return f" ({level})"
+    share = typeset(percent_text(abs(row.relative)).removeprefix("+"))
+    return f" ({level}), a {'rise' if row.estimate > 0 else 'fall'} of {share}"
+
+
+def _between(effects: Effects, row: Effect, places: int | None) -> str:
+    low, high = (typeset(signed(number(end, places=places))) for end in (row.ci_lower, row.ci_upper))
+    return f"from {low} to {high} ({100 * effects.confidence:g}\u202f% interval)"
+
+
+def _looks(row: Effect, places: int | None) -> str:
+    if holds_any_time(row):
+        return f"That it is {'higher' if row.estimate > 0 else 'lower'} holds however often the results were looked at."
+    interval = typeset(interval_text(row.anytime_ci_lower, row.anytime_ci_upper, places))
+    return f"That is for one look at the end; if results were watched along the way, it is not clear yet: {interval}."
+
+
+def _despite(effects: Effects, row: Effect) -> Child:
+    """Where the interval alone would have said otherwise."""
+    if effects.adjustment is None or not (row.ci_lower > 0 or row.ci_upper < 0):
+        return None
+    return " On its own it would look clear; among so many comparisons it does not."
+
+
 def _forest(effects: Effects, rows: Sequence[Effect], labels: Sequence[Html], against: str) -> Html:
     places = places_for(row.std_error for row in rows)
     axis = _axis(rows)
@@ -95,7 +166,7 @@ def _forest(effects: Effects, rows: Sequence[Effect], labels: Sequence[Html], ag
                 Range(row.ci_lower, row.ci_upper),
                 Range(row.anytime_ci_lower, row.anytime_ci_upper),
                 title=f"{row.arm} against {row.control}, {row.outcome}, {row.estimator}",
-                told=_told(effects, row, places),
+                description=_described(effects, row, places),
             ),
             tag("span", _figures(row, places), class_="figures"),
         )
@@ -119,7 +190,7 @@ def _axis(rows: Sequence[Effect]) -> Axis:
     )
 
 
-def _told(effects: Effects, row: Effect, places: int | None) -> str:
+def _described(effects: Effects, row: Effect, places: int | None) -> str:
     return (
         f"effect {typeset(number(row.estimate, places=places))}, {100 * effects.confidence:g}\u202f% interval "
         f"{typeset(interval_text(row.ci_lower, row.ci_upper, places))}, for any number of looks "
@@ -138,9 +209,9 @@ def _all_numbers(effects: Effects, comparison: Comparison, spreads: Spreads | No
         "p",
         "The report leads with ",
         tag("strong", lead.estimator),
-        f" ({ESTIMATORS.get(lead.estimator, 'an estimator')}), since {why(effects, lead)} Its standard error is ",
+        f" ({ESTIMATORS[lead.estimator].phrase}), since {why(effects, lead)} Its standard error is ",
         tag("strong", lead.se_kind),
-        f": {KINDS.get(lead.se_kind, 'as named')}.",
+        f". {ERRORS[lead.se_kind].sentence}",
     )
     best = comparison.best
     labels = [tag("span", row.estimator, " ", tag("small", row.se_kind)) for row in best]
@@ -156,21 +227,21 @@ def _bootstrap(comparison: Comparison, spreads: Spreads | None) -> Html | None:
     places = places_for([row.std_error])
     left_out = f" ({row.replicates_left_out:,} more could not be computed)" if row.replicates_left_out else ""
     interval = typeset(interval_text(row.percentile_ci_lower, row.percentile_ci_upper, places))
-    told = tag(
+    sentence = tag(
         "p",
         f"Bootstrap: {row.replicates:,} replicates{left_out}; percentile interval {interval}, p "
         f"{typeset(p_text(row.percentile_p_value))}. ",
         "How they lie is told in the trial's own report." if spreads is None else _form(spread),
     )
     if spread is None:
-        return told
+        return sentence
     quantiles = zip(SHARES, spread.quantiles, strict=True)
     words = [f"{100 * share:g}\u202f%: {typeset(number(q, places=places))}" for share, q in quantiles]
     axis = axis_over(spread.quantiles)
-    box = box_row(axis, spread.quantiles, title="Spread of the replicates", told=", ".join(words))
+    box = box_row(axis, spread.quantiles, title="Spread of the replicates", description=", ".join(words))
     caption = tag("figcaption", "Where the replicates of the effect lie: ", "; ".join(words), ".")
     rows = tag("ul", tag("li", box), tag("li", axis_row(axis), class_="ends"), class_="rows plain")
-    return html(told, tag("figure", caption, rows))
+    return html(sentence, tag("figure", caption, rows))
 
 
 def _form(spread: Spread | None) -> str:

@@ -11,15 +11,9 @@ from foldaway.effects.numbers import bytes_text
 from foldaway.keeping.ledger import Pages
 from foldaway.keeping.saved import Saved, StreamPositions
 from foldaway.keeping.state import HEADER, unpack
+from foldaway.plan.vocabulary import TALLIES
 from foldaway.report.drawing.markup import html, tag
 from foldaway.report.page.document import Section, details, table
-from foldaway.tallies import RECORDS, REPLICATES, UNITS
-
-_TALLIES = {
-    RECORDS: ("Error sums", "sums behind robust standard errors, over all records of an arm"),
-    UNITS: ("Error sums by unit", "the same over units, for errors that allow for several records of one"),
-    REPLICATES: ("Bootstrap sums", "the same sums again, once for each replicate, under its own secret weights"),
-}
 
 _FIELDS = {
     "plan": ("Plan", "the question, as text"),
@@ -36,7 +30,7 @@ _POSITIONS = {
 }
 
 
-class Kept(NamedTuple):
+class Item(NamedTuple):
     """One kind of thing in a state: how many numbers it is, and how many bytes."""
 
     name: str
@@ -45,26 +39,26 @@ class Kept(NamedTuple):
     size: int
 
 
-def inventory(saved: Saved) -> list[Kept]:
+def inventory(saved: Saved) -> list[Item]:
     """Everything in a saved file, by kind. The sizes add up to that of the file."""
-    found = _in_state(saved.state)
+    items = _in_state(saved.state)
     if saved.positions is None:
-        return found
+        return items
     name, what = _POSITIONS[type(saved.positions)]
-    return [*found, Kept(name, what, 0, len(saved.dumps()) - len(saved.state))]
+    return [*items, Item(name, what, 0, len(saved.dumps()) - len(saved.state))]
 
 
-def _in_state(state: bytes) -> list[Kept]:
+def _in_state(state: bytes) -> list[Item]:
     """Everything in a state, by kind."""
     body = unpack(state, dict)
     parts: dict[tuple[str, str], tuple[int, int]] = {}
     for name, what, part in _parts(body):
         numbers, size = parts.get((name, what), (0, 0))
         parts[name, what] = numbers + _numbers(part), size + len(msgspec.msgpack.encode(part))
-    found = [Kept(*about, *sizes) for about, sizes in parts.items()]
-    found.append(Kept("Header", "what marks the file as a state, its format and a checksum", 0, HEADER))
-    rest = len(state) - sum(kept.size for kept in found)
-    return [*found, Kept("Names of the parts", "which of the above is which", 0, rest)]
+    items = [Item(*about, *sizes) for about, sizes in parts.items()]
+    items.append(Item("Header", "what marks the file as a state, its format and a checksum", 0, HEADER))
+    rest = len(state) - sum(item.size for item in items)
+    return [*items, Item("Names of the parts", "which of the above is which", 0, rest)]
 
 
 def _parts(body: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
@@ -74,7 +68,7 @@ def _parts(body: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
         yield "Scales", "typical size of each column, by arm, so that no digits are lost", scales
         yield "Counts, means and spreads", "sums of products of two columns, over all records of an arm", arm["factor"]
         for name, tally in arm["tallies"].items():
-            yield *_TALLIES.get(name, (name, "a further tally of an arm")), tally
+            yield TALLIES[name].title, TALLIES[name].phrase, tally
     for name, part in body.items():
         if name not in ("plan", "arms"):
             yield *_FIELDS.get(name, (name, "")), part
@@ -95,18 +89,18 @@ def _numbers(part: Any) -> int:
 
 def kept(saved: Saved, n: int) -> Section:
     """The table of all that exists."""
-    found, total = inventory(saved), len(saved.dumps())
-    numbers = sum(each.numbers for each in found)
-    rows = [[each.name, each.what, f"{each.numbers:,}" if each.numbers else "–", f"{each.size:,}"] for each in found]
+    items, total = inventory(saved), len(saved.dumps())
+    numbers = sum(each.numbers for each in items)
+    rows = [[each.name, each.what, f"{each.numbers:,}" if each.numbers else "–", f"{each.size:,}"] for each in items]
     rows.append(["In all", "", f"{numbers:,}", f"{total:,}"])
     size = f"{numbers:,} numbers, {bytes_text(total)} in all"
     past = f"{n:,} records were" if n != 1 else "1 record was"
-    told = f"{past} folded into {size}, and forgotten. " if n else f"No record has come in yet. There are {size}. "
+    history = f"{past} folded into {size}, and forgotten. " if n else f"No record has come in yet. There are {size}. "
     body = html(
         tag(
             "p",
             tag("strong", "No record was kept. "),
-            told,
+            history,
             "The table below is everything that exists; further records would change these numbers and not add any.",
         ),
         table("Everything in the state", ["kind", "what it is", "numbers", "bytes"], rows, left=2),

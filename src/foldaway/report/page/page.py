@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from foldaway.effects import Effects
 from foldaway.effects.headline import comparisons
 from foldaway.inference.balance import balance
-from foldaway.inference.estimators import Comparison as Arms
-from foldaway.inference.replicates import distribution
-from foldaway.inference.spread import spread
+from foldaway.inference.bootstrap import spread
+from foldaway.inference.contrast import Question
+from foldaway.inference.estimators import distribution
 from foldaway.keeping.saved import Saved
 from foldaway.plan import Plan
-from foldaway.report.drawing.badge import badge
 from foldaway.report.drawing.markup import Html, html, listed, named, tag
 from foldaway.report.page.asked import asked
-from foldaway.report.page.document import Report, Section, document
+from foldaway.report.page.document import Report, Section, badge, document
 from foldaway.report.page.found import Spreads, found
 from foldaway.report.page.kept import kept
 from foldaway.report.page.trust import sample_ratio_check, trust
@@ -49,13 +48,13 @@ def trial_page(effects: Effects, plan: Plan, arms: Sequence[ArmTally], saved: Sa
 def spreads(effects: Effects, plan: Plan, arms: Sequence[ArmTally]) -> Spreads:
     """The bootstrap's spread behind each comparison's leading estimator, where there are replicates enough."""
     names, shares = list(plan.arms), list(plan.arms.values())
-    told = {}
+    forms = {}
     for each in comparisons(effects):
         if each.bootstrap is not None:
-            compared = Arms(arms, shares, names.index(each.arm), plan.outcomes.index(each.outcome))
-            if (form := spread(distribution(each.lead.estimator, compared))) is not None:
-                told[each.outcome, each.arm] = form
-    return told
+            question = Question(arms, shares, names.index(each.arm), plan.outcomes.index(each.outcome))
+            if (form := spread(distribution(each.lead.estimator, question))) is not None:
+                forms[each.outcome, each.arm] = form
+    return forms
 
 
 def _page(effects: Effects, sections: Sequence[Section]) -> Report:
@@ -77,4 +76,4 @@ def _alarm(effects: Effects) -> Html | None:
     if effects.sample_ratio.ok:
         return None
     check = sample_ratio_check(effects)
-    return tag("div", tag("p", badge("fails"), " ", check.told), class_="alarm", role="note")
+    return tag("div", tag("p", badge("fails"), " ", check.sentence), class_="alarm", role="note")

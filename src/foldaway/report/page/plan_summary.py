@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import fill
 
-from foldaway.inference.offered import BOOTSTRAP, error_kinds, estimators_of
 from foldaway.numerics.block import Shape
 from foldaway.plan import Plan
+from foldaway.plan.offered import errors_of, estimators_of
+from foldaway.plan.vocabulary import OUTCOMES
 from foldaway.table import text_table
 from foldaway.tallies import kinds_of
 from foldaway.tallies.arm import ArmTally
@@ -33,7 +34,7 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
             text_table(["column", "role", "detail"], _roles(plan), left=3),
             text_table(["estimator", "standard errors"], _estimators(plan), left=2),
             *_bootstrap(plan),
-            *(fill(paragraph, WIDTH, break_on_hyphens=False) for paragraph in (*more, _faults(plan), _kept(plan))),
+            *(fill(paragraph, WIDTH, break_on_hyphens=False) for paragraph in (*more, _faults(plan), *_kept(plan))),
             f"Fingerprint: {plan.fingerprint}",
         ]
     )
@@ -42,7 +43,7 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
 def _roles(plan: Plan) -> list[list[str]]:
     arms = ", ".join(f"{name} {share:.4g}" for name, share in plan.arms.items())
     rows = [[plan.arm, "arm", f"{arms}; {plan.control} is the control"]]
-    rows += [[name, "outcome", ""] for name in plan.outcomes]
+    rows += [[name, "outcome", OUTCOMES["mean"].phrase] for name in plan.outcomes]
     for name in plan.covariates:
         levels = plan.levels.get(name)
         rows.append([name, "covariate", f"levels {', '.join(levels)}" if levels else ""])
@@ -54,8 +55,7 @@ def _roles(plan: Plan) -> list[list[str]]:
 
 
 def _estimators(plan: Plan) -> list[list[str]]:
-    bootstrap = [] if plan.bootstrap is None else [BOOTSTRAP]
-    return [[name, ", ".join([*error_kinds(plan, name), *bootstrap])] for name in estimators_of(plan)]
+    return [[name, ", ".join(errors_of(plan, name))] for name in estimators_of(plan)]
 
 
 def _bootstrap(plan: Plan) -> list[str]:
@@ -76,12 +76,8 @@ def _faults(plan: Plan) -> str:
     return f"{device} A site {'refuses a batch with one whole' if refused else 'folds its batch without it'}."
 
 
-def _kept(plan: Plan) -> str:
+def _kept(plan: Plan) -> list[str]:
+    if plan.federated is not None:
+        return []  # its mode says what the coordinator keeps
     arm = ArmTally.empty(Shape(len(plan.regressors), len(plan.outcomes)), kinds_of(plan))
-    numbers = f"{len(plan.arms) * arm.size():,} numbers"
-    if plan.federated is None:
-        return f"Kept: {numbers} in all, however many records come."
-    return (
-        f"Kept on the coordinator: {numbers} about the records, however many there are, and a hash of each message's "
-        "random number."
-    )
+    return [f"Kept: {len(plan.arms) * arm.size():,} numbers in all, however many records come."]

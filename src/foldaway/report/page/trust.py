@@ -10,11 +10,9 @@ from foldaway.effects import Effects
 from foldaway.effects.numbers import p_text, percent_text, signed, typeset
 from foldaway.inference.balance import CUSTOMARY, Balance, Verdict
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio
-from foldaway.report.drawing.axis import axis_over
-from foldaway.report.drawing.badge import State, badge
-from foldaway.report.drawing.figures import SHAPES, axis_row, key_mark, mark_row
+from foldaway.report.drawing.figures import SHAPES, axis_over, axis_row, key_mark, mark_row
 from foldaway.report.drawing.markup import Child, Html, html, named, tag
-from foldaway.report.page.document import Section, details, table
+from foldaway.report.page.document import Section, State, badge, details, table
 from foldaway.table import number
 
 
@@ -23,7 +21,7 @@ class Check(NamedTuple):
 
     title: str
     state: State
-    told: Child
+    sentence: Child
     more: Html
 
 
@@ -32,15 +30,14 @@ def trust(effects: Effects, balances: Sequence[Balance] | None) -> Section:
     checks = [sample_ratio_check(effects), left_out_check(effects)]
     if balances is not None and effects.plan is not None and effects.plan.covariates:
         checks.append(balance_check(effects, balances))
-    notes = effects.notes if effects.sample_ratio.ok else effects.notes[1:]
-    return Section("trust", "Whether to trust it", html([_card(check) for check in checks], _notes(notes)))
+    return Section("trust", "Whether to trust it", html([_card(check) for check in checks], _notes(effects.notes)))
 
 
 def _card(check: Check) -> Html:
     return tag(
         "article",
         tag("h3", check.title),
-        tag("p", badge(check.state), " ", check.told),
+        tag("p", badge(check.state), " ", check.sentence),
         check.more,
         class_=f"card check {check.state}",
     )
@@ -64,25 +61,25 @@ def sample_ratio_check(effects: Effects) -> Check:
         for arm, seen in ratio.observed.items()
     ]
     counts = table("Arms", ["arm", "planned share", "actual share", ratio.counted, "expected"], rows)
-    told: Child
+    sentence: Child
     state: State = ratio.state
     if not total:
-        state, told = "open", "There are no records yet."
+        state, sentence = "open", "There are no records yet."
     elif state == "open":
-        told = (
+        sentence = (
             "The arms' records do not fit the plan's probabilities as records of single units would. If units have "
             "several records that may be chance, and units cannot be counted under this plan."
         )
     elif state == "passes":
-        told = f"The arms have about as many {ratio.counted} as the plan's probabilities would give."
+        sentence = f"The arms have about as many {ratio.counted} as the plan's probabilities would give."
     else:
-        told = html(
+        sentence = html(
             f"The arms' {ratio.counted} do not fit the plan's probabilities. Something other than chance decided who "
             "is counted in which arm: assignment, logging, or records that were lost in one arm. ",
             tag("strong", "Find out why before you trust any effect."),
         )
     statistics = details("The statistics", tag("p", _ratio_statistics(ratio)))
-    return Check("Did the arms get their share?", state, told, html(counts, statistics))
+    return Check("Did the arms get their share?", state, sentence, html(counts, statistics))
 
 
 def _ratio_statistics(ratio: SampleRatio) -> str:
@@ -118,7 +115,7 @@ def left_out_check(effects: Effects) -> Check:
     if stray := effects.dropped.get("", 0):
         rows.append(["arm unknown or unread", "–", f"{stray:,}", "–"])
     reasons = [[named(f.column), f.rule, named(f.arm) if f.arm else "–", f"{f.records:,}"] for f in effects.faults]
-    told = (
+    sentence = (
         f"{total:,} faulty record{' was' if total == 1 else 's were'} left out. That is harmless if it has nothing to "
         "do with the arm, and biases the effects if it has: compare the shares."
     )
@@ -126,7 +123,7 @@ def left_out_check(effects: Effects) -> Check:
         table("Records left out, by arm", ["arm", "folded", "left out", "share left out"], rows),
         details("The reasons", table("Faults", ["column", "what was wrong", "arm", "records"], reasons, left=3)),
     )
-    return Check(title, "look", told, more)
+    return Check(title, "look", sentence, more)
 
 
 def balance_check(effects: Effects, balances: Sequence[Balance]) -> Check:
@@ -134,20 +131,20 @@ def balance_check(effects: Effects, balances: Sequence[Balance]) -> Check:
     title = "Were the arms alike beforehand?"
     if not balances:
         return Check(title, "open", "There are too few records yet.", html())
-    state, told = _balance_told(balances)
-    return Check(title, state, told, html(_love_plot(balances), _balance_table(balances)))
+    state, sentence = _balance_sentence(balances)
+    return Check(title, state, sentence, html(_love_plot(balances), _balance_table(balances)))
 
 
-def _balance_told(balances: Sequence[Balance]) -> tuple[State, Html]:
+def _balance_sentence(balances: Sequence[Balance]) -> tuple[State, Html]:
     """The worst verdict that there is, and what it means."""
     by_verdict: dict[str, list[Balance]] = {}
     for each in balances:
         by_verdict.setdefault(each.verdict, []).append(each)
 
     def those(verdict: Verdict) -> tuple[str, Html]:
-        found = by_verdict[verdict]
-        columns = ", ".join(dict.fromkeys(each.covariate for each in found))
-        return f"{len(found)} of {len(balances)} differences", named(columns)
+        balances_of = by_verdict[verdict]
+        columns = ", ".join(dict.fromkeys(each.covariate for each in balances_of))
+        return f"{len(balances_of)} of {len(balances)} differences", named(columns)
 
     if "uneven" in by_verdict:
         some, columns = those("uneven")
@@ -193,7 +190,7 @@ def _love_plot(balances: Sequence[Balance]) -> Html:
                 [(arms.index(each.arm), each.difference) for each in those],
                 (-CUSTOMARY, CUSTOMARY),
                 title=covariate,
-                told=", ".join(f"{each.arm} {_difference(each)}" for each in those),
+                description=", ".join(f"{each.arm} {_difference(each)}" for each in those),
             ),
         )
         for covariate, those in by_covariate.items()

@@ -43,10 +43,10 @@ class AccessTokens:
         if wanted.trial is not None:
             self._store.trial(wanted.trial)
         row, text = issue(wanted.scope, wanted.trial)
-        self._store.add_token(row)
+        self._store.tokens.add(row)
         return Issued(row.id, text)
 
     def all(self) -> list[TokenAbout]:
         """All tokens, without their secrets."""
-        rows = self._store.list_tokens()
+        rows = self._store.tokens.all()
         return [TokenAbout(row.id, row.scope, row.trial, row.created, row.revoked) for row in rows]

@@ -9,7 +9,7 @@ from foldaway.effects import Effects
 from foldaway.keeping.cohort import require_enough
 from foldaway.plan import Plan
 from foldaway.service.collecting.collector import merged, quiet_effects
-from foldaway.service.database.rows import ShardRow
+from foldaway.service.database.shard_table import ShardRow
 
 Mark = tuple[tuple[str, int, bytes], ...]
 

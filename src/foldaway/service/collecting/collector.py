@@ -17,7 +17,8 @@ from foldaway.effects import Effects
 from foldaway.errors import Conflict, SampleRatioWarning, SequenceGap, TrialClosed
 from foldaway.keeping.cohort import Gate
 from foldaway.plan import Plan
-from foldaway.service.database.store import ShardRow, Store
+from foldaway.service.database.shard_table import ShardRow
+from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Decoded
 from foldaway.trial import Trial
 
@@ -54,7 +55,7 @@ class Collector:
 
     def _reload(self) -> None:
         """Start again from what is durable; batches folded since are with their producers."""
-        row = self._store.shard(self.name, self.shard)
+        row = self._store.shards.one(self.name, self.shard)
         key = None if self.plan.bootstrap is None else self._store.bootstrap_key(self.name)
         live = Trial(self.plan, key=key) if row.state is None else Trial.loads(row.state, self.plan, key=key)
         # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
@@ -121,7 +122,7 @@ class Collector:
 
     def durable_sequence(self, producer: str) -> int:
         """The last sequence of a producer that any server has made durable."""
-        return self._store.sequences(self.name, [producer]).get(producer, 0)
+        return self._store.shards.sequences(self.name, [producer]).get(producer, 0)
 
     def _receipt(self, producer: str | None, sequence: int | None, *, folded: int, repeated: bool) -> Receipt:
         if producer is None:
@@ -140,7 +141,7 @@ class Collector:
     def commit(self) -> None:
         """Make the live tallies durable, with the producers' sequences, in one transaction."""
         try:
-            self._version = self._store.commit(
+            self._version = self._store.shards.commit(
                 self.name,
                 self.shard,
                 version=self._version,
@@ -168,7 +169,7 @@ class Collector:
     def leave_out_pending(self) -> None:
         """Once the trial is closed: give up the records that no cohort came together for, and count them."""
         if self.pending:
-            self._store.leave_out(self.name, self.shard, self.pending)
+            self._store.shards.leave_out(self.name, self.shard, self.pending)
         # Without asking the database, which might fail: they must not be counted twice.
         self._live, self._gate, self._sequences = Trial(self.plan), Gate(self.plan.privacy), {}
 

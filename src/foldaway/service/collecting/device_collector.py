@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
-from typing import Literal, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self, cast
 
 from foldaway.errors import (
     Conflict,
@@ -23,20 +24,64 @@ from foldaway.errors import (
     UnknownNumber,
     instead_of,
 )
-from foldaway.federated.coordinator.share import Published, Share
-from foldaway.federated.messages import REPORTS, Enrolment, Moments, Received, Scores, Stage, Sums, decoded
+from foldaway.federated.messages import Enrolment, Kind, Moments, Received, Sent, Stage, decoded
+from foldaway.federated.modes import mode_of
+from foldaway.federated.modes.share import Share
+from foldaway.federated.replies.published import Published
 from foldaway.keeping.cohort import Gate, too_few_to_send
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.service.database.device_table import Batch, hashed
+from foldaway.service.database.device_table import Arrivals, DeviceTable, hashed
 from foldaway.service.database.store import Store
 from foldaway.tallies import UNITS
 from foldaway.tallies.scores import UnitScores
 from foldaway.trial import Trial
 
-Kind = Literal["enrolments", "moments", "reports"]
 Outcome = Received | FoldawayError
 """What became of a message: it was received, or refused."""
+
+Bodies = Sequence[bytes | bytearray]
+
+_DURABLE, _WAITS = Received(repeated=True, durable=True), Received(repeated=True, durable=False)
+
+
+@dataclass
+class _Pending:
+    """What is folded and not yet durable.
+
+    Attributes:
+        live: The durable share, and the messages folded since.
+        gate: What says when they may be written.
+        used: The hashes of enrolled numbers that have reported.
+        fresh: Those of numbers that are not enrolled, of moments.
+        reported: Reports by arm.
+    """
+
+    live: Share
+    gate: Gate
+    used: set[bytes] = field(default_factory=set)
+    fresh: set[bytes] = field(default_factory=set)
+    reported: Counter[str] = field(default_factory=Counter)
+
+    def copy(self) -> Self:
+        """The same, to go back to."""
+        copies = set(self.used), set(self.fresh), Counter(self.reported)
+        return type(self)(self.live.copy(), self.gate.copy(), *copies)
+
+    def seen(self, number: bytes, known: dict[bytes, bool]) -> Received | None:
+        """The answer to a number that was counted, or is among these."""
+        if known.get(number):
+            return _DURABLE
+        return _WAITS if number in self.used or number in self.fresh else None
+
+    def add(self, kind: Kind, number: bytes, arm: str) -> None:
+        """A message of this number is to be folded."""
+        if kind == "moments":
+            self.fresh.add(number)
+        else:
+            self.used.add(number)
+            self.reported[arm] += 1
+        self.gate.take(1, time.monotonic())
 
 
 class DeviceCollector:
@@ -45,6 +90,7 @@ class DeviceCollector:
     def __init__(self, store: Store, plan: Plan, shard: str) -> None:
         self._store = store
         self._table = store.devices
+        self._mode = mode_of(plan)
         self.plan = plan
         self.shard = shard
         self._published: Published | None = None
@@ -53,35 +99,30 @@ class DeviceCollector:
 
     def _reload(self) -> None:
         """Start again from what is durable; messages folded since are with their devices."""
-        row = self._store.shard(self.plan.name, self.shard)
-        durable = Share(self.plan) if row.state is None else Share.loads(row.state, self.plan, self.published())
+        row = self._store.shards.one(self.plan.name, self.shard)
+        durable = self._mode.share(self.plan, row.state, self.published())
         # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
-        self._version, self._durable, self._live = row.version, durable, durable.copy()
-        self._start_waiting()
-
-    def _start_waiting(self) -> None:
-        self._used: set[bytes] = set()
-        self._fresh: set[bytes] = set()
-        self._reported: Counter[str] = Counter()
-        self._gate = Gate(self.plan.privacy)
+        self._version, self._durable = row.version, durable
+        self._pending = _Pending(durable.copy(), Gate(self.plan.privacy))
 
     def published(self) -> Published | None:
         """What was published when the trial began to close, if the mode publishes anything."""
-        if self._published is None and (data := self._table.published(self.plan.name)) is not None:
-            self._published = Published.loads(data, self.plan)
+        if self._published is None and self._mode.replies:
+            data = self._table.published(self.plan.name)
+            self._published = None if data is None else self._mode.load_published(data, self.plan)
         return self._published
 
     @property
     def pending(self) -> int:
         """Messages folded since the last commit."""
-        return self._gate.pending
+        return self._pending.gate.pending
 
     @property
     def pending_reports(self) -> Counter[str]:
         """Reports among them, by arm."""
-        return Counter(self._reported)
+        return Counter(self._pending.reported)
 
-    def receive(self, kind: Kind, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
+    def receive(self, kind: Kind, bodies: Bodies) -> list[Outcome]:
         """Take messages of one kind in, and say of each what became of it; commit if a cohort has come together.
 
         Raises:
@@ -89,163 +130,74 @@ class DeviceCollector:
             Unavailable: The database cannot be reached; nothing was taken.
         """
         if kind == "enrolments":
-            return self._enrol(bodies)
+            return _enrol(self._table, self._durable, bodies)
         self.leave_out_late_moments()
-        before = self._live.copy(), set(self._used), set(self._fresh), Counter(self._reported), self._gate.copy()
-        take = self._moments if kind == "moments" else self._reports
+        before = self._pending.copy()
         try:
-            outcomes = take(bodies)
+            outcomes = self._take(kind, bodies)
             self.commit_if_due()
         except Conflict:
             raise  # with all that was pending
         except BaseException as error:
             # Not acknowledged: as if nothing had come. Should the database have taken it nevertheless, the version
             # is no longer ours, and the next commit is a Conflict.
-            self._live, self._used, self._fresh, self._reported, self._gate = before
+            self._pending = before
             if not isinstance(error, TrialClosed):
                 raise
             # Another server has moved on in between. Of these messages some may be durable all the same: each gets
             # the answer that it would get now.
             self.leave_out_late_moments()
-            outcomes = take(bodies)
+            outcomes = self._take(kind, bodies)
         if self.pending:
             return outcomes
         return [Received(o.repeated, durable=True) if isinstance(o, Received) else o for o in outcomes]
 
     def leave_out_late_moments(self) -> None:
         """Give up moments that wait here while another server has begun to close, and published without them."""
-        late = self.plan.mode == "scores" and self._fresh and self._table.standing(self.plan).stage != "open"
+        late = self._pending.fresh and self._table.situation(self.plan).stage != "open"
         if late or self._given_up:
             self.leave_out_pending()
 
-    def _enrol(self, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
-        outcomes: list[Outcome] = []
-        arms: dict[bytes, str] = {}
-        first: dict[bytes, int] = {}
-        numbers: dict[int, bytes] = {}
-        for place, body in enumerate(bodies):
-            try:
-                message = decoded(body, Enrolment)
-                self._live.code(message.arm)
-            except MessageError as refused:
-                outcomes.append(refused)
-                continue
-            number = numbers[place] = hashed(self.plan, message.number)
-            outcomes.append(Received(repeated=True, durable=True))
-            first.setdefault(number, place)
-            arms.setdefault(number, message.arm)
-        try:
-            new = self._register(arms)
-        except TrialClosed as closed:
-            known = self._table.known(self.plan.name, arms)
-            return [
-                closed if isinstance(outcome, Received) and numbers[place] not in known else outcome
-                for place, outcome in enumerate(outcomes)
-            ]
-        for number, place in first.items():
-            if number in new:
-                outcomes[place] = Received(repeated=False, durable=True)
-        return outcomes
-
-    def _register(self, arms: dict[bytes, str]) -> set[bytes]:
-        try:
-            return self._table.enrol(self.plan, arms)
-        except Conflict:  # another server has just registered one of them: it will be found now
-            return self._table.enrol(self.plan, arms)
-
-    def _moments(self, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
-        """The factors of records, in mode scores, each under a number of its own."""
-        if self.plan.mode != "scores":
+    def _take(self, kind: Kind, bodies: Bodies) -> list[Outcome]:
+        """Fold what may be folded: moments, each under a number of its own, or reports, under enrolled ones."""
+        moments, mode, live = kind == "moments", self._mode, self._pending.live
+        if moments and not mode.replies:
             raise MessageError("devices of this trial send no moments: its plan is not of the mode scores.")
-        outcomes, messages, numbers = self._decoded(bodies, Moments)
+        outcomes, messages = _read(bodies, Moments if moments else mode.reports)
+        numbers = {place: hashed(self.plan, message.number) for place, message in messages.items()}
         stage, known = self._table.look(self.plan, numbers.values())
-        taken: list[tuple[Moments | Sums, Floats]] = []
-        for place, message in messages.items():
-            number = numbers[place]
-            if (seen := self._seen(number, known)) is not None:
-                outcomes[place] = seen
-            elif number in known:
-                outcomes[place] = MessageError("this number is enrolled for a report; moments need one of their own.")
-            elif stage != "open":
-                outcomes[place] = self._too_late()
-            else:
-                outcomes[place] = self._taken(message, taken)
-                if isinstance(outcomes[place], Received):
-                    self._fresh.add(number)
-        self._fold(taken)
-        return outcomes
-
-    def _reports(self, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
-        """What the mode asks of every device once, under its enrolled number."""
-        outcomes, messages, numbers = self._decoded(bodies, REPORTS[self.plan.mode or ""])
-        stage, known = self._table.look(self.plan, numbers.values())
-        taken: list[tuple[Moments | Sums, Floats]] = []
-        replies: list[tuple[Scores, Floats]] = []
-        for place, message in messages.items():
-            number = numbers[place]
-            if (seen := self._seen(number, known)) is not None:
-                outcomes[place] = seen
-            elif stage == "closed":
-                outcomes[place] = self._too_late()
-            elif number not in known:
-                outcomes[place] = UnknownNumber("this number is not enrolled; enrol it first.")
-            elif isinstance(message, Scores):
-                outcomes[place] = self._taken_reply(message, stage, replies)
-            else:
-                outcomes[place] = self._taken(message, taken)
-            if outcomes[place] == Received(repeated=False, durable=False):
-                self._used.add(number)
-                self._reported[message.arm] += 1
-        self._fold(taken)
-        if replies and (published := self.published()) is not None:
-            self._live.fold_replies([message for message, _ in replies], [values for _, values in replies], published)
-            self._gate.take(len(replies), time.monotonic())
-        return outcomes
-
-    def _decoded(
-        self, bodies: Sequence[bytes | bytearray], kind: type[Moments] | type[Sums] | type[Scores]
-    ) -> tuple[list[Outcome], dict[int, Moments | Sums | Scores], dict[int, bytes]]:
-        """By place: what is refused already, the messages, and their numbers' hashes."""
-        outcomes: list[Outcome] = []
-        messages: dict[int, Moments | Sums | Scores] = {}
-        for place, body in enumerate(bodies):
-            try:
-                messages[place] = decoded(body, kind)
-                outcomes.append(Received(repeated=True, durable=False))
-            except MessageError as refused:
-                outcomes.append(refused)
-        return outcomes, messages, {place: hashed(self.plan, m.number) for place, m in messages.items()}
-
-    def _seen(self, number: bytes, known: dict[bytes, bool]) -> Received | None:
-        if known.get(number):
-            return Received(repeated=True, durable=True)
-        return Received(repeated=True, durable=False) if number in self._used or number in self._fresh else None
-
-    def _taken(self, message: Moments | Sums | Scores, taken: list[tuple[Moments | Sums, Floats]]) -> Outcome:
-        assert not isinstance(message, Scores)
-        try:
-            taken.append((message, self._live.check(message)))
-        except MessageError as refused:
-            return refused
-        return Received(repeated=False, durable=False)
-
-    def _taken_reply(self, message: Scores, stage: Stage, replies: list[tuple[Scores, Floats]]) -> Outcome:
         published = self.published() if stage == "replying" else None
-        if published is None:
-            return TooEarly("replies are taken once the trial is being closed: ask for the coefficients first.")
-        try:
-            replies.append((message, self._live.check_reply(message, published)))
-        except MessageError as refused:
-            return refused
-        return Received(repeated=False, durable=False)
+        check: Callable[[Any], Floats] = live.check if moments else lambda report: mode.check(live, report, published)
+        taken: list[Any] = []
+        values: list[Floats] = []
+        for place, message in messages.items():
+            outcome = self._answered(kind, numbers[place], stage, known)
+            if outcome is None:
+                try:
+                    values.append(check(message))
+                    taken.append(message)
+                    self._pending.add(kind, numbers[place], message.arm)
+                    outcome = Received(repeated=False, durable=False)
+                except (MessageError, TooEarly) as refused:
+                    outcome = refused
+            outcomes[place] = outcome
+        if moments:
+            live.fold(taken, values)
+        else:
+            mode.fold(live, taken, values, published)
+        return outcomes
 
-    def _too_late(self) -> TrialClosed:
-        return TrialClosed(f"the trial {self.plan.name} is closed and takes no more of these messages.")
-
-    def _fold(self, taken: list[tuple[Moments | Sums, Floats]]) -> None:
-        if taken:
-            self._live.fold([message for message, _ in taken], [triangle for _, triangle in taken])
-            self._gate.take(len(taken), time.monotonic())
+    def _answered(self, kind: Kind, number: bytes, stage: Stage, known: dict[bytes, bool]) -> Outcome | None:
+        """What is to be said of a message from its number alone, if that is enough."""
+        if (seen := self._pending.seen(number, known)) is not None:
+            return seen
+        if kind == "moments" and number in known:
+            return MessageError("this number is enrolled for a report; moments need one of their own.")
+        if stage == "closed" or (kind == "moments" and stage != "open"):
+            return _too_late(self.plan)
+        if kind == "reports" and number not in known:
+            return UnknownNumber("this number is not enrolled; enrol it first.")
+        return None
 
     def receive_site(self, number: bytes, data: bytes | bytearray) -> Received:
         """Take a site's tallies in: at once durable, since they are of a cohort by themselves.
@@ -259,46 +211,34 @@ class DeviceCollector:
         key = hashed(self.plan, number)
         stage, known = self._table.look(self.plan, [key])
         if known:
-            return Received(repeated=True, durable=True)
+            return _DURABLE
         if stage != "open":  # as devices, sites join while it is open
-            raise self._too_late()
-        trial, units = self._site(data)
-        durable, live = (share.with_site(trial, units) for share in (self._durable, self._live))
+            raise _too_late(self.plan)
+        trial, units = _site(data, self.plan)
+        durable, live = (share.with_site(trial, units) for share in (self._durable, self._pending.live))
         try:
-            self._write(durable, Batch([], [key], units, units), ("open",))
+            self._write(durable, Arrivals([], [key], units, units), ("open",))
         except TrialClosed:
             if self._table.known(self.plan.name, [key]):
-                return Received(repeated=True, durable=True)  # another server has taken it, and moved on
+                return _DURABLE  # another server has taken it, and moved on
             raise
-        self._live = live
+        self._pending.live = live
         return Received(repeated=False, durable=True)
-
-    def _site(self, data: bytes | bytearray) -> tuple[Trial, Counter[str]]:
-        with instead_of(StateError, lambda error: MessageError(f"the body is not the tallies of a site: {error}")):
-            trial = Trial.loads(bytes(data), self.plan)
-        tallies = [cast(UnitScores, arm.tallies[UNITS]) for arm in trial.arms]
-        units = Counter(dict(zip(self.plan.arms, (tally.clusters for tally in tallies), strict=True)))
-        if any(tally.n != arm.n for tally, arm in zip(tallies, trial.arms, strict=True)):
-            raise MessageError("the tallies hold records without a unit; every record needs one.")
-        if too_few_to_send(self.plan.privacy, units):
-            cohort = f"{self.plan.privacy.cohort:,} units, the plan's cohort"
-            raise MessageError(f"the tallies of an arm are of fewer than {cohort}; they would say too much.")
-        return trial, units
 
     def commit_if_due(self) -> None:
         """Commit if a cohort has come together, or the plan's patience is over."""
-        if self._gate.may_write(time.monotonic()):
+        if self._pending.gate.may_write(time.monotonic()):
             self.commit()
 
     def commit(self) -> None:
         """Make the live tallies durable, with the numbers of what is in them, in one transaction."""
+        pending = self._pending
         # Moments must be in what is published.
-        stages: tuple[Stage, ...] = ("open",) if self._fresh else ("open", "replying")
-        self._write(self._live, Batch(sorted(self._used), sorted(self._fresh), self._reported, {}), stages)
-        self._live = self._durable.copy()
-        self._start_waiting()
+        stages: tuple[Stage, ...] = ("open",) if pending.fresh else ("open", "replying")
+        self._write(pending.live, Arrivals(sorted(pending.used), sorted(pending.fresh), pending.reported, {}), stages)
+        self._pending = _Pending(self._durable.copy(), Gate(self.plan.privacy))
 
-    def _write(self, share: Share, batch: Batch, stages: tuple[Stage, ...]) -> None:
+    def _write(self, share: Share, arrivals: Arrivals, stages: tuple[Stage, ...]) -> None:
         try:
             self._version = self._table.commit(
                 self.plan,
@@ -306,7 +246,7 @@ class DeviceCollector:
                 version=self._version,
                 n=share.trial.n,
                 state=share.dumps(),
-                batch=batch,
+                arrivals=arrivals,
                 stages=stages,
             )
         except Conflict:
@@ -322,7 +262,7 @@ class DeviceCollector:
             The messages that may not, since they are no cohort: they are to be left out.
         """
         self.leave_out_late_moments()
-        if self.pending and not self._gate.left_out():
+        if self.pending and not self._pending.gate.left_out():
             self.commit()
         return self.pending
 
@@ -332,5 +272,66 @@ class DeviceCollector:
         self._reload()  # tallies and numbers together, or neither: none of what is given up may be in a later commit
         self._given_up += count
         if self._given_up:
-            self._store.leave_out(self.plan.name, self.shard, self._given_up)
+            self._store.shards.leave_out(self.plan.name, self.shard, self._given_up)
             self._given_up = 0
+
+
+def _read(bodies: Bodies, kind: type[Sent]) -> tuple[list[Outcome], dict[int, Sent]]:
+    """By place: what is refused already, and the messages."""
+    outcomes: list[Outcome] = [_WAITS] * len(bodies)
+    messages: dict[int, Sent] = {}
+    for place, body in enumerate(bodies):
+        try:
+            messages[place] = decoded(body, kind)
+        except MessageError as refused:
+            outcomes[place] = refused
+    return outcomes, messages
+
+
+def _enrol(table: DeviceTable, share: Share, bodies: Bodies) -> list[Outcome]:
+    """Register the numbers of devices that join, and say of each what became of it."""
+    plan = share.plan
+    outcomes, messages = _read(bodies, Enrolment)
+    arms: dict[bytes, str] = {}
+    places: dict[bytes, list[int]] = {}
+    for place, message in messages.items():
+        try:
+            share.code(message.arm)
+        except MessageError as refused:
+            outcomes[place] = refused
+            continue
+        number = hashed(plan, message.number)
+        outcomes[place] = _DURABLE
+        places.setdefault(number, []).append(place)
+        arms.setdefault(number, message.arm)
+    try:
+        try:
+            new = table.enrol(plan, arms)
+        except Conflict:  # another server has just registered one of them: it will be found now
+            new = table.enrol(plan, arms)
+    except TrialClosed as closed:
+        for number in arms.keys() - table.known(plan.name, arms).keys():
+            for place in places[number]:
+                outcomes[place] = closed
+        return outcomes
+    for number in new:
+        outcomes[places[number][0]] = Received(repeated=False, durable=True)
+    return outcomes
+
+
+def _too_late(plan: Plan) -> TrialClosed:
+    return TrialClosed(f"the trial {plan.name} is closed and takes no more of these messages.")
+
+
+def _site(data: bytes | bytearray, plan: Plan) -> tuple[Trial, Counter[str]]:
+    """A site's tallies, and its units by arm, if these are a cohort."""
+    with instead_of(StateError, lambda error: MessageError(f"the body is not the tallies of a site: {error}")):
+        trial = Trial.loads(bytes(data), plan)
+    tallies = [cast(UnitScores, arm.tallies[UNITS]) for arm in trial.arms]
+    units = Counter(dict(zip(plan.arms, (tally.clusters for tally in tallies), strict=True)))
+    if any(tally.n != arm.n for tally, arm in zip(tallies, trial.arms, strict=True)):
+        raise MessageError("the tallies hold records without a unit; every record needs one.")
+    if too_few_to_send(plan.privacy, units):
+        cohort = f"{plan.privacy.cohort:,} units, the plan's cohort"
+        raise MessageError(f"the tallies of an arm are of fewer than {cohort}; they would say too much.")
+    return trial, units

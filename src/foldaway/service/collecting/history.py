@@ -11,7 +11,7 @@ import time
 
 import msgspec
 
-from foldaway.effects.printed import headline
+from foldaway.effects.headline import headline
 from foldaway.errors import TooEarly
 from foldaway.keeping.cohort import least_growth
 from foldaway.plan import Plan
@@ -104,7 +104,7 @@ class Historian:
         self._not_before[name] = begun + max(_EVERY, spent / _SHARE)
 
     def _take(self, name: str, plan: Plan) -> None:
-        shards = self._store.shards(name)
+        shards = self._store.shards.all(name)
         last = self._store.history.last(name)
         apart = least_growth(plan.privacy, last, MOST)  # no finer than the points that thinning leaves of a long course
         if sum(shard.n for shard in shards) < last + apart:

@@ -14,8 +14,9 @@ from foldaway.plan import Plan
 from foldaway.service.collecting.answers import Answers
 from foldaway.service.collecting.collector import Collector, Receipt
 from foldaway.service.collecting.history import Historian
-from foldaway.service.database.rows import TrialRow, left_out, versions
+from foldaway.service.database.shard_table import left_out, versions
 from foldaway.service.database.store import Store
+from foldaway.service.database.trial_table import TrialRow
 from foldaway.sources.formats.body import Limits, decode, wipe
 
 _ATTEMPTS = 5
@@ -80,7 +81,7 @@ class RecordTrials:
         Raises:
             TooEarly: An arm has too few records.
         """
-        shards = self._store.shards(plan.name)
+        shards = self._store.shards.all(plan.name)
         records, effects = self._answers.of(plan, shards)
         return RecordAnswer(effects, records, left_out(shards))
 
@@ -104,7 +105,7 @@ class RecordTrials:
     def _close(self, row: TrialRow, final: Callable[[RecordAnswer], str], *, without_effects: bool) -> TrialRow:
         collector = self.collector(row.name)
         pending = collector.finish()
-        shards = self._store.shards(row.name)
+        shards = self._store.shards.all(row.name)
         effects: Effects | None = None
         try:
             _, effects = self._answers.of(collector.plan, shards)

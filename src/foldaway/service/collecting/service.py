@@ -10,14 +10,15 @@ import msgspec
 
 from foldaway.effects import Effects
 from foldaway.errors import FoldawayError, IngestError
-from foldaway.federated.coordinator.closing import Wanted
+from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.plan import Plan
 from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
-from foldaway.service.collecting.device_trials import DeviceTrials, Federated, Found
+from foldaway.service.collecting.device_trials import DeviceTrials, Federated, FederatedAnswer
 from foldaway.service.collecting.history import History, Series
 from foldaway.service.collecting.record_trials import RecordAnswer, RecordTrials
-from foldaway.service.database.rows import TrialRow, left_out
+from foldaway.service.database.shard_table import left_out
 from foldaway.service.database.store import Store
+from foldaway.service.database.trial_table import TrialRow
 from foldaway.sources.formats.body import Limits
 
 
@@ -41,7 +42,7 @@ class Created(msgspec.Struct, frozen=True):
     status: str = "open"
 
 
-class Status(msgspec.Struct, frozen=True):
+class TrialStatus(msgspec.Struct, frozen=True):
     """How a trial stands.
 
     Attributes:
@@ -112,27 +113,27 @@ class Service:
     def durable_sequence(self, name: str, producer: str) -> int:
         """Where a producer should go on from."""
         self.store.trial(name)
-        return self.store.sequences(name, [producer]).get(producer, 0)
+        return self.store.shards.sequences(name, [producer]).get(producer, 0)
 
     def plan(self, name: str) -> str:
         """The plan of a trial, in canonical form."""
         return self.store.trial(name).plan
 
-    def statuses(self, of: str | None = None) -> list[Status]:
+    def statuses(self, of: str | None = None) -> list[TrialStatus]:
         """All trials, or the one of this name."""
         rows = self.store.trials() if of is None else [self.store.trial(of)]
         return [self._status(row) for row in rows]
 
-    def status(self, name: str) -> Status:
+    def status(self, name: str) -> TrialStatus:
         """One trial."""
         return self._status(self.store.trial(name))
 
-    def _status(self, row: TrialRow) -> Status:
+    def _status(self, row: TrialRow) -> TrialStatus:
         plan = Plan.loads(row.plan)
-        shards = self.store.shards(row.name)
+        shards = self.store.shards.all(row.name)
         federated = plan.federated is not None
         pending = self.records.pending_of(row.name) if row.status == "open" else 0
-        return Status(
+        return TrialStatus(
             row.name,
             row.fingerprint,
             row.status,
@@ -154,7 +155,7 @@ class Service:
             return msgspec.json.decode(row.final, type=Answer)
         plan = Plan.loads(row.plan)
         if plan.federated is not None:
-            return _federated_answer(row, self.devices.found(plan))
+            return _federated_answer(row, self.devices.so_far(plan))
         return _answer(row, *self.records.so_far(plan), final=False)
 
     def history(self, name: str, after: int, series: Series) -> History:
@@ -162,7 +163,7 @@ class Service:
         row = self.store.trial(name)
         return History(row.name, row.fingerprint, self.records.history.read(name, after, series))
 
-    def close(self, name: str, wanted: Wanted | None = None) -> Answer:
+    def close(self, name: str, wanted: CloseRequest | None = None) -> Answer:
         """End a trial: no more records, its key destroyed, its effects final.
 
         A trial whose records stay on devices may wait for reports first: until then the answer has no effects.
@@ -172,7 +173,7 @@ class Service:
         """
         row = self.store.trial(name)
         plan = Plan.loads(row.plan)
-        wanted = wanted or Wanted()
+        wanted = wanted or CloseRequest()
         if plan.federated is not None:
             self.devices.close(plan, wanted, partial(_final_federated_answer, row))
             row = self.store.trial(name)
@@ -218,14 +219,14 @@ def _answer(row: TrialRow, effects: Effects | None, records: int, left_out: int,
     return Answer(row.name, row.fingerprint, final, records, left_out, msgspec.Raw(body))
 
 
-def _federated_answer(row: TrialRow, found: Found, *, final: bool = False) -> Answer:
-    plain = _answer(row, found.effects, found.records, found.left_out, final=final)
-    return msgspec.structs.replace(plain, federated=found.federated)
+def _federated_answer(row: TrialRow, answer: FederatedAnswer, *, final: bool = False) -> Answer:
+    plain = _answer(row, answer.effects, answer.records, answer.left_out, final=final)
+    return msgspec.structs.replace(plain, federated=answer.federated)
 
 
 def _final_answer(row: TrialRow, answer: RecordAnswer) -> str:
     return msgspec.json.encode(_answer(row, *answer, final=True)).decode()
 
 
-def _final_federated_answer(row: TrialRow, found: Found) -> str:
-    return msgspec.json.encode(_federated_answer(row, found, final=True)).decode()
+def _final_federated_answer(row: TrialRow, answer: FederatedAnswer) -> str:
+    return msgspec.json.encode(_federated_answer(row, answer, final=True)).decode()

@@ -57,7 +57,7 @@ def sqlite_engine(file: Path) -> sa.Engine:
         os.close(handle)
     engine = sa.create_engine(
         "sqlite://",
-        creator=partial(_connect, file),
+        creator=lambda: open_sqlite(file, _PRAGMAS, PATIENCE),
         poolclass=sa.QueuePool,
         pool_timeout=PATIENCE,
         hide_parameters=True,
@@ -80,14 +80,10 @@ def _require_same(file: Path, _: sqlite3.Connection, entry: Any, __: object) -> 
 
 def _identity(file: Path) -> tuple[int, int] | None:
     try:
-        found = file.stat()
+        about = file.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
-
-
-def _connect(file: Path) -> sqlite3.Connection:
-    return open_sqlite(file, _PRAGMAS, PATIENCE)
+    return about.st_dev, about.st_ino
 
 
 def _begin(connection: sa.Connection) -> None:

@@ -6,6 +6,7 @@ whether it is used: no arm, no time, no content. It becomes used in the transact
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
@@ -14,35 +15,19 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from foldaway.errors import Conflict, TrialClosed
-from foldaway.federated.coordinator.closing import Closing
-from foldaway.federated.coordinator.results import Devices
+from foldaway.federated.coordinator.closing import Closing, Situation
 from foldaway.federated.messages import Stage
+from foldaway.federated.modes.share import Devices
 from foldaway.plan import Plan
-from foldaway.service.database.commits import parts, write_shard
 from foldaway.service.database.databases import writing
 from foldaway.service.database.outages import guarded
-from foldaway.service.database.rows import TrialRow
 from foldaway.service.database.seals import Seals, published_context, state_context
-from foldaway.service.database.tables import CLOSINGS, DEVICES, NUMBERS, TRIALS, insert_new
-from foldaway.service.database.trial_table import read_trial, read_versions
+from foldaway.service.database.shard_table import read_versions, write_shard
+from foldaway.service.database.tables import CLOSINGS, DEVICES, NUMBERS, TRIALS, insert_new, parts
+from foldaway.service.database.trial_table import read_trial
 
 
-class Standing(NamedTuple):
-    """Where a federated trial stands, as of one moment."""
-
-    row: TrialRow
-    closing: Closing | None
-    devices: Devices
-
-    @property
-    def stage(self) -> Stage:
-        """``"open"``, ``"replying"`` or ``"closed"``."""
-        if self.row.status == "closed":
-            return "closed"
-        return "open" if self.closing is None else "replying"
-
-
-class Batch(NamedTuple):
+class Arrivals(NamedTuple):
     """What a commit makes durable besides the state.
 
     Attributes:
@@ -63,6 +48,7 @@ def hashed(plan: Plan, number: bytes) -> bytes:
     return blake2b(number, digest_size=16, key=bytes.fromhex(plan.fingerprint), person=b"foldaway-number").digest()
 
 
+@guarded
 class DeviceTable:
     """The devices of a database's federated trials; every method is one transaction."""
 
@@ -70,27 +56,23 @@ class DeviceTable:
         self._engine = engine
         self._seals = seals
 
-    @guarded
-    def standing(self, plan: Plan) -> Standing:
-        """Where a trial stands."""
+    def situation(self, plan: Plan) -> Situation:
+        """Where a trial stands now; what waits in a server's memory is for the server to add."""
         with self._engine.begin() as connection:
-            return _standing(connection, plan)
+            return _situation(connection, plan)
 
-    @guarded
     def known(self, name: str, numbers: Iterable[bytes]) -> dict[bytes, bool]:
         """Those of the numbers that are known, and whether they are used."""
         with self._engine.begin() as connection:
             return _known(connection, name, numbers)
 
-    @guarded
     def look(self, plan: Plan, numbers: Iterable[bytes]) -> tuple[Stage, dict[bytes, bool]]:
         """The trial's stage, and those of the numbers that are known."""
         with self._engine.begin() as connection:
             # The stage first: what was durable when the trial moved on is then found among the numbers.
-            stage = _standing(connection, plan).stage
+            stage = _situation(connection, plan).stage
             return stage, _known(connection, plan.name, numbers)
 
-    @guarded
     def enrol(self, plan: Plan, arms: Mapping[bytes, str]) -> set[bytes]:
         """Register numbers, each with the arm that gains a device.
 
@@ -102,16 +84,15 @@ class DeviceTable:
             Conflict: Another server has registered one of them at this moment; the same call again will find it.
         """
         with writing(self._engine).begin() as connection:
-            if _standing(connection, plan, lock=True).stage != "open":
+            if _situation(connection, plan, lock=True).stage != "open":
                 raise TrialClosed(f"the trial {plan.name} is closed and takes no more devices.")
             new = arms.keys() - _known(connection, plan.name, arms).keys()
             _insert(connection, plan.name, new, used=False)
             _count(connection, plan.name, enrolled=Counter(arms[number] for number in new))
         return new
 
-    @guarded
     def commit(
-        self, plan: Plan, shard: str, *, version: int, n: int, state: bytes, batch: Batch, stages: Iterable[Stage]
+        self, plan: Plan, shard: str, *, version: int, n: int, state: bytes, arrivals: Arrivals, stages: Iterable[Stage]
     ) -> int:
         """Make a share durable together with the numbers of the messages in it: both, or neither.
 
@@ -124,16 +105,15 @@ class DeviceTable:
         """
         with writing(self._engine).begin() as connection:
             vault = self._seals.sealing(connection, "trials")
-            if _standing(connection, plan, lock=True).stage not in stages:
+            if _situation(connection, plan, lock=True).stage not in stages:
                 raise TrialClosed(f"the trial {plan.name} is closed and takes no more of these messages.")
-            _use(connection, plan.name, batch.used)
-            _insert(connection, plan.name, batch.fresh, used=True)
-            _count(connection, plan.name, batch.enrolled, batch.reported)
+            _use(connection, plan.name, arrivals.used)
+            _insert(connection, plan.name, arrivals.fresh, used=True)
+            _count(connection, plan.name, arrivals.enrolled, arrivals.reported)
             sealed = vault.encrypt(state, state_context(plan.name, shard, version + 1))
-            write_shard(connection, plan.name, shard, version=version, n=n, left_out=0, sealed=sealed)
+            write_shard(connection, plan.name, shard, version=version, n=n, sealed=sealed)
         return version + 1
 
-    @guarded
     def begin_closing(self, plan: Plan, closing: Closing, published: bytes | None, versions: Mapping[str, int]) -> None:
         """Take no more enrolments and moments, and publish; nothing happens if that was done before.
 
@@ -143,27 +123,24 @@ class DeviceTable:
         with writing(self._engine).begin() as connection:
             vault = self._seals.sealing(connection, "trials")
             read_trial(connection, plan.name, lock="update")
-            if _standing(connection, plan).stage != "open":
+            if _situation(connection, plan).stage != "open":
                 return
             if read_versions(connection, plan.name) != dict(versions):
                 raise Conflict(f"reports have come in while {plan.name} was being closed; close it once more.")
             sealed = None if published is None else vault.encrypt(published, published_context(plan.name))
             connection.execute(CLOSINGS.insert().values(trial=plan.name, published=sealed, **closing._asdict()))
 
-    @guarded
     def change_closing(self, name: str, closing: Closing) -> None:
         """Wait for reports longer, or not as long."""
         with writing(self._engine).begin() as connection:
             connection.execute(CLOSINGS.update().where(CLOSINGS.c.trial == name).values(**closing._asdict()))
 
-    @guarded
     def closings(self) -> list[str]:
         """The trials that are being closed."""
         query = sa.select(CLOSINGS.c.trial).join(TRIALS).where(TRIALS.c.status == "open").order_by(CLOSINGS.c.trial)
         with self._engine.begin() as connection:
             return list(connection.execute(query).scalars())
 
-    @guarded
     def published(self, name: str) -> bytes | None:
         """What was published, if anything was."""
         with self._engine.begin() as connection:
@@ -172,24 +149,26 @@ class DeviceTable:
         return None if sealed is None else self._seals.opened(sealed, published_context(name))
 
 
-def _standing(connection: sa.Connection, plan: Plan, *, lock: bool = False) -> Standing:
+def _situation(connection: sa.Connection, plan: Plan, *, lock: bool = False) -> Situation:
     # Shared: servers commit side by side, but not while the trial is moved on to its next stage.
     row = read_trial(connection, plan.name, lock="share" if lock else None)
     columns = [CLOSINGS.c[field] for field in Closing._fields]
     closing = connection.execute(sa.select(*columns).where(CLOSINGS.c.trial == plan.name)).one_or_none()
+    stage: Stage = "closed" if row.status == "closed" else "open" if closing is None else "replying"
     counts = connection.execute(sa.select(DEVICES).where(DEVICES.c.trial == plan.name)).all()
     enrolled, reported = (dict.fromkeys(plan.arms, 0) for _ in range(2))
     enrolled |= {count.arm: count.enrolled for count in counts}
     reported |= {count.arm: count.reported for count in counts}
-    return Standing(row, None if closing is None else Closing(*closing), Devices(enrolled, reported))
+    devices = Devices(enrolled, reported)
+    return Situation(stage, None if closing is None else Closing(*closing), devices, Counter(), time.time())
 
 
 def _known(connection: sa.Connection, trial: str, numbers: Iterable[bytes]) -> dict[bytes, bool]:
-    found: dict[bytes, bool] = {}
+    known: dict[bytes, bool] = {}
     for some in parts(numbers):
         query = sa.select(NUMBERS.c.number, NUMBERS.c.used).where(NUMBERS.c.trial == trial, NUMBERS.c.number.in_(some))
-        found |= {bytes(row.number): bool(row.used) for row in connection.execute(query)}
-    return found
+        known |= {bytes(row.number): bool(row.used) for row in connection.execute(query)}
+    return known
 
 
 def _use(connection: sa.Connection, trial: str, numbers: Iterable[bytes]) -> None:
@@ -217,6 +196,6 @@ def _count(
     insert_new(
         connection, DEVICES, [{"trial": trial, "arm": arm, "enrolled": 0, "reported": 0} for arm, _, _ in changes]
     )
-    for arm, joined, told in changes:
+    for arm, joined, sent in changes:
         change = DEVICES.update().where(DEVICES.c.trial == trial, DEVICES.c.arm == arm)
-        connection.execute(change.values(enrolled=DEVICES.c.enrolled + joined, reported=DEVICES.c.reported + told))
+        connection.execute(change.values(enrolled=DEVICES.c.enrolled + joined, reported=DEVICES.c.reported + sent))

@@ -29,6 +29,7 @@ class PointRow(msgspec.Struct, frozen=True):
     estimates: bytes
 
 
+@guarded
 class HistoryTable:
     """Points by trial and number of records."""
 
@@ -36,13 +37,11 @@ class HistoryTable:
         self._engine = engine
         self._seals = seals
 
-    @guarded
     def last(self, trial: str) -> int:
         """The records at the last point; 0 before the first."""
         with self._engine.begin() as connection:
             return _last(connection, trial)
 
-    @guarded
     def append(self, trial: str, records: int, estimates: bytes, *, apart: int, most: int) -> bool:
         """Add a point, unless it is less than so many records after the last, or the trial is closed.
 
@@ -68,15 +67,14 @@ class HistoryTable:
             _thin(connection, trial, most)
         return True
 
-    @guarded
     def read(self, trial: str, after: int = 0) -> list[PointRow]:
         """The points with more records than this."""
         query = sa.select(HISTORY).where(HISTORY.c.trial == trial, HISTORY.c.records > after)
         with self._engine.begin() as connection:
-            found = connection.execute(query.order_by(HISTORY.c.records)).all()
+            rows = connection.execute(query.order_by(HISTORY.c.records)).all()
         return [
             PointRow(row.records, row.time, self._seals.opened(row.estimates, history_context(trial, row.records)))
-            for row in found
+            for row in rows
         ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import isfunction
 from typing import ParamSpec, TypeVar
 
 from sqlalchemy import exc
@@ -41,9 +42,15 @@ _OUTAGES = {
 }
 
 
-def guarded(method: Callable[P, T]) -> Callable[P, T]:
-    """Let only our errors out of a method that talks to a database."""
+def guarded(table: type[T]) -> type[T]:
+    """Let only our errors out of the public methods of a class that talks to a database."""
+    for name, method in list(vars(table).items()):
+        if isfunction(method) and not name.startswith("_"):
+            setattr(table, name, _guarded(method))
+    return table
 
+
+def _guarded(method: Callable[P, T]) -> Callable[P, T]:
     @wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         unfit = StoreError("a name or a number is not one that the database can hold.")

@@ -6,6 +6,9 @@ started before the key was rotated reads its key file again, instead of sealing 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import sqlalchemy as sa
 
 from foldaway.service.database.tables import CLOSINGS, HISTORY, KEYS, META, SHARDS, Part
@@ -47,35 +50,15 @@ def key_of(connection: sa.Connection, part: Part, *, lock: str | None = None) ->
 def seal_anew(connection: sa.Connection, part: Part, vault: Vault) -> None:
     """Seal all of a part under the vault's current key; the vault must hold the one before, too."""
     key_of(connection, part, lock="update")
-    # One at a time, since states may be large.
-    if part == "trials":
-        for trial, shard, version in connection.execute(
-            sa.select(SHARDS.c.trial, SHARDS.c.shard, SHARDS.c.version)
-        ).all():
-            where = sa.and_(SHARDS.c.trial == trial, SHARDS.c.shard == shard)
-            _seal_anew(connection, SHARDS.c.state, where, state_context(trial, shard, version), vault)
-        for trial, records in connection.execute(sa.select(HISTORY.c.trial, HISTORY.c.records)).all():
-            where = sa.and_(HISTORY.c.trial == trial, HISTORY.c.records == records)
-            _seal_anew(connection, HISTORY.c.estimates, where, history_context(trial, records), vault)
-        for trial in connection.execute(sa.select(CLOSINGS.c.trial)).scalars().all():
-            _seal_anew(connection, CLOSINGS.c.published, CLOSINGS.c.trial == trial, published_context(trial), vault)
-    else:
-        for fingerprint in connection.execute(sa.select(KEYS.c.fingerprint)).scalars().all():
-            _seal_anew(connection, KEYS.c.key, KEYS.c.fingerprint == fingerprint, key_context(fingerprint), vault)
+    for column, place, context_of in _SEALED[part]:
+        for names in connection.execute(sa.select(*place)).all():  # one at a time, since states may be large
+            where = sa.and_(*(name == value for name, value in zip(place, names, strict=True)))
+            sealed = connection.execute(sa.select(column).where(where)).scalar_one_or_none()
+            if sealed is not None and vault.needs_rotation(sealed):
+                context = context_of(*names)
+                anew = vault.encrypt(vault.decrypt(sealed, context), context)
+                connection.execute(column.table.update().where(where).values({column: anew}))
     connection.execute(META[part].update().values(key=vault.current))
-
-
-def _seal_anew(
-    connection: sa.Connection,
-    column: sa.Column[bytes],
-    where: sa.ColumnElement[bool],
-    context: str,
-    vault: Vault,
-) -> None:
-    sealed = connection.execute(sa.select(column).where(where)).scalar_one_or_none()
-    if sealed is not None and vault.needs_rotation(sealed):
-        anew = vault.encrypt(vault.decrypt(sealed, context), context)
-        connection.execute(column.table.update().where(where).values({column: anew}))
 
 
 def state_context(trial: str, shard: str, version: int) -> str:
@@ -96,3 +79,14 @@ def published_context(trial: str) -> str:
 def key_context(fingerprint: str) -> str:
     """The place of a bootstrap's key."""
     return f"key:{fingerprint}"
+
+
+# Every column that is sealed, the columns that name a place in it, and the context that they make.
+_SEALED: dict[Part, list[tuple[sa.Column[bytes], list[sa.Column[Any]], Callable[..., str]]]] = {
+    "trials": [
+        (SHARDS.c.state, [SHARDS.c.trial, SHARDS.c.shard, SHARDS.c.version], state_context),
+        (HISTORY.c.estimates, [HISTORY.c.trial, HISTORY.c.records], history_context),
+        (CLOSINGS.c.published, [CLOSINGS.c.trial], published_context),
+    ],
+    "keys": [(KEYS.c.key, [KEYS.c.fingerprint], key_context)],
+}

@@ -1,4 +1,4 @@
-"""The store: trials, their sealed states, their producers' sequences and their tokens, in SQLite or PostgreSQL.
+"""The store: trials, and in tables of their own their sealed states, history, devices and tokens; SQLite or PostgreSQL.
 
 Every method is one transaction, or two where the bootstrap's keys are apart; those are in an order that a crash between
 them, or a second call, does no harm to. Nothing that is secret reaches SQL unsealed.
@@ -14,26 +14,22 @@ from typing import Self
 import msgspec
 import sqlalchemy as sa
 
-from foldaway.errors import Conflict, TrialClosed
+from foldaway.errors import Conflict
 from foldaway.plan import Plan
-from foldaway.service.database.commits import add_shard, read_sequences, write_sequences, write_shard
-from foldaway.service.database.databases import postgres_engine, sqlite_engine, writing
+from foldaway.service.database.databases import postgres_engine, sqlite_engine, vacuum, writing
 from foldaway.service.database.device_table import DeviceTable
 from foldaway.service.database.history_table import HistoryTable
-from foldaway.service.database.key_table import KeyTable
 from foldaway.service.database.outages import guarded
-from foldaway.service.database.rows import ShardRow, TrialRow
-from foldaway.service.database.seals import Seals, key_of, seal_anew, state_context
-from foldaway.service.database.tables import CLOSINGS, SHARDS, TRIALS, Part, insert_new, prepare
+from foldaway.service.database.seals import Seals, key_context, key_of, seal_anew
+from foldaway.service.database.shard_table import ShardTable, read_versions
+from foldaway.service.database.tables import CLOSINGS, KEYS, SHARDS, TRIALS, Part, insert_new, prepare
 from foldaway.service.database.token_table import TokenTable
-from foldaway.service.database.trial_table import find_trial, read_trial, read_versions, same_trial
-from foldaway.service.keys.tokens import TokenRow
+from foldaway.service.database.trial_table import TrialRow, find_trial, read_trial
 from foldaway.service.keys.vault import Vault
 
-__all__ = ["ShardRow", "Store", "TokenRow", "TrialRow"]
 
-
-class Store(TokenTable):
+@guarded
+class Store:
     """The trials of one database. Good for several threads, and for several processes.
 
     Args:
@@ -47,18 +43,27 @@ class Store(TokenTable):
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     store = Store.open(folder, Vault([bytes(32)]))
         ...     new = store.create_trial(plan, None).new
-        ...     version = store.commit("demo", "main", version=0, n=100, state=b"tallies", sequences={"till-1": (0, 3)})
-        ...     new, version, store.shard("demo", "main").state, store.sequences("demo")
-        (True, 1, b'tallies', {'till-1': 3})
+        ...     shards = store.shards
+        ...     version = shards.commit("demo", "main", version=0, n=100, state=b"tallies", sequences={"till": (0, 3)})
+        ...     new, version, shards.one("demo", "main").state, shards.sequences("demo")
+        (True, 1, b'tallies', {'till': 3})
+
+    Attributes:
+        shards: The servers' states, and the sequences of the batches in them.
+        history: The points of each trial's course.
+        devices: Who takes part in federated trials.
+        tokens: Who may ask what.
     """
 
     def __init__(self, trials: sa.Engine, keys: sa.Engine, vault: Vault) -> None:
-        super().__init__(trials)
         self._engines: dict[Part, sa.Engine] = {"trials": trials, "keys": keys}
+        self._trials = trials
         self._seals = Seals(vault)
         self._keys = KeyTable(keys, self._seals)
+        self.shards = ShardTable(trials, self._seals)
         self.history = HistoryTable(trials, self._seals)
         self.devices = DeviceTable(trials, self._seals)
+        self.tokens = TokenTable(trials)
 
     @classmethod
     def open(cls, where: str | Path, vault: Vault) -> Self:
@@ -75,16 +80,19 @@ class Store(TokenTable):
         else:
             folder = Path(where)
             store = cls(sqlite_engine(folder / "foldaway.db"), sqlite_engine(folder / "keys.db"), vault)
-        store._prepare()
+        store.prepare()
         return store
 
-    @guarded
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Make what tables are not there yet, and finish what a crash has left undone."""
         for part, engine in self._engines.items():
             with writing(engine).begin() as connection:
                 self._seals.under(prepare(connection, part, self.vault.current))
+        with self._trials.begin() as connection:
+            query = sa.select(TRIALS.c.fingerprint).where(TRIALS.c.status == "closed")
+            closed = set(connection.execute(query).scalars())
         # Those whose trial was closed right before a crash.
-        if left := self._keys.fingerprints() & self._closed():
+        if left := self._keys.fingerprints() & closed:
             self._keys.destroy(left)
 
     def close(self) -> None:
@@ -92,7 +100,6 @@ class Store(TokenTable):
         for engine in self._engines.values():
             engine.dispose()
 
-    @guarded
     def ping(self) -> None:
         """Find out whether the database answers; Unavailable if it does not."""
         self.sealed_under()
@@ -102,16 +109,14 @@ class Store(TokenTable):
         """What seals states and keys."""
         return self._seals.vault
 
-    @guarded
     def sealed_under(self) -> set[str]:
         """The id of the key that all is sealed under; more than one if a rotation has broken off."""
-        found = set()
+        keys = set()
         for part, engine in self._engines.items():
             with engine.begin() as connection:
-                found.add(key_of(connection, part))
-        return found
+                keys.add(key_of(connection, part))
+        return keys
 
-    @guarded
     def rotate(self, vault: Vault) -> None:
         """Seal everything under the current key of another vault, which takes the place of the old one."""
         both = vault.over(self.vault)
@@ -120,9 +125,6 @@ class Store(TokenTable):
                 seal_anew(connection, part, both)
         self._seals.vault = vault
 
-    # Trials.
-
-    @guarded
     def create_trial(self, plan: Plan, bootstrap_key: bytes | None) -> TrialRow:
         """Register a plan; ``new`` in the row says whether this call has done it, or the same plan was there.
 
@@ -132,19 +134,18 @@ class Store(TokenTable):
             TrialExists: The name is taken by another plan.
         """
         with self._trials.begin() as connection:
-            found = find_trial(connection, plan.name)
-        if found is not None:
-            return same_trial(found, plan)
+            stored = find_trial(connection, plan.name)
+        if stored is not None:
+            return stored.require_plan(plan)
         if bootstrap_key is not None:  # first, since a trial without its key could take no records
-            self._keys.keep(plan.fingerprint, bootstrap_key)
+            self._keys.add(plan.fingerprint, bootstrap_key)
         row = TrialRow(plan.name, plan.canonical().decode(), plan.fingerprint, "open", time.time())
         with writing(self._trials).begin() as connection:
             values = {column: getattr(row, column) for column in TRIALS.c.keys()}  # noqa: SIM118
             insert_new(connection, TRIALS, [values])
-            found = read_trial(connection, plan.name)
-        return msgspec.structs.replace(row, new=True) if found == row else same_trial(found, plan)
+            stored = read_trial(connection, plan.name)
+        return msgspec.structs.replace(row, new=True) if stored == row else stored.require_plan(plan)
 
-    @guarded
     def trial(self, name: str) -> TrialRow:
         """A trial by its name.
 
@@ -154,19 +155,16 @@ class Store(TokenTable):
         with self._trials.begin() as connection:
             return read_trial(connection, name)
 
-    @guarded
     def trials(self) -> list[TrialRow]:
         """All trials, by name."""
         with self._trials.begin() as connection:
             return [TrialRow(**row._mapping) for row in connection.execute(sa.select(TRIALS).order_by(TRIALS.c.name))]
 
-    @guarded
     def bootstrap_key(self, name: str) -> bytes | None:
         """The key of a trial's bootstrap; none if the plan has none, or the trial is closed."""
         row = self.trial(name)
         return self._keys.find(row.fingerprint) if row.status == "open" else None
 
-    @guarded
     def close_trial(
         self, name: str, final: str, versions: Mapping[str, int] | None = None, *, wipe: bool = False
     ) -> TrialRow:
@@ -174,7 +172,7 @@ class Store(TokenTable):
 
         Args:
             name: The trial.
-            final: What was found, as JSON.
+            final: The final answer, as JSON.
             versions: The version of each shard that ``final`` was computed from.
             wipe: Whether to delete the tallies, and what was published, since ``final`` is all that may remain.
 
@@ -200,95 +198,38 @@ class Store(TokenTable):
         self._keys.destroy([row.fingerprint])
         return row
 
-    def _closed(self) -> set[str]:
-        with self._trials.begin() as connection:
-            query = sa.select(TRIALS.c.fingerprint).where(TRIALS.c.status == "closed")
-            return set(connection.execute(query).scalars())
 
-    # States and sequences.
+class KeyTable:
+    """The bootstrap's keys, sealed, by their plan's fingerprint, for as long as their trials are open."""
 
-    @guarded
-    def shard(self, name: str, shard: str) -> ShardRow:
-        """A server's share of a trial; version 0 without a state if it has none yet."""
-        found = self._shards(name, SHARDS.c.shard == shard)
-        return found[0] if found else ShardRow(shard)
+    def __init__(self, engine: sa.Engine, seals: Seals) -> None:
+        self._engine = engine
+        self._seals = seals
 
-    @guarded
-    def shards(self, name: str) -> list[ShardRow]:
-        """All servers' shares of a trial, as of one moment."""
-        return self._shards(name)
+    def add(self, fingerprint: str, key: bytes) -> None:
+        """Store a key, unless the plan has one: the first counts."""
+        with writing(self._engine).begin() as connection:
+            sealed = self._seals.sealing(connection, "keys").encrypt(key, key_context(fingerprint))
+            insert_new(connection, KEYS, [{"fingerprint": fingerprint, "key": sealed}])
 
-    def _shards(self, name: str, *which: sa.ColumnElement[bool]) -> list[ShardRow]:
-        query = sa.select(SHARDS).where(SHARDS.c.trial == name, *which).order_by(SHARDS.c.shard)
-        with self._trials.begin() as connection:
-            read_trial(connection, name)
-            found = connection.execute(query).all()
-        return [
-            ShardRow(
-                row.shard,
-                row.version,
-                row.n,
-                row.left_out,
-                None
-                if row.state is None
-                else self._seals.opened(row.state, state_context(name, row.shard, row.version)),
-            )
-            for row in found
-        ]
+    def find(self, fingerprint: str) -> bytes | None:
+        """A plan's key, if it is there."""
+        with self._engine.begin() as connection:
+            query = sa.select(KEYS.c.key).where(KEYS.c.fingerprint == fingerprint)
+            sealed = connection.execute(query).scalar_one_or_none()
+        return None if sealed is None else self._seals.opened(sealed, key_context(fingerprint))
 
-    @guarded
-    def sequences(self, name: str, producers: Iterable[str] | None = None) -> dict[str, int]:
-        """The last durable sequence of these producers, or of all; those that have none are not in it."""
-        with self._trials.begin() as connection:
-            return read_sequences(connection, name, producers)
+    def fingerprints(self) -> set[str]:
+        """The plans that have a key."""
+        with self._engine.begin() as connection:
+            return set(connection.execute(sa.select(KEYS.c.fingerprint)).scalars())
 
-    @guarded
-    def commit(
-        self,
-        name: str,
-        shard: str,
-        *,
-        version: int,
-        n: int,
-        state: bytes,
-        sequences: Mapping[str, tuple[int, int]],
-        left_out: int = 0,
-    ) -> int:
-        """Make a state durable together with the sequences of the batches in it: both, or neither.
+    def destroy(self, fingerprints: Iterable[str]) -> None:
+        """Delete keys, and leave nothing of them in the database's files.
 
-        Args:
-            name: The trial.
-            shard: The server's name for its share.
-            version: The version that the state was built upon; 0 for the first.
-            n: Records in the state.
-            state: The state.
-            sequences: For each producer the sequence that was durable before (0 for none), and the new one.
-            left_out: Records given up, to be added to those before.
-
-        Returns:
-            The new version.
-
-        Raises:
-            TrialClosed: The trial takes no more records.
-            Conflict: The version or a sequence is no longer the one built upon; nothing was changed.
-            Unavailable: The database does not answer. If the connection broke at the last moment the commit may have
-                happened; the same call again is then a Conflict.
+        SQLite overwrites what it deletes. PostgreSQL writes the table anew; its write-ahead log and backups hold the
+        sealed key until they are gone themselves, or the master key is rotated.
         """
-        with writing(self._trials).begin() as connection:
-            vault = self._seals.sealing(connection, "trials")
-            # Shared: servers commit side by side, but not while the trial is being closed.
-            if read_trial(connection, name, lock="share").status != "open":
-                raise TrialClosed(f"the trial {name} is closed and takes no more records.")
-            write_sequences(connection, name, sequences)
-            sealed = vault.encrypt(state, state_context(name, shard, version + 1))
-            write_shard(connection, name, shard, version=version, n=n, left_out=left_out, sealed=sealed)
-        return version + 1
-
-    @guarded
-    def leave_out(self, name: str, shard: str, count: int) -> None:
-        """Count records that were given up, also after the close."""
-        with writing(self._trials).begin() as connection:
-            read_trial(connection, name)
-            add_shard(connection, name, shard)
-            change = SHARDS.update().where(SHARDS.c.trial == name, SHARDS.c.shard == shard)
-            connection.execute(change.values(left_out=SHARDS.c.left_out + count))
+        with writing(self._engine).begin() as connection:
+            connection.execute(KEYS.delete().where(KEYS.c.fingerprint.in_(list(fingerprints))))
+        vacuum(self._engine, KEYS)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Literal, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -12,6 +13,11 @@ from foldaway.errors import StoreError
 
 SCHEMA = 2
 Part = Literal["trials", "keys"]
+
+T = TypeVar("T")
+
+# SQLite takes 32,766 values in one statement, PostgreSQL 65,535.
+_AT_ONCE = 5_000
 
 # About any number tells foldaway's lock from those of others in the same database.
 _LOCK = 0x666F6C64
@@ -135,16 +141,16 @@ def prepare(connection: sa.Connection, part: Part, key: str) -> str:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
     _about[part].create_all(connection)
     meta = META[part]
-    found = connection.execute(sa.select(meta)).one_or_none()
-    if found is None:
+    row = connection.execute(sa.select(meta)).one_or_none()
+    if row is None:
         connection.execute(meta.insert().values(schema=SCHEMA, key=key))
         return key
-    if found.schema != SCHEMA:
+    if row.schema != SCHEMA:
         raise StoreError(
-            f"the database has form {found.schema}, and this foldaway knows form {SCHEMA}; "
+            f"the database has form {row.schema}, and this foldaway knows form {SCHEMA}; "
             "use the foldaway that made it, or a later one."
         )
-    return str(found.key)
+    return str(row.key)
 
 
 def insert_new(connection: sa.Connection, table: sa.Table, rows: Iterable[Mapping[str, Any]]) -> int:
@@ -154,3 +160,10 @@ def insert_new(connection: sa.Connection, table: sa.Table, rows: Iterable[Mappin
         return 0
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     return connection.execute(insert(table).on_conflict_do_nothing(), rows).rowcount
+
+
+def parts(items: Iterable[T]) -> Iterator[Sequence[T]]:
+    """The items, as many at a time as one statement takes."""
+    rest = iter(items)
+    while part := list(islice(rest, _AT_ONCE)):
+        yield part

@@ -11,45 +11,41 @@ from foldaway.service.database.tables import TOKENS
 from foldaway.service.keys.tokens import TokenRow
 
 
+@guarded
 class TokenTable:
-    """The tokens in a database; every method is one transaction."""
+    """The tokens of a database; every method is one transaction."""
 
     def __init__(self, engine: sa.Engine) -> None:
-        self._trials = engine
+        self._engine = engine
 
-    @guarded
-    def add_token(self, row: TokenRow) -> None:
-        """Keep a token."""
-        with writing(self._trials).begin() as connection:
+    def add(self, row: TokenRow) -> None:
+        """Store a token."""
+        with writing(self._engine).begin() as connection:
             connection.execute(TOKENS.insert().values(msgspec.structs.asdict(row)))
 
-    @guarded
-    def token(self, id: str) -> TokenRow | None:
+    def find(self, id: str) -> TokenRow | None:
         """A token by the public part of its text, if there is one."""
         if not id.isprintable():  # not every database takes such text in a question
             return None
-        with self._trials.begin() as connection:
-            found = connection.execute(sa.select(TOKENS).where(TOKENS.c.id == id)).one_or_none()
-        return None if found is None else TokenRow(**found._mapping)
+        with self._engine.begin() as connection:
+            row = connection.execute(sa.select(TOKENS).where(TOKENS.c.id == id)).one_or_none()
+        return None if row is None else TokenRow(**row._mapping)
 
-    @guarded
-    def list_tokens(self) -> list[TokenRow]:
+    def all(self) -> list[TokenRow]:
         """All tokens, the oldest first."""
-        with self._trials.begin() as connection:
-            found = connection.execute(sa.select(TOKENS).order_by(TOKENS.c.created, TOKENS.c.id)).all()
-        return [TokenRow(**row._mapping) for row in found]
+        with self._engine.begin() as connection:
+            rows = connection.execute(sa.select(TOKENS).order_by(TOKENS.c.created, TOKENS.c.id)).all()
+        return [TokenRow(**row._mapping) for row in rows]
 
-    @guarded
-    def revoke_token(self, id: str) -> bool:
-        """Take a token back; whether there is one of this id."""
+    def revoke(self, id: str) -> bool:
+        """Revoke a token; whether there is one with this id."""
         if not id.isprintable():
             return False
-        with writing(self._trials).begin() as connection:
+        with writing(self._engine).begin() as connection:
             return connection.execute(TOKENS.update().where(TOKENS.c.id == id).values(revoked=True)).rowcount == 1
 
-    @guarded
     def has_admin(self) -> bool:
         """Whether anyone holds a token for everything."""
         query = sa.select(TOKENS.c.id).where(TOKENS.c.scope == "admin", ~TOKENS.c.revoked).limit(1)
-        with self._trials.begin() as connection:
+        with self._engine.begin() as connection:
             return connection.execute(query).first() is not None

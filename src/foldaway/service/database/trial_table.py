@@ -1,23 +1,47 @@
-"""The trials' table: looking trials up."""
+"""The trials' table: a registered trial, and how it is looked up."""
 
 from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
 import sqlalchemy as sa
 
 from foldaway.errors import TrialExists, UnknownTrial
 from foldaway.plan import Plan
-from foldaway.service.database.rows import TrialRow
-from foldaway.service.database.tables import SHARDS, TRIALS
+from foldaway.service.database.tables import TRIALS
 
 
-def read_trial(connection: sa.Connection, name: str, *, lock: Literal["share", "update"] | None = None) -> TrialRow:
-    """A trial by its name; UnknownTrial if there is none."""
-    found = find_trial(connection, name, lock=lock)
-    if found is None:
-        raise UnknownTrial("there is no trial of this name; the list of trials has them all.")
-    return found
+class TrialRow(msgspec.Struct, frozen=True):
+    """A registered trial.
+
+    Attributes:
+        name: The plan's name.
+        plan: The plan in canonical form.
+        fingerprint: The plan's fingerprint.
+        status: ``"open"`` for records, or ``"closed"``.
+        created: When, in seconds since 1970.
+        closed: When, if it is.
+        final: The final answer as JSON, if it is closed.
+        new: Whether the call that gave this row has registered the trial.
+    """
+
+    name: str
+    plan: str
+    fingerprint: str
+    status: Literal["open", "closed"]
+    created: float
+    closed: float | None = None
+    final: str | None = None
+    new: bool = False
+
+    def require_plan(self, plan: Plan) -> TrialRow:
+        """This row, if it is the trial of this plan; TrialExists if it is not."""
+        if self.fingerprint != plan.fingerprint:
+            raise TrialExists(
+                f"there is a trial {plan.name!r} with another plan; a changed plan is another trial: rename it."
+            )
+        return self
 
 
 def find_trial(
@@ -29,20 +53,13 @@ def find_trial(
     query = sa.select(TRIALS).where(TRIALS.c.name == name)
     if lock is not None:
         query = query.with_for_update(read=lock == "share")
-    found = connection.execute(query).one_or_none()
-    return None if found is None else TrialRow(**found._mapping)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else TrialRow(**row._mapping)
 
 
-def same_trial(found: TrialRow, plan: Plan) -> TrialRow:
-    """The trial that was found, if it is of this plan; TrialExists if not."""
-    if found.fingerprint != plan.fingerprint:
-        raise TrialExists(
-            f"there is a trial {plan.name!r} with another plan; a changed plan is another trial: rename it."
-        )
-    return found
-
-
-def read_versions(connection: sa.Connection, name: str) -> dict[str, int]:
-    """The version of every shard that was ever written."""
-    query = sa.select(SHARDS.c.shard, SHARDS.c.version).where(SHARDS.c.trial == name, SHARDS.c.version > 0)
-    return {row.shard: row.version for row in connection.execute(query)}
+def read_trial(connection: sa.Connection, name: str, *, lock: Literal["share", "update"] | None = None) -> TrialRow:
+    """A trial by its name; UnknownTrial if there is none."""
+    row = find_trial(connection, name, lock=lock)
+    if row is None:
+        raise UnknownTrial("there is no trial with this name; `foldaway trial list` shows all trials.")
+    return row

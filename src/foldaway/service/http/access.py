@@ -1,25 +1,29 @@
-"""Who may ask what: looked at before anything else of a request is."""
+"""Who may ask what: looked at before anything else of a request is; and the addresses of the tokens for it."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 from typing import Annotated, Any
 
+import msgspec
+from litestar import delete, get, post
 from litestar.connection import ASGIConnection
 from litestar.exceptions import NotAuthorizedException, NotFoundException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 from litestar.params import PathParameter
 from litestar.types import Guard
 
+from foldaway.errors import IngestError
+from foldaway.service.collecting.access_tokens import Issued, TokenAbout, TokenWanted
+from foldaway.service.http.bodies import Asked, read_text
+from foldaway.service.http.documents import TokenOperation, about
+from foldaway.service.http.folding_thread import FoldingThread
 from foldaway.service.http.problems import NEEDED
-from foldaway.service.http.work import Work
 from foldaway.service.keys.tokens import Scope, TokenRow, allows, id_of, verify
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 Name = Annotated[str, PathParameter(pattern=NAME, description="The trial's name.")]
-Needs = Callable[..., Guard]
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 
@@ -30,8 +34,8 @@ _TRUSTED = 1.0
 class Access:
     """Guards for addresses; those of a trial also find its fingerprint, which goes into every answer."""
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
+    def __init__(self, thread: FoldingThread) -> None:
+        self.thread = thread
         self._fingerprints: dict[str, str] = {}  # they never change
         self._tokens: dict[str, tuple[float, TokenRow]] = {}  # until when they are trusted without a look
 
@@ -40,7 +44,9 @@ class Access:
 
         async def guard(connection: Connection, _: BaseRouteHandler) -> None:
             name = connection.path_params.get("name")
-            await self._check(connection, scopes, name)
+            row = await self._holder(connection, scopes)
+            if not any(allows(row, scope, name) for scope in scopes):
+                raise PermissionDeniedException(extra={NEEDED: kinds(scopes)})
             if name is not None:
                 connection.scope["state"]["fingerprint"] = await self._fingerprint(name)
 
@@ -52,11 +58,6 @@ class Access:
         if row.scope == "ingest":
             raise PermissionDeniedException(extra={NEEDED: kinds(("read",))})
         connection.scope["state"]["trial"] = row.trial
-
-    async def _check(self, connection: Connection, scopes: tuple[Scope, ...], trial: str | None) -> None:
-        row = await self._holder(connection, scopes)
-        if not any(allows(row, scope, trial) for scope in scopes):
-            raise PermissionDeniedException(extra={NEEDED: kinds(scopes)})
 
     async def _holder(self, connection: Connection, scopes: tuple[Scope, ...]) -> TokenRow:
         """The token that a request comes with, if it is one."""
@@ -73,22 +74,22 @@ class Access:
         until, row = self._tokens.get(id, (0.0, None))
         if time.monotonic() < until:
             return row
-        found = await self._work.run(self._work.service.store.token, id)
-        if found is not None:  # so that what is kept here is bounded by the tokens that there are
-            self._tokens[id] = time.monotonic() + _TRUSTED, found
-        return found
+        row = await self.thread.run(self.thread.service.store.tokens.find, id)
+        if row is not None:  # so that what is kept here is bounded by the tokens that there are
+            self._tokens[id] = time.monotonic() + _TRUSTED, row
+        return row
 
     async def revoke(self, id: str) -> bool:
-        """Take a token back: here at once, on other servers within a second. Whether there is one of this id."""
-        found = await self._work.run(self._work.service.store.revoke_token, id)
+        """Revoke a token: here at once, on other servers within a second. Whether there is one with this id."""
+        revoked = await self.thread.run(self.thread.service.store.tokens.revoke, id)
         self._tokens.pop(id, None)
-        return found
+        return revoked
 
     async def _fingerprint(self, name: str) -> str:
         if not re.fullmatch(NAME, name):
             raise NotFoundException
         if name not in self._fingerprints:
-            row = await self._work.run(self._work.service.store.trial, name)
+            row = await self.thread.run(self.thread.service.store.trial, name)
             self._fingerprints[name] = row.fingerprint
         return self._fingerprints[name]
 
@@ -104,3 +105,38 @@ def kinds(scopes: tuple[Scope, ...]) -> str:
     if not own:
         return "an admin token"
     return f"the trial's {', its '.join(own)} or an admin token"
+
+
+TokenId = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{16}$", description="The token's id.")]
+
+_TOKEN_BYTES = 2**12
+
+
+def token_routes(access: Access, patience: float) -> list[Any]:
+    """The handlers of tokens."""
+    thread, guard = access.thread, access.needs("admin")
+    service = thread.service
+
+    @post("/v1/tokens", **about("tokens", "Issue a token", guard, 404, body=TokenOperation, stamped=False))
+    async def issue(request: Asked) -> Issued:
+        text = await read_text(request, ("application/json",), _TOKEN_BYTES, patience)
+        try:
+            wanted: TokenWanted | None = msgspec.json.decode(text, type=TokenWanted)
+        except msgspec.MsgspecError:
+            wanted = None
+        if wanted is None or (wanted.scope == "admin") != (wanted.trial is None):
+            raise IngestError(
+                400, 'ask for {"scope": "admin"}, or for {"scope": "ingest" or "read", "trial": the trial\'s name}.'
+            )
+        return await thread.run(service.tokens.issue, wanted)
+
+    @get("/v1/tokens", **about("tokens", "All tokens, without their secrets", guard, stamped=False))
+    async def tokens() -> list[TokenAbout]:
+        return await thread.run(service.tokens.all)
+
+    @delete("/v1/tokens/{id:str}", **about("tokens", "Revoke a token, by its id", guard, 400, 404, stamped=False))
+    async def revoke(id: TokenId) -> None:
+        if not await access.revoke(id):
+            raise NotFoundException
+
+    return [issue, tokens, revoke]

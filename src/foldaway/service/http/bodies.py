@@ -11,10 +11,10 @@ from litestar.exceptions import InternalServerException
 from foldaway.errors import IngestError, instead_of
 from foldaway.sources.formats.body import media_type_of, wipe
 
+Asked = Request[Any, Any, Any]
 
-async def read_body(
-    request: Request[Any, Any, Any], limit: int, patience: float, too_long: IngestError | None = None
-) -> bytearray:
+
+async def read_body(request: Asked, limit: int, patience: float, too_long: IngestError | None = None) -> bytearray:
     """All of the body.
 
     Raises:
@@ -41,13 +41,13 @@ async def read_body(
     raise refusal
 
 
-def require_kind(request: Request[Any, Any, Any], *kinds: str) -> None:
+def require_kind(request: Asked, *kinds: str) -> None:
     """Refuse a body that does not say to be of one of these media types."""
     if media_type_of(request.headers.get("Content-Type", ""))[0] not in kinds:
         raise IngestError(415, f"the Content-Type is not known; use {' or '.join(kinds)}.")
 
 
-async def read_text(request: Request[Any, Any, Any], kinds: tuple[str, ...], limit: int, patience: float) -> str:
+async def read_text(request: Asked, kinds: tuple[str, ...], limit: int, patience: float) -> str:
     """A body of UTF-8 text of one of these media types."""
     require_kind(request, *kinds)
     body = await read_body(request, limit, patience)

@@ -1,8 +1,9 @@
-"""What the OpenAPI document cannot know by itself: bodies that are read as a stream, tokens, problems."""
+"""What an address says of itself, and what the OpenAPI document cannot know: streamed bodies, tokens, problems."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from litestar.datastructures import ResponseHeader
 from litestar.openapi.datastructures import ResponseSpec
@@ -12,148 +13,23 @@ from litestar.openapi.spec import (
     OpenAPIMediaType,
     OpenAPIType,
     Operation,
+    Reference,
     RequestBody,
     Schema,
     SecurityScheme,
 )
+from litestar.types import Guard
 
 from foldaway.federated.messages import MEDIA_TYPE as MESSAGE
 from foldaway.service.http.problems import MEDIA_TYPE, Problem
 
-STAMPED = [
+COMPONENTS = Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")})
+
+_STAMPED = [
     ResponseHeader(
         name="Foldaway-Fingerprint", description="The plan's fingerprint.", required=True, documentation_only=True
     )
 ]
-
-TOKEN: list[dict[str, list[str]]] = [{"token": []}]
-
-COMPONENTS = Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")})
-
-_OBJECTS = Schema(type=OpenAPIType.ARRAY, items=Schema(type=OpenAPIType.OBJECT))
-_BYTES = Schema(type=OpenAPIType.STRING, format=OpenAPIFormat.BINARY)
-
-
-@dataclass
-class RecordsOperation(Operation):
-    """A batch of records, in one of three formats."""
-
-    def __post_init__(self) -> None:
-        self.request_body = RequestBody(
-            description="Records: an Arrow IPC stream, one JSON object per line, or a JSON array of objects; as it is, "
-            "or packed with gzip or zstd and a Content-Encoding that says so.",
-            required=True,
-            content={
-                "application/json": OpenAPIMediaType(schema=_OBJECTS),
-                "application/x-ndjson": OpenAPIMediaType(schema=_BYTES),
-                "application/vnd.apache.arrow.stream": OpenAPIMediaType(schema=_BYTES),
-            },
-        )
-
-
-@dataclass
-class PlanOperation(Operation):
-    """A plan, as JSON or TOML."""
-
-    def __post_init__(self) -> None:
-        self.request_body = RequestBody(
-            description="A plan, as JSON or TOML.",
-            required=True,
-            content={
-                "application/json": OpenAPIMediaType(schema=Schema(type=OpenAPIType.OBJECT)),
-                "application/toml": OpenAPIMediaType(schema=_BYTES),
-            },
-        )
-
-
-@dataclass
-class MessageOperation(Operation):
-    """A message of a device."""
-
-    def __post_init__(self) -> None:
-        self.request_body = RequestBody(
-            description="A message of a device, in MessagePack: it says nothing about its sender.",
-            required=True,
-            content={MESSAGE: OpenAPIMediaType(schema=_BYTES)},
-        )
-
-
-@dataclass
-class TalliesOperation(Operation):
-    """A site's tallies."""
-
-    def __post_init__(self) -> None:
-        self.request_body = RequestBody(
-            description="The state of a trial that a site has folded, of a cohort of units at least.",
-            required=True,
-            content={"application/octet-stream": OpenAPIMediaType(schema=_BYTES)},
-        )
-
-
-@dataclass
-class CloseOperation(Operation):
-    """How to close a trial."""
-
-    def __post_init__(self) -> None:
-        self.request_body = RequestBody(
-            description="For trials whose records stay on devices: how many seconds reports still count, and the "
-            "share of the enrolled devices that is enough. For all: whether to close one that has no effects.",
-            required=False,
-            content={"application/json": OpenAPIMediaType(schema=_WANTED)},
-        )
-
-
-_WANTED = Schema(
-    type=OpenAPIType.OBJECT,
-    properties={
-        "deadline": Schema(type=[OpenAPIType.NUMBER, OpenAPIType.NULL], minimum=0, maximum=10**7),
-        "share": Schema(type=[OpenAPIType.NUMBER, OpenAPIType.NULL], exclusive_minimum=0, maximum=1),
-        "without_effects": Schema(type=OpenAPIType.BOOLEAN),
-    },
-    additional_properties=False,
-)
-
-
-@dataclass
-class TokenOperation(Operation):
-    """What token is wanted."""
-
-    def __post_init__(self) -> None:
-        self.request_body = RequestBody(
-            description="A token for all trials, or one to send records to a trial or to read its effects.",
-            required=True,
-            content={"application/json": OpenAPIMediaType(schema=_TOKEN_WANTED)},
-        )
-
-
-_TOKEN_WANTED: Schema = Schema(
-    one_of=[
-        Schema(
-            type=OpenAPIType.OBJECT,
-            properties={"scope": Schema(const="admin"), "trial": Schema(type=OpenAPIType.NULL)},
-            required=["scope"],
-            additional_properties=False,
-        ),
-        Schema(
-            type=OpenAPIType.OBJECT,
-            properties={
-                "scope": Schema(type=OpenAPIType.STRING, enum=["ingest", "read"]),
-                "trial": Schema(type=OpenAPIType.STRING),
-            },
-            required=["scope", "trial"],
-            additional_properties=False,
-        ),
-    ]
-)
-
-
-def refusals(*statuses: int) -> dict[int, ResponseSpec]:
-    """The problems that an address may answer with."""
-    return {
-        status: ResponseSpec(Problem, media_type=MEDIA_TYPE, generate_examples=False, description=_WHEN[status])
-        for status in statuses
-    }
-
 
 _WHEN = {
     400: "The request is malformed.",
@@ -170,15 +46,106 @@ _WHEN = {
     503: "Try again later.",
 }
 
-__all__ = [
-    "COMPONENTS",
-    "STAMPED",
-    "TOKEN",
-    "CloseOperation",
-    "MessageOperation",
-    "PlanOperation",
-    "RecordsOperation",
-    "TalliesOperation",
-    "TokenOperation",
-    "refusals",
-]
+
+def about(
+    tag: str, summary: str, guard: Guard, *statuses: int, body: type[Operation] | None = None, stamped: bool = True
+) -> dict[str, Any]:
+    """What is said of an address that takes a token.
+
+    Args:
+        tag: The chapter it is in.
+        summary: What it does.
+        guard: Who may ask.
+        statuses: How it refuses, besides for want of a token or of the database; or for a body, if it takes one.
+        body: The operation that describes its body.
+        stamped: Whether it is about one trial, whose fingerprint is in every answer.
+    """
+    of_body = () if body is None else (400, 408, 413, 415)
+    return {
+        "guards": [guard],
+        "operation_class": body or Operation,
+        "response_headers": _STAMPED if stamped else [],
+        "responses": refusals(401, 403, 503, *of_body, *statuses),
+        "security": [{"token": []}],
+        "summary": summary,
+        "tags": [tag],
+    }
+
+
+def refusals(*statuses: int) -> dict[int, ResponseSpec]:
+    """The problems that an address may answer with."""
+    return {
+        status: ResponseSpec(Problem, media_type=MEDIA_TYPE, generate_examples=False, description=_WHEN[status])
+        for status in sorted(statuses)
+    }
+
+
+def _taking(description: str, content: dict[str, Schema], *, required: bool = True) -> type[Operation]:
+    """An operation with a body, by media type."""
+
+    @dataclass
+    class Taking(Operation):
+        def __post_init__(self) -> None:
+            types = {media_type: OpenAPIMediaType(schema=schema) for media_type, schema in content.items()}
+            self.request_body = RequestBody(types, description=description, required=required)
+
+    return Taking
+
+
+def _object(*required: str, **properties: Schema | Reference) -> Schema:
+    """An object with these properties and no others."""
+    return Schema(
+        type=OpenAPIType.OBJECT, properties=properties, required=required or None, additional_properties=False
+    )
+
+
+_OBJECT = Schema(type=OpenAPIType.OBJECT)
+_BYTES = Schema(type=OpenAPIType.STRING, format=OpenAPIFormat.BINARY)
+_NULL = Schema(type=OpenAPIType.NULL)
+_NUMBER_OR_NULL = [OpenAPIType.NUMBER, OpenAPIType.NULL]
+
+RecordsOperation = _taking(
+    "Records: an Arrow IPC stream, one JSON object per line, or a JSON array of objects; as it is, or packed with gzip "
+    "or zstd and a Content-Encoding that says so.",
+    {
+        "application/json": Schema(type=OpenAPIType.ARRAY, items=_OBJECT),
+        "application/x-ndjson": _BYTES,
+        "application/vnd.apache.arrow.stream": _BYTES,
+    },
+)
+PlanOperation = _taking("A plan, as JSON or TOML.", {"application/json": _OBJECT, "application/toml": _BYTES})
+MessageOperation = _taking(
+    "A message of a device, in MessagePack: it says nothing about its sender.", {MESSAGE: _BYTES}
+)
+TalliesOperation = _taking(
+    "The state of a trial that a site has folded, of a cohort of units at least.",
+    {"application/octet-stream": _BYTES},
+)
+CloseOperation = _taking(
+    "For trials whose records stay on devices: how many seconds reports still count, and the share of the enrolled "
+    "devices that is enough. For all: whether to close one that has no effects.",
+    {
+        "application/json": _object(
+            deadline=Schema(type=_NUMBER_OR_NULL, minimum=0, maximum=10**7),
+            share=Schema(type=_NUMBER_OR_NULL, exclusive_minimum=0, maximum=1),
+            without_effects=Schema(type=OpenAPIType.BOOLEAN),
+        )
+    },
+    required=False,
+)
+TokenOperation = _taking(
+    "A token for all trials, or one to send records to a trial or to read its effects.",
+    {
+        "application/json": Schema(
+            one_of=[
+                _object("scope", scope=Schema(const="admin"), trial=_NULL),
+                _object(
+                    "scope",
+                    "trial",
+                    scope=Schema(type=OpenAPIType.STRING, enum=["ingest", "read"]),
+                    trial=Schema(type=OpenAPIType.STRING),
+                ),
+            ]
+        )
+    },
+)

@@ -10,9 +10,8 @@ import asyncio
 from typing import NamedTuple
 
 from foldaway.errors import IngestError
-from foldaway.federated.messages import Received
-from foldaway.service.collecting.device_collector import Kind
-from foldaway.service.http.work import Work
+from foldaway.federated.messages import Kind, Received
+from foldaway.service.http.folding_thread import FoldingThread
 from foldaway.sources.formats.body import wipe
 
 _MOST_TOGETHER = 1_000
@@ -28,8 +27,8 @@ class _Waiting(NamedTuple):
 class Gathering:
     """Brings messages to the thread that folds, all that wait at a time."""
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
+    def __init__(self, thread: FoldingThread) -> None:
+        self._thread = thread
         self._waiting: dict[tuple[str, Kind], list[_Waiting]] = {}
         self._carrying: dict[tuple[str, Kind], asyncio.Task[None]] = {}
         self._bytes = 0
@@ -38,7 +37,7 @@ class Gathering:
     async def limit(self, name: str) -> int:
         """How long a message of the trial's devices can be; a plan never changes."""
         if name not in self._limits:
-            self._limits[name] = await self._work.run(self._work.service.devices.most_bytes, name)
+            self._limits[name] = await self._thread.run(self._thread.service.devices.most_bytes, name)
         return self._limits[name]
 
     def check_room(self) -> None:
@@ -76,10 +75,10 @@ class Gathering:
             del self._carrying[key]
 
     async def _take(self, name: str, kind: Kind, lot: list[_Waiting]) -> None:
-        receive = self._work.service.devices.receive
+        receive = self._thread.service.devices.receive
         outcomes: list[Received | BaseException]
         try:
-            outcomes = list(await self._work.run(receive, name, kind, [waiting.body for waiting in lot]))
+            outcomes = list(await self._thread.run(receive, name, kind, [waiting.body for waiting in lot]))
         except BaseException as error:  # each request answers for itself
             outcomes = [error] * len(lot)
         for waiting, outcome in zip(lot, outcomes, strict=True):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Annotated, Any
 
+import msgspec
 from litestar import Response, get
 from litestar.exceptions import NotFoundException
 from litestar.params import PathParameter
+
+from foldaway.inference.sample_ratio import SUSPICIOUS
+from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES, Word
 
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -48,4 +53,14 @@ def _file(name: str) -> Response[bytes]:
 def _files() -> dict[str, bytes]:
     """All of them, by name: an address can name one of these and nothing else."""
     folder = resources.files("foldaway.service.http") / "dashboard"
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in _KINDS}
+    files = {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in _KINDS}
+    return {**files, "vocabulary.js": _vocabulary()}
+
+
+def _vocabulary() -> bytes:
+    """The words and ranks that the page shares with reports and tables, as a script that others import."""
+    tables: list[Mapping[str, Word]] = [ESTIMATORS, ERRORS]
+    ranked = [{n: {"phrase": w.phrase, "sentence": w.sentence, "rank": w.rank} for n, w in t.items()} for t in tables]
+    modes = {name: {"sentence": mode.sentence, "at_close": mode.at_close} for name, mode in MODES.items()}
+    constants = {"ESTIMATORS": ranked[0], "ERRORS": ranked[1], "MODES": modes, "SUSPICIOUS": SUSPICIOUS}
+    return b"".join(b"export const %s = %s;\n" % (k.encode(), msgspec.json.encode(v)) for k, v in constants.items())

@@ -9,46 +9,28 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
-from foldaway.errors import (
-    Conflict,
-    EstimateError,
-    FoldawayError,
-    IngestError,
-    MessageError,
-    PlanError,
-    RecordError,
-    SealedError,
-    SequenceGap,
-    TooEarly,
-    TrialClosed,
-    TrialExists,
-    Unavailable,
-    UnknownNumber,
-    UnknownTrial,
-    VaultError,
-)
+from foldaway import errors
+from foldaway.errors import FoldawayError, IngestError, SequenceGap
 from foldaway.records.faults import FaultyBatch
-from foldaway.service.http.logs import log_bug
+from foldaway.service.http.monitoring import log_bug
 
 MEDIA_TYPE = "application/problem+json"
 
 RETRY_AFTER = "1"  # seconds
 
-_STATUS: dict[type[FoldawayError], HTTPStatus] = {
-    PlanError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    RecordError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    EstimateError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    MessageError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    UnknownNumber: HTTPStatus.NOT_FOUND,
-    UnknownTrial: HTTPStatus.NOT_FOUND,
-    TrialExists: HTTPStatus.CONFLICT,
-    TrialClosed: HTTPStatus.GONE,  # and nothing else is: a device deletes what it kept for the trial
-    SealedError: HTTPStatus.CONFLICT,
-    SequenceGap: HTTPStatus.CONFLICT,
-    Conflict: HTTPStatus.SERVICE_UNAVAILABLE,
-    TooEarly: HTTPStatus.TOO_EARLY,
-    Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
-    VaultError: HTTPStatus.SERVICE_UNAVAILABLE,  # the key was changed elsewhere, and this server needs the new one
+_KINDS: dict[HTTPStatus, tuple[type[FoldawayError], ...]] = {
+    HTTPStatus.NOT_FOUND: (errors.UnknownTrial, errors.UnknownNumber),
+    HTTPStatus.CONFLICT: (errors.TrialExists, errors.SealedError, SequenceGap),
+    HTTPStatus.GONE: (errors.TrialClosed,),  # and nothing else is: a device deletes what it kept for the trial
+    HTTPStatus.UNPROCESSABLE_ENTITY: (
+        errors.PlanError,
+        errors.RecordError,
+        errors.EstimateError,
+        errors.MessageError,
+    ),
+    HTTPStatus.TOO_EARLY: (errors.TooEarly,),
+    # An error of the vault: the key was changed elsewhere, and this server needs the new one.
+    HTTPStatus.SERVICE_UNAVAILABLE: (errors.Conflict, errors.Unavailable, errors.VaultError),
 }
 
 
@@ -85,7 +67,8 @@ def of_error(error: FoldawayError) -> Problem:
     if isinstance(error, IngestError):
         status = HTTPStatus(error.status)
     else:
-        status = next((s for kind, s in _STATUS.items() if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
+        matching = (status for status, kinds in _KINDS.items() if isinstance(error, kinds))
+        status = next(matching, HTTPStatus.INTERNAL_SERVER_ERROR)
     return Problem(
         status.phrase,
         status,
@@ -112,10 +95,10 @@ def on_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> 
     """The framework's refusals; their details could quote the request, so only the status is told."""
     status = HTTPStatus(error.status_code)
     headers = {name: text for name, text in (error.headers or {}).items() if name.lower() == "allow"}
-    told = _PLAIN.get(status, f"{status.phrase}.")
+    sentence = _PLAIN.get(status, f"{status.phrase}.")
     if isinstance(error.extra, dict) and NEEDED in error.extra:  # our own words
-        told = f"{told.removesuffix('.')}: this takes {error.extra[NEEDED]}."
-    return answer(Problem(status.phrase, status, told), **headers)
+        sentence = f"{sentence.removesuffix('.')}: this takes {error.extra[NEEDED]}."
+    return answer(Problem(status.phrase, status, sentence), **headers)
 
 
 def on_unexpected(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,36 +13,6 @@ from foldaway.keeping.disk import make_file, replace_file
 LENGTH = 32
 VARIABLE = "FOLDAWAY_KEY"
 FILE = "master.key"
-
-
-def find_keys(
-    folder: Path | None, key_file: Path | None, environ: Mapping[str, str]
-) -> tuple[list[bytes], Path | None]:
-    """The keys, and the file they are in: the one named, else the environment's, else the folder's own.
-
-    Raises:
-        VaultError: There are none, and no folder to make one in.
-    """
-    if key_file is not None:
-        return read_keys(key_file), key_file
-    if VARIABLE in environ:
-        return parse_keys(environ[VARIABLE], f"the environment's {VARIABLE}"), None
-    if folder is None:
-        raise VaultError(f"there is no key to seal with: name a key file, or set {VARIABLE}.")
-    own = folder / FILE
-    if not own.exists():
-        make_key_file(own)
-    return read_keys(own), own
-
-
-def new_key_line() -> str:
-    """A new random key as a line of a key file, without its end.
-
-    Example:
-        >>> len(new_key_line()), new_key_line() == new_key_line()
-        (64, False)
-    """
-    return secrets.token_hex(LENGTH)
 
 
 def parse_keys(text: str, source: str) -> list[bytes]:
@@ -70,7 +40,7 @@ def make_key_file(path: Path) -> None:
     with instead_of(OSError, lambda error: VaultError(f"the key file {path} cannot be made: {error.strerror}.")):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError):  # of a server that started at the same moment
-            make_file(path, f"{new_key_line()}\n".encode())
+            make_file(path, f"{secrets.token_hex(LENGTH)}\n".encode())
 
 
 def write_keys(path: Path, keys: Iterable[bytes]) -> None:
@@ -81,7 +51,7 @@ def write_keys(path: Path, keys: Iterable[bytes]) -> None:
 
 def add_key(path: Path) -> None:
     """Put a new key first in a file; those it holds stay behind it, to open what they sealed."""
-    write_keys(path, [bytes.fromhex(new_key_line()), *read_keys(path)])
+    write_keys(path, [secrets.token_bytes(LENGTH), *read_keys(path)])
 
 
 def drop_old_keys(path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Self
 
 from foldaway.errors import VaultError, instead_of
 from foldaway.keeping.sealing import NONCE, TAG, BrokenSeal, seal, unseal
-from foldaway.service.keys.master_key import LENGTH, find_keys, read_keys
+from foldaway.service.keys.master_key import FILE, LENGTH, VARIABLE, make_key_file, parse_keys, read_keys
 
 # Sealed bytes: form, the key's id, then as `seal` gives them.
 _FORM = b"\x01"
@@ -54,8 +54,15 @@ class Vault:
         Raises:
             VaultError: There is no key, or what should be one is not.
         """
-        keys, file = find_keys(folder, key_file, environ)
-        return cls(keys, file=file)
+        if key_file is None and VARIABLE in environ:
+            return cls(parse_keys(environ[VARIABLE], f"the environment's {VARIABLE}"))
+        if key_file is None:
+            if folder is None:
+                raise VaultError(f"there is no key to seal with: name a key file, or set {VARIABLE}.")
+            key_file = folder / FILE
+            if not key_file.exists():
+                make_key_file(key_file)
+        return cls(read_keys(key_file), file=key_file)
 
     def __repr__(self) -> str:
         return f"Vault: {', '.join(self._keys)}"

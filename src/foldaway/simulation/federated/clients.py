@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 
 from foldaway.federated.device.device import Device
-from foldaway.federated.device.kept import Kept, MemoryStore
-from foldaway.federated.link import HttpLink, Kind, Link
-from foldaway.federated.messages import Coefficients, Received, new_number
+from foldaway.federated.device.state import DeviceState
+from foldaway.federated.device.store import MemoryStore
+from foldaway.federated.link import HttpLink, Link
+from foldaway.federated.messages import Coefficients, Kind, Received, new_number
 from foldaway.plan import Plan
 from foldaway.simulation.federated.population import CHUNK, Client, Role, World, clients
 
@@ -22,7 +23,7 @@ from foldaway.simulation.federated.population import CHUNK, Client, Role, World,
 THREADS = 16
 
 
-class Tally(NamedTuple):
+class ClientCounts(NamedTuple):
     """What the devices of a process have done.
 
     Attributes:
@@ -37,10 +38,12 @@ class Tally(NamedTuple):
     bytes: Counter[str]
     numbers: int
 
-    def __add__(self, other: tuple[Any, ...]) -> Tally:
+    def __add__(self, other: tuple[Any, ...]) -> ClientCounts:
         """What the devices of two processes have done."""
         states, messages, sent, numbers = other
-        return Tally(self.states + states, self.messages + messages, self.bytes + sent, max(self.numbers, numbers))
+        return ClientCounts(
+            self.states + states, self.messages + messages, self.bytes + sent, max(self.numbers, numbers)
+        )
 
 
 class CountingLink:
@@ -84,13 +87,13 @@ class Crowd:
     Args:
         world: What is simulated.
         link: The connection that they share.
-        told: Called with the number of clients done since the last call.
+        progress: Called with the number of clients done since the last call.
     """
 
-    def __init__(self, world: World, link: Link, told: Callable[[int], None]) -> None:
+    def __init__(self, world: World, link: Link, progress: Callable[[int], None]) -> None:
         self._world = world
         self._plan = world.plan
-        self._told = told
+        self._done = progress
         self.link = CountingLink(link)
         self.states: Counter[str] = Counter()
         self._waiting: list[Device] = []
@@ -104,31 +107,31 @@ class Crowd:
             roles = {role: [device for of, device in joined if of == role] for role in get_args(Role)}
             self.states["dropped out"] += len(roles["drops out"])
             self._late += roles["is late"]
-            if self._world.mode == "scores":
+            if self._world.replies:
                 self._waiting += roles["reports"]
             else:
                 pending = self._report(roles["reports"])
                 asking = pending[: math.ceil(len(pending) * self._world.ask_again)]
                 self.states["pending"] += len(pending) - len(asking)
                 self._waiting += asking
-            self._told(len(joined))
+            self._done(len(joined))
 
     def _joined(self, client: Client) -> tuple[Role, Device]:
-        kept = Kept(self._plan.canonical().decode(), client.identity, new_number())
-        device = Device(self._plan, store=MemoryStore(kept), link=self.link)
+        state = DeviceState(self._plan.canonical().decode(), client.identity, new_number())
+        device = Device(self._plan, store=MemoryStore(state), link=self.link)
         for record in client.records:
             device.record(record)
-        if self._world.mode == "scores":
+        if self._world.replies:
             device.report()  # everyone streams moments; who drops out, or is late, does so with the reply
         return client.role, device
 
-    def again(self, told: Callable[[int], None] = lambda done: None) -> None:
+    def again(self, progress: Callable[[int], None] = lambda done: None) -> None:
         """All who wait report once more."""
         waiting, self._waiting = self._waiting, []
         for start in range(0, len(waiting), CHUNK):
             some = waiting[start : start + CHUNK]
             self._waiting += self._report(some)
-            told(len(some))
+            progress(len(some))
 
     def _report(self, devices: list[Device]) -> list[Device]:
         """All report; those who must do so again."""
@@ -142,8 +145,8 @@ class Crowd:
 
     def reply(self) -> None:
         """The trial is being closed: all who wait report; twice, for the cohort of most has come together by then."""
-        self._told(len(self._late) + self.states["dropped out"])  # who will not
-        self.again(self._told)
+        self._done(len(self._late) + self.states["dropped out"])  # who will not
+        self.again(self._done)
         self.again()
 
     def end(self) -> None:
@@ -151,9 +154,9 @@ class Crowd:
         self._waiting, self._late = [*self._waiting, *self._late], []
         self.again()
 
-    def tally(self) -> Tally:
+    def counts(self) -> ClientCounts:
         """What they have done."""
-        return Tally(self.states, self.link.messages, self.link.bytes, self.link.numbers)
+        return ClientCounts(self.states, self.link.messages, self.link.bytes, self.link.numbers)
 
 
 def work(world: World, chunks: Sequence[int], address: str, token: str, orders: Any, said: Any) -> None:
@@ -165,7 +168,7 @@ def work(world: World, chunks: Sequence[int], address: str, token: str, orders: 
         while (order := orders.get()) != "leave":
             steps[order]()
             said.put(("done", order))
-        said.put(("tally", crowd.tally()))
+        said.put(("counts", crowd.counts()))
         link.close()
     except BaseException as error:
         said.put(("failed", f"{type(error).__name__}: {error}"))

@@ -10,9 +10,6 @@ from foldaway.least_squares import LeastSquares
 from foldaway.numerics.block import Floats
 from foldaway.simulation.federated.population import World, clients
 
-ESTIMATOR = {"one-message": "regression", "scores": "regression", "delta": "difference"}
-"""The estimator that is compared, by mode."""
-
 
 class KeptRows(NamedTuple):
     """What an analysis of kept rows says.
@@ -43,7 +40,7 @@ def analysed(world: World, *, reported_only: bool) -> KeptRows:
 
 def _rows(world: World, reported_only: bool) -> tuple[Floats, Floats, Floats]:
     plan = world.plan
-    found: list[list[float]] = []
+    rows: list[list[float]] = []
     for start in world.chunks:
         for client in clients(world, plan, start):
             if reported_only and client.role != "reports":
@@ -51,6 +48,6 @@ def _rows(world: World, reported_only: bool) -> tuple[Floats, Floats, Floats]:
             treated = float(plan.assign(client.identity) == "treatment")
             for record in client.records:
                 before = [record["revenue_before"]] if plan.covariates else []
-                found.append([client.number, record["revenue"], 1.0, treated, *before])
-    table = np.array(found)
+                rows.append([client.number, record["revenue"], 1.0, treated, *before])
+    table = np.array(rows)
     return table[:, 2:], table[:, 1], table[:, 0]

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
+from foldaway.federated.modes import MODES
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan, Privacy
 
 Role = Literal["reports", "drops out", "is late"]
-Mode = Literal["one-message", "scores", "delta"]
-
-MODES: dict[str, Mode] = {mode: mode for mode in get_args(Mode)}
 
 EFFECT = 0.3
 
@@ -35,11 +33,12 @@ class World(msgspec.Struct, frozen=True):
         drop_out: The share of devices that never report.
         late: The share of devices that report after the end.
         seed: Chooses everything but the report numbers.
-        ask_again: The share of devices that ask after the end whether their report was counted; in mode scores all do.
+        ask_again: The share of devices that ask after the end whether their report was counted; where these are
+            replies, all do.
     """
 
     clients: int
-    mode: Mode = "one-message"
+    mode: str = "one-message"
     drop_out: float = 0.0
     late: float = 0.0
     seed: int = 0
@@ -54,11 +53,16 @@ class World(msgspec.Struct, frozen=True):
             arm="variant",
             arms={"control": 0.5, "treatment": 0.5},
             outcomes=["revenue"],
-            covariates=[] if self.mode == "delta" else ["revenue_before"],
-            federated=self.mode,
+            covariates=["revenue_before"] if MODES[self.mode].covariates else [],
+            federated=self.mode,  # type: ignore[arg-type]
             # Included, so that the last few of some thousands are counted too.
             privacy=Privacy(cohort=cohort, min_per_arm=min(_LEAST, cohort), remainder="include"),
         )
+
+    @property
+    def replies(self) -> bool:
+        """Whether devices report by replying to what is published at the close."""
+        return MODES[self.mode].replies
 
     @property
     def chunks(self) -> range:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from foldaway.errors import FoldawayError, ServerError
-from foldaway.simulation.federated.clients import Tally, work
-from foldaway.simulation.federated.kept_rows import ESTIMATOR, analysed
+from foldaway.simulation.federated.clients import ClientCounts, work
+from foldaway.simulation.federated.kept_rows import analysed
 from foldaway.simulation.federated.population import World
 from foldaway.simulation.federated.serving import Coordinator, coordinating
 from foldaway.simulation.federated.summary import Cost, Summary, effect_of
 
-Told = Callable[[str, int], None]
+OnClients = Callable[[str, int], None]
 
 # Seconds for which replies are waited for, at the most.
 _DEADLINE = 3600
@@ -26,19 +26,22 @@ _DEADLINE = 3600
 _FAREWELL = 10
 
 
-def simulate(world: World, *, processes: int = 2, told: Told = lambda what, done: None) -> Summary:
+def simulate(world: World, *, processes: int = 2, progress: OnClients = lambda what, done: None) -> Summary:
     """Run the devices of a simulated world against a real coordinator.
 
     Args:
         world: What is simulated.
         processes: Processes to run devices in.
-        told: Called with what is going on, and the number of clients that have done it since the last call.
+        progress: Called with what is going on, and the number of clients that have done it since the last call.
     """
-    with tempfile.TemporaryDirectory(prefix="foldaway-") as folder, coordinating(Path(folder), world.plan) as found:
-        return _simulate(world, found, processes, told)
+    with (
+        tempfile.TemporaryDirectory(prefix="foldaway-") as folder,
+        coordinating(Path(folder), world.plan) as coordinator,
+    ):
+        return _simulate(world, coordinator, processes, progress)
 
 
-def _simulate(world: World, coordinator: Coordinator, processes: int, told: Told) -> Summary:
+def _simulate(world: World, coordinator: Coordinator, processes: int, progress: OnClients) -> Summary:
     memory, disk, worked = [coordinator.resident()], coordinator.stored(), coordinator.worked()
     began = time.monotonic()
     with _Workers(world, coordinator, processes) as workers:
@@ -49,22 +52,22 @@ def _simulate(world: World, coordinator: Coordinator, processes: int, told: Told
             collected += done
             if 2 * collected >= world.clients and len(memory) == 1:
                 memory.append(coordinator.resident())
-            told(what, done)
+            progress(what, done)
 
         workers.do("collect", halfway)
-        if world.mode == "scores":
+        if world.replies:
             _close(coordinator, _DEADLINE)
-            workers.do("reply", told)
+            workers.do("reply", progress)
         closed = _close(coordinator, 0)
         memory.append(coordinator.resident())
         workers.do("end", lambda what, done: None)
         seconds = time.monotonic() - began
         cost = Cost(seconds, memory, coordinator.stored() - disk, coordinator.worked() - worked)
-        tally = workers.leave()
-    told("analysing kept rows", 0)
-    everyone = world.mode == "scores"
-    kept = analysed(world, reported_only=not everyone)
-    return Summary.of(world, tally, closed, cost, kept, effect_of(closed, ESTIMATOR[world.mode]))
+        counts = workers.leave()
+    progress("analysing kept rows", 0)
+    kept = analysed(world, reported_only=not world.replies)
+    estimator = "regression" if world.plan.covariates else "difference"
+    return Summary.of(world, counts, closed, cost, kept, effect_of(closed, estimator))
 
 
 def _close(coordinator: Coordinator, deadline: int) -> dict[str, Any]:
@@ -101,7 +104,7 @@ class _Workers:
             process.terminate()
             process.join()
 
-    def do(self, order: str, told: Told) -> None:
+    def do(self, order: str, progress: OnClients) -> None:
         """Have every process do something, and wait until it is done."""
         for orders in self._orders:
             orders.put(order)
@@ -109,14 +112,14 @@ class _Workers:
         while left:
             kind, what = self._next()
             if kind == "clients":
-                told(order, what)
+                progress(order, what)
             left -= kind == "done"
 
-    def leave(self) -> Tally:
+    def leave(self) -> ClientCounts:
         """End the processes; what they have done together."""
         for orders in self._orders:
             orders.put("leave")
-        whole = Tally(Counter(), Counter(), Counter(), 0)
+        whole = ClientCounts(Counter(), Counter(), Counter(), 0)
         for _ in self._processes:
             whole += self._next()[1]
         for process in self._processes:

@@ -96,7 +96,6 @@ def _hello(process: subprocess.Popen[str], log: Path) -> tuple[str, str]:
     said = ""
     for line in process.stdout:
         said += line
-        found = re.search(r"serves at (\S+)\s.*: (fa_\S+)", said, re.DOTALL)
-        if found:
-            return found[1], found[2]
+        if hello := re.search(r"Listening on (\S+)\s.*: (fa_\S+)", said, re.DOTALL):
+            return hello[1], hello[2]
     raise ServerError(f"the coordinator did not start: {log.read_text(errors='replace').strip()[-500:]}")

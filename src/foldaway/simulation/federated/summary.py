@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foldaway.effects import Effect, Effects
-from foldaway.federated.coordinator.integrity import Integrity
-from foldaway.simulation.federated.clients import Tally
+from foldaway.federated.replies.integrity import Integrity
+from foldaway.simulation.federated.clients import ClientCounts
 from foldaway.simulation.federated.kept_rows import KeptRows
 from foldaway.simulation.federated.population import World
 from foldaway.table import number, text_table
@@ -77,7 +77,7 @@ class Summary(msgspec.Struct, frozen=True):
     def of(
         cls,
         world: World,
-        tally: Tally,
+        counts: ClientCounts,
         closed: dict[str, Any],
         cost: Cost,
         kept: KeptRows,
@@ -89,14 +89,14 @@ class Summary(msgspec.Struct, frozen=True):
         return cls(
             world,
             cost.seconds,
-            dict(tally.states),
+            dict(counts.states),
             enrolled,
             reported,
             missing,
-            dict(tally.messages),
-            tally.bytes["reports"] / max(tally.messages["reports"], 1),
-            tally.numbers,
-            sum(tally.bytes.values()) / world.clients,
+            dict(counts.messages),
+            counts.bytes["reports"] / max(counts.messages["reports"], 1),
+            counts.numbers,
+            sum(counts.bytes.values()) / world.clients,
             cost.memory,
             cost.disk,
             cost.worked,
@@ -184,7 +184,7 @@ class Summary(msgspec.Struct, frozen=True):
     def _notes(self) -> Iterator[str]:
         if self.integrity is not None:
             yield str(msgspec.convert(self.integrity, Integrity))
-        if self.world.mode == "scores" and self.missing:
+        if self.world.replies and self.missing:
             yield (
                 "The kept rows are those of all clients: the effect is the same, and the standard errors differ by "
                 "what the missing replies would have said."
@@ -194,8 +194,8 @@ class Summary(msgspec.Struct, frozen=True):
 def effect_of(closed: dict[str, Any], estimator: str) -> Effect:
     """The compared effect in the coordinator's final answer."""
     effects = Effects.from_json(msgspec.json.encode(closed["effects"]))
-    found: Effect = effects.filter(estimator=estimator, se_kind="CR1")[0]
-    return found
+    effect: Effect = effects.filter(estimator=estimator, se_kind="CR1")[0]
+    return effect
 
 
 def _mebibytes(count: int | None) -> str:

@@ -2,6 +2,7 @@
 
 import { h, named, say } from "./dom.js";
 import { ago, count, moment, several, share } from "./format.js";
+import { MODES } from "./vocabulary.js";
 import { durableThing, ratioState, ratioVerdict } from "./words.js";
 
 const VERDICTS = { passes: "good", fails: "bad", open: "soft" };
@@ -89,12 +90,6 @@ export class Kept {
   }
 }
 
-const MODES = {
-  "one-message": "Each device sends its tallies once.",
-  scores: "Devices send tallies during the trial, and their scores at the close.",
-  delta: "Each device sends sums of outcomes alone.",
-};
-
 /** How far a trial is whose records never leave their site. */
 export function federated(progress) {
   const names = Object.keys(progress.enrolled ?? {});
@@ -110,7 +105,7 @@ export function federated(progress) {
   return [
     h("h2", {}, "Federated progress"),
     h("p", {}, "Stage: ", h("strong", {}, String(progress.stage ?? "–"))),
-    h("p", { class: "soft small" }, MODES[progress.mode] ?? `Mode: ${progress.mode ?? "–"}`),
+    h("p", { class: "soft small" }, MODES[progress.mode]?.sentence ?? `Mode: ${progress.mode ?? "–"}`),
     h("p", { class: "label" }, "Devices that have reported, of those enrolled"),
     h("ul", { class: "arms" }, rows),
     deadline ? h("p", { class: "soft small" }, `Open until ${deadline}.`) : null,

@@ -1,24 +1,21 @@
 // Which effect is looked at: an outcome, an arm, an estimator.
 
 import { h } from "./dom.js";
-
-// The covariates make an estimate more precise; where there are none, these do not exist.
-const FIRST = ["interacted", "regression", "difference", "ipw"];
-
-// Which kind of error speaks for an estimate, best first; the server's history has the same order.
-const KINDS = ["CR3", "CR2", "CR1", "bootstrap", "HC2", "HC1"];
+import { ERRORS, ESTIMATORS } from "./vocabulary.js";
 
 export const keyOf = (row) => JSON.stringify([row.outcome, row.arm, row.estimator]);
 
-/** One row for each outcome, arm and estimator. */
+/** The name that ranks first; the first of those of one rank. */
+const best = (words, names) => names.reduce((a, b) => (words[b].rank < words[a].rank ? b : a));
+
+/** One row for each outcome, arm and estimator: the one whose kind of error ranks first. */
 export function headline(rows) {
-  const best = new Map();
-  const rank = (row) => (KINDS.includes(row.se_kind) ? KINDS.indexOf(row.se_kind) : KINDS.length);
+  const lead = new Map();
   for (const row of rows) {
-    const other = best.get(keyOf(row));
-    if (!other || rank(row) < rank(other)) best.set(keyOf(row), row);
+    const other = lead.get(keyOf(row));
+    if (!other || best(ERRORS, [other.se_kind, row.se_kind]) !== other.se_kind) lead.set(keyOf(row), row);
   }
-  return [...best.values()];
+  return [...lead.values()];
 }
 
 export class Choice {
@@ -39,10 +36,10 @@ export class Choice {
       const values = [...new Set(rows.map((row) => row[field]))];
       const offered = [...select.options].map((option) => option.value);
       if (JSON.stringify(values) === JSON.stringify(offered)) continue;
-      const kept = select.value;
+      const chosen = select.value;
       select.replaceChildren(...values.map((value) => h("option", { value }, value)));
-      const first = field === "estimator" ? FIRST.find((name) => values.includes(name)) : undefined;
-      select.value = values.includes(kept) ? kept : (first ?? values[0]);
+      const first = field === "estimator" ? best(ESTIMATORS, values) : values[0];
+      select.value = values.includes(chosen) ? chosen : first;
       select.parentElement.hidden = values.length < 2;
     }
   }

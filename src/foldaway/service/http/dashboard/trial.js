@@ -9,7 +9,8 @@ import { chance, count, interval, moment, places, several, signed } from "./form
 import { forest } from "./forest.js";
 import { statusPill } from "./list.js";
 import { Poll } from "./poll.js";
-import { durableThing, explained, figures, fits, heard, relative, verdict } from "./words.js";
+import { ERRORS, ESTIMATORS, MODES } from "./vocabulary.js";
+import { durableThing, explained, figures, heard, relative, verdict } from "./words.js";
 
 const EVERY = 1_500;
 const CLOSED = 30_000;
@@ -80,7 +81,12 @@ class TrialPage {
   /** Whether there cannot be effects yet: no need to ask. */
   tooEarly(status) {
     if (status.status === "closed") return false;
-    return this.plan.federated?.mode === "scores" || status.records < Object.keys(this.plan.arms).length * (this.plan.privacy?.min_per_arm ?? LEAST);
+    return this.atClose() || status.records < Object.keys(this.plan.arms).length * (this.plan.privacy?.min_per_arm ?? LEAST);
+  }
+
+  /** Whether effects come at the close alone, since devices send what the errors need no sooner. */
+  atClose() {
+    return MODES[this.plan.federated?.mode]?.at_close;
   }
 
   /** Points of the chosen effect since the last that is here: the first time, all. */
@@ -124,13 +130,13 @@ class TrialPage {
       this.drawNothingYet();
       return;
     }
-    const sound = fits(found.sample_ratio);
-    this.now.classList.toggle("doubtful", !sound);
-    this.headline.replaceChildren(sound ? "" : "Not to be trusted yet: ", ...verdict(row), ".");
+    this.now.classList.toggle("doubtful", Boolean(found.alarm));
+    this.headline.replaceChildren(found.alarm ? "Not to be trusted yet: " : "", ...verdict(row), ".");
     this.explained.replaceChildren(...explained(row, found.confidence));
     this.figures.replaceChildren(...figures(row));
     this.how.replaceChildren(named(row.arm), " against ", named(row.control), " on ", named(row.outcome),
-      `: ${row.estimator} estimate with ${row.se_kind} errors.`);
+      `: ${ESTIMATORS[row.estimator].phrase} (${row.estimator}). `,
+      `The standard error is ${row.se_kind}. ${ERRORS[row.se_kind].sentence}`);
     this.drawCourse(row);
     this.forest.replaceChildren(
       h("h2", {}, "Effects on ", named(row.outcome)), forest(this.alike(row), row, row.outcome),
@@ -167,7 +173,7 @@ class TrialPage {
     const first = `foldaway send ${this.name} data.parquet --server ${location.origin}`;
     this.explained.replaceChildren(closed
       ? `An arm had fewer than ${durable}.`
-      : this.plan.federated?.mode === "scores"
+      : this.atClose()
       ? "Devices send their scores when the trial is closed; there are no effects before."
       : `No effects until every arm has ${durable}.${pace}`);
     if (!closed && !this.status.records && !this.plan.federated) {
@@ -177,10 +183,10 @@ class TrialPage {
 
   drawAlarms(found) {
     const alarms = [];
-    if (found && !fits(found.sample_ratio)) {
+    if (found?.alarm) {
       alarms.push(h("div", { class: "alarm", role: "alert" },
         h("strong", {}, "The arms are not in the plan’s proportions."),
-        h("p", {}, found.notes[0])));
+        h("p", {}, found.alarm)));
     }
     if (this.status.status === "closed") {
       alarms.push(h("div", { class: "ended", role: "status" },
@@ -195,7 +201,6 @@ class TrialPage {
   }
 
   drawRest(found) {
-    const notes = found.notes.slice(fits(found.sample_ratio) ? 0 : 1);
     const open = this.rest.querySelector("details")?.open;
     const focused = this.rest.contains(document.activeElement);
     const decimals = (row) => places((row.ci_upper - row.ci_lower) / 2);
@@ -208,7 +213,7 @@ class TrialPage {
     const summary = h("summary", {}, `All numbers: ${several(rows.length, "effect")}`);
     this.rest.replaceChildren(
       h("details", { open: open === true }, summary, table("All effects", header, rows, { class: "texts" })),
-      notes.length ? h("ul", { class: "notes soft small" }, notes.map((note) => h("li", {}, note))) : "");
+      found.notes.length ? h("ul", { class: "notes soft small" }, found.notes.map((note) => h("li", {}, note))) : "");
     if (focused) summary.focus();
   }
 

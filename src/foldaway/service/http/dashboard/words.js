@@ -2,6 +2,7 @@
 
 import { h, named } from "./dom.js";
 import { between, chance, count, interval, number, percent, places, signed } from "./format.js";
+import { SUSPICIOUS } from "./vocabulary.js";
 
 /** The effect in a sentence that needs no statistics. */
 export function verdict(row) {
@@ -56,21 +57,16 @@ export function heard(row, records) {
 /** What an arm needs some of before its effects are told. */
 export const durableThing = (plan) => (plan.federated ? "durable report" : "durable record");
 
-// Customary for this check; foldaway's own results have the same bound.
-const SUSPICIOUS = 0.001;
-
 /** Without a p-value the check is open: a unit may have several records, and units cannot be counted. */
 export const ratioState = (ratio) => {
   if (ratio.p_value === null) return "open";
   return ratio.p_value < SUSPICIOUS ? "fails" : "passes";
 };
 
-export const fits = (ratio) => ratioState(ratio) !== "fails";
-
 export function ratioVerdict(ratio) {
   if (ratioState(ratio) === "open") return "Whether the records per arm fit the plan cannot be told: units may have several.";
   const p = `p\u00a0${ratio.p_value < SUSPICIOUS ? "" : "=\u00a0"}${chance(ratio.p_value)}`;
-  return fits(ratio)
+  return ratioState(ratio) === "passes"
     ? `The ${ratio.counted} per arm fit the plan (${p}).`
     : `The ${ratio.counted} per arm do not fit the plan (${p}).`;
 }

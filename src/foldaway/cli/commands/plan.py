@@ -1,0 +1,276 @@
+"""``foldaway plan …``: a first plan for a file, from its header and the names of its arms; what a plan will do.
+
+Of the values in the file only the arms' names are ever shown: the plan must have them. Probabilities are never taken
+from the counts, or the sample-ratio check would compare the counts with themselves.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from foldaway.cli.terminal.options import AsJson, Delimiter, PlanFile
+from foldaway.cli.terminal.words import tell
+from foldaway.errors import PlanError, RecordError
+
+if TYPE_CHECKING:
+    from foldaway.plan import Plan
+
+app = typer.Typer(help="Create and check plans.", no_args_is_help=True)
+
+# A column with more values than this, or with fewer records of each than this, does not name arms.
+_MOST_ARMS = 20
+_FEWEST_RECORDS = 2
+
+# What people call the arm that the others are compared with.
+_CONTROLS = ("control", "ctrl", "controls", "placebo", "baseline", "base", "default", "off", "a", "0", "false", "no")
+
+
+@app.command("check")
+def check(plan: PlanFile, json: AsJson = False) -> None:
+    """Say what a plan will do, or what is wrong with it."""
+    import msgspec
+
+    from foldaway.federated.modes.described import described
+    from foldaway.plan import Plan
+    from foldaway.report.page.plan_summary import summary
+
+    the_plan = Plan.load(plan)
+    if json:
+        print(msgspec.json.encode({"fingerprint": the_plan.fingerprint, "plan": the_plan}).decode())
+    else:
+        print(summary(the_plan, described(the_plan)))
+
+
+@app.command("new")
+def new(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of the trial's records.")],
+    arm: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that names the arm.")] = None,
+    outcome: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="What to compare between arms; repeat for several.")
+    ] = None,
+    covariate: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Measured before treatment; repeat for several.")
+    ] = None,
+    levels: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=A,B,…", help="A categorical covariate and its levels; repeat for several."),
+    ] = None,
+    unit: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column that names who was randomised.")
+    ] = None,
+    control: Annotated[str | None, typer.Option(metavar="ARM", help="The arm to compare the others with.")] = None,
+    delimiter: Delimiter = None,
+    name: Annotated[str | None, typer.Option(help="The trial's name; that of the file by default.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; printed by default.")
+    ] = None,
+) -> None:
+    """Write a first plan for a file of records: look it over before you run it. Without options, list its columns."""
+    file = _only(file)
+    if not (arm or outcome or covariate or levels or unit):
+        _list_columns(file, delimiter)
+        return
+    categorical = dict(_level_list(text) for text in levels or [])
+    numeric = [column for column in covariate or [] if column not in categorical]
+    wanted = [*([arm] if arm else []), *(outcome or []), *numeric, *categorical, *([unit] if unit else [])]
+    _require_columns(file, delimiter, wanted, named=bool(arm and outcome))
+    assert arm is not None  # or the line above has said so
+    assert outcome is not None
+    seen = _look(file, delimiter, arm, [*outcome, *numeric], categorical)
+    plan, guesses = _plan(seen, arm, outcome, [*numeric, *categorical], categorical, unit, control, name or _name(file))
+    text = "\n".join([*(f"# {guess}" for guess in guesses), "", plan.to_toml()])
+    if output is None:
+        print(text, end="")
+    else:
+        _write(output, text)
+    for guess in guesses:
+        tell(guess)
+    if output is None:
+        tell("Next: the same again with -o plan.toml, which writes the plan to that file.")
+        return
+    command = ["foldaway", "run", str(output), str(file), *_said(delimiter), "--save", "trial.state"]
+    tell(f"Next: {shlex.join(command)}")
+
+
+class Seen(NamedTuple):
+    """What a look through the file tells.
+
+    Attributes:
+        arms: The names of the arms.
+        texts: Which columns have something other than numbers in them.
+        unused: Levels that no record has, each with its column.
+    """
+
+    arms: list[str]
+    texts: list[str]
+    unused: list[tuple[str, str]]
+
+
+def _only(file: Path) -> Path:
+    """The one file of that name, or that a glob matches."""
+    from foldaway.sources.formats.paths import Stdin, expand
+
+    paths = expand([str(file)])
+    if len(paths) > 1:
+        raise PlanError(f"{file} matches {len(paths):,} files; name one of them.")
+    if isinstance(paths[0], Stdin):
+        raise PlanError("standard input can be read only once; name a file.")
+    return paths[0]
+
+
+def _list_columns(file: Path, delimiter: str | None) -> None:
+    from foldaway.sources.formats.files import column_names
+
+    columns = column_names(file, delimiter)
+    if not columns:
+        raise PlanError("lines of JSON have no header to read: say --arm COLUMN and --outcome COLUMN.")
+    print("\n".join(columns))
+    command = ["foldaway", "plan", "new", str(file), "--arm", "COLUMN", "--outcome", "COLUMN", "-o", "plan.toml"]
+    command += _said(delimiter)
+    tell(f"Next, with the column that names the arm and the one to compare: {shlex.join(command)}")
+
+
+def _require_columns(file: Path, delimiter: str | None, wanted: Sequence[str], *, named: bool) -> None:
+    from foldaway.sources.formats.files import column_names
+
+    columns = column_names(file, delimiter)
+    if not named:
+        listed = f" The columns of {file} are: {', '.join(columns)}." if columns else ""
+        raise PlanError(f"say which column names the arm, with --arm, and what to compare, with --outcome.{listed}")
+    missing = [name for name in wanted if columns and name not in columns]
+    if missing:
+        alike = difflib.get_close_matches(missing[0], columns, n=1)
+        hint = f" Is it {alike[0]!r}?" if alike else ""
+        raise PlanError(f"{file} has no column {missing[0]!r}.{hint} Its columns are: {', '.join(columns)}.")
+
+
+def _look(file: Path, delimiter: str | None, arm: str, numeric: Sequence[str], levels: dict[str, list[str]]) -> Seen:
+    """Through the whole file once, in bounded memory."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from foldaway.cli.terminal.progress import file_progress
+    from foldaway.sources.formats.chunk import WantedColumns
+    from foldaway.sources.formats.files import read
+
+    counts: dict[str, int] = {}
+    used: dict[str, Counter[int]] = {column: Counter() for column in levels}
+    texts: set[str] = set()
+    with file_progress([file]) as progress:
+        wanted = WantedColumns(tuple(numeric), (arm, *levels))
+        for batch in read(file, wanted, delimiter=delimiter, progress=lambda used: progress(file, used)):
+            records = batch.records
+            column = records.column(arm) if arm in records.schema.names else pa.nulls(0, pa.string())
+            for pair in pc.value_counts(pc.drop_null(column.cast(pa.string()))).to_pylist():
+                counts[pair["values"]] = counts.get(pair["values"], 0) + pair["counts"]
+            for name in (name for name in levels if name in records.schema.names):
+                known = pc.index_in(records.column(name).cast(pa.string()), pa.array(levels[name], pa.string()))
+                known = pc.if_else(pc.is_null(records.column(name)), -1, pc.fill_null(known, len(levels[name])))
+                for pair in pc.value_counts(known).to_pylist():
+                    used[name][pair["values"]] += pair["counts"]
+            if len(counts) > _MOST_ARMS:
+                raise PlanError(f"{arm!r} has more than {_MOST_ARMS} different values: is it the column of the arm?")
+            texts |= {name for name in numeric if name in records.schema.names and _is_text(records.column(name).type)}
+    if not counts:
+        raise RecordError(f"{file} has no records with an arm in {arm!r}.")
+    for name, uses in used.items():
+        if others := uses[len(levels[name])]:
+            raise PlanError(
+                f"{others:,} records have a {name!r} that is none of the levels {', '.join(levels[name])}: name every "
+                "level, spelt as in the file, capitals and blanks included."
+            )
+    if len(counts) > 2 and sorted(counts.values())[:2] != [1, 1] and 1 in counts.values():
+        raise PlanError(f"one value of {arm!r} occurs only once; a typo? Mend it in the file.")
+    if len(counts) < 2 or min(counts.values()) < _FEWEST_RECORDS:
+        raise PlanError(
+            f"{arm!r} does not look like the column of the arm: it should have two or more different values, each in "
+            f"{_FEWEST_RECORDS} records or more."
+        )
+    unused = [(name, level) for name in levels for i, level in enumerate(levels[name]) if not used[name][i]]
+    return Seen(sorted(counts), [name for name in numeric if name in texts], unused)
+
+
+def _is_text(kind: object) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))
+
+
+def _plan(
+    seen: Seen,
+    arm: str,
+    outcomes: Sequence[str],
+    covariates: Sequence[str],
+    levels: dict[str, list[str]],
+    unit: str | None,
+    control: str | None,
+    name: str,
+) -> tuple[Plan, list[str]]:
+    from foldaway.plan import Plan
+
+    for column in seen.texts:
+        if column in covariates:
+            raise PlanError(
+                f"the covariate {column!r} is not made of numbers; if it is categorical, name its levels: "
+                f"--levels '{column}=first,second,third'."
+            )
+        raise PlanError(f"the outcome {column!r} is not made of numbers; write it as numbers, yes and no as 1 and 0.")
+    if control is not None and control not in seen.arms:
+        raise PlanError(f"there is no arm {control!r} in {arm!r}; there are {', '.join(seen.arms)}.")
+    first = control or next((a for word in _CONTROLS for a in seen.arms if a.lower() == word), seen.arms[0])
+    arms = [first, *(a for a in seen.arms if a != first)]
+    plan = Plan(
+        name=name,
+        arm=arm,
+        arms=dict.fromkeys(arms, 1 / len(arms)),
+        outcomes=outcomes,
+        covariates=covariates,
+        levels=levels,
+        unit=unit,
+    )
+    replace = "Replace these with the probabilities used for the allocation."
+    guesses = [f"Assumed: equal probabilities for {', '.join(arms)}. {replace}"]
+    if control is None:
+        guesses.append(f'Assumed: "{first}" is the control arm (it is listed first).')
+    guesses += [f"No record has the level {level} of {column}." for column, level in seen.unused]
+    if unit is not None:
+        guesses.append(
+            f"If {unit} has several records, add complete_units = true if they are in one file, else a bootstrap."
+        )
+    return plan, guesses
+
+
+def _level_list(text: str) -> tuple[str, list[str]]:
+    column, equals, listed = text.partition("=")
+    if not equals:
+        raise PlanError(f"--levels {text!r} should be a column and its levels: --levels 'country=de,fr,us'.")
+    return column, [level.strip() for level in listed.split(",")]
+
+
+def _said(delimiter: str | None) -> list[str]:
+    """The delimiter as an option."""
+    return [] if delimiter is None else ["--delimiter", delimiter.replace("\t", "\\t")]
+
+
+def _name(file: Path) -> str:
+    """The file's name without suffixes, as a plan's name may be."""
+    stem = file.name.split(".")[0]
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:100] or "trial"
+
+
+def _write(output: Path, text: str) -> None:
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise PlanError(f"{output} exists; choose another name.") from None
+    except OSError as error:
+        raise PlanError(f"the plan cannot be written to {output}: {error.strerror}.") from None

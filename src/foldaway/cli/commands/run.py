@@ -1,0 +1,146 @@
+"""``foldaway run``: from files of records to effects; and ``foldaway demo``, the same with simulated records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from glob import has_magic
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foldaway.cli.commands.state import require_savable, save_report, tell_saved
+from foldaway.cli.terminal.options import Adjust, AllKinds, AsJson, Delimiter, Overwrite, PlanFile, Save
+from foldaway.cli.terminal.words import tell
+from foldaway.errors import SourceError
+
+if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
+    from foldaway.plan import Plan
+    from foldaway.sources.runs.backlog import Backlog, Outcome
+    from foldaway.sources.runs.shares import ReadOptions
+    from foldaway.trial import Trial
+
+app = typer.Typer()
+
+
+@app.command()
+def run(
+    plan: PlanFile,
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files or globs; - for standard input.")],
+    save: Save = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="STATE", help="Go on from these tallies, and skip files that are in them."),
+    ] = None,
+    overwrite: Overwrite = False,
+    delete_after: Annotated[
+        bool, typer.Option("--delete-after", help="Delete each file once its records are in --save, on the disk.")
+    ] = False,
+    processes: Annotated[int, typer.Option(min=1, help="Share the files out to so many processes.")] = 1,
+    key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The bootstrap's secret key: read, or made if not there yet.")
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option(help="csv, tsv, parquet, arrow or ndjson, if it cannot be told.")
+    ] = None,
+    delimiter: Delimiter = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as well: one HTML page.")] = None,
+    json: AsJson = False,
+    all_kinds: AllKinds = False,
+    adjust: Adjust = None,
+) -> None:
+    """Fold files of records into a trial and print its effects. No record is kept."""
+    from foldaway.cli.terminal.key_file import read_or_make
+    from foldaway.cli.terminal.printing import print_effects
+    from foldaway.plan import Plan
+    from foldaway.report.page.document import require_place
+    from foldaway.sources.runs.backlog import Backlog
+    from foldaway.sources.runs.shares import ReadOptions
+
+    if save is None and delete_after:
+        raise SourceError("--delete-after needs --save STATE: where the tallies of what is deleted are to be.")
+    require_savable(save, resume, overwrite)
+    if report is not None:
+        require_place(report)
+    the_plan, options = Plan.load(plan), ReadOptions(format, delimiter)
+    going_on = resume is not None and (resume.exists() or resume != save)  # a first run may name what is yet to be
+    if save is not None and the_plan.bootstrap is not None and key is None:
+        tell("Without --key the state can be read and merged later, but not resumed.")
+    secret = None if key is None or the_plan.bootstrap is None else read_or_make(key, new=not going_on)
+    if save is None:
+        trial = _fold(files, the_plan, options, resume=resume, key=secret, processes=processes)
+        positions = None
+    else:
+        with Backlog(the_plan, save, resume=resume, delete_after=delete_after, key=secret) as backlog:
+            _fold_backlog(backlog, files, options, processes)
+        _tell_rest(backlog.outcome, the_plan, save)
+        trial, positions = backlog.outcome.trial, backlog.ledger.pages
+    print_effects(trial, json=json, all_kinds=all_kinds, adjust=adjust)
+    if report is not None:
+        save_report(trial.report(adjust=adjust, positions=positions), report)
+
+
+@app.command()
+def demo(
+    records: Annotated[int, typer.Option(min=1_000, help="How many records to simulate.")] = 200_000,
+    seed: Annotated[int, typer.Option(help="The simulation's seed.")] = 0,
+) -> None:
+    """Simulate a trial, fold it away, and compare with an analysis that kept every row."""
+    from foldaway.cli.terminal.progress import file_progress
+    from foldaway.simulation.demo import demonstrate
+
+    demonstrate(records, seed, file_progress)
+
+
+def _fold(
+    patterns: Sequence[str], plan: Plan, options: ReadOptions, *, resume: Path | None, key: bytes | None, processes: int
+) -> Trial:
+    """Fold files into a trial that is saved nowhere."""
+    from foldaway.cli.terminal.progress import file_progress
+    from foldaway.sources.runs.backlog import ledger_of, not_in
+    from foldaway.sources.runs.folding import fold_paths, started
+    from foldaway.trial import open_saved
+
+    into, positions = (None, None) if resume is None else open_saved(resume, plan, key=key)
+    paths = not_in(ledger_of(positions), patterns)
+    with file_progress(paths) as progress:
+        return fold_paths(started(plan, key=None if into else key, into=into), paths, options, processes, progress)
+
+
+def _fold_backlog(backlog: Backlog, patterns: Sequence[str], options: ReadOptions, processes: int) -> None:
+    """Fold files into a saved state, and say what became of them even if one of them stops it."""
+    from foldaway.cli.terminal.progress import file_progress
+
+    try:
+        paths = backlog.find(patterns)
+        with file_progress(paths) as progress:
+            backlog.fold(paths, options, processes=processes, progress=progress)
+    finally:
+        for path in backlog.outcome.deleted:
+            tell(f"deleted {path}")
+        for path, count in backlog.outcome.dropped.items():
+            tell(f"{path}: {count:,} faulty records left out")
+        for path in backlog.outcome.barren:
+            tell(f"{path}: no record of it was folded" + ("; it was not deleted" if backlog.delete_after else ""))
+
+
+def _tell_rest(outcome: Outcome, plan: Plan, save: Path) -> None:
+    """Say what was not folded, and where the state is."""
+    for pattern in outcome.absent:
+        tell(
+            f"{pattern}: matches no file now; only what was folded before is in the state"
+            if has_magic(pattern)
+            else f"{pattern}: not there any more; the state knows it from before"
+        )
+    if outcome.known:
+        tell(f"{_counted(outcome.known)} skipped: {save} holds their records already.")
+    if outcome.waiting_records:
+        tell(
+            f"{outcome.waiting_records:,} records ({_counted(outcome.waiting)}) wait for the next run and are not in "
+            f"the effects: a saved state grows by at least the plan's cohort of {plan.privacy.cohort:,} records."
+        )
+    tell_saved(save)
+
+
+def _counted(files: Sequence[Path]) -> str:
+    return f"{len(files):,} file{'' if len(files) == 1 else 's'}"

@@ -1,0 +1,162 @@
+"""``foldaway trial …``: trials on a server."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from foldaway.cli.terminal.connecting import Authority, Server, Token, TrialName, connect
+from foldaway.cli.terminal.options import AsJson, PlanFile
+from foldaway.cli.terminal.words import in_lines
+from foldaway.errors import ServerError
+
+app = typer.Typer(help="Trials on a server.", no_args_is_help=True)
+
+# Each command imports what it needs, so that --help is quick.
+
+
+@app.command("create")
+def create(
+    plan: PlanFile,
+    server: Server,
+    token: Token,
+    ca: Authority = None,
+    json: AsJson = False,
+) -> None:
+    """Register a plan; prints a token to send records with and one to read effects with."""
+    from foldaway.plan import Plan
+
+    text = Plan.load(plan).to_toml()
+    with connect(server, token, ca) as client:
+        made = client.create(text)
+    if json:
+        _print_json(made)
+        return
+    name, mark = made["name"], f"(fingerprint {made['fingerprint'][:12]}…)"
+    if made.get("new", True):
+        print(in_lines(f"{name} is registered {mark}. Shown this once:"))
+    else:
+        closed = " and is closed: it takes no more records" if made["status"] == "closed" else ""
+        print(in_lines(f"{name} {mark} exists already{closed}. New tokens beside the old ones, shown this once:"))
+    print(f"  ingest token  {made['ingest_token']}")
+    print(f"  read token    {made['read_token']}")
+
+
+@app.command("effects")
+def effects(name: TrialName, server: Server, token: Token, ca: Authority = None, json: AsJson = False) -> None:
+    """The effects of a trial so far."""
+    with connect(server, token, ca) as client:
+        answer = client.effects(name)
+    _print_answer(answer, json)
+
+
+@app.command("close")
+def close(
+    name: TrialName,
+    server: Server,
+    token: Token,
+    ca: Authority = None,
+    deadline: Annotated[
+        float | None, typer.Option(min=0, help="Federated: seconds in which reports still count.")
+    ] = None,
+    share: Annotated[
+        float | None, typer.Option(help="Federated: the share of devices that is enough, above 0 and up to 1.")
+    ] = None,
+    without_effects: Annotated[
+        bool, typer.Option("--without-effects", help="Close even though there are no effects. This cannot be undone.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """End a trial: no more records, its key destroyed, its effects final.
+
+    Where records stay on devices, waits for their last reports and shows how many have come. Interrupted, the server
+    goes on waiting; the same command without options shows it.
+    """
+    from foldaway.cli.terminal.waiting import close_and_wait
+
+    if share is not None and not 0 < share <= 1:
+        raise ServerError("--share is above 0, and at most 1: the share of the devices whose reports are enough.")
+    with connect(server, token, ca) as client:
+        answer = close_and_wait(client, name, deadline, share, without_effects)
+    _print_answer(answer, json)
+
+
+@app.command("status")
+def status(name: TrialName, server: Server, token: Token, ca: Authority = None, json: AsJson = False) -> None:
+    """How a trial stands."""
+    with connect(server, token, ca) as client:
+        answer = client.status(name)
+    if json:
+        _print_json(answer)
+    else:
+        _print_statuses([answer])
+        if answer.get("federated") is not None:
+            from foldaway.cli.terminal.waiting import who
+
+            print(f"\n{who(answer['federated'], answer['pending'])}")
+
+
+@app.command("list")
+def list_trials(server: Server, token: Token, ca: Authority = None, json: AsJson = False) -> None:
+    """All trials."""
+    with connect(server, token, ca) as client:
+        answer = client.trials()
+    if json:
+        _print_json(answer)
+    else:
+        _print_statuses(answer)
+
+
+def _print_json(answer: Any) -> None:
+    import msgspec
+
+    print(msgspec.json.encode(answer).decode())
+
+
+def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
+    import msgspec
+
+    from foldaway.cli.terminal.waiting import alarm
+    from foldaway.effects import Effects
+
+    if as_json:
+        _print_json(answer)
+        return
+    federated = answer.get("federated")
+    if answer["final"] and answer["effects"] is not None:
+        print(in_lines(f"{answer['name']} is closed; these effects are final.") + "\n")
+    if federated is not None and (warning := alarm(federated)) is not None:
+        print(f"{warning}\n")
+    if answer["effects"] is None:
+        why = "an arm had too few records." if federated is None else federated["note"] or "an arm had too few reports."
+        print(in_lines(f"{answer['name']} is closed without effects: {why}"))
+    else:
+        print(Effects.from_json(msgspec.json.encode(answer["effects"])))
+    if answer["left_out"]:
+        what = "records" if federated is None else "messages of devices"
+        print()
+        print(in_lines(f"{answer['left_out']:,} {what} were left out at the close: they were fewer than a cohort."))
+
+
+def _print_statuses(rows: list[dict[str, Any]]) -> None:
+    from foldaway.table import text_table
+
+    if not rows:
+        print("There are no trials yet; register one with foldaway trial create.")
+        return
+    tables = []
+    for federated, headings in ((False, ("durable", "pending")), (True, ("records", "messages: pending"))):
+        cells = [
+            # Where records stay on devices, it is their messages that wait for a cohort, and there is a third stage.
+            [
+                row["name"],
+                row["federated"]["stage"] if federated else row["status"],
+                *(f"{row[field]:,}" for field in ("records", "pending", "cohort", "left_out")),
+            ]
+            for row in rows
+            if (row.get("federated") is not None) == federated
+        ]
+        if cells:
+            tables.append(text_table(["trial", "status", *headings, "cohort", "left out"], cells, left=2))
+    print("\n\n".join(tables))

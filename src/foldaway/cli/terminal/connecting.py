@@ -1,0 +1,44 @@
+"""Which server a command talks to: its options, and the client that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foldaway.cli.terminal.words import tell_waiting
+from foldaway.errors import ServerError, not_installed
+
+if TYPE_CHECKING:
+    from foldaway.client import Client
+
+Server = Annotated[str, typer.Option(envvar="FOLDAWAY_SERVER", help="The server's address.")]
+Token = Annotated[str, typer.Option(envvar="FOLDAWAY_TOKEN", help="A token for it; better given in FOLDAWAY_TOKEN.")]
+Authority = Annotated[
+    Path | None, typer.Option("--ca", envvar="FOLDAWAY_CA", help="The certificate authority of an https server.")
+]
+TrialName = Annotated[str, typer.Argument(metavar="NAME", help="The trial's name.")]
+
+
+def connect(server: str, token: str, ca: Path | None) -> Client:
+    """A client of the server."""
+    with extra():
+        from foldaway.client import Client
+
+    return Client(server, token, verify=True if ca is None else str(ca), told=tell_waiting)
+
+
+@contextmanager
+def extra() -> Iterator[None]:
+    """Imports of packages that come with the extra."""
+    try:
+        yield
+        return
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+    if missing == "foldaway":
+        raise ServerError("this installation of foldaway is incomplete; install it again.")
+    raise ServerError(not_installed(missing, "serve"))

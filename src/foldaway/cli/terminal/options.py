@@ -1,0 +1,34 @@
+"""Options and arguments that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def _character(text: str) -> str:
+    return "\t" if text == "\\t" else text  # a tab is hard to type
+
+
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="The plan, a .toml or .json file.")]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CHARACTER",
+        parser=_character,
+        help="What separates cells of CSV, if not a comma: ';', or '\\t' for a tab.",
+    ),
+]
+
+# How effects are printed.
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines in place of tables.")]
+AllKinds = Annotated[bool, typer.Option("--all", help="Show every kind of standard error, not just the best one.")]
+Adjust = Annotated[
+    str | None, typer.Option(help="Adjust p-values for several comparisons: holm or benjamini-hochberg.")
+]
+
+# Where the tallies go.
+Save = Annotated[Path | None, typer.Option(metavar="STATE", help="Write the tallies to this file.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Let --save replace a state it did not resume from.")]

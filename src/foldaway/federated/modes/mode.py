@@ -1,0 +1,192 @@
+"""The contract of a mode: what a device takes in and sends, what is checked on arrival, what comes out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from foldaway.effects import Effects
+from foldaway.effects.analysis import effects_of
+from foldaway.federated.messages import Coefficients, Factored, Message, Moments, unpacked
+from foldaway.federated.modes.share import Devices, Share
+from foldaway.federated.replies.integrity import Integrity
+from foldaway.federated.replies.published import Published
+from foldaway.numerics.block import Floats
+from foldaway.numerics.linalg import append_rows
+from foldaway.plan import Plan
+from foldaway.tallies import UNITS
+from foldaway.tallies.arm import Kinds
+from foldaway.tallies.scores import UnitScores
+from foldaway.trial import Trial
+
+
+class Holding(NamedTuple):
+    """What a device holds when it makes its report.
+
+    Attributes:
+        number: The report's number.
+        arm: The device's arm.
+        n: How many records it has taken.
+        sums: What they came to, in modes that keep no records.
+        rows: The records whose moments are durable, in modes that keep them.
+    """
+
+    number: bytes
+    arm: str
+    n: int
+    sums: bytes
+    rows: Sequence[bytes]
+
+
+class Mode(ABC):
+    """One way in which devices take part in a trial without giving their records away.
+
+    Attributes:
+        name: The mode's name in a plan.
+        reports: The kind of message that a device's one report is.
+        replies: Whether a report is a reply to what is published at the close. Devices then keep their records until
+            they have replied, and send moments of them before; a close waits for replies.
+        kinds: The tallies that the coordinator keeps of each arm, beside its factor.
+        covariates: Whether it has any use for covariates.
+    """
+
+    name: ClassVar[str]
+    reports: ClassVar[type[Message]]
+    replies: ClassVar[bool] = False
+    kinds: ClassVar[Kinds] = {UNITS: UnitScores}
+    covariates: ClassVar[bool] = True
+
+    # On a device.
+
+    @abstractmethod
+    def take_in(self, plan: Plan, sums: bytes, record: Floats) -> bytes | None:
+        """What is kept in place of records, with one more of them in it; None if the record itself is to be kept."""
+
+    @abstractmethod
+    def report(self, plan: Plan, holding: Holding, published: Coefficients | None) -> Message | None:
+        """The device's report; None if there is nothing that it could say."""
+
+    @abstractmethod
+    def overwrite(self, plan: Plan, records: Sequence[Floats]) -> None:
+        """Have made-up records take the way of real ones through working memory."""
+
+    # At the coordinator.
+
+    def share(self, plan: Plan, state: bytes | None = None, published: Published | None = None) -> Share:
+        """A server's share of the trial: of nothing yet, or from its state and what was published."""
+        if state is None:
+            return Share(Trial(plan, kinds=self.kinds))
+        return Share.loads(state, plan, self.kinds, published)
+
+    def publish(self, trial: Trial) -> Published:
+        """What devices reply to at the close, in modes with replies."""
+        return Published.of(trial)
+
+    def load_published(self, data: bytes, plan: Plan) -> Published:
+        """The same from its bytes."""
+        return Published.loads(data, plan)
+
+    @abstractmethod
+    def check(self, share: Share, message: Any, published: Published | None) -> Floats:
+        """The numbers in a report, if those of a device of this plan can be so.
+
+        Raises:
+            MessageError: They cannot.
+            TooEarly: Nothing has been published that it could reply to.
+        """
+
+    @abstractmethod
+    def fold(self, share: Share, reports: Sequence[Any], values: Sequence[Floats], published: Published | None) -> None:
+        """Take checked reports in."""
+
+    @abstractmethod
+    def results(self, share: Share, devices: Devices, published: Published | None) -> tuple[Effects, Integrity | None]:
+        """The effects of all servers' shares together, and what the replies say about themselves, if there are any."""
+
+    # In words.
+
+    @abstractmethod
+    def described(self, plan: Plan) -> str:
+        """What a device keeps and sends, for a person."""
+
+    @abstractmethod
+    def longest(self, plan: Plan) -> Sequence[Message]:
+        """The longest messages that a device can send, of each kind."""
+
+
+class OneRound(Mode):
+    """A mode in which a device keeps only what its records come to, and sends that once."""
+
+    reports: ClassVar[type[Factored]]
+
+    def report(self, plan: Plan, holding: Holding, published: Coefficients | None) -> Message:
+        """What the records came to, as it is."""
+        return self.reports(holding.number, holding.arm, holding.n, holding.sums)  # type: ignore[call-arg]
+
+    def overwrite(self, plan: Plan, records: Sequence[Floats]) -> None:
+        """Take them in."""
+        sums = b""
+        for record in records:
+            sums = self.take_in(plan, sums, record) or b""
+
+    def check(self, share: Share, message: Factored, published: Published | None) -> Floats:
+        """The factor in the report."""
+        return share.check(message)
+
+    def fold(
+        self, share: Share, reports: Sequence[Factored], values: Sequence[Floats], published: Published | None
+    ) -> None:
+        """Each is a cluster of its own."""
+        share.fold(reports, values)
+
+    def results(self, share: Share, devices: Devices, published: Published | None) -> tuple[Effects, None]:
+        """Those of an analysis of clusters, with a note on who is missing from it."""
+        notes = list(_missing_notes(devices))
+        return effects_of(share.plan, share.trial.arms, share.trial.dropped, notes=notes), None
+
+
+def _missing_notes(devices: Devices) -> Iterator[str]:
+    enrolled, missing = sum(devices.enrolled.values()), sum(devices.missing.values())
+    by_arm = ", ".join(f"{arm} {devices.reported[arm]:,} of {n:,}" for arm, n in devices.enrolled.items())
+    yield f"Devices that have reported: {enrolled - missing:,} of {enrolled:,} enrolled ({by_arm})."
+    if missing:
+        yield (
+            f"{missing:,} missing reports: their records are in no effect. If who reports depends on the arm or on "
+            "the outcomes, the effects are biased."
+        )
+
+
+# A record is K + 1 numbers on a device: its row z = [1, x, y] and its observation weight.
+
+
+def stacked(records: Sequence[bytes]) -> Floats:
+    """Records as they are kept, one per row."""
+    return np.array([unpacked(record, len(record) // 8) for record in records])
+
+
+def with_rows(R: Floats, records: Floats) -> Floats:
+    """The triangular factor R with these records in it, their rows times the roots of their weights."""
+    return append_rows(np.asfortranarray(R), records[:, :-1] * np.sqrt(records[:, -1:]))
+
+
+def moments(number: bytes, arm: str, records: Sequence[bytes], *, first: bool) -> Moments:
+    """The message for the moments of some records; ``first`` if the device has sent none before."""
+    rows = stacked(records)
+    columns = rows.shape[1] - 1
+    return Moments.of(number, arm, len(rows), with_rows(np.zeros((columns, columns)), rows), first=first)
+
+
+# Words for what is kept and sent.
+
+
+def longest_arm(plan: Plan) -> str:
+    """The arm with the longest name."""
+    return max(plan.arms, key=lambda arm: len(arm.encode()))
+
+
+def many(count: int, what: str) -> str:
+    """So many of something."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

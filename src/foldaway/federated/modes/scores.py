@@ -1,0 +1,150 @@
+"""Mode scores, the paper's own: devices reply to the coefficients that are published when the trial closes.
+
+Until then a device keeps its records and sends their moments, which the coefficients are fitted to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from foldaway.effects import Effects
+from foldaway.effects.analysis import effects_of
+from foldaway.errors import MessageError, TooEarly
+from foldaway.federated.messages import MOST_RECORDS, Coefficients, Message, Model, Moments, ScoreReply, encoded, packed
+from foldaway.federated.modes.mode import Holding, Mode, longest_arm, many, moments, stacked
+from foldaway.federated.modes.share import Devices, Share
+from foldaway.federated.replies.collected import scored_arms
+from foldaway.federated.replies.integrity import Integrity, integrity
+from foldaway.federated.replies.models import leverage_of, segments
+from foldaway.federated.replies.published import Published
+from foldaway.federated.replies.reply import reply
+from foldaway.federated.replies.tally import Replies
+from foldaway.numerics.block import Block, Floats
+from foldaway.plan import Plan
+from foldaway.plan.offered import estimators_of
+from foldaway.tallies.arm import Kinds
+
+
+class Scores(Mode):
+    """Scores are collected at the close and not kept before: the coordinator needs second moments alone."""
+
+    name = "scores"
+    reports = ScoreReply
+    replies = True
+    kinds: ClassVar[Kinds] = {}
+
+    def take_in(self, plan: Plan, sums: bytes, record: Floats) -> None:
+        """The record itself is kept, for the scores."""
+        return
+
+    def report(self, plan: Plan, holding: Holding, published: Coefficients | None) -> ScoreReply | None:
+        """The scores of all records that are in the coefficients; none without any.
+
+        Once the trial is closed there are no coefficients any more: then it is a question whether the number has been
+        counted.
+        """
+        if not holding.rows or published is None:
+            return None
+        if published.stage == "closed":
+            return ScoreReply(holding.number, holding.arm, b"")
+        rows = stacked(holding.rows)
+        weights = None if plan.weight is None else rows[:, -1]
+        return ScoreReply.of(holding.number, holding.arm, reply(plan, published, holding.arm, rows[:, :-1], weights))
+
+    def overwrite(self, plan: Plan, records: Sequence[Floats]) -> None:
+        """Make moments of them, publish these, and reply."""
+        rows = [packed(record) for record in records]
+        share = self.share(plan)
+        factors = [moments(bytes(16), arm, rows, first=True) for arm in plan.arms]
+        share.fold(factors, [factor.triangle(len(plan.columns)) for factor in factors])
+        published = self.publish(share.trial).message("replying", 0.0)
+        self.report(plan, Holding(bytes(16), plan.control, len(rows), b"", rows), published)
+
+    def check(self, share: Share, message: ScoreReply, published: Published | None) -> Floats:
+        """The scores, if they can be those of an arm's records."""
+        if published is None:
+            raise TooEarly("replies are taken once the trial is being closed: ask for the coefficients first.")
+        most = published.most_scores[share.code(message.arm)]
+        values = message.values(len(most))
+        if np.any(np.abs(values) > most):
+            raise MessageError("the message's scores are larger than the arm's own records allow.")
+        return values
+
+    def fold(
+        self, share: Share, reports: Sequence[ScoreReply], values: Sequence[Floats], published: Published | None
+    ) -> None:
+        """Add them up, by arm."""
+        if not reports or published is None:
+            return
+        sums = published.no_replies() if share.replies is None else list(share.replies)
+        codes = [share.code(message.arm) for message in reports]
+        for place in set(codes):
+            mine = [scores for code, scores in zip(codes, values, strict=True) if code == place]
+            sums[place] = sums[place].fold(Block(np.column_stack(mine)))
+        share.replies = sums
+
+    def results(self, share: Share, devices: Devices, published: Published | None) -> tuple[Effects, Integrity]:
+        """From the moments that were published, and errors from the replies, if these add up to them."""
+        assert published is not None, "there are no effects before anything is published"
+        plan = share.plan
+        replies = published.no_replies() if share.replies is None else share.replies
+        included = dict(zip(plan.arms, share.devices, strict=True))
+        silent = {arm: max(n - heard.n, 0) for (arm, n), heard in zip(included.items(), replies, strict=True)}
+        judged = integrity(published.arms, replies, silent)
+        # If the replies add up to the moments nobody is missing from them, whatever the counts say: no scaling.
+        complete = judged.verdict == "all here"
+        counted = [heard.n for heard in replies] if complete else share.devices
+        notes = [*_reply_notes(devices, included, {} if complete else silent), str(judged)]
+        scored = scored_arms(plan, published.arms, replies, counted)
+        return effects_of(plan, published.arms, share.trial.dropped, scored=scored, notes=notes), judged
+
+    def described(self, plan: Plan) -> str:
+        """The moments before the close, and the reply after."""
+        factor, answer = self.longest(plan)
+        leverage = leverage_of(plan)
+        corrected = "" if leverage is None else f", plain and corrected for leverage ({leverage})"
+        sums = _no_replies(plan)
+        return (
+            f"a device keeps its records until the close. Before, it sends moments of those that are new, "
+            f"{many(len(factor.factor) // 8, 'number')} in at most {many(len(encoded(factor)), 'byte')} each time; at "
+            f"the close, as its reply, its scores{corrected}, {many(sums.sums.size, 'number')} in at most "
+            f"{many(len(encoded(answer)), 'byte')}. The coordinator keeps sums of the replies, "
+            f"{len(plan.arms) * (sums.sums.size + sums.products.size):,} numbers."
+        )
+
+    def longest(self, plan: Plan) -> tuple[Moments, Message]:
+        """The moments of as many records as a message may be of, and the reply to all models of the plan."""
+        arm, columns = longest_arm(plan), len(plan.columns)
+        factor = Moments.of(bytes(16), arm, MOST_RECORDS, np.zeros((columns, columns)))
+        return factor, ScoreReply.of(bytes(16), arm, _no_replies(plan).sums)
+
+
+def _no_replies(plan: Plan) -> Replies:
+    """The sums of no replies to all models of the plan."""
+    breads: list[bytes] | None = None if leverage_of(plan) is None else []
+    models = [Model(name, place, [], breads) for place in range(len(plan.outcomes)) for name in estimators_of(plan)]
+    return Replies.empty(segments(models, len(plan.regressors)))
+
+
+def _reply_notes(devices: Devices, included: Mapping[str, int], silent: Mapping[str, int]) -> Iterator[str]:
+    """There are two ways to be missing: before the coefficients, and after."""
+    enrolled, inside = sum(devices.enrolled.values()), sum(included.values())
+    by_arm = ", ".join(f"{arm} {devices.reported[arm]:,} of {n:,}" for arm, n in included.items())
+    yield (
+        f"Devices: {enrolled:,} enrolled, {inside:,} with records in the effects, "
+        f"{sum(devices.reported.values()):,} replied ({by_arm})."
+    )
+    if (never := enrolled - inside) > 0:
+        yield (
+            f"{never:,} enrolled devices sent no moments before the close: their records are in no effect. If who "
+            "sends depends on the arm or on the outcomes, the effects are biased."
+        )
+    if gone := sum(silent.values()):
+        yield (
+            f"{gone:,} missing replies: the effects hold these devices' records, but the errors are scaled up from "
+            "those that have replied, as if the others were missing at random. If who replies depends on their "
+            "outcomes, the errors are wrong."
+        )

@@ -1,0 +1,172 @@
+"""A coordinator's share of a federated trial: what has come from devices, as tallies. No numbers, no network.
+
+While the trial is open, factors fold into the arms, whatever the mode. Once a mode with replies is closing, the arms
+are frozen and published, and replies fold into sums. Shares of several servers add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import msgspec
+import numpy as np
+
+from foldaway.errors import MessageError, StateError
+from foldaway.federated.messages import Factored
+from foldaway.federated.replies.published import Published
+from foldaway.federated.replies.tally import Replies
+from foldaway.keeping.state import pack, unpack
+from foldaway.numerics.block import Floats
+from foldaway.plan import Plan
+from foldaway.tallies.arm import ArmTally, Kinds
+from foldaway.trial import Trial
+
+_ROUNDING = 1e-6
+
+# A column whose root mean square is so many times that of all other devices is a slip of units at the least.
+_ABSURD = 1e6
+# How many records must be here before others are measured by them.
+_MEASURE = 100
+
+
+class Devices(msgspec.Struct, frozen=True):
+    """Who is in a federated trial, by arm; units of sites count as devices.
+
+    Attributes:
+        enrolled: Devices that have joined.
+        reported: Those whose report is durable.
+    """
+
+    enrolled: dict[str, int]
+    reported: dict[str, int]
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """Devices that have joined and whose report is not here."""
+        return {arm: max(n - self.reported[arm], 0) for arm, n in self.enrolled.items()}
+
+
+class ShareState(msgspec.Struct, array_like=True):
+    """A share as it is kept."""
+
+    trial: bytes
+    replies: list[Any] | None
+    devices: list[int]
+
+
+class Share:
+    """What one server has taken in of a federated trial.
+
+    A share is folded into in place; ``copy`` before, where a fold must be undone.
+
+    Attributes:
+        plan: The plan.
+        trial: The records' tallies.
+        replies: The sums of the replies, by arm, once there are some.
+        devices: By arm, the devices that have records in the tallies.
+    """
+
+    def __init__(
+        self, trial: Trial, replies: list[Replies] | None = None, devices: Sequence[int] | None = None
+    ) -> None:
+        self.plan = trial.plan
+        self.trial = trial
+        self.replies = replies
+        self.devices = [0] * len(self.plan.arms) if devices is None else list(devices)
+        self._most: Floats | None = None  # what is not absurd next to the records here; worked out when it is needed
+
+    def copy(self) -> Self:
+        """A share of its own with the same tallies."""
+        return type(self)(self.trial.copy(), None if self.replies is None else list(self.replies), self.devices)
+
+    def code(self, arm: str) -> int:
+        """An arm's place in the plan."""
+        places = {name: place for place, name in enumerate(self.plan.arms)}
+        if arm not in places:
+            raise MessageError(f"the message names an arm that the plan has not; its arms are {', '.join(places)}.")
+        return places[arm]
+
+    def check(self, message: Factored) -> Floats:
+        """The factor in a message, K by K, if records of the plan can have it.
+
+        Raises:
+            MessageError: They cannot.
+        """
+        self.code(message.arm)
+        R = message.triangle(len(self.plan.columns))
+        _check_triangle(self.plan, message.n, R)
+        if self._most is None:
+            self._most = _most_squares(self.trial.arms)
+        if self._most is not None and np.any(np.sum(R**2, axis=0) > self._most * R[0, 0] ** 2):
+            raise MessageError("the message's numbers are absurdly large next to those of all other devices.")
+        return R
+
+    def fold(self, messages: Sequence[Factored], triangles: Sequence[Floats]) -> None:
+        """Take checked factors in."""
+        if messages:
+            codes = np.array([self.code(message.arm) for message in messages], dtype=np.intp)
+            counts = np.array([message.n for message in messages], dtype=np.int64)
+            self.trial.fold_clusters(codes, counts, np.stack(triangles))
+            for code, message in zip(codes, messages, strict=True):
+                self.devices[code] += message.counts_device
+            self._most = None
+
+    def merge(self, other: Share) -> Self:
+        """The share of both servers."""
+        if self.replies is None or other.replies is None:
+            replies = other.replies if self.replies is None else self.replies
+        else:
+            replies = [a + b for a, b in zip(self.replies, other.replies, strict=True)]
+        return type(self)(self.trial.merge(other.trial), replies, self._devices_with(other.devices))
+
+    def with_site(self, trial: Trial, units: Mapping[str, int]) -> Self:
+        """The share with a site's tallies, of so many units by arm."""
+        more = [units[arm] for arm in self.plan.arms]
+        return type(self)(self.trial.merge(trial), self.replies, self._devices_with(more))
+
+    def _devices_with(self, more: Sequence[int]) -> list[int]:
+        return [a + b for a, b in zip(self.devices, more, strict=True)]
+
+    def dumps(self) -> bytes:
+        """As bytes."""
+        replies = None if self.replies is None else [each.state() for each in self.replies]
+        return pack(ShareState(self.trial.dumps(), replies, self.devices))
+
+    @classmethod
+    def loads(cls, data: bytes, plan: Plan, kinds: Kinds, published: Published | None = None) -> Self:
+        """What ``dumps`` gave; replies can only be read along with what they reply to."""
+        state = unpack(data, ShareState)
+        trial = Trial.loads(state.trial, plan, kinds=kinds)
+        if len(state.devices) != len(plan.arms) or min(state.devices) < 0:
+            raise StateError("the state does not fit its plan: it counts the devices of other arms.")
+        if state.replies is None:
+            return cls(trial, devices=state.devices)
+        if published is None:
+            raise StateError("the state does not fit its plan: it has replies to nothing that was published.")
+        return cls(trial, published.restore_replies(state.replies), state.devices)
+
+
+def _check_triangle(plan: Plan, n: int, R: Floats) -> None:
+    """Refuse a factor that no n records of the plan have.
+
+    Raises:
+        MessageError: The intercept's length is not the root of n, or there are more directions than records.
+    """
+    if plan.weight is None and abs(R[0, 0] ** 2 - n) > _ROUNDING * n:
+        raise MessageError("the message's factor is not one of so many records: its first number is not their root.")
+    if not R[0, 0]:
+        raise MessageError("the message's factor has no intercept.")
+    lengths = np.linalg.norm(R, axis=0)
+    # Where columns depend on one another, a factor may have more rows than rank.
+    if n < len(R) and np.linalg.matrix_rank(R / np.where(lengths > 0, lengths, 1), tol=_ROUNDING) > n:
+        raise MessageError("the message's factor has more directions than records.")
+
+
+def _most_squares(arms: Sequence[ArmTally]) -> Floats | None:
+    """The largest mean squares, by column, that are not absurd next to those here; none while there are too few."""
+    if sum(arm.n for arm in arms) < _MEASURE:
+        return None
+    here = np.sum([np.sum(arm.raw_factor() ** 2, axis=0) for arm in arms], axis=0)
+    # A column that has been zero until now says nothing about its size.
+    return np.where(here > 0, _ABSURD**2 * here / here[0], np.inf)

@@ -1,0 +1,1 @@
+"""What devices reply to published coefficients: the regressions, a device's scores, their sums, what these say."""

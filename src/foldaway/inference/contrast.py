@@ -1,0 +1,104 @@
+"""What estimators share: the question, and a contrast of a regression's coefficients as the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from foldaway.inference.fit import Fit
+from foldaway.inference.variance import covariance, degrees_of_freedom
+from foldaway.numerics.block import Floats
+from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.frame import Frame
+
+
+class Question(NamedTuple):
+    """What an estimator is asked: the effect of an arm, against the control, on an outcome."""
+
+    arms: Sequence[ArmTally]
+    probabilities: Sequence[float]
+    arm: int
+    outcome: int
+    population: bool = False
+
+
+class Estimate(NamedTuple):
+    """An effect and its error, absolute and relative to the control's level."""
+
+    estimate: float
+    std_error: float
+    df: float
+    base: float
+    relative: float
+    relative_std_error: float
+
+
+class Answer(Protocol):
+    """Gives the effect with any kind of standard error."""
+
+    def estimate(self, kind: str) -> Estimate:
+        """The effect and its error."""
+        ...
+
+
+class Contrast:
+    """A fit, and the combinations of its coefficients that are the effect and the control's level."""
+
+    def __init__(self, fit: Fit, effect: Floats, base: Floats, center: float) -> None:
+        self.fit = fit
+        self.effect = effect
+        self.base = base
+        self.center = center
+
+    def estimate(self, kind: str) -> Estimate:
+        """The effect and its share of the control's level, the latter by the delta method."""
+        fit, effect, base = self.fit, self.effect, self.base
+        fit.require_identified(effect)
+        value, level = float(effect @ fit.coef), float(base @ fit.coef) + self.center
+        relative, gradient = np.nan, np.full_like(effect, np.nan)
+        if level:
+            relative = value / level
+            gradient = (effect - relative * base) / level
+        df = degrees_of_freedom(fit, kind)
+        std_error, relative_error = (root(self.variance(contrast, kind)) for contrast in (effect, gradient))
+        return Estimate(value, std_error, df, level, relative, relative_error)
+
+    def variance(self, contrast: Floats, kind: str) -> float:
+        """The variance of a combination of the coefficients."""
+        return float(contrast @ covariance(self.fit, kind) @ contrast)
+
+
+def overall_mean(arms: Sequence[ArmTally], frame: Frame) -> Floats:
+    """The weighted mean of x = [1, covariates] over all records, in the frame."""
+    k = arms[0].shape.regressors
+    total = np.zeros(k)
+    for arm in arms:
+        R = arm.factor.R @ arm.frame.change_to(frame)
+        total += R[0, 0] * R[0, :k]  # the first row of R'R
+    mean: Floats = total / total[0]
+    return mean
+
+
+def common_frame(question: Question) -> tuple[Frame, float]:
+    """A frame for all arms, and what the outcome is centred at in it: the control's mean."""
+    control = question.arms[0]
+    R = control.factor.R
+    mean = float(R[0] / R[0, 0] @ control.frame.F[:, control.shape.regressors + question.outcome])
+    return plain_frame(control, mean), mean
+
+
+def plain_frame(arm: ArmTally, center: float) -> Frame:
+    """The arm's frame for the covariates; outcomes in their own units, at most shifted, so that effects are too."""
+    k = arm.shape.regressors
+    F = arm.frame.F.copy(order="F")
+    F[:, k:] = 0
+    F[0, k:] = center
+    F[range(k, len(F)), range(k, len(F))] = 1
+    return Frame(F, arm.frame.n)
+
+
+def root(variance: float) -> float:
+    """The square root, of zero where rounding left a zero variance below it."""
+    return float(np.sqrt(max(variance, 0.0)))

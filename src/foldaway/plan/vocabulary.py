@@ -1,0 +1,256 @@
+"""The vocabulary: every estimator, kind of error, outcome, tally and federated mode, each declared once.
+
+A declaration says what the word is called and means, what it needs of a plan, where it ranks and what is kept for it.
+Rules, offers, tallies, tables, reports and the dashboard read it here, and compare no name with another. How an
+estimator is computed is in the file of its name in `foldaway.inference.estimators`, how an error is in
+`foldaway.inference.variance`, how a mode works in `foldaway.federated.modes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+
+# What is kept for errors, by the names under which the tallies stand in an arm and its state.
+RECORDS, UNITS, REPLICATES = "records", "units", "replicates"
+
+# Scores corrected for leverage where the records are: never kept, only collected.
+LEVERAGE = "leverage"
+
+# A word without a rank leads only where there is none that has one.
+UNRANKED = 99
+
+ModeName = Literal["one-message", "scores", "delta"]
+Leverage = Literal["CR2", "CR3"]
+
+
+class Need(NamedTuple):
+    """What a word needs of the plan, and what a plan that names it without that is told (of ``{name}``)."""
+
+    met: Callable[[Any], bool]
+    fault: str
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word that a plan may use.
+
+    Attributes:
+        name: What plans, states and tables call it.
+        phrase: What it is or does, for people.
+        needs: What a plan must have for it.
+        rank: Its place among those that a result may lead with, best first.
+    """
+
+    SENTENCE: ClassVar[str] = "It is {}."
+
+    name: str
+    phrase: str
+    needs: tuple[Need, ...] = ()
+    rank: int = UNRANKED
+
+    @property
+    def sentence(self) -> str:
+        """The phrase as a sentence about it."""
+        return self.SENTENCE.format(self.phrase)
+
+    def faults(self, plan: Any) -> Iterator[str]:
+        """A sentence for each need that the plan does not meet."""
+        return (need.fault.format(name=self.name) for need in self.needs if not need.met(plan))
+
+    def suits(self, plan: Any) -> bool:
+        """Whether the plan has all that it needs."""
+        return not any(self.faults(plan))
+
+
+@dataclass(frozen=True)
+class Estimator(Word):
+    """An estimator; its phrase says what it estimates.
+
+    Attributes:
+        because: Why it leads.
+        adjusts: Whether it makes use of the covariates.
+        by_arm: Whether it has coefficients for each arm, so that it leads only where no arm is small.
+        residuals_of: The estimator whose residuals its own scores are combined from, where that is another one.
+    """
+
+    because: str = "the plan has no covariates to adjust for."
+    adjusts: bool = False
+    by_arm: bool = False
+    residuals_of: str = ""
+
+
+@dataclass(frozen=True)
+class Error(Word):
+    """A kind of standard error; its phrase says what it allows for.
+
+    Attributes:
+        setting: The setting of a plan that asks for it.
+        tally: The tally that it is read from; none for those that the factors give.
+        only_for: The estimators that have it; all if empty.
+    """
+
+    SENTENCE: ClassVar[str] = "It {}."
+
+    setting: str = "errors"
+    tally: str = ""
+    only_for: tuple[str, ...] = ()
+
+    @property
+    def by_unit(self) -> bool:
+        """Whether it comes from the scores of units, and so allows for records of one unit being alike."""
+        return self.tally in (UNITS, LEVERAGE)
+
+    def serves(self, estimator: str) -> bool:
+        """Whether the estimator has it."""
+        return not self.only_for or estimator in self.only_for
+
+
+@dataclass(frozen=True)
+class Mode(Word):
+    """What devices send in a federated trial; its phrase says what a device does.
+
+    Attributes:
+        collects: The tallies that are not kept, since devices send their part of them at the close.
+        sites: Whether sites, which hold many units, may take part as well.
+    """
+
+    SENTENCE: ClassVar[str] = "Each device {}."
+
+    collects: tuple[str, ...] = ()
+    sites: bool = False
+
+    @property
+    def at_close(self) -> bool:
+        """Whether there are effects at the close alone."""
+        return bool(self.collects)
+
+
+@dataclass(frozen=True)
+class Stored(Word):
+    """A tally that an arm keeps beside its factor, and its title for those who read what is kept."""
+
+    title: str = ""
+
+
+_Word = TypeVar("_Word", bound=Word)
+
+
+def _by_name(*words: _Word) -> dict[str, _Word]:
+    return {word.name: word for word in words}
+
+
+_DRAWN_HERE = Need(
+    lambda plan: plan.federated is None,
+    "`bootstrap` cannot go with `federated`: its weights would have to be drawn where the records are.",
+)
+_NO_COVARIATES = Need(
+    lambda plan: not plan.covariates,
+    'mode "{name}" sends sums of outcomes alone: leave out `covariates`, or choose "one-message".',
+)
+_COUNTED = Need(
+    lambda plan: plan.weight is None,
+    'mode "{name}" counts records: leave out `weight`, or choose "one-message".',
+)
+_COVARIATES = Need(lambda plan: bool(plan.covariates), "the estimator {name!r} needs `covariates`.")
+_RECORDS_HERE = Need(lambda plan: plan.federated is None, "the error {name!r} is not for a federated plan.")
+_UNWEIGHTED = Need(lambda plan: plan.weight is None, "the error {name!r} is for records without weights.")
+_WHOLE_UNITS = Need(
+    lambda plan: plan.complete_units or plan.federated is not None, "the error {name!r} needs `complete_units`."
+)
+_NO_WEIGHT = Need(lambda plan: plan.weight is None, "`federated.leverage` is defined for plans without `weight` only.")
+
+# In the order in which they are reported.
+ESTIMATORS = _by_name(
+    Estimator("difference", "the plain difference of the arms' means", rank=3),
+    Estimator(
+        "regression",
+        "the difference adjusted for the covariates",
+        needs=(_COVARIATES,),
+        rank=2,
+        because="it adjusts for the covariates, and the arms are too small to be adjusted each on its own.",
+        adjusts=True,
+    ),
+    Estimator(
+        "interacted",
+        "the difference adjusted for the covariates, arm by arm",
+        needs=(_COVARIATES,),
+        rank=1,
+        because="it adjusts for the covariates arm by arm, which in large samples is never less precise than the plain "
+        "difference (Lin 2013).",
+        adjusts=True,
+        by_arm=True,
+    ),
+    Estimator("ipw", "the mean of outcomes over the probability of their arm", rank=4, residuals_of="difference"),
+)
+
+CLASSICAL, HC2, BOOTSTRAP = "classical", "HC2", "bootstrap"
+_UNEQUAL, _UNITS = "allows for unequal spread", "allows for several records of a unit"
+
+ERRORS = _by_name(
+    Error(CLASSICAL, "takes the spread as equal in all arms", (_RECORDS_HERE,)),
+    Error("HC0", f"{_UNEQUAL}, without a correction for small samples", (_RECORDS_HERE,), tally=RECORDS),
+    Error("HC1", _UNEQUAL, (_RECORDS_HERE,), rank=6, tally=RECORDS),
+    # For other estimators leverage is not 1/n of the arm.
+    Error(
+        HC2,
+        f"{_UNEQUAL}, as Welch's test does",
+        (_RECORDS_HERE, _UNWEIGHTED),
+        rank=5,
+        tally=RECORDS,
+        only_for=("difference",),
+    ),
+    Error("CR0", f"{_UNITS}, without a correction for few units", (_WHOLE_UNITS,), tally=UNITS),
+    Error("CR1", _UNITS, (_WHOLE_UNITS,), rank=3, tally=UNITS),
+    Error(
+        "CR2",
+        f"{_UNITS}, and corrects for units that pull the estimate towards themselves",
+        (_NO_WEIGHT,),
+        rank=2,
+        setting="leverage",
+        tally=LEVERAGE,
+    ),
+    Error(
+        "CR3",
+        f"{_UNITS}, as leaving out each of them in turn would",
+        (_NO_WEIGHT,),
+        rank=1,
+        setting="leverage",
+        tally=LEVERAGE,
+    ),
+    Error(
+        BOOTSTRAP,
+        "comes from the spread of the effect over reweighted copies of the trial",
+        (_DRAWN_HERE,),
+        rank=4,
+        setting="bootstrap",
+        tally=REPLICATES,
+    ),
+)
+
+MODES: dict[str, Mode] = _by_name(
+    Mode("one-message", "sends its tallies once", sites=True),
+    Mode("scores", "sends tallies during the trial, and its scores at the close", collects=(UNITS, LEVERAGE)),
+    Mode("delta", "sends sums of outcomes alone", (_NO_COVARIATES, _COUNTED)),
+)
+
+OUTCOMES = _by_name(Word("mean", "compared by its mean"))
+
+TALLIES = _by_name(
+    Stored(RECORDS, "sums behind robust standard errors, over all records of an arm", title="Error sums"),
+    Stored(UNITS, "the same over units, for errors that allow for several records of one", title="Error sums by unit"),
+    Stored(
+        REPLICATES, "the same sums again, once for each replicate, under its own secret weights", title="Bootstrap sums"
+    ),
+)
+
+
+def best(words: dict[str, _Word], names: Iterable[str]) -> str:
+    """The name that ranks first; the first of those of one rank.
+
+    Example:
+        >>> best(ERRORS, ["classical", "HC0", "HC1", "CR0", "CR1"])
+        'CR1'
+    """
+    return min(names, key=lambda name: words[name].rank if name in words else UNRANKED)

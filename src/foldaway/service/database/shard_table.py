@@ -1,0 +1,195 @@
+"""The shards' table: each server's share of a trial's tallies, and the sequences of the batches in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from foldaway.errors import Conflict, TrialClosed
+from foldaway.service.database.databases import writing
+from foldaway.service.database.outages import guarded
+from foldaway.service.database.seals import Seals, state_context
+from foldaway.service.database.tables import SEQUENCES, SHARDS, insert_new, parts
+from foldaway.service.database.trial_table import read_trial
+
+
+class ShardRow(msgspec.Struct, frozen=True):
+    """The tallies that one server has made durable.
+
+    Attributes:
+        shard: The server's name for its share.
+        version: How many times it was written.
+        n: Records in the state.
+        left_out: Records that were given up, since no cohort came together for them.
+        state: The state, opened; none before the first commit.
+    """
+
+    shard: str
+    version: int = 0
+    n: int = 0
+    left_out: int = 0
+    state: bytes | None = None
+
+
+def left_out(shards: Sequence[ShardRow]) -> int:
+    """Records that all servers have given up."""
+    return sum(shard.left_out for shard in shards)
+
+
+def versions(shards: Sequence[ShardRow]) -> dict[str, int]:
+    """The version of every shard that was ever written."""
+    return {shard.shard: shard.version for shard in shards if shard.version}
+
+
+@guarded
+class ShardTable:
+    """The shards of a database's trials; every method is one transaction."""
+
+    def __init__(self, engine: sa.Engine, seals: Seals) -> None:
+        self._engine = engine
+        self._seals = seals
+
+    def one(self, trial: str, shard: str) -> ShardRow:
+        """A server's share of a trial; version 0 without a state if it has none yet."""
+        rows = self._read(trial, SHARDS.c.shard == shard)
+        return rows[0] if rows else ShardRow(shard)
+
+    def all(self, trial: str) -> list[ShardRow]:
+        """All servers' shares of a trial, as of one moment."""
+        return self._read(trial)
+
+    def _read(self, trial: str, *which: sa.ColumnElement[bool]) -> list[ShardRow]:
+        query = sa.select(SHARDS).where(SHARDS.c.trial == trial, *which).order_by(SHARDS.c.shard)
+        with self._engine.begin() as connection:
+            read_trial(connection, trial)
+            rows = connection.execute(query).all()
+        return [ShardRow(row.shard, row.version, row.n, row.left_out, self._state(row)) for row in rows]
+
+    def _state(self, row: sa.Row[Any]) -> bytes | None:
+        if row.state is None:
+            return None
+        return self._seals.opened(row.state, state_context(row.trial, row.shard, row.version))
+
+    def sequences(self, trial: str, producers: Iterable[str] | None = None) -> dict[str, int]:
+        """The last durable sequence of these producers, or of all; those that have none are not in it."""
+        with self._engine.begin() as connection:
+            return _read_sequences(connection, trial, producers)
+
+    def commit(
+        self,
+        trial: str,
+        shard: str,
+        *,
+        version: int,
+        n: int,
+        state: bytes,
+        sequences: Mapping[str, tuple[int, int]],
+    ) -> int:
+        """Make a state durable together with the sequences of the batches in it: both, or neither.
+
+        Args:
+            trial: The trial.
+            shard: The server's name for its share.
+            version: The version that the state was built upon; 0 for the first.
+            n: Records in the state.
+            state: The state.
+            sequences: For each producer the sequence that was durable before (0 for none), and the new one.
+
+        Returns:
+            The new version.
+
+        Raises:
+            TrialClosed: The trial takes no more records.
+            Conflict: The version or a sequence is no longer the one built upon; nothing was changed.
+            Unavailable: The database does not answer. If the connection broke at the last moment the commit may have
+                happened; the same call again is then a Conflict.
+        """
+        with writing(self._engine).begin() as connection:
+            vault = self._seals.sealing(connection, "trials")
+            # Shared: servers commit side by side, but not while the trial is being closed.
+            if read_trial(connection, trial, lock="share").status != "open":
+                raise TrialClosed(f"the trial {trial} is closed and takes no more records.")
+            _write_sequences(connection, trial, sequences)
+            sealed = vault.encrypt(state, state_context(trial, shard, version + 1))
+            write_shard(connection, trial, shard, version=version, n=n, sealed=sealed)
+        return version + 1
+
+    def leave_out(self, trial: str, shard: str, count: int) -> None:
+        """Count records that were given up, also after the close."""
+        with writing(self._engine).begin() as connection:
+            read_trial(connection, trial)
+            _add_shard(connection, trial, shard)
+            change = SHARDS.update().where(SHARDS.c.trial == trial, SHARDS.c.shard == shard)
+            connection.execute(change.values(left_out=SHARDS.c.left_out + count))
+
+
+def read_versions(connection: sa.Connection, trial: str) -> dict[str, int]:
+    """The version of every shard that was ever written."""
+    query = sa.select(SHARDS.c.shard, SHARDS.c.version).where(SHARDS.c.trial == trial, SHARDS.c.version > 0)
+    return {row.shard: row.version for row in connection.execute(query)}
+
+
+def _write_sequences(connection: sa.Connection, trial: str, sequences: Mapping[str, tuple[int, int]]) -> None:
+    """Move each producer from the first number of its pair to the second.
+
+    Raises:
+        Conflict: A producer is not where its pair begins.
+    """
+    # In one order everywhere, so that two servers wait for each other and not crosswise.
+    moves = sorted(sequences.items())
+    # A row to lock, for producers that have none; a conflict rolls it back.
+    insert_new(
+        connection,
+        SEQUENCES,
+        [{"trial": trial, "producer": producer, "sequence": 0} for producer, (was, _) in moves if was == 0],
+    )
+    stored = _read_sequences(connection, trial, [producer for producer, _ in moves], lock=True)
+    if any(stored.get(producer) != was for producer, (was, _) in moves):
+        raise Conflict("another server has taken batches of the same producers; they must send theirs again.")
+    if moves:
+        connection.execute(
+            SEQUENCES.update()
+            .where(SEQUENCES.c.trial == trial, SEQUENCES.c.producer == sa.bindparam("whose"))
+            .values(sequence=sa.bindparam("now")),
+            [{"whose": producer, "now": now} for producer, (_, now) in moves],
+        )
+
+
+def _read_sequences(
+    connection: sa.Connection, trial: str, producers: Iterable[str] | None, *, lock: bool = False
+) -> dict[str, int]:
+    """The last durable sequence of these producers, or of all."""
+    query = sa.select(SEQUENCES.c.producer, SEQUENCES.c.sequence).where(SEQUENCES.c.trial == trial)
+    if producers is None:
+        return {row.producer: row.sequence for row in connection.execute(query)}
+    sequences: dict[str, int] = {}
+    for some in parts(producers):
+        part = query.where(SEQUENCES.c.producer.in_(some)).order_by(SEQUENCES.c.producer)
+        rows = connection.execute(part.with_for_update() if lock else part)
+        sequences |= {row.producer: row.sequence for row in rows}
+    return sequences
+
+
+def write_shard(connection: sa.Connection, trial: str, shard: str, *, version: int, n: int, sealed: bytes) -> None:
+    """Replace a server's state, which must be the one of this version.
+
+    Raises:
+        Conflict: It is not.
+    """
+    if version == 0:
+        _add_shard(connection, trial, shard)
+    written = connection.execute(
+        SHARDS.update()
+        .where(SHARDS.c.trial == trial, SHARDS.c.shard == shard, SHARDS.c.version == version)
+        .values(version=version + 1, n=n, state=sealed)
+    )
+    if written.rowcount != 1:
+        raise Conflict("the state was written by someone else in between; two servers must not share a shard's name.")
+
+
+def _add_shard(connection: sa.Connection, trial: str, shard: str) -> None:
+    """A row for a server that has none yet."""
+    insert_new(connection, SHARDS, [{"trial": trial, "shard": shard, "version": 0, "n": 0, "left_out": 0}])

@@ -1,0 +1,95 @@
+"""The one thread that folds and talks to the database, and the queue before it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+from foldaway.errors import FoldawayError, IngestError
+from foldaway.forgetting.harden import forget_now
+from foldaway.forgetting.wiped_arrays import wipe_arrays
+from foldaway.service.collecting.service import Service
+from foldaway.service.http.monitoring import Metrics, log, log_bug
+
+T = TypeVar("T")
+
+_LEAVE_TAKING = 0.1  # seconds in which the answer is sent and the request let go
+
+
+class FoldingThread:
+    """Runs what blocks in a thread of its own, one task after the other."""
+
+    def __init__(self, service: Service, metrics: Metrics, most_queued: int) -> None:
+        self.service = service
+        self.metrics = metrics
+        self._most_queued = most_queued
+        self._queued = 0
+        self._leave_taking: asyncio.TimerHandle | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fold", initializer=wipe_arrays)
+
+    @asynccontextmanager
+    async def place(self, trial: str) -> AsyncIterator[None]:
+        """A place in the queue for one batch, from its first byte; a full queue is told to come back later."""
+        if self._queued >= self._most_queued:
+            raise IngestError(503, "the server has as many batches in hand as it can hold; try again in a second.")
+        self._queued += 1
+        self.service.in_passing[trial] += 1
+        self.metrics.queued.set(self._queued)
+        try:
+            yield
+        finally:
+            self._queued -= 1
+            self.service.in_passing[trial] -= 1
+            self.metrics.queued.set(self._queued)
+
+    async def run(self, task: Callable[..., T], *arguments: Any) -> T:
+        """Run a task in the thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, task, *arguments)
+
+    @contextmanager
+    def forgetting(self) -> Iterator[None]:
+        """Take a batch or a message in: count a refusal, and forget soon what it has left."""
+        try:
+            yield
+        except FoldawayError:
+            self.metrics.refused.inc()
+            raise
+        finally:
+            self._forget_soon()
+
+    def _forget_soon(self) -> None:
+        """Overwrite what the last batch or message has left, once nothing else holds on to it.
+
+        While others follow closely it is put off, since it costs as much as many messages: but for a second at most,
+        when `tick` does it.
+        """
+        if self._leave_taking is not None:
+            self._leave_taking.cancel()
+        self._leave_taking = asyncio.get_running_loop().call_later(_LEAVE_TAKING, self._forget_if_idle)
+
+    def _forget_if_idle(self) -> None:
+        if not self._queued:  # otherwise that batch will be followed by this again
+            self._thread.submit(self._forget)
+
+    def _forget(self) -> None:
+        self.service.records.fold_decoys()
+        forget_now()
+
+    async def tick(self) -> None:
+        """Every second, for ever, what is due. Whatever fails is tried again a second later."""
+        while True:
+            await asyncio.sleep(1)
+            try:
+                await self.run(self.service.tick)
+            except FoldawayError as error:
+                log("tick", error=type(error).__name__)
+            except Exception as error:
+                log_bug("tick", error)
+            await self.run(self._forget)
+
+    def end(self) -> None:
+        """Wait for the thread's last task."""
+        self._thread.shutdown(wait=True)

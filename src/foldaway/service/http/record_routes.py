@@ -1,0 +1,69 @@
+"""The addresses that records are sent to, numbered by their producers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from litestar import get, post
+from litestar.params import HeaderParameter, PathParameter
+
+from foldaway.errors import IngestError
+from foldaway.service.collecting.collector import Receipt
+from foldaway.service.http.access import Access, Name
+from foldaway.service.http.bodies import Asked, read_body
+from foldaway.service.http.documents import RecordsOperation, about
+
+# A name that can stand in an address as it is.
+_PRODUCER = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,199}$"
+Producer = Annotated[str, PathParameter(pattern=_PRODUCER, description="Who numbers the batches.")]
+ProducerHeader = Annotated[
+    str | None, HeaderParameter(name="Foldaway-Producer", pattern=_PRODUCER, description="Who numbers the batches.")
+]
+SequenceHeader = Annotated[
+    int | None, HeaderParameter(name="Foldaway-Sequence", ge=1, le=2**53, description="The batch's number: 1, 2, 3, …")
+]
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """A producer's last sequence that is safe whatever crashes; it goes on from the next."""
+
+    fingerprint: str
+    durable: int
+
+
+def record_routes(access: Access, patience: float) -> list[Any]:
+    """The handlers."""
+    thread, guard = access.thread, access.needs("ingest")
+    service = thread.service
+
+    @post(
+        "/v1/trials/{name:str}/records",
+        status_code=200,
+        **about("records", "Fold a batch of records", guard, 404, 409, 410, 422, body=RecordsOperation),
+    )
+    async def records(
+        request: Asked, name: Name, producer: ProducerHeader = None, sequence: SequenceHeader = None
+    ) -> Receipt:
+        if (producer is None) != (sequence is None):
+            raise IngestError(400, "Foldaway-Producer and Foldaway-Sequence come together or not at all.")
+        if sequence is not None and not request.headers["Foldaway-Sequence"].isdigit():
+            raise IngestError(400, "Foldaway-Sequence is a whole number in digits.")  # not 1e3, which is read as one
+        kind, encoding = request.headers.get("Content-Type", ""), request.headers.get("Content-Encoding")
+        async with thread.place(name):
+            body = await read_body(request, service.limits.max_body, patience)
+            with thread.forgetting():
+                # Whatever becomes of the request, the thread finishes the batch and wipes its body.
+                receipt = await thread.run(service.records.receive, name, body, kind, encoding, producer, sequence)
+        thread.metrics.records.inc(receipt.folded)
+        return receipt
+
+    @get(
+        "/v1/trials/{name:str}/producers/{producer:str}",
+        **about("records", "A producer's last durable sequence", guard, 400, 404),
+    )
+    async def progress(request: Asked, name: Name, producer: Producer) -> Progress:
+        durable = await thread.run(service.durable_sequence, name, producer)
+        return Progress(request.scope["state"]["fingerprint"], durable)
+
+    return [records, progress]

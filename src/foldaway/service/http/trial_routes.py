@@ -1,0 +1,98 @@
+"""The addresses of trials: register, look at, read and close them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from litestar import get, post
+from litestar.params import QueryParameter
+
+from foldaway.errors import IngestError, instead_of
+from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.service.collecting.history import History, Series
+from foldaway.service.collecting.service import Answer, Created, TrialStatus
+from foldaway.service.http.access import Access, Name
+from foldaway.service.http.bodies import Asked, read_body, read_text, require_kind
+from foldaway.service.http.documents import CloseOperation, PlanOperation, about
+
+After = Annotated[int, QueryParameter(ge=0, le=2**53, description="Only points with more records than this.")]
+Outcome = Annotated[str | None, QueryParameter(description="Only estimates of this outcome.")]
+Arm = Annotated[str | None, QueryParameter(description="Only estimates for this arm.")]
+EstimatorName = Annotated[str | None, QueryParameter(description="Only estimates by this estimator.")]
+
+_PLAN_BYTES = 2**20
+_CLOSING_BYTES = 2**12
+
+
+def trial_routes(access: Access, patience: float) -> list[Any]:
+    """The handlers."""
+    thread, needs = access.thread, access.needs
+    service = thread.service
+
+    @post("/v1/trials", **about("trials", "Register a plan", needs("admin"), 409, 422, body=PlanOperation))
+    async def create(request: Asked) -> Created:
+        text = await read_text(request, ("application/json", "application/toml"), _PLAN_BYTES, patience)
+        created = await thread.run(service.create, text)
+        request.scope["state"]["fingerprint"] = created.fingerprint
+        return created
+
+    @get(
+        "/v1/trials", **about("trials", "All trials; with a token to read one, that one", access.listed, stamped=False)
+    )
+    async def trials(request: Asked) -> list[TrialStatus]:
+        return await thread.run(service.statuses, request.scope["state"]["trial"])
+
+    @get("/v1/trials/{name:str}", **about("trials", "How a trial stands", needs("read", "ingest"), 404))
+    async def status(name: Name) -> TrialStatus:
+        return await thread.run(service.status, name)
+
+    @get("/v1/trials/{name:str}/plan", **about("trials", "The plan", needs("read", "ingest"), 404))
+    async def plan(name: Name) -> dict[str, Any]:
+        settings: dict[str, Any] = msgspec.json.decode(await thread.run(service.plan, name))
+        return settings
+
+    @get(
+        "/v1/trials/{name:str}/effects",
+        **about("trials", "The effects so far, from durable states", needs("read"), 404, 422, 425),
+    )
+    async def effects(name: Name) -> Answer:
+        return await thread.run(service.effects, name)
+
+    moved = "How the estimates have moved, at points a cohort or more of records apart"
+
+    @get("/v1/trials/{name:str}/history", **about("trials", moved, needs("read"), 400, 404))
+    async def history(
+        request: Asked,
+        name: Name,
+        after: After = 0,
+        outcome: Outcome = None,
+        arm: Arm = None,
+        estimator: EstimatorName = None,
+    ) -> History:
+        if not request.query_params.get("after", "0").isdigit():
+            raise IngestError(400, "after is a whole number in digits.")  # not 1e3, which is read as one
+        return await thread.run(service.history, name, after, Series(outcome, arm, estimator))
+
+    ended = "End a trial and give its final effects, or who is waited for"
+
+    @post(
+        "/v1/trials/{name:str}/close",
+        status_code=200,
+        **about("trials", ended, needs("admin"), 404, 409, 410, 422, body=CloseOperation),
+    )
+    async def close(request: Asked, name: Name) -> Answer:
+        return await thread.run(service.close, name, await _read_close_request(request, patience))
+
+    return [create, trials, status, plan, effects, history, close]
+
+
+async def _read_close_request(request: Asked, patience: float) -> CloseRequest | None:
+    """How to close a trial; none if the request has no body."""
+    body = await read_body(request, _CLOSING_BYTES, patience)
+    if not body:
+        return None
+    require_kind(request, "application/json")
+    say = 'say {"deadline": seconds, "share": above 0 and at most 1, "without_effects": true}, or some.'
+    with instead_of(ValueError, IngestError(400, say)):
+        return msgspec.json.decode(body, type=CloseRequest)

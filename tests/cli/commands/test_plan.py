@@ -1,0 +1,197 @@
+"""From a file of records to its plan, and what a plan is said to do."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import foldaway as fa
+from commands import foldaway
+from foldaway.simulation.datasets import checkout
+from foldaway.simulation.demo import PLAN
+from pages import parsed
+from plans import in_parts
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("own data")
+    rows = pa.Table.from_batches(list(checkout(2_000, seed=3)))
+    pa.csv.write_csv(rows, folder / "my trial.csv")
+    pq.write_table(rows, folder / "trial.parquet")
+    trial = fa.Trial(PLAN)
+    trial.fold(rows)
+    trial.save(folder / "state")
+    return folder
+
+
+# foldaway plan new
+
+
+def test_without_options_the_columns_are_listed(folder: Path) -> None:
+    done = foldaway("plan", "new", "my trial.csv", folder=folder)
+    assert done.stdout.split() == ["variant", "revenue", "converted", "revenue_before", "country", "user_id"]
+    assert "--arm COLUMN --outcome COLUMN" in done.stderr
+
+
+def test_from_a_csv_file_to_a_report_in_three_commands(folder: Path) -> None:
+    start = time.monotonic()
+    made = foldaway(
+        *("plan", "new", "my trial.csv", "--arm", "variant", "--outcome", "revenue", "--outcome", "converted"),
+        *("--covariate", "revenue_before", "--levels", "country=de,fr,us", "--unit", "user_id", "-o", "plan.toml"),
+        folder=folder,
+    )
+    *guesses, following = made.stderr.splitlines()
+    assert [guess.split(":")[0] for guess in guesses[:2]] == ["Assumed", "Assumed"]
+    plan = fa.Plan.load(folder / "plan.toml")
+    assert plan == fa.Plan(**{**{n: getattr(PLAN, n) for n in PLAN.__struct_fields__}, "name": "my-trial"})
+    command = shlex.split(following.removeprefix("Next: foldaway "))
+    foldaway(*command, folder=folder)
+    foldaway("report", command[-1], folder=folder)
+    page = parsed((folder / f"{command[-1]}.html").read_text(encoding="utf-8"))
+    assert page.one("h1").text == "my-trial"
+    assert len(list(page.find("p", class_="finding"))) == 2
+    assert time.monotonic() - start < 300
+
+
+def test_a_plan_is_printed_with_its_guesses_as_comments(folder: Path) -> None:
+    done = foldaway("plan", "new", "trial.parquet", "--arm", "variant", "--outcome", "revenue", folder=folder)
+    comments = [line.removeprefix("# ") for line in done.stdout.splitlines() if line.startswith("#")]
+    assert comments == done.stderr.splitlines()[:-1]
+    assert fa.Plan.loads(done.stdout).arms == {"control": 0.5, "treatment": 0.5}
+
+
+def test_the_control_is_guessed_by_name_or_told(folder: Path, tmp_path: Path) -> None:
+    lines = [f"{arm},{i}\n" for arm in ("Alt", "Placebo", "Z") for i in (1, 2)]
+    (tmp_path / "t.csv").write_text("".join(["g,y\n", *lines]))
+    words = ("plan", "new", "t.csv", "--arm", "g", "--outcome", "y")
+    guessed = fa.Plan.loads(foldaway(*words, folder=tmp_path).stdout)
+    assert list(guessed.arms) == ["Placebo", "Alt", "Z"]
+    told = fa.Plan.loads(foldaway(*words, "--control", "Z", folder=tmp_path).stdout)
+    assert list(told.arms) == ["Z", "Alt", "Placebo"]
+    assert "there is no arm 'Y'" in foldaway(*words, "--control", "Y", folder=tmp_path, code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ("--arm", "variant"),
+            "The columns of my trial.csv are: variant, revenue, converted, revenue_before, country, user_id.",
+        ),
+        (("--arm", "variant"), "with --outcome"),
+        (("--arm", "varient", "--outcome", "revenue"), "no column 'varient'. Is it 'variant'?"),
+        (("--arm", "user_id", "--outcome", "revenue"), "has more than 20 different values"),
+        (("--arm", "variant", "--outcome", "country"), "the outcome 'country' is not made of numbers"),
+        (("--arm", "variant", "--outcome", "revenue", "--covariate", "country"), "--levels 'country=first"),
+        (("--arm", "variant", "--outcome", "revenue", "--levels", "country"), "--levels 'country=de,fr,us'"),
+    ],
+)
+def test_what_is_missing_is_said_without_a_value(folder: Path, words: tuple[str, ...], told: str) -> None:
+    done = foldaway("plan", "new", "my trial.csv", *words, folder=folder, code=1)
+    assert told in done.stderr
+    assert done.stdout == ""
+    assert "u00000" not in done.stderr
+    assert "treatment" not in done.stderr
+
+
+def test_a_plan_is_never_overwritten(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text("mine")
+    words = ("plan", "new", folder / "my trial.csv", "--arm", "variant", "--outcome", "revenue", "-o", "plan.toml")
+    assert foldaway(*words, folder=tmp_path, code=1).stderr == "error: plan.toml exists; choose another name.\n"
+    assert (tmp_path / "plan.toml").read_text() == "mine"
+
+
+def test_slips_in_a_file_or_in_an_option_are_told(tmp_path: Path) -> None:
+    words = ("--arm", "g", "--outcome", "y", "--levels", "land=de,fr")
+    (tmp_path / "t.csv").write_text("g;y;land\n" + "a;1;de\nb;2;\n" * 3)
+    assert "say --delimiter ';'" in foldaway("plan", "new", "t.csv", folder=tmp_path, code=1).stderr
+    made = foldaway("plan", "new", "t.csv", *words, "--delimiter", ";", folder=tmp_path)
+    assert "No record has the level fr of land." in made.stderr
+    assert made.stderr.splitlines()[-1].startswith("Next: the same again with -o")  # no file was written to run
+    (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,2,SECRET\n" * 3)
+    unknown = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
+    assert "3 records have a 'land' that is none of the levels de, fr" in unknown
+    (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,2,fr\n" * 3 + "SECRET,2,de\n")
+    typo = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
+    assert "one value of 'g' occurs only once; a typo?" in typo
+    absent = foldaway("plan", "new", "tt.csv", *words, folder=tmp_path, code=1).stderr
+    assert "tt.csv matches no file; check the spelling" in absent
+    assert "SECRET" not in unknown + typo
+
+
+def test_a_first_line_of_values_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "bare.csv").write_text("SECRET-NAME,control,31.5\nSECRET-OTHER,treatment,7\n")
+    done = foldaway("plan", "new", "bare.csv", folder=tmp_path, code=1)
+    assert done.stderr == "error: bare.csv has a number in its first line, which must name the columns\n"
+
+
+def test_a_column_of_identifiers_in_a_short_file_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "short.csv").write_text("name,y\nSECRET-1,1\nSECRET-2,2\nSECRET-3,3\n")
+    done = foldaway("plan", "new", "short.csv", "--arm", "name", "--outcome", "y", folder=tmp_path, code=1)
+    assert "does not look like the column of the arm" in done.stderr
+    assert "SECRET" not in done.stderr + done.stdout
+
+
+# foldaway plan check
+
+
+def test_plan_check_says_what_the_plan_does(tmp_path: Path) -> None:
+    PLAN.save(tmp_path / "plan.toml")
+    done = foldaway("plan", "check", tmp_path / "plan.toml")
+    assert PLAN.fingerprint in done.stdout
+    assert "levels de, fr, us" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    answer = json.loads(foldaway("plan", "check", tmp_path / "plan.toml", "--json").stdout)
+    assert fa.Plan.loads(json.dumps(answer["plan"])) == PLAN
+    assert answer["fingerprint"] == PLAN.fingerprint
+
+
+def checked(folder: Path, **settings: Any) -> str:
+    """What is said of a plan, in one line."""
+    few: dict[str, Any] = {"arm": "variant", "arms": {"control": 0.5, "treatment": 0.5}, "outcomes": ["revenue"]}
+    fa.Plan(name="devices", **few, **in_parts(settings)).save(folder / "devices.toml")
+    said = foldaway("plan", "check", folder / "devices.toml").stdout
+    assert max(map(len, said.splitlines())) <= 80
+    return " ".join(said.split())
+
+
+def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:
+    one = checked(tmp_path, federated="one-message", covariates=["before"], on_fault="drop", cohort=1)
+    assert "one-message: a device keeps the triangular factor of its records, 6 numbers, and no record" in one
+    assert "at least 1 message of devices (`cohort`)" in one
+    assert "at the close is left out" in one
+    assert "reports of 10 devices (`min_per_arm`)" in one
+    assert "30 days after its first record (`retention`)" in one
+    assert "A device refuses a faulty record, whatever `on_fault` says" in one
+    assert "batch" not in one
+    assert "Kept on the coordinator: " in one
+    assert "reply" not in one
+    delta = checked(tmp_path, federated="delta", remainder="include", retention=5_400)
+    assert "a device keeps a count and 1 sum, and no record" in delta
+    assert "at the close is included" in delta
+    assert "1.5 hours after its first record" in delta
+    settings: dict[str, Any] = {"covariates": ["before"], "leverage": "CR3", "reply_deadline": 60, "reply_share": 0.95}
+    scores = checked(tmp_path, federated="scores", **settings)
+    assert "corrected for leverage (CR3), 14 numbers" in scores
+    assert "moments of 100 devices" in scores
+    assert "for 1 minute after the close (`reply_deadline`), or until 95 % of the devices in the" in scores
+    site = checked(tmp_path, federated="one-message", unit="user", complete_units=True, on_fault="drop")
+    assert "A site folds its batch without it." in site
+    assert "Federated" not in checked(tmp_path)
+
+
+def test_a_wrong_plan_is_told_in_sentences(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text('name = "x"\narm = "a"\noutcomes = ["y"]\n[arms]\na = 0.5\nb = 0.6\n')
+    done = foldaway("plan", "check", tmp_path / "plan.toml", code=1)
+    assert "add up to 1.1" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""

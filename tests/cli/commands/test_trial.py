@@ -1,0 +1,114 @@
+"""Trials on a server, as a person or a script would use them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import foldaway as fa
+from commands import foldaway
+from registered import admin, plan_file, register
+from served import Served
+
+SECRET = "SECRET-17320"
+
+
+def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
+    plan = plan_file(folder, "life")
+    made = foldaway("trial", "create", plan, env=admin(server)).stdout
+    assert "life is registered" in made
+    ingest, read = re.findall(r"fa_\S+", made)
+    as_ingest = {"FOLDAWAY_SERVER": server.url, "FOLDAWAY_TOKEN": ingest}
+    as_read = {"FOLDAWAY_SERVER": server.url, "FOLDAWAY_TOKEN": read}
+    early = foldaway("trial", "effects", "life", code=1, env=as_read)
+    assert early.stderr.startswith("error: no effects yet")
+    sent = foldaway("send", "life", folder / "day*.parquet", env=as_ingest)
+    assert sent.stdout.splitlines()[0] == "3,000 records sent."
+    assert sent.stderr == ""  # no progress bar where there is no terminal
+    again = foldaway("send", "life", folder / "day*.parquet", env=as_ingest)
+    assert again.stdout.splitlines()[0] == "0 records sent. 3,000 were there already."
+    status = foldaway("trial", "status", "life", env=as_read).stdout
+    assert re.search(r"life\s+open\s+3,000\s+0\s+100\s+0", status)
+    assert "life" in foldaway("trial", "list", env=admin(server)).stdout
+    effects = foldaway("trial", "effects", "life", env=as_read).stdout
+    assert "revenue: treatment against control" in effects
+    assert "final" not in effects
+    assert max(map(len, effects.splitlines())) <= 80
+    whole = fa.Trial(fa.Plan.load(plan))
+    for day in ("day1", "day2"):
+        whole.fold(pq.read_table(folder / f"{day}.parquet"))
+    answer = json.loads(foldaway("trial", "effects", "life", "--json", env=as_read).stdout)
+    expected = json.loads(whole.effects().to_json())
+    for ours, theirs in zip(answer["effects"]["effects"], expected["effects"], strict=True):
+        assert ours["estimate"] == pytest.approx(theirs["estimate"], rel=1e-9)
+    closed = foldaway("trial", "close", "life", env=admin(server)).stdout
+    assert "revenue: treatment against control" in closed
+    assert closed.startswith("life is closed; these effects are final.\n\nlife: 3,000 records")
+    assert foldaway("trial", "close", "life", env=admin(server)).stdout == closed
+    assert foldaway("trial", "effects", "life", env=as_read).stdout == closed
+    repeated = foldaway("trial", "create", plan, env=admin(server)).stdout
+    assert "exists already and is closed" in repeated
+    assert "New tokens beside the old ones" in " ".join(repeated.split())
+    assert max(map(len, repeated.splitlines())) <= 80
+    wrong = foldaway("send", "life", folder / "day1.parquet", code=1, env=as_read).stderr
+    assert "This token does not allow that: this takes the trial's ingest token or an admin token." in wrong
+    late = foldaway("send", "life", folder / "day1.parquet", env=as_ingest).stdout  # it has all of this already
+    assert "2,000 were there already" in late
+    plan_file(folder, "empty")
+    register(server, folder / "empty.toml")
+    assert "--without-effects" in foldaway("trial", "close", "empty", code=1, env=admin(server)).stderr
+    closed = foldaway("trial", "close", "empty", "--without-effects", env=admin(server)).stdout
+    assert "closed without effects" in closed
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["trial", "status", "unknown"], "there is no trial"),
+        (["send", "unknown", "day1.parquet"], "there is no trial"),
+        (["send", "wrong", "nothing.parquet"], "nothing.parquet"),
+        (["send", "wrong", "-"], "standard input cannot be sent again"),
+        (["send", "wrong", "faulty.ndjson"], "1 of 2 records are faulty"),
+        (["send", "wrong", "faulty.csv"], "faulty.csv, first in line 3: "),
+        (["send", "wrong", "ragged.ndjson"], "1 lines that are not records"),
+        (["trial", "create", "nothing.toml"], "nothing.toml"),
+        (["trial", "list", "--server", "localhost"], "begins with http"),
+        (["trial", "list", "--server", "http://[::"], "cannot be used"),
+        (["trial", "list", "--ca", "nothing.pem"], "cannot be used"),
+        (["trial", "list", "--token", "fa_x"], "token is needed: this takes the trial's read token or an admin token."),
+    ],
+)
+def test_errors_are_sentences_without_values(
+    server: Served, folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], sentence: str
+) -> None:
+    monkeypatch.chdir(folder)
+    if not (folder / "wrong.toml").exists():
+        register(server, plan_file(folder, "wrong"))
+    row = {"variant": "control", "revenue": 1.0, "converted": 1, "revenue_before": 1.0, "country": "de", "user_id": "u"}
+    good, bad = json.dumps(row), json.dumps({**row, "revenue": SECRET})
+    (folder / "faulty.ndjson").write_text(f"{good}\n{bad}\n")
+    (folder / "faulty.csv").write_text(
+        "\n".join(",".join(map(str, line)) for line in (row, row.values())) + f"\n{SECRET}" + ",1" * 5
+    )
+    (folder / "ragged.ndjson").write_text(f"{good}\n{SECRET}\n")
+    done = foldaway(*words, code=1, env=admin(server))
+    assert sentence in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert SECRET not in done.stdout + done.stderr
+
+
+def test_what_is_missing_is_named() -> None:
+    done = foldaway("trial", "list", code=2, env={"FOLDAWAY_SERVER": "", "FOLDAWAY_TOKEN": ""})
+    assert "--server" in done.stderr
+    assert "FOLDAWAY_SERVER" in done.stderr
+    assert max(map(len, done.stderr.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("words", [["serve"], ["send"], ["rotate"], ["trial"], ["trial", "create"]])
+def test_help_fits(words: list[str]) -> None:
+    done = foldaway(*words, "--help")
+    assert max(map(len, done.stdout.splitlines())) <= 80

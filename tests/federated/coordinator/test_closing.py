@@ -1,0 +1,281 @@
+"""The stages of a closing trial, without a network, a database or a clock: what happens in, what to do out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import foldaway as fa
+from foldaway.errors import IngestError
+from foldaway.federated.coordinator.closing import (
+    LAST_SECONDS,
+    CloseRequest,
+    Closing,
+    Course,
+    End,
+    Extend,
+    Situation,
+    WaitOn,
+)
+from foldaway.federated.modes import MODES
+from foldaway.federated.modes.share import Devices
+from plans import SMALL, in_parts
+
+NOW = 1_000_000.0
+
+
+def plan_of(mode: str, **others: Any) -> fa.Plan:
+    return fa.Plan(**in_parts({**SMALL, "federated": mode, "cohort": 3, "min_per_arm": 2, **others}))
+
+
+def seen(
+    closing: Closing | None,
+    reported: tuple[int, int] = (0, 0),
+    enrolled: tuple[int, int] = (10, 10),
+    *,
+    stage: Any = None,
+    pending: tuple[int, int] = (0, 0),
+    now: float = NOW,
+) -> Situation:
+    joined, sent, waiting = (dict(zip("ab", counts, strict=True)) for counts in (enrolled, reported, pending))
+    stage = stage or ("open" if closing is None else "replying")
+    return Situation(stage, closing, Devices(joined, sent), Counter(waiting), now)
+
+
+def never() -> list[int]:
+    raise AssertionError("nobody needs to know who is in the coefficients")
+
+
+# Somebody asks.
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_mode_with_replies_waits_for_them_and_the_others_only_if_asked(mode: str) -> None:
+    course = Course(plan_of(mode, reply_deadline=500.0, reply_share=0.9))
+    plain = course.asked(CloseRequest(), seen(None, (5, 5)))
+    assert plain == Closing(NOW + (500.0 if MODES[mode].replies else 0.0), 0.9, False)
+    assert course.asked(CloseRequest(share=0.5), seen(None)) == Closing(NOW + 500.0, 0.5, False)
+    assert course.asked(CloseRequest(deadline=7.0), seen(None)) == Closing(NOW + 7.0, 0.9, False)
+
+
+def test_what_a_request_does_not_say_stays_but_for_the_wish_to_end_it_for_nothing() -> None:
+    course, before = Course(plan_of("delta")), Closing(NOW + 100.0, 0.5, True)
+    assert course.asked(CloseRequest(), seen(before)) is None
+    assert course.asked(CloseRequest(deadline=7.0), seen(before)) == Closing(NOW + 7.0, 0.5, False)
+    assert course.asked(CloseRequest(share=0.7), seen(before)) == Closing(NOW + 100.0, 0.7, False)
+    again = course.asked(CloseRequest(without_effects=True), seen(before._replace(without_effects=False)))
+    assert again == before
+
+
+def test_a_trial_that_has_ended_is_not_closed_once_more() -> None:
+    for closing in (None, Closing(NOW, 1.0, False)):
+        request = CloseRequest(deadline=5.0, without_effects=True)
+        assert Course(plan_of("scores")).asked(request, seen(closing, stage="closed")) is None
+
+
+def test_haste_is_refused_where_it_leaves_no_effects() -> None:
+    one_round, two_rounds = Course(plan_of("one-message")), Course(plan_of("scores"))
+    now = CloseRequest(deadline=0.0)
+    with pytest.raises(IngestError, match=r"b has 1\. 1 reports wait here"):
+        one_round.asked(now, seen(None, (5, 1), pending=(0, 1)))
+    with pytest.raises(IngestError, match="that takes time"):
+        two_rounds.asked(now, seen(None, (5, 5)))
+    # A cohort that waits here will be in it; a few that wait are left out, unless the plan includes them.
+    assert one_round.asked(now, seen(None, (5, 1), pending=(2, 1))) is not None
+    included = Course(plan_of("one-message", remainder="include"))
+    assert included.asked(now, seen(None, (5, 1), pending=(0, 1))) is not None
+    for course in (one_round, two_rounds):
+        assert course.asked(CloseRequest(deadline=0.0, without_effects=True), seen(None)) is not None
+
+
+@pytest.mark.parametrize(
+    ("enrolled", "others", "hope"),
+    [
+        ((4, 4), {}, True),
+        ((1, 9), {}, False),  # the arm is too small whoever reports
+        ((3, 3), {"cohort": 50}, False),  # no cohort can come together any more
+        ((3, 3), {"cohort": 50, "remainder": "include"}, True),
+        ((3, 3), {"cohort": 50, "max_wait": 60.0}, True),
+    ],
+)
+def test_time_is_not_given_in_vain(enrolled: tuple[int, int], others: dict[str, Any], hope: bool) -> None:
+    course, request = Course(plan_of("delta", **others)), CloseRequest(deadline=100.0)
+    if hope:
+        assert course.asked(request, seen(None, enrolled=enrolled)) is not None
+    else:
+        with pytest.raises(IngestError, match="with all that can still come"):
+            course.asked(request, seen(None, enrolled=enrolled))
+
+
+# It begins.
+
+
+def test_moments_of_a_few_are_not_published() -> None:
+    closing = Closing(NOW + 100.0, 1.0, False)
+    course = Course(plan_of("scores", cohort=3, min_per_arm=2))
+    assert course.began(closing, [3, 3], 0, NOW) == (closing, True)
+    with pytest.raises(IngestError, match=r"moments of 3 of them.*b has 2\. 5 messages wait"):
+        course.began(closing, [3, 2], 5, NOW)
+    for_nothing = closing._replace(without_effects=True)
+    assert course.began(for_nothing, [3, 2], 5, NOW) == (for_nothing._replace(deadline=NOW), False)
+    assert Course(plan_of("delta")).began(closing, [0, 0], 0, NOW) == (closing, False)
+
+
+# A server looks.
+
+
+def test_nothing_happens_before_its_time() -> None:
+    course, closing = Course(plan_of("delta")), Closing(NOW + 1.0, 1.0, True)
+    assert course.looked(seen(None), never, None) is None
+    assert course.looked(seen(closing, stage="closed", now=NOW + 2), never, None) is None
+    assert course.looked(seen(closing, (9, 10)), never, None) is None
+    assert course.looked(seen(closing, (9, 10), now=NOW + 1.0), never, None) == End()
+
+
+@pytest.mark.parametrize("share", [i / 100 for i in range(1, 101)])
+def test_a_share_is_reached_by_exactly_so_many(share: float) -> None:
+    """Whatever floating point makes of 0.28 times 25."""
+    course, closing = Course(plan_of("delta")), Closing(NOW + 100.0, share, True)
+    enough = round(share * 100)
+    for count in (enough - 1, enough):
+        step = course.looked(seen(closing, (count, 0), (50, 50)), never, None)
+        assert (step == End()) == (count >= enough)
+
+
+def test_whoever_is_not_in_the_coefficients_is_not_waited_for() -> None:
+    course, closing = Course(plan_of("scores")), Closing(NOW + 100.0, 1.0, False)
+    assert course.looked(seen(closing, (4, 3)), lambda: [4, 4], None) is None
+    assert course.looked(seen(closing, (4, 4)), lambda: [4, 4], None) == End()
+    assert course.looked(seen(closing, (4, 4)), lambda: [0, 0], None) is None
+    # With more in the moments than are enrolled nobody else can reply either.
+    assert course.looked(seen(closing, (4, 4), (4, 4)), lambda: [9, 9], None) == End()
+    assert course.looked(seen(closing, (4, 4), now=NOW + 100.0), never, None) == End()
+
+
+def test_what_waits_here_is_enough_only_if_the_end_includes_it() -> None:
+    closing = Closing(NOW + 100.0, 1.0, False)
+    for remainder, step in (("leave_out", None), ("include", End())):
+        course = Course(plan_of("delta", remainder=remainder))
+        assert course.looked(seen(closing, (9, 9), pending=(1, 1)), never, None) == step
+
+
+def test_a_trial_without_devices_is_not_complete() -> None:
+    closing = Closing(NOW + 100.0, 1.0, True)
+    assert Course(plan_of("delta")).looked(seen(closing, enrolled=(0, 0)), never, None) is None
+
+
+def test_a_trial_that_would_end_for_nothing_waits_on() -> None:
+    course, closing = Course(plan_of("delta", remainder="include")), Closing(NOW, 1.0, False)
+    step = course.looked(seen(closing, (5, 1)), never, None)
+    assert isinstance(step, WaitOn)
+    assert step.why.endswith("and b has 1")
+    assert course.looked(seen(closing._replace(without_effects=True), (5, 1)), never, None) == End()
+    # Whoever reports then is enough; but it has waited on, and other servers get a moment for theirs.
+    late = NOW + 500.0
+    enough = seen(closing, (5, 1), pending=(0, 1), now=late)
+    assert course.looked(enough, never, closing.deadline) == Extend(closing._replace(deadline=late + LAST_SECONDS))
+    assert course.looked(enough, never, closing.deadline - 1) == End()
+    left_out = Course(plan_of("delta"))
+    assert left_out.looked(seen(closing, (5, 2), now=late), never, closing.deadline) == End()
+
+
+# It ends, and what is said until then.
+
+
+def test_it_ends_without_effects_only_if_that_is_wanted() -> None:
+    closing = Closing(NOW, 1.0, False)
+    wanted = closing._replace(without_effects=True)
+    course = Course(plan_of("delta"))
+    assert course.ends(seen(closing, (2, 2)), [2, 2], published=False) == End()
+    for few in (seen(closing, (2, 1)), seen(wanted, (2, 1))):
+        step = course.ends(few, [2, 1], published=False)
+        assert isinstance(step, End if few.closing == wanted else WaitOn)
+        assert step.why is not None
+        assert step.why.endswith("and b has 1")
+    scores = Course(plan_of("scores"))
+    assert scores.ends(seen(closing, (2, 2)), [3, 3], published=True) == End()
+    assert scores.ends(seen(wanted, (2, 2)), [3, 3], published=False) == End("nothing was published to devices")
+
+
+def test_a_remainder_is_called_for_around_the_deadline() -> None:
+    course, closing = Course(plan_of("delta", remainder="include")), Closing(NOW, 1.0, False)
+    times = {-LAST_SECONDS - 1: None, -LAST_SECONDS: NOW, 0.0: NOW, LAST_SECONDS: NOW, LAST_SECONDS + 1: None}
+    for apart, deadline in times.items():
+        assert course.last_call(seen(closing, now=NOW + apart)) == deadline
+    assert course.last_call(seen(None)) is None
+    assert course.last_call(seen(closing, stage="closed")) is None
+    assert Course(plan_of("delta")).last_call(seen(closing)) is None
+
+
+def test_the_outlook_is_told_where_it_is_bleak() -> None:
+    course, closing = Course(plan_of("delta")), Closing(NOW + 10.0, 1.0, False)
+    assert course.outlook(seen(None)) is None
+    assert course.outlook(seen(closing)) is None
+    assert course.outlook(seen(closing, (2, 2), now=NOW + 10.0)) is None
+    assert "waits on" in (course.outlook(seen(closing, now=NOW + 10.0)) or "")
+    assert "even without effects" in (course.outlook(seen(closing._replace(without_effects=True))) or "")
+
+
+# The whole way, whatever happens on it.
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["ask", "reports", "time", "look"]),
+        st.builds(
+            CloseRequest,
+            deadline=st.none() | st.sampled_from([0.0, 5.0, 50.0]),
+            share=st.none() | st.sampled_from([0.3, 1.0]),
+            without_effects=st.booleans(),
+        ),
+        st.integers(0, 4),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.sampled_from(sorted(MODES)), st.sampled_from(["include", "leave_out"]), steps)
+def test_no_trial_ends_for_nothing_unless_that_was_the_last_wish(mode: str, remainder: str, happens: list[Any]) -> None:
+    """A driver does what the course says, as the service does; every law of the stages holds at every step."""
+    course = Course(plan_of(mode, remainder=remainder))
+    now, closing, stage, reported, wish, waited_on = NOW, None, "open", [0, 0], False, None
+    for what, request, count in happens:
+        here = seen(closing, (reported[0], reported[1]), stage=stage, now=now)
+        if what == "time":
+            now += 10.0 * count
+        elif what == "reports" and stage != "closed":
+            reported[count % 2] = min(reported[count % 2] + count, 10)
+        elif what == "ask":
+            try:
+                changed = course.asked(request, here)
+                if changed is not None and stage == "open":
+                    changed, publish = course.began(changed, [10, 10], 0, now)
+                    assert publish == MODES[mode].replies
+            except IngestError:
+                assert not request.without_effects
+                continue  # and nothing has changed
+            if changed is not None:
+                stage, closing, wish = "replying", changed, request.without_effects
+                assert closing.without_effects == wish
+                assert request.deadline is None or closing.deadline == now + request.deadline
+        elif what == "look":
+            step = course.looked(here, lambda: [10, 10], waited_on)
+            assert step is None or stage == "replying"
+            if step is None or closing is None:
+                continue
+            if isinstance(step, Extend):
+                assert now < step.closing.deadline
+                closing = step.closing
+            elif isinstance(step, WaitOn):
+                assert not wish
+                waited_on = closing.deadline
+            else:
+                end = course.ends(here, [10, 10], published=MODES[mode].replies)
+                assert isinstance(end, End)
+                assert end.why is None or wish
+                assert (end.why is None) == (min(reported) >= 2)
+                stage = "closed"

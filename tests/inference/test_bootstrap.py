@@ -1,0 +1,98 @@
+"""Errors, intervals and tests from replicates, against other ways to compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from foldaway.errors import EstimateError
+from foldaway.inference.bootstrap import Distribution, resampled
+
+
+def numbered(values: Iterable[float], number: float) -> float:
+    """The value of that number in rising order, from one; in between by line, and no further than the ends."""
+    ordered = sorted(values)
+    number = min(max(number, 1), len(ordered))
+    below = int(number)
+    above = min(below + 1, len(ordered))
+    return float(ordered[below - 1] + (number - below) * (ordered[above - 1] - ordered[below - 1]))
+
+
+finite = st.integers(-(10**9), 10**9).map(lambda thousandths: thousandths / 1000)
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.lists(st.tuples(finite, st.floats(1, 1e3)), min_size=2, max_size=60), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
+def test_the_summary_is_that_of_the_plain_formulas(pairs: list[tuple[float, float]], confidence: float) -> None:
+    effects, levels = (pd.Series(column) for column in zip(*pairs, strict=True))
+    relative = effects / levels
+    found = resampled(Distribution(effects.to_numpy(), levels.to_numpy(), 3), confidence)
+    size = np.abs(effects).max()
+    close = partial(pytest.approx, rel=1e-9, abs=1e-9 * size)
+    assert found.std_error == close(effects.std())
+    assert found.relative_std_error == close(relative.std())
+    for p, ends in (
+        ((1 - confidence) / 2, (found.lower, found.relative_lower)),
+        ((1 + confidence) / 2, (found.upper, found.relative_upper)),
+    ):
+        number = p * (len(effects) + 1)
+        assert ends == close((numbered(effects, number), numbered(relative, number)))
+    below, above = sum(e <= 0 for e in effects), sum(e >= 0 for e in effects)
+    assert found.p_value == pytest.approx(min(1, 2 * (min(below, above) + 1) / (len(effects) + 1)), rel=1e-12)
+    assert (found.used, found.left_out) == (len(effects), 3)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.7, -1.5, 2.2])
+def test_the_test_rejects_where_the_percentile_interval_leaves_zero_out(shift: float) -> None:
+    effects = np.random.default_rng(1).normal(shift, 1, 9999)
+    p = resampled(Distribution(effects, np.ones(9999), 0), 0.95).p_value
+    assert p == pytest.approx(2 * stats.norm.sf(abs(shift)), abs=0.02)
+    inside = resampled(Distribution(effects, np.ones(9999), 0), 1 - p + 0.002)
+    outside = resampled(Distribution(effects, np.ones(9999), 0), max(1 - p - 0.002, 0))
+    assert inside.lower < 0 < inside.upper
+    if p < 0.99:
+        assert not outside.lower < 0 < outside.upper
+
+
+@pytest.mark.parametrize("count", [19, 39, 199])
+def test_another_replicate_lies_in_the_interval_as_often_as_it_should(count: int) -> None:
+    """Whatever the number of replicates; without B + 1, few replicates would make short intervals."""
+    draws = np.random.default_rng(2).normal(size=(4000, count + 1))
+    inside = 0
+    for *effects, another in draws:
+        found = resampled(Distribution(np.array(effects), np.ones(count), 0), 0.9)
+        inside += found.lower <= another <= found.upper
+    assert inside / 4000 == pytest.approx(0.9, abs=3 * np.sqrt(0.09 / 4000))
+
+
+def test_a_test_with_b_replicates_never_says_less_than_two_in_b_plus_1() -> None:
+    assert resampled(Distribution(np.full(99, 5.0), np.ones(99), 0), 0.95).p_value == 0.02
+
+
+def test_a_level_of_zero_has_no_relative_effect() -> None:
+    found = resampled(Distribution(np.array([1.0, 2.0, 3.0]), np.array([0.0, 2.0, 4.0]), 0), 0.5)
+    assert found.relative_std_error == pytest.approx(np.std([1.0, 0.75], ddof=1))
+    nowhere = resampled(Distribution(np.array([1.0, 2.0]), np.zeros(2), 0), 0.5)
+    assert np.isnan([nowhere.relative_std_error, nowhere.relative_lower, nowhere.relative_upper]).all()
+    assert nowhere.std_error == pytest.approx(np.sqrt(0.5))
+
+
+def test_what_is_left_of_nothing_by_rounding_is_nothing() -> None:
+    noise = 1e-16 * np.array([1.0, -2.0, 0.5, 1.5])
+    found = resampled(Distribution(7.3 * noise, np.full(4, 7.3), 0), 0.95)
+    assert (found.std_error, found.lower, found.upper, found.p_value) == (0, 0, 0, 1)
+    small = resampled(Distribution(1e-12 * noise, np.full(4, 1e-13), 0), 0.95)  # small, but so is the level
+    assert small.std_error > 0
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_no_error_comes_from_fewer_than_two_replicates(count: int) -> None:
+    with pytest.raises(EstimateError, match="fewer than two replicates"):
+        resampled(Distribution(np.ones(count), np.ones(count), 500 - count), 0.95)

@@ -1,0 +1,104 @@
+"""Every word is declared once: what is declared is computed, kept and offered, and nothing else is."""
+
+from __future__ import annotations
+
+import pkgutil
+from typing import Any, get_args
+
+import pytest
+
+import foldaway as fa
+from foldaway.federated.modes import MODES as MODE_OBJECTS
+from foldaway.inference import estimators
+from foldaway.inference.estimators import computation
+from foldaway.inference.variance import KINDS as COMPUTED_ERRORS
+from foldaway.plan.offered import errors_of, estimators_of
+from foldaway.plan.vocabulary import (
+    BOOTSTRAP,
+    ERRORS,
+    ESTIMATORS,
+    LEVERAGE,
+    MODES,
+    OUTCOMES,
+    TALLIES,
+    UNRANKED,
+    Leverage,
+    ModeName,
+    Word,
+)
+from foldaway.tallies import KINDS as COMPUTED_TALLIES
+
+WORDS: list[Word] = [word for words in (ESTIMATORS, ERRORS, MODES, OUTCOMES, TALLIES) for word in words.values()]
+
+
+def plan(**settings: Any) -> fa.Plan:
+    return fa.Plan(**{"name": "words", "arm": "g", "arms": {"a": 0.5, "b": 0.5}, "outcomes": ["y"], **settings})
+
+
+def test_every_estimator_has_a_file_and_every_file_an_estimator() -> None:
+    assert {module.name for module in pkgutil.iter_modules(estimators.__path__)} == set(ESTIMATORS)
+    for name in ESTIMATORS:
+        assert callable(computation(name).fitted)
+        assert callable(computation(name).replicated)
+
+
+def test_every_kind_of_error_is_computed_and_every_tally_kept_that_is_declared() -> None:
+    assert set(COMPUTED_ERRORS) == set(ERRORS) - {BOOTSTRAP}
+    assert set(COMPUTED_TALLIES) == set(TALLIES)
+    assert {word.tally for word in ERRORS.values()} == {"", LEVERAGE, *TALLIES}
+    assert {name for word in ERRORS.values() for name in word.only_for} <= set(ESTIMATORS)
+    assert {word.residuals_of for word in ESTIMATORS.values()} - {""} <= set(ESTIMATORS)
+
+
+def test_every_mode_has_a_report_and_is_what_a_plan_may_say() -> None:
+    assert set(MODE_OBJECTS) == set(MODES) == set(get_args(ModeName))
+    assert {name for name, word in ERRORS.items() if word.setting == "leverage"} == set(get_args(Leverage))
+    assert {tally for word in MODES.values() for tally in word.collects} <= {word.tally for word in ERRORS.values()}
+
+
+@pytest.mark.parametrize("word", WORDS, ids=lambda word: word.name)
+def test_every_word_says_what_it_is(word: Word) -> None:
+    assert word.phrase
+    assert word.sentence
+    assert all(need.fault.endswith(".") for need in word.needs)
+
+
+@pytest.mark.parametrize("words", [ESTIMATORS, ERRORS], ids=["estimators", "errors"])
+def test_no_two_words_share_a_rank(words: dict[str, Word]) -> None:
+    ranks = sorted(word.rank for word in words.values() if word.rank != UNRANKED)
+    assert ranks == list(range(1, len(ranks) + 1))
+
+
+@pytest.mark.parametrize("covariates", [[], ["x"]])
+@pytest.mark.parametrize("weight", [None, "w"])
+@pytest.mark.parametrize("unit", [None, "u"])
+@pytest.mark.parametrize("bootstrap", [None, 10])
+def test_what_is_offered_can_be_asked_for_and_what_is_not_is_refused_with_a_reason(
+    covariates: list[str], weight: str | None, unit: str | None, bootstrap: int | None
+) -> None:
+    settings: dict[str, Any] = {
+        "covariates": covariates,
+        "weight": weight,
+        "unit": unit,
+        "complete_units": unit is not None,
+    }
+    settings["bootstrap"] = bootstrap
+    everything = plan(**settings)
+    offered = estimators_of(everything)
+    for name, estimator in ESTIMATORS.items():
+        if name in offered:
+            assert estimators_of(plan(estimators=[name], **settings)) == [name]
+            continue
+        with pytest.raises(fa.PlanError) as refused:
+            plan(estimators=[name], **settings)
+        assert set(estimator.faults(everything)) <= set(str(refused.value).splitlines())
+    for kind, error in ERRORS.items():
+        if error.setting != "errors":
+            continue
+        if kind in errors_of(everything):
+            asked = plan(estimators=["difference"], errors=[kind], **settings)
+            assert errors_of(asked, "difference") == [kind, *([BOOTSTRAP] if bootstrap else [])]
+            continue
+        with pytest.raises(fa.PlanError) as refused:
+            plan(estimators=["difference"], errors=[kind], **settings)
+        assert list(error.faults(everything)) == str(refused.value).splitlines()
