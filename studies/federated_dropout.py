@@ -99,7 +99,7 @@ def triangles(devices: Devices) -> Floats:
 
 
 def replies(plan: fa.Plan, published: Coefficients, devices: Devices) -> Floats:
-    """What each device replies, one per row: ``federated.replies.reply`` for all devices of an arm at once."""
+    """What each device replies, one per row: ``federated.replies.models.reply`` for all devices of an arm at once."""
     k, parts = len(plan.regressors), segments(published.models, len(plan.regressors))
     scores = np.empty((len(devices.arm), sum(part.q * part.r for part in parts)))
     row_arm = np.repeat(devices.arm, devices.sizes)
@@ -136,7 +136,7 @@ def intervals(devices: Devices, stays: Floats) -> Iterator[Interval]:
 
 
 def _share(plan: fa.Plan, devices: Devices, factors: Floats, here: NDArray[np.bool_]) -> Share:
-    share = mode_of(plan).share(plan)
+    share = Share.of(plan)
     share.trial.fold_clusters(devices.arm[here], devices.sizes[here].astype(np.int64), factors[here])
     share.devices = [int(count) for count in np.bincount(devices.arm[here], minlength=len(ARMS))]
     return share

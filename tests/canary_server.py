@@ -38,7 +38,7 @@ class Folding:
         try:
             if fail:
                 raise RuntimeError("forced")
-            self.trial.fold(decoded.records, text=decoded.text, unreadable=decoded.ragged)
+            self.trial.fold(decoded.records, text=True, unreadable=decoded.ragged)
         finally:
             self._decoys.add(self.trial.plan, decoded.records.num_rows)
             if self.hardened:

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 
 import foldaway as fa
-from foldaway.federated.messages import Message, Moments, ScoreReply, Sums
+from foldaway.federated.messages import Message, Moments, ScoreReply, Sums, packed
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.integrity import Integrity
+from foldaway.federated.replies.models import reply
 from foldaway.federated.replies.published import Published
-from foldaway.federated.replies.reply import reply
 from kept_rows import covariate_columns
 from plans import in_parts
 
@@ -62,7 +62,7 @@ def moments(kept: Kept) -> Moments:
 def report(plan: fa.Plan, kept: Kept) -> Moments | Sums:
     """A device's report in the modes of one round."""
     if plan.mode == "delta":
-        return Sums.of(secrets.token_bytes(16), kept.arm, len(kept.rows), kept.rows[:, 1:].sum(axis=0))
+        return Sums(secrets.token_bytes(16), kept.arm, len(kept.rows), packed(kept.rows[:, 1:].sum(axis=0)))
     return moments(kept)
 
 
@@ -80,7 +80,7 @@ def batches(items: list[Any], size: int) -> Iterator[list[Any]]:
 
 def share_of(plan: fa.Plan, messages: list[Any], size: int = 64) -> Share:
     """The share of a server that has got these factors, so many at a time."""
-    share = mode_of(plan).share(plan)
+    share = Share.of(plan)
     for some in batches(messages, size):
         share.fold(some, [share.check(message) for message in some])
     return share

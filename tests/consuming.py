@@ -13,9 +13,8 @@ import pyarrow as pa
 
 import foldaway as fa
 from brokers import Sent, Server
-from foldaway.sources.brokers.broker import Broker
+from foldaway.sources.brokers.broker import Broker, parse
 from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions, Progress
-from foldaway.sources.brokers.registry import parse
 from foldaway.sources.brokers.stream_file import StreamFile, StreamState
 from foldaway.sources.formats.body import ARROW, JSON, NDJSON
 from plans import in_parts

@@ -30,6 +30,7 @@ from foldaway.federated.device.local_store import LocalStore
 from foldaway.federated.device.state import DeviceState
 from foldaway.federated.device.store import DeviceStore, MemoryStore
 from foldaway.federated.messages import Coefficients, Received
+from foldaway.service.collecting.device_closings import DeviceClosings
 from foldaway.service.collecting.device_trials import DeviceTrials, FederatedAnswer
 from foldaway.service.database.store import Store as Database
 from foldaway.service.keys.vault import Vault
@@ -129,11 +130,11 @@ class Coordinator:
             raise ServerError(str(error), error.status) from None
 
     def close(self, deadline: float) -> None:
-        self.trials.close(self.plan, CloseRequest(deadline=deadline, without_effects=True), self._keep)
+        DeviceClosings(self.trials).close(self.plan, CloseRequest(deadline=deadline, without_effects=True), self._keep)
 
     def _keep(self, found: FederatedAnswer) -> str:
         self.found = found
-        self.arms = self.trials._whole(self.plan)[0].trial.arms  # in mode scores the close deletes them
+        self.arms = self.trials.whole(self.plan)[0].trial.arms  # in mode scores the close deletes them
         return "{}"
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import foldaway as fa
+from foldaway.federated.replies.models import reply
 from foldaway.federated.replies.published import Published
-from foldaway.federated.replies.reply import reply
 from foldaway.numerics.kernels.weights import weights
 from foldaway.paper import bootstrap_least_squares
 from foldaway.plan import Bootstrap

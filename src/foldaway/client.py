@@ -102,7 +102,7 @@ class Client:
         """This producer's batches of a trial; they begin after the last that is durable."""
         key = self.producer, trial
         if key not in self._streams:
-            self._streams[key] = _Stream(trial, self.producer, self._durable(trial))
+            self.durable(trial)
         return self._streams[key]
 
     def _deliver(self, stream: _Stream, *, only_last: bool = False) -> dict[str, Any]:
@@ -142,15 +142,10 @@ class Client:
 
     def durable(self, trial: str) -> int:
         """The last sequence of this producer that is safe; if none was sent yet, the next ``send`` goes on from it."""
-        durable = self._durable(trial)
-        stream = self._streams.setdefault((self.producer, trial), _Stream(trial, self.producer, durable))
-        if stream.held:
-            stream.forget(durable)
-        return durable
-
-    def _durable(self, trial: str) -> int:
         answer = self._ask("GET", f"/v1/trials/{trial}/producers/{quote(self.producer, safe='')}")
-        return int(answer["durable"])
+        durable = int(answer["durable"])
+        self._streams.setdefault((self.producer, trial), _Stream(trial, self.producer, durable)).forget(durable)
+        return durable
 
     def create(self, plan_text: str) -> dict[str, Any]:
         """Register a plan, given as TOML or JSON; answers with an ingest token and a read token."""

@@ -24,7 +24,7 @@ from foldaway.plan import Plan
 from foldaway.records import Fault, Faults, check
 from foldaway.records.keys import Keys, RecordKeys, UnitKeys
 from foldaway.tallies import kinds_of
-from foldaway.tallies.arm import ArmTally, Kinds
+from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.folding import fold_batch, fold_clusters
 
 if TYPE_CHECKING:
@@ -49,8 +49,6 @@ class Trial:
         plan: The plan.
         key: The 128-bit secret behind the bootstrap's weights, for plans with a bootstrap; a new one if left
             out. Workers that fold records of the same units must share it.
-        kinds: The tallies that each arm keeps, where that is not the plan's to say: in a federated trial it is the
-            mode's.
 
     Example:
         >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
@@ -64,14 +62,14 @@ class Trial:
         (1.5, 0.7638)
     """
 
-    def __init__(self, plan: Plan, *, key: bytes | None = None, kinds: Kinds | None = None) -> None:
+    def __init__(self, plan: Plan, *, key: bytes | None = None) -> None:
         if not isinstance(plan, Plan):
             raise TypeError("a trial is made from a plan: fa.Trial(fa.Plan.load(path)).")
         if key is not None and plan.bootstrap is None:
             raise PlanError("a key is for plans with a bootstrap; this plan has none.")
         self.plan = plan
         shape = Shape(len(plan.regressors), len(plan.outcomes))
-        self._arms = [ArmTally.empty(shape, kinds_of(plan) if kinds is None else kinds) for _ in plan.arms]
+        self._arms = [ArmTally.empty(shape, kinds_of(plan)) for _ in plan.arms]
         self._faults = Faults()
         self._sealed = False
         self._secret = None if plan.bootstrap is None else Secret(key)
@@ -222,10 +220,7 @@ class Trial:
         """
         from foldaway.report.page.page import trial_page
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SampleRatioWarning)  # the page begins with it
-            effects = self.effects(adjust=adjust)
-        return trial_page(effects, self.plan, self._arms, Saved(self.dumps(), positions))
+        return trial_page(quiet_effects(self, adjust), self.plan, self._arms, Saved(self.dumps(), positions))
 
     def dumps(self) -> bytes:
         """The state as bytes: the plan and its tallies, nothing else; the key is not in it."""
@@ -240,16 +235,13 @@ class Trial:
         return pack(state)
 
     @classmethod
-    def loads(
-        cls, data: bytes, plan: Plan | None = None, *, key: bytes | None = None, kinds: Kinds | None = None
-    ) -> Self:
+    def loads(cls, data: bytes, plan: Plan | None = None, *, key: bytes | None = None) -> Self:
         """The trial from its state, under the plan that made it: the one given must be that one.
 
         Args:
             data: What ``dumps`` gave.
             plan: The plan; if left out, the one in the state.
             key: The bootstrap's key, if further records are to be folded.
-            kinds: As for a new trial.
 
         Raises:
             StateError: The state is damaged, truncated, or of another plan or key.
@@ -261,7 +253,7 @@ class Trial:
                 f"the state was made under another plan ({made_under.name}), which differs in "
                 f"{_differing(plan, made_under)}; load it with that one."
             )
-        trial = cls(made_under, key=key, kinds=kinds)
+        trial = cls(made_under, key=key)
         if len(state.arms) != len(trial._arms):
             raise StateError("the state does not fit its plan: it has another number of arms.")
         trial._arms = [
@@ -295,6 +287,13 @@ class Trial:
     def __repr__(self) -> str:
         counts = ", ".join(f"{arm}={n:_}" for arm, n in self.counts.items())
         return f"Trial: {self.plan.name} | n={self.n:_} | {counts}"
+
+
+def quiet_effects(trial: Trial, adjust: str | None = None) -> Effects:
+    """The trial's effects, without the warning: what it would say is in them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SampleRatioWarning)
+        return trial.effects(adjust=adjust)
 
 
 def open_saved(

@@ -11,7 +11,7 @@ import pytest
 
 import foldaway as fa
 from clustered import answer, devices_of, everyone, federated, moments, report, results, share_of, with_replies
-from foldaway.federated.modes import mode_of
+from foldaway.federated.modes.share import Share
 from foldaway.federated.replies.published import Published
 from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import covariance
@@ -111,7 +111,7 @@ def test_shares_of_servers_and_states(mode: str) -> None:
     devices = devices_of(modal, rows)
     thirds = [devices[i::3] for i in range(3)]
     shares = [share_of(modal, [moments(kept) for kept in third]) for third in thirds]
-    whole = mode_of(modal).share(modal)
+    whole = Share.of(modal)
     for share in shares:
         whole = whole.merge(share)
     published = None
@@ -119,10 +119,10 @@ def test_shares_of_servers_and_states(mode: str) -> None:
         published = Published.loads(Published.of(whole.trial).dumps(), modal)
         for share, third in zip(shares, [devices[1::2], [], devices[::2]], strict=True):
             with_replies(share, published, [answer(modal, published, kept) for kept in third])
-    read = [mode_of(modal).share(modal, share.dumps(), published) for share in shares]
+    read = [Share.of(modal, share.dumps(), published) for share in shares]
     assert [share.dumps() for share in read] == [share.dumps() for share in shares]
     for order in (read, read[::-1]):
-        whole = mode_of(modal).share(modal)
+        whole = Share.of(modal)
         for share in order:
             whole = whole.merge(share)
         effects, _ = results(modal, whole, everyone(modal, devices), published)

@@ -26,12 +26,13 @@ from foldaway.federated.messages import (
     encoded,
     new_number,
     packed,
+    unpacked,
 )
 from foldaway.federated.modes import MODES, mode_of
 from foldaway.federated.modes.share import Share
-from foldaway.federated.replies.models import in_one_frame, models_of
+from foldaway.federated.replies.models import in_one_frame, models_of, reply
 from foldaway.federated.replies.published import Published
-from foldaway.federated.replies.reply import reply
+from foldaway.plan import vocabulary
 from plans import SMALL
 from trials import make_trial
 
@@ -45,12 +46,13 @@ def test_there_and_back() -> None:
     again = decoded(encoded(message), Moments)
     assert again == message
     assert np.array_equal(again.triangle(3), R)
-    assert np.array_equal(decoded(encoded(ScoreReply.of(NUMBER, "a", R[0])), ScoreReply).values(3), R[0])
+    scores = decoded(encoded(ScoreReply.of(NUMBER, "a", R[0])), ScoreReply).scores
+    assert np.array_equal(unpacked(scores, 3), R[0])
     assert decoded(encoded(Enrolment(NUMBER, "ä")), Enrolment).arm == "ä"
 
 
 def test_sums_become_a_factor_with_the_same_count_and_sums() -> None:
-    R = Sums.of(NUMBER, "a", 5, np.array([10.0, -3.0])).triangle(3)
+    R = Sums(NUMBER, "a", 5, packed(np.array([10.0, -3.0]))).triangle(3)
     np.testing.assert_allclose((R.T @ R)[0], [5, 10, -3], rtol=1e-15)
 
 
@@ -134,7 +136,7 @@ def refused(share: Share, message: Any) -> str:
 
 
 def test_factors_that_no_records_have() -> None:
-    share = mode_of(PLAN).share(PLAN)
+    share = Share.of(PLAN)
     R = factor(5)
     share.check(Moments.of(NUMBER, "a", 5, R))
     assert "not one of so many records" in refused(share, Moments.of(NUMBER, "a", 6, R))
@@ -147,7 +149,7 @@ def test_factors_that_no_records_have() -> None:
     with pytest.raises(MessageError, match="holds 2 numbers where the plan makes 6"):
         share.check(Moments(NUMBER, "a", 5, bytes(16)))
     plan = federated(fa.Plan(**SMALL, weight="w", covariates=["x"]), "one-message")
-    weighted = mode_of(plan).share(plan)
+    weighted = Share.of(plan)
     assert "no intercept" in refused(weighted, Moments.of(NUMBER, "a", 5, R * [0, 1, 1]))
 
 
@@ -194,7 +196,8 @@ def test_coefficients_of_another_plan_are_refused() -> None:
             reply(modal, published, kept.arm, kept.rows)
 
 
-def test_every_mode_has_its_report() -> None:
+def test_every_mode_of_the_vocabulary_is_an_object_with_its_report() -> None:
+    assert list(MODES) == list(vocabulary.MODES)
     assert {name: mode.reports for name, mode in MODES.items()} == {
         "one-message": Moments,
         "scores": ScoreReply,

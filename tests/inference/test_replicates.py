@@ -19,7 +19,7 @@ from foldaway.paper import (
     cluster_bootstrap_least_squares,
     cluster_bootstrap_pate,
 )
-from foldaway.plan.offered import estimators_of
+from foldaway.plan.analysis import estimators_of
 from foldaway.records.keys import Hashes, RecordKeys
 from foldaway.tallies import REPLICATES
 from foldaway.tallies.arm import ArmTally

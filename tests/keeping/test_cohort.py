@@ -23,12 +23,11 @@ from consuming import as_arrow
 from foldaway.cli.terminal.consumer import effects_of
 from foldaway.engines.spark.stream import _STREAM, _Batches
 from foldaway.errors import MessageError, RecordError, StateError, TooEarly
-from foldaway.federated.messages import Enrolment, Sums, encoded, new_number
+from foldaway.federated.messages import Enrolment, Sums, encoded, new_number, packed
 from foldaway.federated.site.site import fold_site
 from foldaway.keeping.cohort import Gate, least_growth, too_few_to_publish
 from foldaway.keeping.saved import StreamPositions
-from foldaway.service.collecting.answers import Answers
-from foldaway.service.collecting.collector import Collector, merged
+from foldaway.service.collecting.collector import Answers, Collector, merged
 from foldaway.service.collecting.device_collector import DeviceCollector
 from foldaway.service.database.shard_table import ShardRow
 from foldaway.service.database.store import Store as Database
@@ -152,7 +151,7 @@ class Devices(User):
         rows = [(new_number(), row["group"], row["y"]) for row in records.to_pylist()]
         if rows:
             self.collector.receive("enrolments", [encoded(Enrolment(number, arm)) for number, arm, _ in rows])
-            self.collector.receive("reports", [encoded(Sums.of(id, arm, 1, np.array([y]))) for id, arm, y in rows])
+            self.collector.receive("reports", [encoded(Sums(id, arm, 1, packed(np.array([y])))) for id, arm, y in rows])
         else:
             self.collector.commit_if_due()
 

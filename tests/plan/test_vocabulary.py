@@ -12,23 +12,22 @@ from foldaway.federated.modes import MODES as MODE_OBJECTS
 from foldaway.inference import estimators
 from foldaway.inference.estimators import computation
 from foldaway.inference.variance import KINDS as COMPUTED_ERRORS
-from foldaway.plan.offered import errors_of, estimators_of
+from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import (
     BOOTSTRAP,
     ERRORS,
     ESTIMATORS,
     LEVERAGE,
     MODES,
-    OUTCOMES,
-    TALLIES,
     UNRANKED,
     Leverage,
     ModeName,
     Word,
 )
-from foldaway.tallies import KINDS as COMPUTED_TALLIES
+from foldaway.report.page.kept import TALLIES as TALLIES_IN_WORDS
+from foldaway.tallies import KINDS as TALLIES
 
-WORDS: list[Word] = [word for words in (ESTIMATORS, ERRORS, MODES, OUTCOMES, TALLIES) for word in words.values()]
+WORDS: list[Word] = [word for words in (ESTIMATORS, ERRORS, MODES) for word in words.values()]
 
 
 def plan(**settings: Any) -> fa.Plan:
@@ -44,7 +43,7 @@ def test_every_estimator_has_a_file_and_every_file_an_estimator() -> None:
 
 def test_every_kind_of_error_is_computed_and_every_tally_kept_that_is_declared() -> None:
     assert set(COMPUTED_ERRORS) == set(ERRORS) - {BOOTSTRAP}
-    assert set(COMPUTED_TALLIES) == set(TALLIES)
+    assert set(TALLIES_IN_WORDS) == set(TALLIES)
     assert {word.tally for word in ERRORS.values()} == {"", LEVERAGE, *TALLIES}
     assert {name for word in ERRORS.values() for name in word.only_for} <= set(ESTIMATORS)
     assert {word.residuals_of for word in ESTIMATORS.values()} - {""} <= set(ESTIMATORS)

@@ -18,7 +18,7 @@ from foldaway.inference.intervals import anytime_width, critical, p_value
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio, sample_ratio, sample_ratio_of_records
 from foldaway.inference.variance import is_clustered
 from foldaway.plan import Plan
-from foldaway.plan.offered import errors_of, estimators_of
+from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import CLASSICAL, ERRORS
 from foldaway.records.faults import Faults
 from foldaway.tallies import REPLICATES, UNITS

@@ -33,11 +33,22 @@ class Effects(Findings):
 
     def to_string(self, *, all_kinds: bool = False) -> str:
         """A table per comparison, with one kind of standard error per estimator unless all are asked for."""
-        return _text(self, all_kinds)
+        tables = [
+            f"{table.title}\n{text_table(table.header, table.rows, left=2)}" for table in _tables(self, all_kinds)
+        ]
+        legend = [fill(_legend(self), WIDTH)] if tables else []
+        first = [fill(f"! {self.alarm}", WIDTH, subsequent_indent="  ")] if self.alarm else []
+        last = [fill(f"· {note}", WIDTH, subsequent_indent="  ") for note in self.notes]
+        return "\n\n".join([fill(_headline(self), WIDTH), *first, *tables, *legend, *last])
 
     def to_html(self, *, all_kinds: bool = False) -> str:
         """The same as HTML."""
-        return _html(self, all_kinds)
+        tables = [html_table(table.header, table.rows, table.title) for table in _tables(self, all_kinds)]
+        legend = [_legend(self)] if tables else []
+        alarm = [f"! {self.alarm}"] if self.alarm else []
+        before = [f"<p>{escape(text)}</p>" for text in (_headline(self), *alarm)]
+        after = [f"<p>{escape(text)}</p>" for text in (*legend, *self.notes)]
+        return "".join(["<div>", *before, *tables, *after, "</div>"])
 
     def plot(self, axes: Axes | None = None, *, estimators: bool = False) -> Figure:
         """A forest plot of the effects and their intervals, by matplotlib (``pip install foldaway[plot]``).
@@ -63,25 +74,6 @@ class Table(NamedTuple):
     title: str
     header: list[str]
     rows: list[tuple[str, ...]]
-
-
-def _text(effects: Findings, all_kinds: bool) -> str:
-    """A table for each comparison, and the notes."""
-    tables = [f"{table.title}\n{text_table(table.header, table.rows, left=2)}" for table in _tables(effects, all_kinds)]
-    legend = [fill(_legend(effects), WIDTH)] if tables else []
-    first = [fill(f"! {effects.alarm}", WIDTH, subsequent_indent="  ")] if effects.alarm else []
-    last = [fill(f"· {note}", WIDTH, subsequent_indent="  ") for note in effects.notes]
-    return "\n\n".join([fill(_headline(effects), WIDTH), *first, *tables, *legend, *last])
-
-
-def _html(effects: Findings, all_kinds: bool) -> str:
-    """The same as HTML."""
-    tables = [html_table(table.header, table.rows, table.title) for table in _tables(effects, all_kinds)]
-    legend = [_legend(effects)] if tables else []
-    alarm = [f"! {effects.alarm}"] if effects.alarm else []
-    before = [f"<p>{escape(text)}</p>" for text in (_headline(effects), *alarm)]
-    after = [f"<p>{escape(text)}</p>" for text in (*legend, *effects.notes)]
-    return "".join(["<div>", *before, *tables, *after, "</div>"])
 
 
 def _headline(effects: Findings) -> str:

@@ -15,7 +15,7 @@ from foldaway.errors import EstimateError, not_installed
 from foldaway.inference.intervals import ADJUSTMENTS
 from foldaway.inference.sample_ratio import SampleRatio
 from foldaway.plan import Plan
-from foldaway.plan.offered import errors_of, estimators_of
+from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.records.faults import Fault
 
 if TYPE_CHECKING:

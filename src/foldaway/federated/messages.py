@@ -89,14 +89,9 @@ class Moments(Factored, frozen=True, array_like=True, forbid_unknown_fields=True
 
 
 class Sums(Factored, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Mode delta: how many records the device has, and the sum of each outcome."""
+    """Mode delta: how many records the device has, and the sum of each outcome in the plan's order."""
 
     sums: Numbers
-
-    @classmethod
-    def of(cls, number: bytes, arm: str, n: int, sums: Floats) -> Self:
-        """The message for the sums, in the plan's order of outcomes."""
-        return cls(number, arm, n, packed(sums))
 
     def triangle(self, columns: int) -> Floats:
         """The factor of n records that all have the mean outcomes: it has the same count and the same sums."""
@@ -108,7 +103,7 @@ class Sums(Factored, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class ScoreReply(Message, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Mode scores: the device's reply to the published coefficients, as ``replies.reply`` makes it."""
+    """Mode scores: the device's reply to the published coefficients, as ``replies.models.reply`` makes it."""
 
     scores: Numbers
 
@@ -116,10 +111,6 @@ class ScoreReply(Message, frozen=True, array_like=True, forbid_unknown_fields=Tr
     def of(cls, number: bytes, arm: str, scores: Floats) -> Self:
         """The message for the scores."""
         return cls(number, arm, packed(scores))
-
-    def values(self, length: int) -> Floats:
-        """The scores again."""
-        return unpacked(self.scores, length)
 
 
 class Received(msgspec.Struct, frozen=True):

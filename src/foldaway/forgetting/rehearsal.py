@@ -30,8 +30,8 @@ def rehearse() -> None:
     trial = Trial(_PLAN)
     rows = [{"arm": "ab"[i % 2], "unit": f"u{i}", "x": i % 7, "y": i % 11 + 0.5} for i in range(256)]
     for media_type, body in _bodies(pa.Table.from_pylist(rows)).items():
-        found = decode(bytearray(body), media_type, None, _PLAN, Limits())
-        trial.fold(found.records, text=found.text, unreadable=found.ragged)
+        batch = decode(bytearray(body), media_type, None, _PLAN, Limits())
+        trial.fold(batch.records, text=True, unreadable=batch.ragged)
     trial.effects()
 
 

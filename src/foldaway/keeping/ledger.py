@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from enum import Enum
 from hashlib import blake2b
 from pathlib import Path
 
@@ -19,13 +18,6 @@ from foldaway.errors import SourceError, instead_of
 from foldaway.keeping.disk import trouble
 
 _LENGTH = 16
-
-
-class FileStanding(Enum):
-    """How a file stands to the state."""
-
-    NEW = "new"
-    FOLDED = "folded"
 
 
 class Entry(msgspec.Struct, array_like=True):
@@ -66,8 +58,8 @@ class Ledger:
         ...     _ = file.write_text("records")
         ...     ledger = Ledger()
         ...     ledger.enter(file, ledger.look(file))
-        ...     Ledger(ledger.pages).standing(file)
-        <FileStanding.FOLDED: 'folded'>
+        ...     Ledger(ledger.pages).is_folded(file)
+        True
     """
 
     def __init__(self, pages: Pages | None = None) -> None:
@@ -102,15 +94,15 @@ class Ledger:
         """
         return self._hash("mark", self._name(path) + self.look(path).place)
 
-    def standing(self, path: Path) -> FileStanding:
-        """Whether the file is new or in the state already.
+    def is_folded(self, path: Path) -> bool:
+        """Whether the file's records are in the state; if not, it is new.
 
         Raises:
             SourceError: It has changed since it was folded, or was folded under another name.
         """
         now, then = self.look(path), self.pages.files.get(self._name(path))
         if then is not None and then.stamp == now.stamp:
-            return FileStanding.FOLDED
+            return True
         if then is not None and not then.deleted and not then.barren:
             raise SourceError(
                 f"{path} has changed since its records were folded, so some of them would count twice. Put new records "
@@ -120,7 +112,7 @@ class Ledger:
             raise SourceError(
                 f"{path} was folded before under another name. Give it the old name again, or leave it out."
             )
-        return FileStanding.NEW
+        return False
 
     def enter(self, path: Path, entry: Entry) -> None:
         """Note that the file's records are in the state."""

@@ -1,4 +1,4 @@
-"""The settings of a plan: those of the analysis, beside the parts that have a file of their own."""
+"""The settings of a plan, beside the parts that have a file of their own; and what follows from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from foldaway.plan.bootstrap import Bootstrap
 from foldaway.plan.federated import Federated
 from foldaway.plan.part import Fixed, Part
 from foldaway.plan.privacy import Privacy
-from foldaway.plan.vocabulary import ModeName
+from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES, Error, ModeName
 
 Column = Annotated[str, Meta(description="the name of a column")]
 Columns = Annotated[Sequence[str], Meta(description="a list of column names")]
@@ -106,3 +106,34 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
             levels = self.levels.get(covariate)
             names += [f"{covariate}[{level}]" for level in levels[1:]] if levels else [covariate]
         return tuple(names)
+
+
+def estimators_of(plan: Analysis) -> list[str]:
+    """The estimators that the plan asks for, or else all that it allows."""
+    return list(plan.estimators) or [word.name for word in ESTIMATORS.values() if word.suits(plan)]
+
+
+def errors_of(plan: Analysis, estimator: str | None = None) -> list[str]:
+    """The kinds of standard error that the plan has, or those of one estimator."""
+    return [
+        word.name
+        for word in ERRORS.values()
+        if _asks_for(plan, word) and word.suits(plan) and (estimator is None or word.serves(estimator))
+    ]
+
+
+def tallies_of(plan: Analysis) -> set[str]:
+    """The tallies that the plan's errors are read from, but for those that devices send at the close."""
+    collected = () if plan.mode is None else MODES[plan.mode].collects
+    return {ERRORS[name].tally for name in errors_of(plan)}.difference(collected, [""])
+
+
+def _asks_for(plan: Analysis, word: Error) -> bool:
+    """Whether the plan reports errors of this kind; of those in `errors`, all if it names none."""
+    match word.setting:
+        case "errors":
+            return not plan.errors or word.name in plan.errors
+        case "leverage":
+            return plan.federated is not None and plan.federated.leverage == word.name
+        case _:
+            return plan.bootstrap is not None

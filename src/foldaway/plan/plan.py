@@ -114,8 +114,8 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         try:
             return cls.loads(text)
         except PlanError as error:
-            told = str(error)
-        raise PlanError(f"{path} is not a plan that can be run:\n{told}")
+            faults = str(error)
+        raise PlanError(f"{path} is not a plan that can be run:\n{faults}")
 
     @classmethod
     def loads(cls, text: str) -> Self:

@@ -10,8 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from foldaway.plan.analysis import Analysis
-from foldaway.plan.offered import estimators_of
+from foldaway.plan.analysis import Analysis, estimators_of
 from foldaway.plan.privacy import Privacy
 from foldaway.plan.vocabulary import BOOTSTRAP, ERRORS, ESTIMATORS, MODES
 

@@ -1,4 +1,4 @@
-"""The vocabulary: every estimator, kind of error, outcome, tally and federated mode, each declared once.
+"""The vocabulary: every estimator, kind of error and federated mode, each declared once.
 
 A declaration says what the word is called and means, what it needs of a plan, where it ranks and what is kept for it.
 Rules, offers, tallies, tables, reports and the dashboard read it here, and compare no name with another. How an
@@ -127,13 +127,6 @@ class Mode(Word):
         return bool(self.collects)
 
 
-@dataclass(frozen=True)
-class Stored(Word):
-    """A tally that an arm keeps beside its factor, and its title for those who read what is kept."""
-
-    title: str = ""
-
-
 _Word = TypeVar("_Word", bound=Word)
 
 
@@ -233,16 +226,6 @@ MODES: dict[str, Mode] = _by_name(
     Mode("one-message", "sends its tallies once", sites=True),
     Mode("scores", "sends tallies during the trial, and its scores at the close", collects=(UNITS, LEVERAGE)),
     Mode("delta", "sends sums of outcomes alone", (_NO_COVARIATES, _COUNTED)),
-)
-
-OUTCOMES = _by_name(Word("mean", "compared by its mean"))
-
-TALLIES = _by_name(
-    Stored(RECORDS, "sums behind robust standard errors, over all records of an arm", title="Error sums"),
-    Stored(UNITS, "the same over units, for errors that allow for several records of one", title="Error sums by unit"),
-    Stored(
-        REPLICATES, "the same sums again, once for each replicate, under its own secret weights", title="Bootstrap sums"
-    ),
 )
 
 

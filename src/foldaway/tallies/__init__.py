@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import cast
 
 from foldaway.plan import Bootstrap, Plan
-from foldaway.plan.offered import tallies_of
+from foldaway.plan.analysis import tallies_of
 from foldaway.plan.vocabulary import LEVERAGE, RECORDS, REPLICATES, UNITS
 from foldaway.tallies.arm import Kinds
 from foldaway.tallies.replicates import ReplicatesKind

@@ -17,7 +17,6 @@ from foldaway.federated.coordinator.closing import (
     Closing,
     Course,
     End,
-    Extend,
     Situation,
     WaitOn,
 )
@@ -177,7 +176,7 @@ def test_a_trial_that_would_end_for_nothing_waits_on() -> None:
     # Whoever reports then is enough; but it has waited on, and other servers get a moment for theirs.
     late = NOW + 500.0
     enough = seen(closing, (5, 1), pending=(0, 1), now=late)
-    assert course.looked(enough, never, closing.deadline) == Extend(closing._replace(deadline=late + LAST_SECONDS))
+    assert course.looked(enough, never, closing.deadline) == closing._replace(deadline=late + LAST_SECONDS)
     assert course.looked(enough, never, closing.deadline - 1) == End()
     left_out = Course(plan_of("delta"))
     assert left_out.looked(seen(closing, (5, 2), now=late), never, closing.deadline) == End()
@@ -267,9 +266,9 @@ def test_no_trial_ends_for_nothing_unless_that_was_the_last_wish(mode: str, rema
             assert step is None or stage == "replying"
             if step is None or closing is None:
                 continue
-            if isinstance(step, Extend):
-                assert now < step.closing.deadline
-                closing = step.closing
+            if isinstance(step, Closing):
+                assert now < step.deadline
+                closing = step
             elif isinstance(step, WaitOn):
                 assert not wish
                 waited_on = closing.deadline

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import foldaway as fa
 from clustered import answer, devices_of, everyone, federated, moments, results, share_of, with_replies
+from foldaway.federated.replies.models import corrected_score
 from foldaway.federated.replies.published import Published
-from foldaway.federated.replies.reply import corrected_score
 from kept_rows import design
 from trials import make_trial
 

@@ -19,7 +19,8 @@ from clustered import federated
 from devices import Hosted, assert_as_kept_rows, devices_for, report_all
 from foldaway.errors import PlanError, RecordError, ServerError, SourceError, StateError
 from foldaway.federated.messages import new_number
-from foldaway.federated.site.site import SiteMark, SiteReport, fold_site, send_site, units_of
+from foldaway.federated.modes.share import units_of
+from foldaway.federated.site.site import SiteMark, SiteReport, fold_site, send_site
 from foldaway.sources.runs.folding import fold_files
 from served import Served
 from servers import Nursery

@@ -7,8 +7,8 @@ import pytest
 
 import foldaway as fa
 from foldaway.errors import TooEarly
-from foldaway.service.collecting import answers
-from foldaway.service.collecting.answers import Answers
+from foldaway.service.collecting import collector
+from foldaway.service.collecting.collector import Answers
 from foldaway.service.database.shard_table import ShardRow
 
 PLAN = fa.Plan(name="small", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], privacy=fa.Privacy(min_per_arm=10))
@@ -30,7 +30,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(trial.n)
         return trial.effects()
 
-    monkeypatch.setattr(answers, "quiet_effects", counting)
+    monkeypatch.setattr(collector, "quiet_effects", counting)
     return seen
 
 

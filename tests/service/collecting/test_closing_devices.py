@@ -13,7 +13,7 @@ from counted_devices import Simulated, begun, one
 from foldaway.errors import IngestError, TooEarly, TrialClosed
 from foldaway.federated.coordinator.closing import CloseRequest, Closing
 from foldaway.federated.messages import Received, ScoreReply, encoded
-from foldaway.federated.replies.reply import reply
+from foldaway.federated.replies.models import reply
 from foldaway.service.collecting.service import Service
 from foldaway.sources.formats.body import Limits
 

@@ -26,9 +26,9 @@ from foldaway.errors import (
     UnknownNumber,
 )
 from foldaway.federated.coordinator.closing import CloseRequest
-from foldaway.federated.messages import Enrolment, Received, ScoreReply, Sums, encoded, new_number
-from foldaway.federated.modes import mode_of
-from foldaway.federated.replies.reply import reply
+from foldaway.federated.messages import Enrolment, Received, ScoreReply, Sums, encoded, new_number, packed
+from foldaway.federated.modes.share import Share
+from foldaway.federated.replies.models import reply
 from foldaway.service.collecting.service import Answer, Service
 from foldaway.service.database.store import Store
 from foldaway.service.keys.vault import Vault
@@ -215,7 +215,7 @@ def test_a_number_that_was_never_enrolled_is_not_counted(service: Service) -> No
 def test_one_bad_message_does_not_take_the_others_with_it(service: Service) -> None:
     plan, devices = begun(service, "delta")
     good = [device.message("reports") for device in devices]
-    bad = encoded(Sums.of(devices[0].number, "c", 1, np.array([1.0])))
+    bad = encoded(Sums(devices[0].number, "c", 1, packed(np.array([1.0]))))
     outcomes = service.devices.receive(plan.name, "reports", [b"", bad, *good, b"\xc1"])
     assert [type(outcome) for outcome in outcomes] == [MessageError, MessageError, *[Received] * 3, MessageError]
     assert service.status(plan.name).records == 7
@@ -342,7 +342,7 @@ def test_a_site_takes_no_single_device_with_it(service: Service) -> None:
     assert (status.records, status.pending) == (4, 1)
     (shard,) = service.store.shards.all(plan.name)
     assert shard.state is not None
-    assert mode_of(plan).share(plan, shard.state).trial.counts == {"a": 4, "b": 0}
+    assert Share.of(plan, shard.state).trial.counts == {"a": 4, "b": 0}
     # Lost with the server, it may come again; and it is counted beside the site, once.
     again = Service(service.store, "main", Limits())
     for server in (service, again):

@@ -16,11 +16,9 @@ import foldaway as fa
 from clustered import Kept, moments, report
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.federated.messages import Coefficients, Enrolment, Moments, ScoreReply, encoded, new_number
-from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Share
-from foldaway.federated.replies.models import readings
+from foldaway.federated.replies.models import readings, reply
 from foldaway.federated.replies.published import Published
-from foldaway.federated.replies.reply import reply
 from foldaway.service.collecting.service import Answer, Service
 from foldaway.sources.formats.body import Limits
 from plans import in_parts
@@ -56,7 +54,7 @@ class Target:
 
     def send_one_by_one(self) -> None:
         """Moments, or reports, of one device after the other; the attacker looks after each."""
-        self.states = [mode_of(self.plan).share(self.plan)]
+        self.states = [Share.of(self.plan)]
         kind = "moments" if self.plan.mode == "scores" else "reports"
         for number, device in zip(self.numbers, self.devices, strict=True):
             message = moments(device) if kind == "moments" else report(self.plan, device)
@@ -84,9 +82,7 @@ class Target:
     def stored(self) -> list[Share]:
         found = self.place.sql("SELECT version, state FROM foldaway_shards WHERE trial = 'target'")
         return [
-            mode_of(self.plan).share(
-                self.plan, VAULT.decrypt(bytes(sealed), f"state:target:main:{version}"), self.published()
-            )
+            Share.of(self.plan, VAULT.decrypt(bytes(sealed), f"state:target:main:{version}"), self.published())
             for version, sealed in found
             if sealed is not None
         ]

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from foldaway.errors import VaultError
-from foldaway.service.database import rotation, seals
-from foldaway.service.database.rotation import rotate_key
-from foldaway.service.database.store import Store
+from foldaway.service.database import seals
+from foldaway.service.database import store as store_module
+from foldaway.service.database.store import Store, rotate_key
 from foldaway.service.keys.master_key import drop_old_keys, read_keys, write_keys
-from foldaway.service.keys.vault import Vault
+from foldaway.service.keys.vault import Vault, sealed_under
 from stores import BOOTSTRAPPED, PLAN, Place, forked, renamed
 
 NAME = PLAN.name
@@ -70,7 +70,7 @@ def test_the_new_key_opens_all_and_the_old_one_nothing(filled: Store, place: Pla
         place.open(Vault([old]))
     for table, column, file in (("foldaway_shards", "state", "foldaway.db"), ("foldaway_keys", "key", "keys.db")):
         for (sealed,) in place.sql(f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL", file=file):
-            assert not Vault([new]).needs_rotation(bytes(sealed))
+            assert sealed_under(bytes(sealed)) == Vault([new]).current
     if place.server is None:
         assert bytes(before)[9:] not in place.files()
     assert filled.shards.commit(NAME, "one", version=1, n=200, state=b"", sequences={"one": (1, 2)}) == 2
@@ -189,7 +189,7 @@ def test_a_second_rotation_waits_for_the_first(
             waited.append(second.is_alive() and read_keys(file) == kept)
         drop_old_keys(file)
 
-    monkeypatch.setattr(rotation, "drop_old_keys", drop_late)
+    monkeypatch.setattr(store_module, "drop_old_keys", drop_late)
     rotate_key(filled)
     second.join()
     assert waited == [True]
@@ -228,7 +228,7 @@ def test_a_key_file_that_cannot_be_written_is_said_so(
 
     found = folder.open(vault)
     with monkeypatch.context() as patch:
-        patch.setattr(rotation, "drop_old_keys", refuse)
+        patch.setattr(store_module, "drop_old_keys", refuse)
         with pytest.raises(VaultError, match="all is sealed under the new key, but the old one stays in"):
             rotate_key(found)
     assert found.sealed_under() == {Vault(read_keys(key_file)).current}

@@ -26,7 +26,7 @@ from foldaway.federated.messages import (
     new_number,
 )
 from foldaway.federated.modes import most_bytes
-from foldaway.federated.replies.reply import reply
+from foldaway.federated.replies.models import reply
 from served import Served
 from servers import Nursery
 from trials import make_trial

@@ -13,8 +13,8 @@ from foldaway.errors import IngestError
 from foldaway.federated.messages import MOST_BYTES, Message, Received, encoded
 from foldaway.federated.modes import most_bytes
 from foldaway.federated.replies.published import Published
-from foldaway.service.http import gathering
-from foldaway.service.http.gathering import Gathering
+from foldaway.service.http import device_routes
+from foldaway.service.http.device_routes import Gathering
 from trials import make_trial
 
 
@@ -45,7 +45,7 @@ class Busy:
 
 
 def test_the_bytes_in_hand_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "_MOST_BYTES_WAITING", 100)
+    monkeypatch.setattr(device_routes, "_MOST_BYTES_WAITING", 100)
 
     async def scene() -> None:
         work = Busy()

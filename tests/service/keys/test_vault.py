@@ -60,7 +60,7 @@ def test_the_first_key_seals_and_all_open() -> None:
     old, both, new = Vault([OLD]), Vault([NEW, OLD]), Vault([NEW])
     before, after = old.encrypt(b"tallies", "here"), both.encrypt(b"tallies", "here")
     assert both.decrypt(before, "here") == new.decrypt(after, "here") == b"tallies"
-    assert [both.needs_rotation(sealed) for sealed in (before, after)] == [True, False]
+    assert [sealed_under(sealed) == both.current for sealed in (before, after)] == [False, True]
     assert [sealed_under(sealed) for sealed in (before, after)] == [old.current, new.current]
     for vault, sealed in ((new, before), (old, after)):
         with pytest.raises(VaultError, match=f"sealed under the key {sealed_under(sealed)}.*bring back the key file"):

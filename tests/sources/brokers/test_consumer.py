@@ -28,10 +28,9 @@ from consuming import (
     sizes_of,
 )
 from foldaway.errors import SealedError, SourceError, StateError
-from foldaway.sources.brokers.broker import Broker, Message
+from foldaway.sources.brokers.broker import Broker, Message, parse
 from foldaway.sources.brokers.consumer import FaultyMessage, Progress
 from foldaway.sources.brokers.nats import NatsStream
-from foldaway.sources.brokers.registry import parse
 from foldaway.sources.brokers.stream_file import StreamFile, read
 
 

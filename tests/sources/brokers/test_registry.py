@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from foldaway.errors import SourceError
-from foldaway.sources.brokers.registry import PASSWORD, kinds, parse
+from foldaway.sources.brokers.broker import PASSWORD, kinds, parse
 
 SECRET = "hush%40word"
 

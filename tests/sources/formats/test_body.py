@@ -149,7 +149,7 @@ def test_every_way_in_gives_the_trial_of_a_direct_fold(name: str, encoding: str 
     media_type, write = FORMATS[name]
     found = decoded(PACKED[encoding](write(rows(300))), media_type, encoding)
     assert "other" not in found.records.column_names
-    assert folded(found.records, text=found.text, unreadable=found.ragged) == folded(table(rows(300)))
+    assert folded(found.records, text=True, unreadable=found.ragged) == folded(table(rows(300)))
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -163,7 +163,7 @@ def test_a_faulty_batch_has_the_same_faults_in_every_format(name: str) -> None:
     with pytest.raises(RecordError) as direct:
         folded(table(data))
     with pytest.raises(RecordError) as caught:
-        folded(found.records, text=found.text, unreadable=found.ragged)
+        folded(found.records, text=True, unreadable=found.ragged)
     assert str(caught.value) == str(direct.value)
     require_silence(caught.value)
 
@@ -176,7 +176,7 @@ def test_a_wrong_type_in_json_is_counted_by_record() -> None:
         media_type, write = FORMATS[name]
         found = decoded(write(data), media_type)
         with pytest.raises(RecordError, match=r"age: 1 wrong type\n  revenue: 1 wrong type"):
-            folded(found.records, text=found.text)
+            folded(found.records, text=True)
 
 
 def test_lines_that_are_no_objects_are_counted() -> None:
@@ -210,7 +210,7 @@ def test_an_empty_body_is_refused(media_type: str, encoding: str | None) -> None
 def test_no_records_are_no_fault(body: bytes, media_type: str) -> None:
     found = decoded(body, media_type)
     assert (found.records.num_rows, found.ragged) == (0, 0)
-    folded(found.records, text=found.text)
+    folded(found.records, text=True)
 
 
 @pytest.mark.parametrize("name", ["ndjson", "json"])
@@ -586,7 +586,7 @@ def test_types_that_no_record_has_are_faults_and_no_crash(column: str) -> None:
         data = table(rows(n)).drop_columns(["other", column]).append_column(column, array)
         found = decoded(as_arrow(data), ARROW)
         try:
-            folded(found.records, text=found.text)
+            folded(found.records, text=True)
         except RecordError as error:
             require_silence(error)
             refused += 1
@@ -649,7 +649,7 @@ def outcome(body: bytes, media_type: str, encoding: str | None) -> None:
         return
     found.records.validate(full=True)
     try:
-        folded(found.records, text=found.text, unreadable=found.ragged)
+        folded(found.records, text=True, unreadable=found.ragged)
     except RecordError as error:
         require_silence(error)
 

@@ -54,8 +54,8 @@ def consume(
     from foldaway.cli.terminal.consumer import show_end, shown_progress, stop_asked
     from foldaway.forgetting.harden import without_dumps
     from foldaway.plan import Plan
+    from foldaway.sources.brokers.broker import parse
     from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions
-    from foldaway.sources.brokers.registry import parse
     from foldaway.sources.brokers.stream_file import StreamFile
 
     if sentence := without_dumps():
@@ -112,7 +112,7 @@ def effects(
 
 def _secret(plan: Plan, file: Path | None, store: Path, stored: StreamState | None) -> bytes | None:
     """The bootstrap's key, from a file that does not lie with the tallies (promise P3)."""
-    from foldaway.cli.terminal.key_file import read_or_make
+    from foldaway.keeping.secret import read_or_make_key
 
     if plan.bootstrap is None:
         return None
@@ -122,7 +122,7 @@ def _secret(plan: Plan, file: Path | None, store: Path, stored: StreamState | No
         raise SourceError("the key must be kept apart from the tallies: name a file outside of the store.")
     if stored is not None and stored.reached.closed:
         return None  # it is destroyed
-    return read_or_make(file, new=stored is None or not stored.trial)
+    return read_or_make_key(file, new=stored is None or not stored.trial)
 
 
 def _destroy(file: Path) -> None:

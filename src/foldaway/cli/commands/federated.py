@@ -80,7 +80,7 @@ def simulate(
 ) -> None:
     """Run very many simulated devices against a real coordinator on this machine, and compare with kept rows."""
     with extra():
-        from foldaway.federated.modes import MODES
+        from foldaway.plan.vocabulary import MODES
         from foldaway.simulation.federated.population import World
         from foldaway.simulation.federated.run import simulate
 

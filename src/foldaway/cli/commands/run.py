@@ -50,8 +50,8 @@ def run(
     adjust: Adjust = None,
 ) -> None:
     """Fold files of records into a trial and print its effects. No record is kept."""
-    from foldaway.cli.terminal.key_file import read_or_make
     from foldaway.cli.terminal.printing import print_effects
+    from foldaway.keeping.secret import read_or_make_key
     from foldaway.plan import Plan
     from foldaway.report.page.document import require_place
     from foldaway.sources.runs.backlog import Backlog
@@ -66,7 +66,7 @@ def run(
     going_on = resume is not None and (resume.exists() or resume != save)  # a first run may name what is yet to be
     if save is not None and the_plan.bootstrap is not None and key is None:
         tell("Without --key the state can be read and merged later, but not resumed.")
-    secret = None if key is None or the_plan.bootstrap is None else read_or_make(key, new=not going_on)
+    secret = None if key is None or the_plan.bootstrap is None else read_or_make_key(key, new=not going_on)
     if save is None:
         trial = _fold(files, the_plan, options, resume=resume, key=secret, processes=processes)
         positions = None

@@ -132,7 +132,7 @@ def send_files(
 
 def _own_key(path: Path | None) -> bytes:
     """This sender's key, which no server has: by default in the user's folder for the state of programs."""
-    from foldaway.cli.terminal.key_file import read_or_make
+    from foldaway.keeping.secret import read_or_make_key
 
     if path is None:
         state = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
@@ -141,7 +141,7 @@ def _own_key(path: Path | None) -> bytes:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError:
             raise SourceError(f"the sender's key cannot be kept as {path}; say where with --key FILE.") from None
-    return read_or_make(path)
+    return read_or_make_key(path)
 
 
 def _where(plan: Plan, batch: Chunk, error: ServerError) -> str:

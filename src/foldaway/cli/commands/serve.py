@@ -50,7 +50,7 @@ def rotate(
 ) -> None:
     """Encrypt everything that is stored under a new key."""
     with extra():
-        from foldaway.service.database.rotation import rotate_key
+        from foldaway.service.database.store import rotate_key
         from foldaway.service.server import Settings, open_store
 
     rotate_key(open_store(Settings(data, database, key_file=key_file)))

@@ -11,13 +11,12 @@ from typing import Any
 
 import msgspec
 
-from foldaway.cli.terminal.printing import quiet_effects
 from foldaway.cli.terminal.words import tell
 from foldaway.effects import Effects
 from foldaway.errors import TooEarly
 from foldaway.keeping.cohort import require_enough
 from foldaway.sources.brokers.consumer import Consumer, Progress
-from foldaway.trial import Trial
+from foldaway.trial import Trial, quiet_effects
 
 _EVERY = 1.0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from foldaway.effects import Effects
     from foldaway.trial import Trial
 
 
@@ -17,19 +16,9 @@ def print_effects(trial: Trial, *, json: bool = False, all_kinds: bool = False, 
     """
     from foldaway.errors import RecordError
     from foldaway.records.faults import none_folded
+    from foldaway.trial import quiet_effects
 
     if not trial.n:
         raise RecordError(none_folded(trial.dropped, "report"))
     effects = quiet_effects(trial, adjust)
     print(effects.to_json() if json else effects.to_string(all_kinds=all_kinds))
-
-
-def quiet_effects(trial: Trial, adjust: str | None = None) -> Effects:
-    """The effects, without the warning whose content is in their table."""
-    import warnings
-
-    from foldaway.errors import SampleRatioWarning
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SampleRatioWarning)
-        return trial.effects(adjust=adjust)

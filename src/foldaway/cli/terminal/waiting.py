@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from foldaway.cli.terminal.leaving import interruptible
 from foldaway.cli.terminal.words import in_lines
+from foldaway.plan.vocabulary import MODES
 from foldaway.table import text_table
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def who(about: dict[str, Any], pending: int = 0) -> str:
     counts = [about["enrolled"], about["reported"], about["missing"]]
     # Nobody is missing as long as a report still counts.
     others = "missing" if about["stage"] == "closed" else "not yet"
-    headings = ["enrolled", "replied" if _replies(about) else "reported", others]
+    headings = ["enrolled", "replied" if MODES[about["mode"]].at_close else "reported", others]
     if about.get("with_moments") is not None:
         counts.insert(1, about["with_moments"])
         headings.insert(1, "with moments")
@@ -84,7 +85,7 @@ def who(about: dict[str, Any], pending: int = 0) -> str:
 
 
 def _notes(about: dict[str, Any], pending: int) -> Iterator[str]:
-    replies, is_open = _replies(about), about["stage"] == "open"
+    replies, is_open = MODES[about["mode"]].at_close, about["stage"] == "open"
     if about["stage"] == "replying" and about.get("note"):
         yield f"{about['note'][0].upper()}{about['note'][1:]}"
     if replies and is_open:
@@ -95,13 +96,6 @@ def _notes(about: dict[str, Any], pending: int) -> Iterator[str]:
             f"Pending {what}: {pending:,}. They are in this server's memory until a cohort has come together, and in "
             "no other count yet."
         )
-
-
-def _replies(about: dict[str, Any]) -> bool:
-    """Whether reports are replies to what was published."""
-    from foldaway.federated.modes import MODES
-
-    return MODES[about["mode"]].replies
 
 
 def _moment(seconds: float) -> str:

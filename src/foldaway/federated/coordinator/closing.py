@@ -84,12 +84,6 @@ class Situation(NamedTuple):
         return self.closing is not None and self.now >= self.closing.deadline
 
 
-class Extend(NamedTuple):
-    """Store this closing: a trial that waited on has enough now, and other servers get a moment for what they have."""
-
-    closing: Closing
-
-
 class WaitOn(NamedTuple):
     """Leave it as it is, though it could end: it would have no effects, for this reason."""
 
@@ -165,8 +159,11 @@ class Course:
 
     def looked(
         self, seen: Situation, included: Callable[[], Sequence[int]], waited_on: float | None
-    ) -> Extend | WaitOn | End | None:
+    ) -> Closing | WaitOn | End | None:
         """A server looks at the trial, as it does every second.
+
+        A closing is one to store: the trial waited on and has enough now, and other servers get a moment for what they
+        have.
 
         Args:
             seen: Where the trial stands.
@@ -181,7 +178,7 @@ class Course:
         if (few := self.too_few_reports(self._countable(seen))) is not None:
             return WaitOn(few)
         if waited_on == closing.deadline and cohort.includes_remainder(self._privacy):
-            return Extend(closing._replace(deadline=seen.now + LAST_SECONDS))
+            return closing._replace(deadline=seen.now + LAST_SECONDS)
         return End()
 
     def ends(self, seen: Situation, included: Sequence[int], published: bool) -> WaitOn | End:

@@ -96,7 +96,7 @@ class Custody:
             with self.unexpired() as state:
                 if not state.report and not self.store.waiting():
                     return False
-                self.store.drop_rows()
+                self.store.drop_records(messages=False)
                 state.stage, state.identity, state.records, state.sums = "leaving", b"", 0, b""
                 return True
         except Forgotten:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import warnings
 from collections.abc import Mapping
@@ -9,12 +10,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import msgspec
+import numpy as np
 
 from foldaway.backoff import pauses
-from foldaway.errors import CoordinatorWarning, PlanError, RecordError, ServerError, StateError
+from foldaway.errors import CoordinatorWarning, PlanError, RecordError, ServerError, StateError, instead_of
 from foldaway.federated.device.custody import Custody
 from foldaway.federated.device.local_store import LocalStore
-from foldaway.federated.device.records import checked_row, overwrite
 from foldaway.federated.device.reporting import CLOSED, Connection, Reporting
 from foldaway.federated.device.state import DeviceState, DeviceStatus
 from foldaway.federated.device.store import DeviceStore, Forgotten
@@ -23,10 +24,16 @@ from foldaway.federated.messages import packed
 from foldaway.federated.modes import mode_of
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
+from foldaway.records import check
+from foldaway.records.columns import REFUSED
+from foldaway.records.faults import FaultyBatch
 
 # Seconds that a record may be held up by the enrolment that goes with the first one.
 _NOT_LONG = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
+
+# More rows than this go through in pieces: further ones end up in the same places.
+_ENOUGH = 1_000
 
 
 class Device:
@@ -254,3 +261,51 @@ class Device:
             return f"Device: {self.status}"
         except StateError as damaged:  # a look at it must not fail
             return f"Device: {self.plan.name}: {damaged}"
+
+
+def checked_row(plan: Plan, record: Mapping[str, Any]) -> Floats:
+    """The row z = [1, x, y] of a record with all of the plan's columns, and its weight.
+
+    Raises:
+        RecordError: The record is faulty; the message does not repeat it.
+
+    Example:
+        >>> checked_row(Plan(name="d", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"]), {"g": "a", "y": 2.5})
+        array([1. , 2.5, 1. ])
+    """
+    with instead_of(RecordError, _of_one):
+        batch, _ = check([record], plan)
+    return np.append(batch.assemble(slice(0, 1))[:, 0], 1.0 if batch.weight is None else batch.weight[0])
+
+
+def _of_one(error: RecordError) -> RecordError:
+    """The refusal of a batch, as one of its only record."""
+    if not isinstance(error, FaultyBatch):
+        return RecordError(str(error).replace(REFUSED, "the record was not taken"))
+    columns = [f"{column} ({', '.join(rules)})" for column, rules in error.faults.by_column().items()]
+    return RecordError(f"the record was not taken: faulty in {'; '.join(columns)}. Mend it, and give it again.")
+
+
+def overwrite(plan: Plan, records: int) -> None:
+    """Have as many made-up records as there were real ones take the way of these, and let go of all garbage.
+
+    Linear algebra keeps its working memory for good, with the last numbers that went through it. Rows of the same shape
+    that take the same way end up in the same places.
+
+    Example:
+        >>> overwrite(Plan(name="d", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], federated="scores"), 3)
+    """
+    chance = np.random.default_rng()
+    plain = msgspec.structs.replace(plan, unit=None, complete_units=False)
+    mode_of(plan).overwrite(plain, [_made_up(plain, chance) for _ in range(min(max(records, 1), _ENOUGH))])
+    gc.collect()  # also empties Python's own list of freed floats, which keep their values
+
+
+def _made_up(plan: Plan, chance: np.random.Generator) -> Floats:
+    record: dict[str, Any] = {plan.arm: plan.control}
+    for name in (*plan.covariates, *plan.outcomes):
+        levels = plan.levels.get(name)
+        record[name] = float(chance.standard_normal()) if levels is None else str(chance.choice(list(levels)))
+    if plan.weight is not None:
+        record[plan.weight] = float(chance.uniform(0.5, 1.5))
+    return checked_row(plan, record)

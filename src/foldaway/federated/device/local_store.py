@@ -144,14 +144,11 @@ class LocalStore:
         command = "SELECT row FROM rows WHERE message IS NOT NULL AND message NOT IN (SELECT number FROM messages)"
         return [row for (row,) in self._run(command)]
 
-    def drop_rows(self) -> None:
-        """Delete all rows."""
+    def drop_records(self, *, messages: bool = True) -> None:
+        """Delete all rows, and all messages unless these are to stay."""
         self._run("DELETE FROM rows")
-
-    def drop_records(self) -> None:
-        """Delete all rows and messages."""
-        self._run("DELETE FROM rows")
-        self._run("DELETE FROM messages")
+        if messages:
+            self._run("DELETE FROM messages")
 
     def _run(self, command: str, *values: Any) -> list[tuple[Any, ...]]:
         assert self._connection is not None, "only within changing()"

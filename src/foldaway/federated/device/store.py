@@ -42,12 +42,8 @@ class DeviceStore(Protocol):
         """The rows that durable messages cover."""
         ...
 
-    def drop_rows(self) -> None:
-        """Delete all rows; the messages that cover them stay."""
-        ...
-
-    def drop_records(self) -> None:
-        """Delete all rows and messages."""
+    def drop_records(self, *, messages: bool = True) -> None:
+        """Delete all rows, and all messages unless these are to stay."""
         ...
 
     def erase(self, fingerprint: str) -> None:
@@ -114,13 +110,9 @@ class MemoryStore:
         """The rows that durable messages cover."""
         return [row for row, of in self._rows if of is not None and of not in self._messages]
 
-    def drop_rows(self) -> None:
-        """Delete all rows."""
-        self._rows = []
-
-    def drop_records(self) -> None:
-        """Delete all rows and messages."""
-        self._rows, self._messages = [], {}
+    def drop_records(self, *, messages: bool = True) -> None:
+        """Delete all rows, and all messages unless these are to stay."""
+        self._rows, self._messages = [], {} if messages else self._messages
 
     def erase(self, fingerprint: str) -> None:
         """Delete everything."""

@@ -1,13 +1,15 @@
-"""The modes of a federated trial, one object each. A new one is a file here and a line in ``MODES``."""
+"""The modes of a federated trial, one object each.
+
+A new one is a class here and a name in ``MODES``; its name and what it needs of a plan are a line of the vocabulary.
+"""
 
 from __future__ import annotations
 
 from foldaway.errors import PlanError
 from foldaway.federated.messages import MOST_BYTES
 from foldaway.federated.messages import encoded as _encoded
-from foldaway.federated.modes.delta import Delta
 from foldaway.federated.modes.mode import Mode
-from foldaway.federated.modes.one_message import OneMessage
+from foldaway.federated.modes.one_round import Delta, OneMessage
 from foldaway.federated.modes.scores import Scores
 from foldaway.plan import Plan
 

@@ -9,6 +9,7 @@ from foldaway.federated.modes.mode import many
 from foldaway.keeping import cohort
 from foldaway.numerics.block import Shape
 from foldaway.plan import Plan
+from foldaway.tallies import kinds_of
 from foldaway.tallies.arm import ArmTally
 
 _TIMES = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
@@ -27,7 +28,7 @@ def described(plan: Plan) -> list[str]:
     if plan.federated is None:
         return []
     mode = mode_of(plan)
-    arm = ArmTally.empty(Shape(len(plan.regressors), len(plan.outcomes)), mode.kinds)
+    arm = ArmTally.empty(Shape(len(plan.regressors), len(plan.outcomes)), kinds_of(plan))
     return [
         f"Federated, {mode.name}: {mode.described(plan)}",
         " ".join(_counted(plan)),

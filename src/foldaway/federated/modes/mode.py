@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from foldaway.effects import Effects
-from foldaway.effects.analysis import effects_of
-from foldaway.federated.messages import Coefficients, Factored, Message, Moments, unpacked
+from foldaway.federated.messages import Coefficients, Message, Moments, unpacked
 from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.integrity import Integrity
 from foldaway.federated.replies.published import Published
 from foldaway.numerics.block import Floats
 from foldaway.numerics.linalg import append_rows
 from foldaway.plan import Plan
-from foldaway.tallies import UNITS
-from foldaway.tallies.arm import Kinds
-from foldaway.tallies.scores import UnitScores
-from foldaway.trial import Trial
+from foldaway.plan.vocabulary import MODES as WORDS
 
 
 class Holding(NamedTuple):
@@ -44,20 +40,24 @@ class Holding(NamedTuple):
 class Mode(ABC):
     """One way in which devices take part in a trial without giving their records away.
 
+    Its name, what it needs of a plan and what it collects at the close are declared in the plan's vocabulary.
+
     Attributes:
-        name: The mode's name in a plan.
+        name: Its name there.
         reports: The kind of message that a device's one report is.
-        replies: Whether a report is a reply to what is published at the close. Devices then keep their records until
-            they have replied, and send moments of them before; a close waits for replies.
-        kinds: The tallies that the coordinator keeps of each arm, beside its factor.
-        covariates: Whether it has any use for covariates.
     """
 
     name: ClassVar[str]
     reports: ClassVar[type[Message]]
-    replies: ClassVar[bool] = False
-    kinds: ClassVar[Kinds] = {UNITS: UnitScores}
-    covariates: ClassVar[bool] = True
+
+    @property
+    def replies(self) -> bool:
+        """Whether a report is a reply to what is published at the close.
+
+        Devices then keep their records until they have replied, and send moments of them before; a close waits for
+        replies.
+        """
+        return WORDS[self.name].at_close
 
     # On a device.
 
@@ -75,32 +75,20 @@ class Mode(ABC):
 
     # At the coordinator.
 
-    def share(self, plan: Plan, state: bytes | None = None, published: Published | None = None) -> Share:
-        """A server's share of the trial: of nothing yet, or from its state and what was published."""
-        if state is None:
-            return Share(Trial(plan, kinds=self.kinds))
-        return Share.loads(state, plan, self.kinds, published)
-
-    def publish(self, trial: Trial) -> Published:
-        """What devices reply to at the close, in modes with replies."""
-        return Published.of(trial)
-
-    def load_published(self, data: bytes, plan: Plan) -> Published:
-        """The same from its bytes."""
-        return Published.loads(data, plan)
-
-    @abstractmethod
     def check(self, share: Share, message: Any, published: Published | None) -> Floats:
-        """The numbers in a report, if those of a device of this plan can be so.
+        """The numbers in a message, if those of a device of this plan can be so; unless it is a reply, its factor.
 
         Raises:
             MessageError: They cannot.
             TooEarly: Nothing has been published that it could reply to.
         """
+        return share.check(message)
 
-    @abstractmethod
-    def fold(self, share: Share, reports: Sequence[Any], values: Sequence[Floats], published: Published | None) -> None:
-        """Take checked reports in."""
+    def fold(
+        self, share: Share, messages: Sequence[Any], values: Sequence[Floats], published: Published | None
+    ) -> None:
+        """Take checked messages of one kind in; unless they are replies, each is a cluster of its own."""
+        share.fold(messages, values)
 
     @abstractmethod
     def results(self, share: Share, devices: Devices, published: Published | None) -> tuple[Effects, Integrity | None]:
@@ -115,48 +103,6 @@ class Mode(ABC):
     @abstractmethod
     def longest(self, plan: Plan) -> Sequence[Message]:
         """The longest messages that a device can send, of each kind."""
-
-
-class OneRound(Mode):
-    """A mode in which a device keeps only what its records come to, and sends that once."""
-
-    reports: ClassVar[type[Factored]]
-
-    def report(self, plan: Plan, holding: Holding, published: Coefficients | None) -> Message:
-        """What the records came to, as it is."""
-        return self.reports(holding.number, holding.arm, holding.n, holding.sums)  # type: ignore[call-arg]
-
-    def overwrite(self, plan: Plan, records: Sequence[Floats]) -> None:
-        """Take them in."""
-        sums = b""
-        for record in records:
-            sums = self.take_in(plan, sums, record) or b""
-
-    def check(self, share: Share, message: Factored, published: Published | None) -> Floats:
-        """The factor in the report."""
-        return share.check(message)
-
-    def fold(
-        self, share: Share, reports: Sequence[Factored], values: Sequence[Floats], published: Published | None
-    ) -> None:
-        """Each is a cluster of its own."""
-        share.fold(reports, values)
-
-    def results(self, share: Share, devices: Devices, published: Published | None) -> tuple[Effects, None]:
-        """Those of an analysis of clusters, with a note on who is missing from it."""
-        notes = list(_missing_notes(devices))
-        return effects_of(share.plan, share.trial.arms, share.trial.dropped, notes=notes), None
-
-
-def _missing_notes(devices: Devices) -> Iterator[str]:
-    enrolled, missing = sum(devices.enrolled.values()), sum(devices.missing.values())
-    by_arm = ", ".join(f"{arm} {devices.reported[arm]:,} of {n:,}" for arm, n in devices.enrolled.items())
-    yield f"Devices that have reported: {enrolled - missing:,} of {enrolled:,} enrolled ({by_arm})."
-    if missing:
-        yield (
-            f"{missing:,} missing reports: their records are in no effect. If who reports depends on the arm or on "
-            "the outcomes, the effects are biased."
-        )
 
 
 # A record is K + 1 numbers on a device: its row z = [1, x, y] and its observation weight.

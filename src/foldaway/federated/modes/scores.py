@@ -6,26 +6,33 @@ Until then a device keeps its records and sends their moments, which the coeffic
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 
 from foldaway.effects import Effects
 from foldaway.effects.analysis import effects_of
 from foldaway.errors import MessageError, TooEarly
-from foldaway.federated.messages import MOST_RECORDS, Coefficients, Message, Model, Moments, ScoreReply, encoded, packed
+from foldaway.federated.messages import (
+    MOST_RECORDS,
+    Coefficients,
+    Message,
+    Model,
+    Moments,
+    ScoreReply,
+    encoded,
+    packed,
+    unpacked,
+)
 from foldaway.federated.modes.mode import Holding, Mode, longest_arm, many, moments, stacked
 from foldaway.federated.modes.share import Devices, Share
-from foldaway.federated.replies.collected import scored_arms
 from foldaway.federated.replies.integrity import Integrity, integrity
-from foldaway.federated.replies.models import leverage_of, segments
+from foldaway.federated.replies.models import leverage_of, reply, segments
 from foldaway.federated.replies.published import Published
-from foldaway.federated.replies.reply import reply
-from foldaway.federated.replies.tally import Replies
+from foldaway.federated.replies.tally import Replies, scored_arms
 from foldaway.numerics.block import Block, Floats
 from foldaway.plan import Plan
-from foldaway.plan.offered import estimators_of
-from foldaway.tallies.arm import Kinds
+from foldaway.plan.analysis import estimators_of
 
 
 class Scores(Mode):
@@ -33,8 +40,6 @@ class Scores(Mode):
 
     name = "scores"
     reports = ScoreReply
-    replies = True
-    kinds: ClassVar[Kinds] = {}
 
     def take_in(self, plan: Plan, sums: bytes, record: Floats) -> None:
         """The record itself is kept, for the scores."""
@@ -57,30 +62,33 @@ class Scores(Mode):
     def overwrite(self, plan: Plan, records: Sequence[Floats]) -> None:
         """Make moments of them, publish these, and reply."""
         rows = [packed(record) for record in records]
-        share = self.share(plan)
+        share = Share.of(plan)
         factors = [moments(bytes(16), arm, rows, first=True) for arm in plan.arms]
         share.fold(factors, [factor.triangle(len(plan.columns)) for factor in factors])
-        published = self.publish(share.trial).message("replying", 0.0)
+        published = Published.of(share.trial).message("replying", 0.0)
         self.report(plan, Holding(bytes(16), plan.control, len(rows), b"", rows), published)
 
-    def check(self, share: Share, message: ScoreReply, published: Published | None) -> Floats:
-        """The scores, if they can be those of an arm's records."""
+    def check(self, share: Share, message: Any, published: Published | None) -> Floats:
+        """Scores, if they can be those of an arm's records; or the factor in moments."""
+        if not isinstance(message, ScoreReply):
+            return super().check(share, message, published)
         if published is None:
             raise TooEarly("replies are taken once the trial is being closed: ask for the coefficients first.")
         most = published.most_scores[share.code(message.arm)]
-        values = message.values(len(most))
+        values = unpacked(message.scores, len(most))
         if np.any(np.abs(values) > most):
             raise MessageError("the message's scores are larger than the arm's own records allow.")
         return values
 
     def fold(
-        self, share: Share, reports: Sequence[ScoreReply], values: Sequence[Floats], published: Published | None
+        self, share: Share, messages: Sequence[Any], values: Sequence[Floats], published: Published | None
     ) -> None:
-        """Add them up, by arm."""
-        if not reports or published is None:
+        """Add replies up, by arm; or take moments in."""
+        if published is None or not messages or isinstance(messages[0], Moments):
+            super().fold(share, messages, values, published)
             return
         sums = published.no_replies() if share.replies is None else list(share.replies)
-        codes = [share.code(message.arm) for message in reports]
+        codes = [share.code(message.arm) for message in messages]
         for place in set(codes):
             mine = [scores for code, scores in zip(codes, values, strict=True) if code == place]
             sums[place] = sums[place].fold(Block(np.column_stack(mine)))

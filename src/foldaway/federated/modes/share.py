@@ -6,8 +6,9 @@ are frozen and published, and replies fold into sums. Shares of several servers 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Self, cast
 
 import msgspec
 import numpy as np
@@ -19,7 +20,9 @@ from foldaway.federated.replies.tally import Replies
 from foldaway.keeping.state import pack, unpack
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.tallies.arm import ArmTally, Kinds
+from foldaway.tallies import UNITS
+from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.scores import UnitScores
 from foldaway.trial import Trial
 
 _ROUNDING = 1e-6
@@ -45,6 +48,12 @@ class Devices(msgspec.Struct, frozen=True):
     def missing(self) -> dict[str, int]:
         """Devices that have joined and whose report is not here."""
         return {arm: max(n - self.reported[arm], 0) for arm, n in self.enrolled.items()}
+
+
+def units_of(trial: Trial) -> Counter[str]:
+    """How many units a site's tallies are of, by arm."""
+    tallies = (cast(UnitScores, arm.tallies[UNITS]) for arm in trial.arms)
+    return Counter(dict(zip(trial.plan.arms, (tally.clusters for tally in tallies), strict=True)))
 
 
 class ShareState(msgspec.Struct, array_like=True):
@@ -75,6 +84,21 @@ class Share:
         self.replies = replies
         self.devices = [0] * len(self.plan.arms) if devices is None else list(devices)
         self._most: Floats | None = None  # what is not absurd next to the records here; worked out when it is needed
+
+    @classmethod
+    def of(cls, plan: Plan, state: bytes | None = None, published: Published | None = None) -> Self:
+        """A share of nothing yet, or from its state; replies can only be read along with what they reply to."""
+        if state is None:
+            return cls(Trial(plan))
+        saved = unpack(state, ShareState)
+        trial = Trial.loads(saved.trial, plan)
+        if len(saved.devices) != len(plan.arms) or min(saved.devices) < 0:
+            raise StateError("the state does not fit its plan: it counts the devices of other arms.")
+        if saved.replies is None:
+            return cls(trial, devices=saved.devices)
+        if published is None:
+            raise StateError("the state does not fit its plan: it has replies to nothing that was published.")
+        return cls(trial, published.restore_replies(saved.replies), saved.devices)
 
     def copy(self) -> Self:
         """A share of its own with the same tallies."""
@@ -118,33 +142,13 @@ class Share:
             replies = other.replies if self.replies is None else self.replies
         else:
             replies = [a + b for a, b in zip(self.replies, other.replies, strict=True)]
-        return type(self)(self.trial.merge(other.trial), replies, self._devices_with(other.devices))
-
-    def with_site(self, trial: Trial, units: Mapping[str, int]) -> Self:
-        """The share with a site's tallies, of so many units by arm."""
-        more = [units[arm] for arm in self.plan.arms]
-        return type(self)(self.trial.merge(trial), self.replies, self._devices_with(more))
-
-    def _devices_with(self, more: Sequence[int]) -> list[int]:
-        return [a + b for a, b in zip(self.devices, more, strict=True)]
+        devices = [a + b for a, b in zip(self.devices, other.devices, strict=True)]
+        return type(self)(self.trial.merge(other.trial), replies, devices)
 
     def dumps(self) -> bytes:
         """As bytes."""
         replies = None if self.replies is None else [each.state() for each in self.replies]
         return pack(ShareState(self.trial.dumps(), replies, self.devices))
-
-    @classmethod
-    def loads(cls, data: bytes, plan: Plan, kinds: Kinds, published: Published | None = None) -> Self:
-        """What ``dumps`` gave; replies can only be read along with what they reply to."""
-        state = unpack(data, ShareState)
-        trial = Trial.loads(state.trial, plan, kinds=kinds)
-        if len(state.devices) != len(plan.arms) or min(state.devices) < 0:
-            raise StateError("the state does not fit its plan: it counts the devices of other arms.")
-        if state.replies is None:
-            return cls(trial, devices=state.devices)
-        if published is None:
-            raise StateError("the state does not fit its plan: it has replies to nothing that was published.")
-        return cls(trial, published.restore_replies(state.replies), state.devices)
 
 
 def _check_triangle(plan: Plan, n: int, R: Floats) -> None:

@@ -14,13 +14,12 @@ from foldaway.errors import PlanError, RecordError, ServerError, SourceError, St
 from foldaway.federated.device.local_store import require_private
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Received, new_number
+from foldaway.federated.modes.share import units_of
 from foldaway.keeping.cohort import too_few_to_send
 from foldaway.keeping.disk import make_file, sync_folder
 from foldaway.plan import Plan
 from foldaway.sources.formats.paths import Stdin, expand
 from foldaway.sources.runs.folding import OnBytes, fold_files
-from foldaway.tallies import UNITS
-from foldaway.tallies.scores import UnitScores
 from foldaway.trial import Trial
 
 STATE = "application/octet-stream"
@@ -73,16 +72,6 @@ def fold_site(plan: Plan, files: Sequence[str], *, progress: OnBytes | None = No
     return trial
 
 
-def units_of(trial: Trial) -> dict[str, int]:
-    """How many units there are, by arm."""
-    counts = {}
-    for name, arm in zip(trial.plan.arms, trial.arms, strict=True):
-        tally = arm.tallies[UNITS]
-        assert isinstance(tally, UnitScores)
-        counts[name] = tally.clusters
-    return counts
-
-
 def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | Path = "~/.foldaway") -> SiteReport:
     """Send a site's tallies under the number in its mark; sent again, they are not counted again.
 
@@ -109,7 +98,7 @@ def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | 
         raise
     with instead_of(msgspec.MsgspecError, ServerError("the answer is not a coordinator's; is the address right?")):
         received = msgspec.json.decode(answer, type=Received)
-    return SiteReport(units_of(trial), trial.counts, len(state), received.repeated, received.durable)
+    return SiteReport(dict(units_of(trial)), trial.counts, len(state), received.repeated, received.durable)
 
 
 class _Mark(msgspec.Struct, frozen=True):
@@ -185,6 +174,7 @@ def _digest(number: bytes, files: Sequence[str]) -> bytes:
     for digest in sorted(digests):
         whole.update(digest)
     return whole.digest()
+
 
 
 def _file_digest(path: Path) -> bytes:

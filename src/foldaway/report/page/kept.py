@@ -11,7 +11,7 @@ from foldaway.effects.numbers import bytes_text
 from foldaway.keeping.ledger import Pages
 from foldaway.keeping.saved import Saved, StreamPositions
 from foldaway.keeping.state import HEADER, unpack
-from foldaway.plan.vocabulary import TALLIES
+from foldaway.plan.vocabulary import RECORDS, REPLICATES, UNITS
 from foldaway.report.drawing.markup import html, tag
 from foldaway.report.page.document import Section, details, table
 
@@ -23,6 +23,11 @@ _FIELDS = {
     "sealed": ("Seal", "whether further records can be folded"),
 }
 
+TALLIES = {
+    RECORDS: ("Error sums", "sums behind robust standard errors, over all records of an arm"),
+    UNITS: ("Error sums by unit", "the same over units, for errors that allow for several records of one"),
+    REPLICATES: ("Bootstrap sums", "the same sums again, once for each replicate, under its own secret weights"),
+}
 
 _POSITIONS = {
     Pages: ("Ledger of files", "salted hashes of names, sizes and times, so that no file is folded twice"),
@@ -68,7 +73,7 @@ def _parts(body: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
         yield "Scales", "typical size of each column, by arm, so that no digits are lost", scales
         yield "Counts, means and spreads", "sums of products of two columns, over all records of an arm", arm["factor"]
         for name, tally in arm["tallies"].items():
-            yield TALLIES[name].title, TALLIES[name].phrase, tally
+            yield *TALLIES[name], tally
     for name, part in body.items():
         if name not in ("plan", "arms"):
             yield *_FIELDS.get(name, (name, "")), part

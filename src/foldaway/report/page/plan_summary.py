@@ -7,8 +7,7 @@ from textwrap import fill
 
 from foldaway.numerics.block import Shape
 from foldaway.plan import Plan
-from foldaway.plan.offered import errors_of, estimators_of
-from foldaway.plan.vocabulary import OUTCOMES
+from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.table import text_table
 from foldaway.tallies import kinds_of
 from foldaway.tallies.arm import ArmTally
@@ -28,11 +27,12 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
         >>> print(summary(plan).splitlines()[0])
         demo is a plan that can be run.
     """
+    estimators = [[name, ", ".join(errors_of(plan, name))] for name in estimators_of(plan)]
     return "\n\n".join(
         [
             f"{plan.name} is a plan that can be run.",
             text_table(["column", "role", "detail"], _roles(plan), left=3),
-            text_table(["estimator", "standard errors"], _estimators(plan), left=2),
+            text_table(["estimator", "standard errors"], estimators, left=2),
             *_bootstrap(plan),
             *(fill(paragraph, WIDTH, break_on_hyphens=False) for paragraph in (*more, _faults(plan), *_kept(plan))),
             f"Fingerprint: {plan.fingerprint}",
@@ -43,7 +43,7 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
 def _roles(plan: Plan) -> list[list[str]]:
     arms = ", ".join(f"{name} {share:.4g}" for name, share in plan.arms.items())
     rows = [[plan.arm, "arm", f"{arms}; {plan.control} is the control"]]
-    rows += [[name, "outcome", OUTCOMES["mean"].phrase] for name in plan.outcomes]
+    rows += [[name, "outcome", "compared by its mean"] for name in plan.outcomes]
     for name in plan.covariates:
         levels = plan.levels.get(name)
         rows.append([name, "covariate", f"levels {', '.join(levels)}" if levels else ""])
@@ -52,10 +52,6 @@ def _roles(plan: Plan) -> list[list[str]]:
     if plan.weight:
         rows.append([plan.weight, "weight", ""])
     return rows
-
-
-def _estimators(plan: Plan) -> list[list[str]]:
-    return [[name, ", ".join(errors_of(plan, name))] for name in estimators_of(plan)]
 
 
 def _bootstrap(plan: Plan) -> list[str]:

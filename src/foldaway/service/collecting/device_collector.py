@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from foldaway.errors import (
     Conflict,
@@ -26,7 +26,7 @@ from foldaway.errors import (
 )
 from foldaway.federated.messages import Enrolment, Kind, Moments, Received, Sent, Stage, decoded
 from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.share import Share
+from foldaway.federated.modes.share import Share, units_of
 from foldaway.federated.replies.published import Published
 from foldaway.keeping.cohort import Gate, too_few_to_send
 from foldaway.numerics.block import Floats
@@ -34,7 +34,6 @@ from foldaway.plan import Plan
 from foldaway.service.database.device_table import Arrivals, DeviceTable, hashed
 from foldaway.service.database.store import Store
 from foldaway.tallies import UNITS
-from foldaway.tallies.scores import UnitScores
 from foldaway.trial import Trial
 
 Outcome = Received | FoldawayError
@@ -52,35 +51,25 @@ class _Pending:
     Attributes:
         live: The durable share, and the messages folded since.
         gate: What says when they may be written.
-        used: The hashes of enrolled numbers that have reported.
-        fresh: Those of numbers that are not enrolled, of moments.
-        reported: Reports by arm.
+        arrivals: The hashes of their numbers, and how many are reports.
     """
 
     live: Share
     gate: Gate
-    used: set[bytes] = field(default_factory=set)
-    fresh: set[bytes] = field(default_factory=set)
-    reported: Counter[str] = field(default_factory=Counter)
+    arrivals: Arrivals = field(default_factory=Arrivals)
 
     def copy(self) -> Self:
         """The same, to go back to."""
-        copies = set(self.used), set(self.fresh), Counter(self.reported)
-        return type(self)(self.live.copy(), self.gate.copy(), *copies)
-
-    def seen(self, number: bytes, known: dict[bytes, bool]) -> Received | None:
-        """The answer to a number that was counted, or is among these."""
-        if known.get(number):
-            return _DURABLE
-        return _WAITS if number in self.used or number in self.fresh else None
+        arrivals = Arrivals(set(self.arrivals.used), set(self.arrivals.fresh), Counter(self.arrivals.reported))
+        return type(self)(self.live.copy(), self.gate.copy(), arrivals)
 
     def add(self, kind: Kind, number: bytes, arm: str) -> None:
         """A message of this number is to be folded."""
         if kind == "moments":
-            self.fresh.add(number)
+            self.arrivals.fresh.add(number)
         else:
-            self.used.add(number)
-            self.reported[arm] += 1
+            self.arrivals.used.add(number)
+            self.arrivals.reported[arm] += 1
         self.gate.take(1, time.monotonic())
 
 
@@ -95,12 +84,13 @@ class DeviceCollector:
         self.shard = shard
         self._published: Published | None = None
         self._given_up = 0  # messages left out, and not yet counted as such in the database
+        self.finished: float | None = None  # the deadline before which the last remainder was taken here
         self._reload()
 
     def _reload(self) -> None:
         """Start again from what is durable; messages folded since are with their devices."""
         row = self._store.shards.one(self.plan.name, self.shard)
-        durable = self._mode.share(self.plan, row.state, self.published())
+        durable = Share.of(self.plan, row.state, self.published())
         # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
         self._version, self._durable = row.version, durable
         self._pending = _Pending(durable.copy(), Gate(self.plan.privacy))
@@ -109,7 +99,7 @@ class DeviceCollector:
         """What was published when the trial began to close, if the mode publishes anything."""
         if self._published is None and self._mode.replies:
             data = self._table.published(self.plan.name)
-            self._published = None if data is None else self._mode.load_published(data, self.plan)
+            self._published = None if data is None else Published.loads(data, self.plan)
         return self._published
 
     @property
@@ -120,7 +110,7 @@ class DeviceCollector:
     @property
     def pending_reports(self) -> Counter[str]:
         """Reports among them, by arm."""
-        return Counter(self._pending.reported)
+        return Counter(self._pending.arrivals.reported)
 
     def receive(self, kind: Kind, bodies: Bodies) -> list[Outcome]:
         """Take messages of one kind in, and say of each what became of it; commit if a cohort has come together.
@@ -154,7 +144,7 @@ class DeviceCollector:
 
     def leave_out_late_moments(self) -> None:
         """Give up moments that wait here while another server has begun to close, and published without them."""
-        late = self._pending.fresh and self._table.situation(self.plan).stage != "open"
+        late = self._pending.arrivals.fresh and self._table.situation(self.plan).stage != "open"
         if late or self._given_up:
             self.leave_out_pending()
 
@@ -167,30 +157,28 @@ class DeviceCollector:
         numbers = {place: hashed(self.plan, message.number) for place, message in messages.items()}
         stage, known = self._table.look(self.plan, numbers.values())
         published = self.published() if stage == "replying" else None
-        check: Callable[[Any], Floats] = live.check if moments else lambda report: mode.check(live, report, published)
         taken: list[Any] = []
         values: list[Floats] = []
         for place, message in messages.items():
             outcome = self._answered(kind, numbers[place], stage, known)
             if outcome is None:
                 try:
-                    values.append(check(message))
+                    values.append(mode.check(live, message, published))
                     taken.append(message)
                     self._pending.add(kind, numbers[place], message.arm)
                     outcome = Received(repeated=False, durable=False)
                 except (MessageError, TooEarly) as refused:
                     outcome = refused
             outcomes[place] = outcome
-        if moments:
-            live.fold(taken, values)
-        else:
-            mode.fold(live, taken, values, published)
+        mode.fold(live, taken, values, published)
         return outcomes
 
     def _answered(self, kind: Kind, number: bytes, stage: Stage, known: dict[bytes, bool]) -> Outcome | None:
         """What is to be said of a message from its number alone, if that is enough."""
-        if (seen := self._pending.seen(number, known)) is not None:
-            return seen
+        if known.get(number):
+            return _DURABLE
+        if any(number in numbers for numbers in (self._pending.arrivals.used, self._pending.arrivals.fresh)):
+            return _WAITS
         if kind == "moments" and number in known:
             return MessageError("this number is enrolled for a report; moments need one of their own.")
         if stage == "closed" or (kind == "moments" and stage != "open"):
@@ -215,9 +203,10 @@ class DeviceCollector:
         if stage != "open":  # as devices, sites join while it is open
             raise _too_late(self.plan)
         trial, units = _site(data, self.plan)
-        durable, live = (share.with_site(trial, units) for share in (self._durable, self._pending.live))
+        site = Share(trial, devices=[units[arm] for arm in self.plan.arms])
+        durable, live = self._durable.merge(site), self._pending.live.merge(site)
         try:
-            self._write(durable, Arrivals([], [key], units, units), ("open",))
+            self._write(durable, Arrivals(fresh={key}, reported=units, enrolled=units), ("open",))
         except TrialClosed:
             if self._table.known(self.plan.name, [key]):
                 return _DURABLE  # another server has taken it, and moved on
@@ -234,8 +223,8 @@ class DeviceCollector:
         """Make the live tallies durable, with the numbers of what is in them, in one transaction."""
         pending = self._pending
         # Moments must be in what is published.
-        stages: tuple[Stage, ...] = ("open",) if pending.fresh else ("open", "replying")
-        self._write(pending.live, Arrivals(sorted(pending.used), sorted(pending.fresh), pending.reported, {}), stages)
+        stages: tuple[Stage, ...] = ("open",) if pending.arrivals.fresh else ("open", "replying")
+        self._write(pending.live, pending.arrivals, stages)
         self._pending = _Pending(self._durable.copy(), Gate(self.plan.privacy))
 
     def _write(self, share: Share, arrivals: Arrivals, stages: tuple[Stage, ...]) -> None:
@@ -327,9 +316,8 @@ def _site(data: bytes | bytearray, plan: Plan) -> tuple[Trial, Counter[str]]:
     """A site's tallies, and its units by arm, if these are a cohort."""
     with instead_of(StateError, lambda error: MessageError(f"the body is not the tallies of a site: {error}")):
         trial = Trial.loads(bytes(data), plan)
-    tallies = [cast(UnitScores, arm.tallies[UNITS]) for arm in trial.arms]
-    units = Counter(dict(zip(plan.arms, (tally.clusters for tally in tallies), strict=True)))
-    if any(tally.n != arm.n for tally, arm in zip(tallies, trial.arms, strict=True)):
+    units = units_of(trial)
+    if any(arm.tallies[UNITS].n != arm.n for arm in trial.arms):
         raise MessageError("the tallies hold records without a unit; every record needs one.")
     if too_few_to_send(plan.privacy, units):
         cohort = f"{plan.privacy.cohort:,} units, the plan's cohort"

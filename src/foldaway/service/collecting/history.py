@@ -15,7 +15,7 @@ from foldaway.effects.headline import headline
 from foldaway.errors import TooEarly
 from foldaway.keeping.cohort import least_growth
 from foldaway.plan import Plan
-from foldaway.service.collecting.answers import Answers
+from foldaway.service.collecting.collector import Answers
 from foldaway.service.database.store import Store
 
 # Points kept of a trial. Enough for a chart of any width; at most this many, however long the trial.

@@ -11,8 +11,7 @@ from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, Tria
 from foldaway.federated.coordinator.closing import would_be_without_effects
 from foldaway.forgetting.decoys import Decoys
 from foldaway.plan import Plan
-from foldaway.service.collecting.answers import Answers
-from foldaway.service.collecting.collector import Collector, Receipt
+from foldaway.service.collecting.collector import Answers, Collector, Receipt
 from foldaway.service.collecting.history import Historian
 from foldaway.service.database.shard_table import left_out, versions
 from foldaway.service.database.store import Store

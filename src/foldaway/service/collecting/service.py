@@ -13,6 +13,7 @@ from foldaway.errors import FoldawayError, IngestError
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.plan import Plan
 from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
+from foldaway.service.collecting.device_closings import DeviceClosings
 from foldaway.service.collecting.device_trials import DeviceTrials, Federated, FederatedAnswer
 from foldaway.service.collecting.history import History, Series
 from foldaway.service.collecting.record_trials import RecordAnswer, RecordTrials
@@ -101,6 +102,7 @@ class Service:
         self.tokens = AccessTokens(store)
         self.records = RecordTrials(store, shard, limits)
         self.devices = DeviceTrials(store, shard)
+        self.closings = DeviceClosings(self.devices)
 
     def create(self, text: str) -> Created:
         """Register a plan. The same plan again gives new tokens; another plan of that name is refused."""
@@ -138,7 +140,7 @@ class Service:
             row.fingerprint,
             row.status,
             sum(shard.n for shard in shards),
-            self.devices.pending_of(row.name) if federated else pending,
+            self.devices.pending(row.name) if federated else pending,
             plan.privacy.cohort,
             left_out(shards),
             row.created,
@@ -155,8 +157,8 @@ class Service:
             return msgspec.json.decode(row.final, type=Answer)
         plan = Plan.loads(row.plan)
         if plan.federated is not None:
-            return _federated_answer(row, self.devices.so_far(plan))
-        return _answer(row, *self.records.so_far(plan), final=False)
+            return _answer(row, *self.devices.so_far(plan))
+        return _answer(row, *self.records.so_far(plan))
 
     def history(self, name: str, after: int, series: Series) -> History:
         """How the estimates have moved, at points a cohort or more apart."""
@@ -175,14 +177,15 @@ class Service:
         plan = Plan.loads(row.plan)
         wanted = wanted or CloseRequest()
         if plan.federated is not None:
-            self.devices.close(plan, wanted, partial(_final_federated_answer, row))
+            self.closings.close(plan, wanted, partial(_final, row))
             row = self.store.trial(name)
             if row.final is None:
-                return _federated_answer(row, self.devices.waiting(plan))
+                shards = self.store.shards.all(name)
+                return _answer(row, None, sum(shard.n for shard in shards), left_out(shards), self.devices.who(plan))
             return msgspec.json.decode(row.final, type=Answer)
         if wanted.waits:
             raise IngestError(409, "a deadline or a share is for trials whose records stay on devices.")
-        row = self.records.close(row, partial(_final_answer, row), without_effects=wanted.without_effects)
+        row = self.records.close(row, partial(_final, row), without_effects=wanted.without_effects)
         return msgspec.json.decode(row.final or "", type=Answer)
 
     def tick(self) -> None:
@@ -194,10 +197,10 @@ class Service:
             FoldawayError: The first that went wrong; the other trials had their turn all the same.
         """
         faults = self.records.tick()
-        for name in self.devices.closing():
+        for name in self.store.devices.closings():
             try:
                 row = self.store.trial(name)
-                self.devices.move_on(Plan.loads(row.plan), partial(_final_federated_answer, row))
+                self.closings.move_on(Plan.loads(row.plan), partial(_final, row))
             except FoldawayError as error:
                 faults.append(error)
         faults += self.devices.tick()
@@ -214,19 +217,18 @@ class Service:
         return self.records.pending() + self.devices.pending()
 
 
-def _answer(row: TrialRow, effects: Effects | None, records: int, left_out: int, *, final: bool) -> Answer:
+def _answer(
+    row: TrialRow,
+    effects: Effects | None,
+    records: int,
+    left_out: int,
+    federated: Federated | None = None,
+    *,
+    final: bool = False,
+) -> Answer:
     body = b"null" if effects is None else effects.to_json().encode()
-    return Answer(row.name, row.fingerprint, final, records, left_out, msgspec.Raw(body))
+    return Answer(row.name, row.fingerprint, final, records, left_out, msgspec.Raw(body), federated)
 
 
-def _federated_answer(row: TrialRow, answer: FederatedAnswer, *, final: bool = False) -> Answer:
-    plain = _answer(row, answer.effects, answer.records, answer.left_out, final=final)
-    return msgspec.structs.replace(plain, federated=answer.federated)
-
-
-def _final_answer(row: TrialRow, answer: RecordAnswer) -> str:
+def _final(row: TrialRow, answer: RecordAnswer | FederatedAnswer) -> str:
     return msgspec.json.encode(_answer(row, *answer, final=True)).decode()
-
-
-def _final_federated_answer(row: TrialRow, answer: FederatedAnswer) -> str:
-    return msgspec.json.encode(_federated_answer(row, answer, final=True)).decode()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -27,7 +27,8 @@ from foldaway.service.database.tables import CLOSINGS, DEVICES, NUMBERS, TRIALS,
 from foldaway.service.database.trial_table import read_trial
 
 
-class Arrivals(NamedTuple):
+@dataclass
+class Arrivals:
     """What a commit makes durable besides the state.
 
     Attributes:
@@ -37,10 +38,10 @@ class Arrivals(NamedTuple):
         enrolled: Devices that join with it: the units of a site.
     """
 
-    used: Sequence[bytes]
-    fresh: Sequence[bytes]
-    reported: Mapping[str, int]
-    enrolled: Mapping[str, int]
+    used: set[bytes] = field(default_factory=set)
+    fresh: set[bytes] = field(default_factory=set)
+    reported: Counter[str] = field(default_factory=Counter)
+    enrolled: Counter[str] = field(default_factory=Counter)
 
 
 def hashed(plan: Plan, number: bytes) -> bytes:

@@ -54,7 +54,7 @@ def seal_anew(connection: sa.Connection, part: Part, vault: Vault) -> None:
         for names in connection.execute(sa.select(*place)).all():  # one at a time, since states may be large
             where = sa.and_(*(name == value for name, value in zip(place, names, strict=True)))
             sealed = connection.execute(sa.select(column).where(where)).scalar_one_or_none()
-            if sealed is not None and vault.needs_rotation(sealed):
+            if sealed is not None and sealed_under(sealed) != vault.current:
                 context = context_of(*names)
                 anew = vault.encrypt(vault.decrypt(sealed, context), context)
                 connection.execute(column.table.update().where(where).values({column: anew}))

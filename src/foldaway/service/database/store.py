@@ -14,7 +14,8 @@ from typing import Self
 import msgspec
 import sqlalchemy as sa
 
-from foldaway.errors import Conflict
+from foldaway.errors import Conflict, VaultError, instead_of
+from foldaway.keeping.locks import locked
 from foldaway.plan import Plan
 from foldaway.service.database.databases import postgres_engine, sqlite_engine, vacuum, writing
 from foldaway.service.database.device_table import DeviceTable
@@ -25,6 +26,7 @@ from foldaway.service.database.shard_table import ShardTable, read_versions
 from foldaway.service.database.tables import CLOSINGS, KEYS, SHARDS, TRIALS, Part, insert_new, prepare
 from foldaway.service.database.token_table import TokenTable
 from foldaway.service.database.trial_table import TrialRow, find_trial, read_trial
+from foldaway.service.keys.master_key import VARIABLE, add_key, drop_old_keys
 from foldaway.service.keys.vault import Vault
 
 
@@ -197,6 +199,36 @@ class Store:
         # the next start.
         self._keys.destroy([row.fingerprint])
         return row
+
+
+def rotate_key(store: Store) -> None:
+    """Seal everything under a new key, and forget the old one: with the server running, and safe to repeat.
+
+    The key file holds both keys until nothing is sealed under the old one. If its first key is not the one that the
+    data is sealed under, somebody, or a rotation that broke off, has put it there for this: it is used. Servers on
+    other machines need the new key file; until they have it they take no records, and they lose none.
+
+    Raises:
+        VaultError: The new key cannot be written down, or must be given by other means.
+    """
+    file = store.vault.file
+    if file is None:
+        if store.sealed_under() == {store.vault.current}:
+            raise VaultError(f"the key comes from {VARIABLE}: put a new one before it there, and rotate again.")
+        store.rotate(store.vault)
+        return
+    unusable = "the key file {} cannot be rotated: {}."
+    with instead_of(OSError, lambda error: VaultError(unusable.format(file, error.strerror))), locked(file):
+        # One rotation of a key file at a time: another could drop the key of this one.
+        if store.sealed_under() == {store.vault.reread().current}:
+            add_key(file)
+        store.rotate(store.vault.reread())
+        try:
+            drop_old_keys(file)
+            return
+        except VaultError:
+            pass
+    raise VaultError(f"all is sealed under the new key, but the old one stays in {file}: remove it by hand.")
 
 
 class KeyTable:

@@ -64,9 +64,9 @@ def verify(text: str, row: TokenRow | None) -> bool:
     """Whether a text is the token of this row, and the row is not revoked; in the same time whatever is wrong."""
     form = _FORM.fullmatch(text)
     id, secret = (form[1], form[2]) if form else _NOBODY
-    kept_id, kept_hash = (row.id, row.hash) if row is not None else (_NOBODY[0], bytes(32))
-    same_id = hmac.compare_digest(id, kept_id)
-    same_secret = hmac.compare_digest(_hashed(secret), kept_hash)
+    row_id, row_hash = (row.id, row.hash) if row is not None else (_NOBODY[0], bytes(32))
+    same_id = hmac.compare_digest(id, row_id)
+    same_secret = hmac.compare_digest(_hashed(secret), row_hash)
     return same_id & same_secret & (row is not None and not row.revoked) & (form is not None)
 
 

@@ -108,10 +108,6 @@ class Vault:
         with instead_of(BrokenSeal, broken):
             return unseal(self._keys[id], sealed[_HEADER:], sealed[:_HEADER] + context.encode())
 
-    def needs_rotation(self, sealed: bytes) -> bool:
-        """Whether bytes are sealed under another key than the current one."""
-        return sealed_under(sealed) != self.current
-
 
 def key_id(key: bytes) -> str:
     """Eight bytes in hexadecimal that tell keys apart, and nothing else about them."""

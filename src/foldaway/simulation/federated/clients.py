@@ -14,9 +14,8 @@ import msgspec
 from foldaway.federated.device.device import Device
 from foldaway.federated.device.state import DeviceState
 from foldaway.federated.device.store import MemoryStore
-from foldaway.federated.link import HttpLink, Link
+from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Coefficients, Kind, Received, new_number
-from foldaway.plan import Plan
 from foldaway.simulation.federated.population import CHUNK, Client, Role, World, clients
 
 # Devices of one process that talk at once: as many connections as are kept open.
@@ -46,23 +45,15 @@ class ClientCounts(NamedTuple):
         )
 
 
-class CountingLink:
+class CountingLink(HttpLink):
     """A connection that all devices of the process share, and that counts what goes over it."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, address: str, token: str) -> None:
+        super().__init__(address, token)
         self._lock = threading.Lock()
         self.messages: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
         self.numbers = 0
-
-    def plan(self) -> Plan:
-        """The plan of the trial."""
-        return self._link.plan()
-
-    def fingerprint(self, *, patience: float | None = None) -> str:
-        """The fingerprint of the coordinator's plan."""
-        return self._link.fingerprint(patience=patience)
 
     def post(self, kind: Kind, message: bytes, *, patience: float | None = None) -> Received:
         """Send a message, and count it."""
@@ -72,13 +63,13 @@ class CountingLink:
             if kind == "reports" and not self.numbers:
                 parts = msgspec.msgpack.decode(message)[1:]  # without the report's own number
                 self.numbers = len(next(part for part in parts if isinstance(part, bytes))) // 8
-        return self._link.post(kind, message, patience=patience)
+        return super().post(kind, message, patience=patience)
 
     def coefficients(self) -> Coefficients | None:
         """What the coordinator has published."""
         with self._lock:
             self.messages["coefficients"] += 1
-        return self._link.coefficients()
+        return super().coefficients()
 
 
 class Crowd:
@@ -90,11 +81,11 @@ class Crowd:
         progress: Called with the number of clients done since the last call.
     """
 
-    def __init__(self, world: World, link: Link, progress: Callable[[int], None]) -> None:
+    def __init__(self, world: World, link: CountingLink, progress: Callable[[int], None]) -> None:
         self._world = world
         self._plan = world.plan
         self._done = progress
-        self.link = CountingLink(link)
+        self._link = link
         self.states: Counter[str] = Counter()
         self._waiting: list[Device] = []
         self._late: list[Device] = []
@@ -118,7 +109,7 @@ class Crowd:
 
     def _joined(self, client: Client) -> tuple[Role, Device]:
         state = DeviceState(self._plan.canonical().decode(), client.identity, new_number())
-        device = Device(self._plan, store=MemoryStore(state), link=self.link)
+        device = Device(self._plan, store=MemoryStore(state), link=self._link)
         for record in client.records:
             device.record(record)
         if self._world.replies:
@@ -154,21 +145,17 @@ class Crowd:
         self._waiting, self._late = [*self._waiting, *self._late], []
         self.again()
 
-    def counts(self) -> ClientCounts:
-        """What they have done."""
-        return ClientCounts(self.states, self.link.messages, self.link.bytes, self.link.numbers)
-
 
 def work(world: World, chunks: Sequence[int], address: str, token: str, orders: Any, said: Any) -> None:
     """The program of one process: does what it is told by words in `orders`, and says what is done in `said`."""
     try:
-        link = HttpLink(address, token)
+        link = CountingLink(address, token)
         crowd = Crowd(world, link, lambda done: said.put(("clients", done)))
         steps = {"collect": lambda: crowd.collect(chunks), "reply": crowd.reply, "end": crowd.end}
         while (order := orders.get()) != "leave":
             steps[order]()
             said.put(("done", order))
-        said.put(("counts", crowd.counts()))
+        said.put(("counts", ClientCounts(crowd.states, link.messages, link.bytes, link.numbers)))
         link.close()
     except BaseException as error:
         said.put(("failed", f"{type(error).__name__}: {error}"))

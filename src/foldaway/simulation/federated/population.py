@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from foldaway.federated.modes import MODES
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan, Privacy
+from foldaway.plan.vocabulary import MODES
 
 Role = Literal["reports", "drops out", "is late"]
 
@@ -48,21 +48,22 @@ class World(msgspec.Struct, frozen=True):
     def plan(self) -> Plan:
         """The plan of the trial. With few clients its cohorts are small, so that each arm has one."""
         cohort = max(1, min(_COHORT, self.clients // 4))
-        return Plan(
+        adjusted = Plan(
             name="simulated",
             arm="variant",
             arms={"control": 0.5, "treatment": 0.5},
             outcomes=["revenue"],
-            covariates=["revenue_before"] if MODES[self.mode].covariates else [],
-            federated=self.mode,  # type: ignore[arg-type]
+            covariates=["revenue_before"],
             # Included, so that the last few of some thousands are counted too.
             privacy=Privacy(cohort=cohort, min_per_arm=min(_LEAST, cohort), remainder="include"),
         )
+        covariates = adjusted.covariates if MODES[self.mode].suits(adjusted) else []
+        return msgspec.structs.replace(adjusted, covariates=covariates, federated=self.mode)
 
     @property
     def replies(self) -> bool:
         """Whether devices report by replying to what is published at the close."""
-        return MODES[self.mode].replies
+        return MODES[self.mode].at_close
 
     @property
     def chunks(self) -> range:

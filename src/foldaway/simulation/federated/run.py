@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
+import os
+import re
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from queue import Empty
+from typing import Any, NamedTuple
 
+import msgspec
+
+from foldaway.effects import Effects
 from foldaway.errors import FoldawayError, ServerError
+from foldaway.federated.link import HttpLink
+from foldaway.plan import Plan
 from foldaway.simulation.federated.clients import ClientCounts, work
 from foldaway.simulation.federated.kept_rows import analysed
 from foldaway.simulation.federated.population import World
-from foldaway.simulation.federated.serving import Coordinator, coordinating
-from foldaway.simulation.federated.summary import Cost, Summary, effect_of
+from foldaway.simulation.federated.summary import Summary
 
 OnClients = Callable[[str, int], None]
 
@@ -62,12 +73,32 @@ def _simulate(world: World, coordinator: Coordinator, processes: int, progress: 
         memory.append(coordinator.resident())
         workers.do("end", lambda what, done: None)
         seconds = time.monotonic() - began
-        cost = Cost(seconds, memory, coordinator.stored() - disk, coordinator.worked() - worked)
+        disk, worked = coordinator.stored() - disk, coordinator.worked() - worked
         counts = workers.leave()
     progress("analysing kept rows", 0)
-    kept = analysed(world, reported_only=not world.replies)
+    effects = Effects.from_json(msgspec.json.encode(closed["effects"]))
     estimator = "regression" if world.plan.covariates else "difference"
-    return Summary.of(world, counts, closed, cost, kept, effect_of(closed, estimator))
+    effect = effects.filter(estimator=estimator, se_kind="CR1")[0]
+    about = closed["federated"]
+    return Summary(
+        world=world,
+        seconds=seconds,
+        states=dict(counts.states),
+        enrolled=sum(about["enrolled"].values()),
+        reported=sum(about["reported"].values()),
+        missing=sum(about["missing"].values()),
+        messages=dict(counts.messages),
+        report_bytes=counts.bytes["reports"] / max(counts.messages["reports"], 1),
+        report_numbers=counts.numbers,
+        bytes_per_client=sum(counts.bytes.values()) / world.clients,
+        memory=memory,
+        disk=disk,
+        worked=worked,
+        integrity=about.get("integrity"),
+        estimate=effect.estimate,
+        std_error=effect.std_error,
+        kept=analysed(world, reported_only=not world.replies),
+    )
 
 
 def _close(coordinator: Coordinator, deadline: int) -> dict[str, Any]:
@@ -127,8 +158,6 @@ class _Workers:
         return whole
 
     def _next(self) -> tuple[str, Any]:
-        from queue import Empty
-
         while True:
             try:
                 kind, what = self._said.get(timeout=1.0)
@@ -139,3 +168,80 @@ class _Workers:
             if kind == "failed":
                 raise ServerError(f"a process with simulated devices has failed: {what}")
             return kind, what
+
+
+class Coordinator(NamedTuple):
+    """A coordinator in a process of its own, as anybody would start it, and a trial on it.
+
+    Attributes:
+        pid: Its process.
+        address: The trial's address.
+        token: The devices' token.
+        admin: The administrator's token.
+        data: Where it keeps its database.
+    """
+
+    pid: int
+    address: str
+    token: str
+    admin: str
+    data: Path
+
+    def ask(self, method: str, path: str = "", **request: Any) -> dict[str, Any]:
+        """Ask about the trial, as its administrator."""
+        link = HttpLink(self.address, self.admin)
+        try:
+            return dict(msgspec.json.decode(link.ask(method, path, **request)))
+        finally:
+            link.close()
+
+    def resident(self) -> int | None:
+        """Bytes of memory that it has, where that can be told."""
+        try:
+            pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        except (OSError, IndexError, ValueError):
+            return None
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def worked(self) -> float:
+        """Seconds of processor time that it has used; not a number where that cannot be told."""
+        try:
+            # The name of the program, in brackets, may have spaces in it.
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        except (OSError, IndexError, ValueError):
+            return math.nan
+
+    def stored(self) -> int:
+        """Bytes on its disk."""
+        return sum(file.stat().st_size for file in self.data.rglob("*") if file.is_file())
+
+
+@contextmanager
+def coordinating(folder: Path, plan: Plan) -> Iterator[Coordinator]:
+    """A coordinator on a free port, with its files in this folder and the plan registered; it ends with the block."""
+    command = [sys.executable, "-m", "foldaway", "serve", "--data", str(folder / "trials"), "--port", "0", "--quiet"]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        url, admin = _hello(process, folder / "log")
+        link = HttpLink(url, admin)
+        made = msgspec.json.decode(
+            link.ask("POST", "/v1/trials", content=plan.to_json(), headers={"Content-Type": "application/json"})
+        )
+        link.close()
+        yield Coordinator(process.pid, f"{url}/v1/trials/{plan.name}", made["ingest_token"], admin, folder / "trials")
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def _hello(process: subprocess.Popen[str], log: Path) -> tuple[str, str]:
+    """Its address and its administrator's token, which it prints."""
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if hello := re.search(r"Listening on (\S+)\s.*: (fa_\S+)", said, re.DOTALL):
+            return hello[1], hello[2]
+    raise ServerError(f"the coordinator did not start: {log.read_text(errors='replace').strip()[-500:]}")

@@ -4,32 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from foldaway.effects import Effect, Effects
 from foldaway.federated.replies.integrity import Integrity
-from foldaway.simulation.federated.clients import ClientCounts
 from foldaway.simulation.federated.kept_rows import KeptRows
 from foldaway.simulation.federated.population import World
 from foldaway.table import number, text_table
-
-
-class Cost(NamedTuple):
-    """What a trial costs its coordinator.
-
-    Attributes:
-        seconds: From the first client to the last answer.
-        memory: Its resident bytes at the start, at half time and at the end.
-        disk: The bytes that its files have grown by.
-        worked: Seconds of processor time.
-    """
-
-    seconds: float
-    memory: list[int | None]
-    disk: int
-    worked: float
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -72,39 +54,6 @@ class Summary(msgspec.Struct, frozen=True):
     estimate: float
     std_error: float
     kept: KeptRows
-
-    @classmethod
-    def of(
-        cls,
-        world: World,
-        counts: ClientCounts,
-        closed: dict[str, Any],
-        cost: Cost,
-        kept: KeptRows,
-        effect: Effect,
-    ) -> Summary:
-        """From what was counted and what the coordinator has answered."""
-        about = closed["federated"]
-        enrolled, reported, missing = (sum(about[what].values()) for what in ("enrolled", "reported", "missing"))
-        return cls(
-            world,
-            cost.seconds,
-            dict(counts.states),
-            enrolled,
-            reported,
-            missing,
-            dict(counts.messages),
-            counts.bytes["reports"] / max(counts.messages["reports"], 1),
-            counts.numbers,
-            sum(counts.bytes.values()) / world.clients,
-            cost.memory,
-            cost.disk,
-            cost.worked,
-            about.get("integrity"),
-            effect.estimate,
-            effect.std_error,
-            kept,
-        )
 
     @property
     def messages_per_second(self) -> float:
@@ -189,13 +138,6 @@ class Summary(msgspec.Struct, frozen=True):
                 "The kept rows are those of all clients: the effect is the same, and the standard errors differ by "
                 "what the missing replies would have said."
             )
-
-
-def effect_of(closed: dict[str, Any], estimator: str) -> Effect:
-    """The compared effect in the coordinator's final answer."""
-    effects = Effects.from_json(msgspec.json.encode(closed["effects"]))
-    effect: Effect = effects.filter(estimator=estimator, se_kind="CR1")[0]
-    return effect
 
 
 def _mebibytes(count: int | None) -> str:

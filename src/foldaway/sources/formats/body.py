@@ -57,13 +57,10 @@ class Decoded:
         records: The plan's columns, as far as they were sent. They may lie in the request's own body, so the body
             is wiped after the fold, not before.
         ragged: How many lines or objects could not be read as records.
-        text: Whether numbers may come as text: true, since one bad cell makes text of its column, and `foldaway
-            send` must be judged by the rules of `foldaway fold`.
     """
 
     records: pa.RecordBatch | pa.Table
     ragged: int = 0
-    text: bool = True
     _unpacked: bytearray = field(default_factory=bytearray, repr=False)
 
     def wipe(self) -> None:

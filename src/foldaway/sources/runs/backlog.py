@@ -22,13 +22,13 @@ from typing import Self
 from foldaway.errors import RecordError, SourceError, StateError, instead_of
 from foldaway.keeping.cohort import Gate
 from foldaway.keeping.disk import remove_draft, sync_folder, trouble
-from foldaway.keeping.ledger import Entry, FileStanding, Ledger, Pages
+from foldaway.keeping.ledger import Entry, Ledger, Pages
 from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import Positions, Saved, of_kind
 from foldaway.plan import Plan
 from foldaway.records.faults import none_folded
 from foldaway.sources.formats.paths import Stdin, expand
-from foldaway.sources.runs.folding import OnBytes, fold_shares, started, told_apart
+from foldaway.sources.runs.folding import OnBytes, files_and_pipes, fold_shares, started
 from foldaway.sources.runs.shares import ReadOptions, fold_one, shares_of
 from foldaway.trial import Trial, open_saved
 
@@ -117,17 +117,17 @@ class Backlog:
                 deleted.
         """
         there = [pattern for pattern in patterns if self._is_there(pattern)]
-        files, pipes = told_apart(expand(there))
+        files, pipes = files_and_pipes(expand(there))
         for file in files if self.delete_after else ():
             require_deletable(file)
         if self.delete_after and pipes:
             raise SourceError(f"--delete-after is for files; {pipes[0]} cannot be deleted.")
         for folder in {*map(_folder_of, patterns), *(file.parent for file in files)}:
             self._struck |= self.ledger.strike_gone(folder)
-        standing = {file: self.ledger.standing(file) for file in files}
-        self.outcome.known = [file for file in files if standing[file] is FileStanding.FOLDED]
+        is_folded = {file: self.ledger.is_folded(file) for file in files}
+        self.outcome.known = [file for file in files if is_folded[file]]
         self._delete(self.outcome.known)
-        return [*(file for file in files if standing[file] is FileStanding.NEW), *pipes]
+        return [*(file for file in files if not is_folded[file]), *pipes]
 
     def fold(
         self,
@@ -145,7 +145,7 @@ class Backlog:
             WorkerError: A worker process ended before its work did.
             StateError: There are too few records in all for a state to be saved.
         """
-        files, pipes = told_apart(paths)
+        files, pipes = files_and_pipes(paths)
         before = {file: self.ledger.look(file) for file in files}
         trial = self.outcome.trial
         self._gate = Gate(trial.plan.privacy, timed=False)
@@ -218,7 +218,7 @@ class Backlog:
         if newly:
             self._write()
         for path in paths:
-            if self.ledger.standing(path) is not FileStanding.FOLDED:
+            if not self.ledger.is_folded(path):
                 raise SourceError(f"{path} changed after it was folded, so it was not deleted.")
             with instead_of(OSError, partial(_undeleted, path)):
                 path.unlink()
@@ -259,8 +259,8 @@ def not_in(ledger: Ledger, patterns: Sequence[str]) -> list[Path | Stdin]:
     Raises:
         SourceError: A pattern matches no file, or a file has changed since it was folded.
     """
-    files, pipes = told_apart(expand(patterns))
-    return [*(file for file in files if ledger.standing(file) is FileStanding.NEW), *pipes]
+    files, pipes = files_and_pipes(expand(patterns))
+    return [*(file for file in files if not ledger.is_folded(file)), *pipes]
 
 
 def _make_durable(saved: Path) -> None:

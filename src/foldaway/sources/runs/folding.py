@@ -84,7 +84,7 @@ def fold_paths(
     progress: OnBytes | None = None,
 ) -> Trial:
     """The trial with all records of the files in it."""
-    files, pipes = told_apart(paths)
+    files, pipes = files_and_pipes(paths)
     for done in fold_shares(trial, shares_of(files, trial.plan, options.format), options, processes, progress):
         trial = done.trial
     for pipe in pipes:
@@ -103,7 +103,7 @@ def started(plan: Plan, *, key: bytes | None = None, into: Trial | None = None) 
     return trial
 
 
-def told_apart(paths: Sequence[Path | Stdin]) -> tuple[list[Path], list[Path | Stdin]]:
+def files_and_pipes(paths: Sequence[Path | Stdin]) -> tuple[list[Path], list[Path | Stdin]]:
     """Files, and what only this process can read, and only once: standard input and pipes."""
     files = [path for path in paths if isinstance(path, Path) and size(path) is not None]
     return files, [path for path in paths if path not in files]

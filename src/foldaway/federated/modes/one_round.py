@@ -1,0 +1,109 @@
+"""The modes of one round, one-message and delta: a device keeps what its records come to, and sends that once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from foldaway.effects import Effects
+from foldaway.effects.analysis import effects_of
+from foldaway.federated.messages import (
+    MOST_RECORDS,
+    Coefficients,
+    Factored,
+    Message,
+    Moments,
+    Sums,
+    encoded,
+    packed,
+    unpacked,
+)
+from foldaway.federated.modes.mode import Holding, Mode, longest_arm, many, with_rows
+from foldaway.federated.modes.share import Devices, Share
+from foldaway.federated.replies.published import Published
+from foldaway.numerics.block import Floats
+from foldaway.plan import Plan
+
+
+class OneRound(Mode):
+    """A mode in which a device keeps only what its records come to, and sends that once."""
+
+    reports: ClassVar[type[Factored]]
+
+    def report(self, plan: Plan, holding: Holding, published: Coefficients | None) -> Message:
+        """What the records came to, as it is."""
+        return self.reports(holding.number, holding.arm, holding.n, holding.sums)  # type: ignore[call-arg]
+
+    def overwrite(self, plan: Plan, records: Sequence[Floats]) -> None:
+        """Take them in."""
+        sums = b""
+        for record in records:
+            sums = self.take_in(plan, sums, record) or b""
+
+    def results(self, share: Share, devices: Devices, published: Published | None) -> tuple[Effects, None]:
+        """Those of an analysis of clusters, with a note on who is missing from it."""
+        notes = list(_missing_notes(devices))
+        return effects_of(share.plan, share.trial.arms, share.trial.dropped, notes=notes), None
+
+    def longest(self, plan: Plan) -> Sequence[Message]:
+        """What as many records come to as a message may be of."""
+        sums = self.take_in(plan, b"", np.zeros(len(plan.columns) + 1)) or b""
+        return [self.report(plan, Holding(bytes(16), longest_arm(plan), MOST_RECORDS, sums, []), None)]
+
+
+class OneMessage(OneRound):
+    """A device keeps the factor of its records, which says all that clustered errors need; sites send tallies."""
+
+    name = "one-message"
+    reports = Moments
+
+    def take_in(self, plan: Plan, sums: bytes, record: Floats) -> bytes:
+        """The factor with one more row."""
+        columns = len(plan.columns)
+        R = Moments(b"", "", 1, sums).triangle(columns) if sums else np.zeros((columns, columns))
+        return Moments.of(b"", "", 1, with_rows(R, record[None, :])).factor
+
+    def described(self, plan: Plan) -> str:
+        """The factor."""
+        (message,) = self.longest(plan)
+        numbers = many(len(plan.columns) * (len(plan.columns) + 1) // 2, "number")
+        device = (
+            f"a device keeps the triangular factor of its records, {numbers}, and no record. It sends that once, in at "
+            f"most {many(len(encoded(message)), 'byte')}."
+        )
+        if plan.unit is None:
+            return device
+        return (
+            f"{device} A site sends tallies, if every arm that has units has at least {plan.privacy.cohort:,} of them."
+        )
+
+
+class Delta(OneRound):
+    """A device keeps sums of its outcomes: enough for a difference of means, by the paper's delta method, alone."""
+
+    name = "delta"
+    reports = Sums
+
+    def take_in(self, plan: Plan, sums: bytes, record: Floats) -> bytes:
+        """The sums with one more record's outcomes."""
+        outcomes = record[len(plan.regressors) : -1]
+        return packed(unpacked(sums, len(outcomes)) + outcomes if sums else outcomes)
+
+    def described(self, plan: Plan) -> str:
+        """The count and the sums."""
+        (message,) = self.longest(plan)
+        sums, size = many(len(plan.outcomes), "sum"), many(len(encoded(message)), "byte")
+        return f"a device keeps a count and {sums}, and no record. It sends them once, in at most {size}."
+
+
+def _missing_notes(devices: Devices) -> Iterator[str]:
+    enrolled, missing = sum(devices.enrolled.values()), sum(devices.missing.values())
+    by_arm = ", ".join(f"{arm} {devices.reported[arm]:,} of {n:,}" for arm, n in devices.enrolled.items())
+    yield f"Devices that have reported: {enrolled - missing:,} of {enrolled:,} enrolled ({by_arm})."
+    if missing:
+        yield (
+            f"{missing:,} missing reports: their records are in no effect. If who reports depends on the arm or on "
+            "the outcomes, the effects are biased."
+        )

@@ -1,0 +1,125 @@
+"""Federated trials that are being closed: each through its stages, on whichever server somebody asked.
+
+What to do is for ``coordinator.closing`` to say; here it is done. Closing begins in one transaction, after which no
+device joins any more. The effects are computed and stored, as for any trial, if no server has committed in between.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from foldaway.errors import Conflict, IngestError, TrialClosed
+from foldaway.federated.coordinator.closing import CloseRequest, Closing, Course, WaitOn, waits_on
+from foldaway.federated.modes import mode_of
+from foldaway.federated.replies.published import Published
+from foldaway.plan import Plan
+from foldaway.service.collecting.device_trials import DeviceTrials, FederatedAnswer, federated_of
+from foldaway.service.database.shard_table import left_out, versions
+
+_ATTEMPTS = 5
+
+
+class DeviceClosings:
+    """Closes the federated trials of one server. Not for several threads at once."""
+
+    def __init__(self, trials: DeviceTrials) -> None:
+        self._trials = trials
+        self._table = trials.store.devices
+        self._waited_on: dict[str, float] = {}  # by trial, the deadline after which too few had reported
+
+    def close(self, plan: Plan, request: CloseRequest, final: Callable[[FederatedAnswer], str]) -> None:
+        """Begin to close, or change how long to wait; then move on if there is nothing to wait for.
+
+        Raises:
+            IngestError: It would end without effects, and that is not wanted.
+        """
+        seen = self._trials.look(plan)
+        closing = Course(plan).asked(request, seen)
+        if closing is not None and seen.stage == "open":
+            self._begin(plan, closing)
+        elif closing is not None:
+            self._table.change_closing(plan.name, closing)
+        if (why := self.move_on(plan, final)) is not None:
+            raise IngestError(409, waits_on(plan.name, why))
+
+    def _begin(self, plan: Plan, closing: Closing) -> None:
+        mode, course = mode_of(plan), Course(plan)
+        for attempt in range(_ATTEMPTS):
+            collector = self._trials.collector(plan)
+            try:
+                # Moments that are no cohort are left out of what is published; reports may still join those here.
+                if mode.replies:
+                    collector.finish()
+                whole, shards = self._trials.whole(plan)
+                begun, publish = course.began(closing, whole.devices, collector.pending, time.time())
+                published = Published.of(whole.trial).dumps() if publish else None
+                self._table.begin_closing(plan, begun, published, versions(shards))
+            except Conflict:  # another server has committed in between, perhaps some of what is pending here
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                continue
+            if mode.replies:
+                collector.leave_out_pending()
+            return
+
+    def move_on(self, plan: Plan, final: Callable[[FederatedAnswer], str]) -> str | None:
+        """End a trial that is being closed, if its deadline is over or enough devices have reported.
+
+        Returns:
+            Why it waits on though its deadline is over, if it does: it would end without effects, which nobody wants.
+        """
+        for attempt in range(_ATTEMPTS):
+            seen, waited_on = self._trials.look(plan), self._waited_on.get(plan.name)
+            step = Course(plan).looked(seen, lambda: self._trials.whole(plan)[0].devices, waited_on)
+            if step is None or seen.closing is None:
+                return None
+            if isinstance(step, Closing):
+                self._table.change_closing(plan.name, step)
+                return None
+            try:
+                why = step.why if isinstance(step, WaitOn) else self._end(plan, final)
+            except (Conflict, TrialClosed):  # another server has committed, or closed it, in between
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            else:
+                if why is None or not seen.is_over:
+                    return None
+                self._waited_on[plan.name] = seen.closing.deadline
+                return why
+        return None
+
+    def _end(self, plan: Plan, final: Callable[[FederatedAnswer], str]) -> str | None:
+        """End it, unless it would have no effects and that is not wanted.
+
+        Returns:
+            Why it was not ended, if it was not.
+        """
+        collector, mode = self._trials.collector(plan), mode_of(plan)
+        pending = collector.finish()
+        published = collector.published()
+        whole, shards = self._trials.whole(plan)
+        # After the shards: if another server commits in between, their versions are no longer those, and all is done
+        # once more. The other way round its reports would be in the tallies, and missing from the counts.
+        seen = self._trials.look(plan)
+        if seen.stage != "replying":
+            return None  # another server has ended it
+        step = Course(plan).ends(seen, whole.devices, published is not None)
+        if isinstance(step, WaitOn):
+            return step.why
+        effects, integrity = (None, None) if step.why is not None else mode.results(whole, seen.devices, published)
+        federated = msgspec.structs.replace(
+            federated_of(plan, seen),
+            stage="closed",
+            integrity=integrity,
+            note=None if step.why is None else f"{step.why}.",
+        )
+        answer = FederatedAnswer(effects, whole.trial.n, left_out(shards) + pending, federated)
+        # The moments, less the sum of the replies, are the reply of whoever is missing.
+        self._trials.store.close_trial(plan.name, final(answer), versions(shards), wipe=mode.replies)
+        collector.leave_out_pending()
+        self._trials.let_go(plan.name)
+        self._waited_on.pop(plan.name, None)
+        return None
