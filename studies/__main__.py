@@ -8,6 +8,8 @@ import sys
 ALL = (
     "bootstrap_start",
     "bootstrap_coverage",
+    "groups_coverage",
+    "groups_anytime",
     "coverage",
     "digits",
     "crashes",

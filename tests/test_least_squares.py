@@ -472,3 +472,62 @@ def test_a_regression_adds_to_nothing_else() -> None:
 def test_columns_need_names_of_their_own(columns: Any) -> None:
     with pytest.raises(ValueError, match="name"):
         fa.LeastSquares(columns)
+
+
+# By group.
+
+
+def in_groups(rows: pd.DataFrame, key: bytes, calls: int) -> fa.LeastSquares:
+    """Petersen's panel by firm, every firm scattered over all calls."""
+    fit = fa.LeastSquares(["const", "x"], groups=128, key=key)
+    for part in range(calls):
+        mine = rows[part::calls]
+        fit.fold(np.column_stack([np.ones(len(mine)), mine.x]), mine.y, cluster=mine.firm)
+    return fit
+
+
+def test_the_jackknife_is_near_the_published_clustered_error_however_firms_are_scattered() -> None:
+    rows = petersen()
+    errors = [in_groups(rows, key.to_bytes(16, "little"), 3).std_error("jackknife") for key in range(40)]
+    assert np.mean(errors, axis=0) == pytest.approx([0.0670, 0.0506], rel=0.03)
+
+
+def test_no_batching_or_adding_changes_the_jackknife() -> None:
+    rows, key = petersen(), bytes(16)
+    whole = in_groups(rows, key, 1)
+    halves = in_groups(rows[:1700], key, 2) + in_groups(rows[1700:], key, 5)
+    for other in (in_groups(rows, key, 40), halves):
+        assert other.coef == pytest.approx(whole.coef, rel=1e-12)
+        assert other.std_error("jackknife") == pytest.approx(whole.std_error("jackknife"), rel=1e-9)
+
+
+def test_weights_count_as_repeated_rows_in_the_jackknife() -> None:
+    rows = petersen()[:600]
+    X = np.column_stack([np.ones(600), rows.x])
+    times = np.arange(600) % 3 + 1
+    weighted, repeated = (fa.LeastSquares(["const", "x"], groups=16, key=bytes(16)) for _ in range(2))
+    weighted.fold(X, rows.y, weight=times, cluster=rows.firm)
+    repeated.fold(np.repeat(X, times, axis=0), np.repeat(rows.y, times), cluster=np.repeat(rows.firm, times))
+    assert weighted.std_error("jackknife") == pytest.approx(repeated.std_error("jackknife"), rel=1e-9)
+
+
+def test_what_a_jackknife_cannot_do_is_said() -> None:
+    plain, grouped = fa.LeastSquares(["const"]), fa.LeastSquares(["const"], groups=128)
+    for fit in (plain, grouped):
+        fit.fold(np.ones((9, 1)), np.arange(9), cluster=np.arange(9) % 3)
+    with pytest.raises(fa.EstimateError, match="needs groups"):
+        plain.std_error("jackknife")
+    with pytest.raises(fa.EstimateError, match="at least 5 groups"):
+        grouped.std_error("jackknife")
+    with pytest.raises(fa.EstimateError, match="robust tally"):
+        grouped.std_error("HC1")
+    with pytest.raises(fa.EstimateError, match="`groups`"):
+        plain + grouped
+    with pytest.raises(fa.EstimateError, match="key"):
+        grouped + fa.LeastSquares(["const"], groups=128)
+    with pytest.raises(ValueError, match="power of two"):
+        fa.LeastSquares(["const"], groups=100)
+    before = grouped.coef, grouped.n
+    with pytest.raises(fa.RecordError, match="missing cluster"):
+        grouped.fold(np.ones((2, 1)), [1, 2], cluster=np.array(["a", None]))
+    assert (grouped.coef, grouped.n) == before

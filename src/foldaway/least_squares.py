@@ -6,20 +6,29 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from foldaway.errors import EstimateError, RecordError, instead_of
 from foldaway.inference.fit import ArmModel, Fit
+from foldaway.inference.group_regression import jackknife_least_squares
 from foldaway.inference.variance import covariance
+from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import LARGEST, Floats, Shape
 from foldaway.numerics.linalg import solve_upper
 from foldaway.plan.vocabulary import ERRORS
 from foldaway.records.batch import Batch, Index
+from foldaway.records.values import identifiers
 from foldaway.tallies import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally, Kinds
 from foldaway.tallies.folding import fold_batch
+from foldaway.tallies.group_moments import GroupMoments, MomentsShape
 from foldaway.tallies.scores import Scores, UnitScores
 from foldaway.tallies.stream import WORTH_COMPILING, RowStream
+from foldaway.tallies.sums import group_of
+
+JACKKNIFE = "jackknife"
+"""The kind of error that leaves out one group at a time."""
 
 
 class LeastSquares:
@@ -28,6 +37,10 @@ class LeastSquares:
     Args:
         columns: The names of the design's columns. Include a column of ones for an intercept.
         robust: Keep the tally behind HC and CR errors (about k⁴/4 numbers).
+        groups: Keep moments by group instead, for the jackknife: a power of two, 128 serves most. A hash under a secret
+            key deals clusters into groups, so that a cluster's rows may come in any number of folds.
+        key: The 128-bit secret behind the groups; a new one if left out. Regressions that are to be added, and whose
+            clusters may be the same, must share it: ``LeastSquares(columns, groups=128, key=other.key)``.
 
     Example:
         >>> fit = LeastSquares(["const", "x"])
@@ -43,14 +56,21 @@ class LeastSquares:
         LeastSquares: n=4 | const=1, x=2.1
     """
 
-    def __init__(self, columns: Sequence[str], *, robust: bool = True) -> None:
+    def __init__(
+        self, columns: Sequence[str], *, robust: bool = True, groups: int | None = None, key: bytes | None = None
+    ) -> None:
         names = tuple(columns)
         if isinstance(columns, str) or not names or len(set(names)) < len(names):
             raise ValueError("`columns` needs at least one name, and no name twice.")
+        if groups is not None and (groups < 2 or groups & (groups - 1)):
+            raise ValueError("`groups` must be a power of two, for example 128.")
         self.columns = names
-        kinds: Kinds = {RECORDS: Scores, UNITS: UnitScores} if robust else {}
-        self._folded = ArmTally.empty(Shape(len(names), 1), kinds)
+        shape = Shape(len(names), 1)
+        kinds: Kinds = {RECORDS: Scores, UNITS: UnitScores} if robust and groups is None else {}
+        self._folded = ArmTally.empty(shape, kinds)
         self._stream: RowStream | None = None
+        self._secret = None if groups is None else Secret(key)
+        self._groups = None if groups is None else GroupMoments.empty(MomentsShape(1, groups, shape))
 
     def fold(
         self, X: ArrayLike, y: ArrayLike, *, weight: ArrayLike | None = None, cluster: ArrayLike | None = None
@@ -61,15 +81,20 @@ class LeastSquares:
             X: The design's rows, with a column of ones if there is an intercept.
             y: The responses.
             weight: Observation weights, positive.
-            cluster: What each row belongs to; a cluster's rows must all come in this call. Rows folded without one
-                count as clusters of their own.
+            cluster: What each row belongs to. Without groups, a cluster's rows must all come in this call. Rows folded
+                without one count as clusters of their own.
         """
-        alone = weight is None and cluster is None
+        alone = weight is None and cluster is None and self._groups is None
         if alone and self._stream is not None and self._stream.take(X, y):
             return
         x, response = self._checked(X, y)
         n = len(x)
         w = None if weight is None else _checked_weights(weight, n)
+        if self._groups is not None:
+            rows = self._assembler(x, response)(slice(0, n)) * (1.0 if w is None else np.sqrt(w))
+            self._groups = self._groups.fold(np.zeros(n, dtype=np.intp), rows, self._dealt(cluster, n))
+            self._fold(Batch(n, self._assembler(x, response), weight=w))
+            return
         if cluster is not None:
             unit, order = _numbered(cluster, n)
             self._folded, self._stream = _clustered(self._tally), None
@@ -79,6 +104,27 @@ class LeastSquares:
         self._fold(Batch(n, self._assembler(x, response), weight=w))
         if alone and n == 1 and self._tally.n >= WORTH_COMPILING and not _is_clustered(self._tally):
             self._stream = RowStream(self._tally)
+
+    def _dealt(self, cluster: ArrayLike | None, n: int) -> NDArray[np.int64]:
+        """The group of each row."""
+        assert self._groups is not None
+        assert self._secret is not None
+        groups = self._groups.shape.groups
+        if cluster is None:
+            return np.random.default_rng().integers(groups, size=n)
+        from foldaway.numerics.kernels.siphash import hash_identifiers
+
+        names, faults = identifiers(pa.array(_names(cluster, n)))
+        if missing := int(np.sum([mask.sum() for mask in faults.values()])):
+            raise RecordError(f"rows with a missing cluster, or one that is neither text nor a number: {missing}.")
+        return group_of(hash_identifiers(names, self._secret.of_units()), groups)
+
+    @property
+    def key(self) -> bytes:
+        """The secret behind the groups, for a regression whose clusters may be the same."""
+        if self._secret is None:
+            raise EstimateError("there is no key: the regression has no groups.")
+        return self._secret.reveal()
 
     @property
     def _tally(self) -> ArmTally:
@@ -91,9 +137,17 @@ class LeastSquares:
     def __add__(self, other: Self) -> Self:
         if not isinstance(other, LeastSquares):
             return NotImplemented
-        if (self.columns, self._tally.kinds) != (other.columns, other._tally.kinds):
-            raise EstimateError("only regressions with the same columns and the same `robust` can be added.")
+        if (self.columns, self._tally.kinds) != (other.columns, other._tally.kinds) or (
+            (self._groups is None) != (other._groups is None)
+        ):
+            raise EstimateError("only regressions with the same columns, `robust` and `groups` can be added.")
         merged = type(self)(self.columns, robust=bool(self._tally.kinds))
+        if self._groups is not None and other._groups is not None:
+            if self.key != other.key:
+                raise EstimateError(
+                    "a cluster would count as two: make both regressions with the same key=."
+                )
+            merged._groups, merged._secret = self._groups + other._groups, Secret(self.key)
         ours, theirs = self._tally, other._tally
         if _is_clustered(ours) or _is_clustered(theirs):
             ours, theirs = _clustered(ours), _clustered(theirs)
@@ -124,12 +178,22 @@ class LeastSquares:
         return self._fit().rss * float(self._tally.frame.F[-1, -1]) ** 2
 
     def covariance(self, kind: str = "classical") -> Floats:
-        """The coefficients' covariance: classical, HC0, HC1, or CR0, CR1 after folds with ``cluster=``."""
+        """The coefficients' covariance.
+
+        Args:
+            kind: classical, HC0, HC1; CR0 or CR1 after folds with ``cluster=``; jackknife for a regression with groups.
+        """
         fit = self._fit()
+        if kind == JACKKNIFE:
+            if self._groups is None:
+                raise EstimateError("the jackknife needs groups: make the regression with groups=128.")
+            return jackknife_least_squares(self._groups).covariance
         if kind in ERRORS and ERRORS[kind].only_for:
             raise EstimateError(f"{kind} exists for a difference of means only; use HC1.")
         if kind in ERRORS and ERRORS[kind].tally and not self._tally.kinds:
-            raise EstimateError(f"{kind} needs the robust tally: make the regression with robust=True.")
+            raise EstimateError(
+                f"{kind} needs the robust tally: make the regression with robust=True and without groups."
+            )
         half = self._unframed(covariance(fit, kind) * self._tally.frame.F[-1, -1] ** 2)
         return self._unframed(half.T)
 
@@ -238,14 +302,20 @@ def _checked_weights(weight: ArrayLike, n: int) -> Floats:
     return w
 
 
-def _numbered(cluster: ArrayLike, n: int) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """Each row's cluster number in rising order, and the order that sorts the rows so."""
+def _names(cluster: ArrayLike, n: int) -> NDArray[Any]:
+    """The clusters' names, one for each row."""
     try:
         names = np.asarray(cluster)
     except ValueError:
         names = np.empty(0)
     if names.shape != (n,):
         raise RecordError(f"`cluster` must have one entry for each of the {n} rows.")
+    return names
+
+
+def _numbered(cluster: ArrayLike, n: int) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    """Each row's cluster number in rising order, and the order that sorts the rows so."""
+    names = _names(cluster, n)
     missing = sum(name is None or name != name for name in names) if names.dtype.kind in "OfMm" else 0
     if missing:
         raise RecordError(f"rows with a missing cluster: {missing}.")

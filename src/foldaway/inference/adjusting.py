@@ -1,0 +1,182 @@
+"""Adjustment without keeping covariates: coefficients from a start, and the start's moments mapped to sums.
+
+Fix coefficients β₀ and means x̄₀ once. From there on a record is one number more, ỹ = y − (x − x̄₀)'β₀, and its
+covariates are used and gone in the same step. The difference of means of ỹ is unbiased whatever β₀ is.
+
+β₀ comes from earlier records, or from the first ones of the trial itself. It was fitted to those: their ỹ would lie too
+close together, and an error from them would be too small. So each group of the start is mapped with coefficients
+fitted without it (cross-fitting); later records get those of the whole start.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from foldaway.inference.group_regression import pooled_slopes, raw_slopes
+from foldaway.numerics.block import Floats
+from foldaway.tallies.group_moments import GroupMoments
+from foldaway.tallies.sums import Sums, SumsShape
+
+LEAST_PER_COLUMN = 5
+"""Records per covariate column below which there is no adjustment."""
+
+LEAST_TOLD = 2000
+"""Records below which coefficients are not told."""
+
+TOLD_DIGITS = 3
+"""Significant digits with which they are told."""
+
+
+class Coefficients(NamedTuple):
+    """What makes ỹ of a record.
+
+    Attributes:
+        center: x̄₀, by covariate column.
+        slopes: β₀, by outcome and covariate column.
+
+    Example:
+        >>> coefficients = Coefficients(np.array([10.0]), np.array([[2.0]]))
+        >>> coefficients.adjusted(np.array([[11.0, 9.0]]), np.array([[5.0, 5.0]]))
+        array([[3., 7.]])
+    """
+
+    center: Floats
+    slopes: Floats
+
+    def adjusted(self, x: Floats, y: Floats) -> Floats:
+        """ỹ of records: covariates x (columns by n, without the intercept) and outcomes y (outcomes by n)."""
+        predicted: Floats = self.slopes @ (x - self.center[:, None])
+        return y - predicted
+
+
+class Start(NamedTuple):
+    """The outcome of a fit: coefficients for later records, those without each group, or why there are none.
+
+    Attributes:
+        coefficients: For later records; None if there is no adjustment.
+        without: Slopes fitted without each group: groups by outcomes by columns.
+        why: Why there is no adjustment; empty if there is.
+    """
+
+    coefficients: Coefficients | None
+    without: Floats
+    why: str = ""
+
+
+def fit_start(moments: GroupMoments, *, told: bool = False) -> Start:
+    """Coefficients of the regression on arms and covariates, pooled within arms.
+
+    Fitted on all records of a trial and used for all of them, they make the difference of means of ỹ the pooled
+    regression's coefficient of the arm: by the normal equations that coefficient is ȳ_a − ȳ_c − (x̄_a − x̄_c)'β.
+    Directions that the records do not show get 0.
+
+    Args:
+        moments: Of the start, or of earlier records in one arm and group.
+        told: Whether others get to see the coefficients: they then have three digits, and come from 2,000 records at
+            least.
+    """
+    _, groups, row, _ = moments.shape
+    k, columns = row.regressors, row.regressors - 1
+    none = np.zeros((groups, row.outcomes, columns))
+    if not columns:
+        return Start(None, none, "the plan has no covariates.")
+    if moments.n < LEAST_PER_COLUMN * columns:
+        needed = LEAST_PER_COLUMN * columns
+        why = f"{moments.n:,} records are too few to adjust for {columns} columns of covariates; it takes {needed:,}."
+        return Start(None, none, why)
+    if told and moments.n < LEAST_TOLD:
+        why = f"coefficients are told from {LEAST_TOLD:,} records on, and there are {moments.n:,}."
+        return Start(None, none, why)
+    moments = moments.reframed()
+    frame, whole = moments.frame, moments.moments.sum(axis=1)
+    fits = np.concatenate([whole[None], whole - np.moveaxis(moments.moments, 1, 0)])
+    slopes = np.stack(
+        [raw_slopes(pooled_slopes(fits, frame, k, o).coef, frame, k) for o in range(row.outcomes)], axis=1
+    )
+    everyone = whole.sum(axis=0)
+    center = everyone[0] @ frame.F[:, 1:k] / everyone[0, 0]
+    if told:
+        slopes = significant(slopes, TOLD_DIGITS)
+        center = _coarse(center, _deviations(everyone, frame.F, k))
+    return Start(Coefficients(center, slopes[0]), slopes[1:])
+
+
+def significant(values: Floats, digits: int) -> Floats:
+    """Rounded to so many significant digits.
+
+    Example:
+        >>> significant(np.array([0.0123456, -98765.0, 0.0]), 3).tolist()
+        [0.0123, -98800.0, 0.0]
+    """
+    with np.errstate(divide="ignore"):
+        power = np.where(values != 0, np.floor(np.log10(np.abs(values))), 0) - (digits - 1)
+    return np.where(
+        power >= 0, np.round(values / 10.0**power) * 10.0**power, np.round(values * 10.0**-power) / 10.0**-power
+    )
+
+
+def _deviations(everyone: Floats, F: Floats, k: int) -> Floats:
+    """The covariates' standard deviations."""
+    centred = everyone - np.outer(everyone[0], everyone[0]) / everyone[0, 0]
+    variances = np.einsum("ij,ik,kj->j", F[:, 1:k], centred, F[:, 1:k]) / everyone[0, 0]
+    deviations: Floats = np.sqrt(np.maximum(variances, 0))
+    return deviations
+
+
+def _coarse(center: Floats, deviation: Floats) -> Floats:
+    """The means to a tenth of their standard deviation or so: where ỹ is centred is of no account."""
+    with np.errstate(divide="ignore"):
+        grid = np.where(deviation > 0, 10.0 ** (np.floor(np.log10(deviation)) - 1), 1.0)
+    return np.where(deviation > 0, np.round(center / grid) * grid, center)
+
+
+def lean(moments: GroupMoments, start: Start | None, *, cross_fitted: bool = True) -> Sums:
+    """The start's moments as sums of y and ỹ by arm and group; the covariates are gone.
+
+    Args:
+        moments: Of the start.
+        start: As fitted on them; None, or one without coefficients, gives sums of y alone.
+        cross_fitted: Whether each group's ỹ comes from the coefficients without it. If not, from those of all.
+    """
+    arms, groups, row, weighted = moments.shape
+    k, O = row.regressors, row.outcomes  # noqa: E741
+    F, coefficients = moments.frame.F, None if start is None else start.coefficients
+    shape = SumsShape(arms, O, groups, coefficients is not None, weighted)
+    # Each column as a combination of the framed row, group by group: v = z'c.
+    columns = np.repeat(F[:, k:].T[None], groups, axis=0)  # groups, columns, K
+    if start is not None and coefficients is not None:
+        slopes = start.without if cross_fitted else np.repeat(coefficients.slopes[None], groups, axis=0)
+        x = F[:, 1:k].T.copy()
+        x[:, 0] -= coefficients.center  # the framed row begins with 1
+        columns = np.concatenate([columns, columns - slopes @ x], axis=1)
+    weight = moments.moments[..., 0, 0]
+    sums = np.einsum("agi,gvi->agv", moments.moments[..., 0, :], columns)
+    level = sums.sum(axis=(0, 1)) / max(weight.sum(), 1e-300)
+    columns[..., 0] -= level
+    second = moments.moments if moments.squared is None else moments.squared
+    mass = second[..., 0, 0].sum(axis=1)
+    first = np.einsum("agi,gvi->av", second[..., 0, :], columns)
+    safe = np.where(mass > 0, mass, 1)[:, None]
+
+    def products(left: Floats, right: Floats) -> Floats:
+        summed: Floats = np.einsum("gvi,agij,gvj->av", left, second, right, optimize=True)
+        return summed
+
+    cross = None
+    if shape.adjusted:
+        cross = products(columns[:, :O], columns[:, O:]) - first[:, :O] * first[:, O:] / safe
+    return Sums(
+        shape,
+        level=level,
+        records=moments.records,
+        present=None,
+        weight=weight[..., None] if weighted else None,
+        total=np.einsum("agi,gvi->agv", moments.moments[..., 0, :], columns),
+        mass=np.repeat(mass[:, None], O, axis=1),
+        first=first,
+        square=np.maximum(products(columns, columns) - first**2 / safe, 0),
+        cross=cross,
+        absolute=moments.absolute,
+    ).settled()

@@ -1,0 +1,170 @@
+"""Intervals and p-values that hold however often one looks, with errors from sums.
+
+The boundary is the Gaussian mixture of Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas ("Time-uniform central limit
+theory and asymptotic confidence sequences", Annals of Statistics 52, 2024), as in `intervals.anytime_width`. It holds
+once the error is a good one. Three things see to that, each of which was seen to fail without:
+
+- The error is the larger of the arm-wise and the pooled one. A small arm that has not shown its spread yet, such as the
+  first conversions of an arm with one record in a hundred, would otherwise count as having none.
+- There is no interval until min(n_a) · (Σ|v|)² / (n Σv²), the number of records of the smaller arm that carry the
+  outcome, reaches a minimum. For a conversion that is the number of conversions to be expected there.
+- An error from few groups is itself uncertain: the reach u of the normal mixture becomes t_df⁻¹(Φ(u)), and it takes 16
+  groups in each arm.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from foldaway.inference.levels import Levels, difference_of, over, withheld
+from foldaway.numerics.block import Floats
+from foldaway.tallies.sums import Sums
+
+ENOUGH = 20
+"""The evidence that the smaller arm needs before there is an interval."""
+
+LEAST_GROUPS_ANYTIME = 16
+"""Non-empty groups that each arm needs."""
+
+# Sums of a 0/1 outcome agree with one another but for rounding.
+_ROUNDING = 1e-9
+
+
+class Anytime(NamedTuple):
+    """An interval and a p-value that hold at all times at once; None, and `why`, while there is none."""
+
+    lower: float | None
+    upper: float | None
+    p_value: float | None
+    why: str = ""
+
+
+def anytime_reach(n: Floats, confidence: float, tightest_at: int, df: Floats | float = math.inf) -> Floats:
+    """How many standard errors the interval reaches to each side after n observations.
+
+    Args:
+        n: Observations so far.
+        confidence: Of the interval at all times at once.
+        tightest_at: The n at which it is to be tightest, fixed beforehand.
+        df: The degrees of freedom of the error.
+
+    Example:
+        >>> [round(float(anytime_reach(np.array(10_000), 0.95, 10_000, df)), 2) for df in (math.inf, 254, 30)]
+        [3.04, 3.07, 3.31]
+    """
+    from scipy.special import ndtr, stdtrit
+
+    time = np.asarray(n) * _rho2(confidence, tightest_at)
+    reach = np.sqrt((time + 1) / time * np.log((time + 1) / (1 - confidence) ** 2))
+    df = np.asarray(df, dtype=np.float64)
+    if np.all(np.isinf(df)):
+        return reach
+    return np.where(np.isinf(df), reach, -stdtrit(np.where(np.isinf(df), 1.0, df), ndtr(-reach)))
+
+
+def anytime_p_value(
+    statistic: Floats, n: Floats, confidence: float, tightest_at: int, df: Floats | float = math.inf
+) -> Floats:
+    """The smallest α at which the interval for this n, of confidence 1 − α and the same mixture, leaves out zero."""
+    from scipy.special import ndtri, stdtr
+
+    df = np.asarray(df, dtype=np.float64)
+    size = np.abs(np.asarray(statistic))
+    z = np.where(np.isinf(df), size, -ndtri(stdtr(np.where(np.isinf(df), 1.0, df), -size)))
+    time = np.asarray(n) * _rho2(confidence, tightest_at)
+    return np.exp(np.minimum((np.log(time + 1) - z**2 * time / (time + 1)) / 2, 0))
+
+
+def anytime_variance(levels: Levels, arm: int, control: int = 0) -> Floats:
+    """The larger of the effect's variance and the one it has if both arms vary alike.
+
+    If σ² is the variance per record, an arm's level has σ²/n_a. The pooled σ² is the mean of n_a V_a over the records
+    of both arms; clustering is in V_a, and so in σ².
+    """
+    ours, theirs = levels.covariance[..., arm, arm], levels.covariance[..., control, control]
+    n, m = levels.n[..., arm], levels.n[..., control]
+    per_record = over(n**2 * ours + m**2 * theirs, n + m)
+    pooled = over(per_record * (n + m), n * m)
+    larger: Floats = np.maximum(difference_of(levels, arm, control).variance, pooled)
+    return larger
+
+
+def evidence(n: Floats, total: Floats, absolute: Floats, squares: Floats) -> Floats:
+    """min(n_a) · (Σ|v|)² / (n Σv²) over the two arms on the last axis.
+
+    For a 0/1 outcome the rarer of its two values counts, so that churn and retention are judged alike.
+
+    Args:
+        n: Records.
+        total: Σv.
+        absolute: Σ|v|.
+        squares: Σv².
+
+    Example:
+        >>> n, ones = np.array([900.0, 100.0]), np.array([18.0, 2.0])
+        >>> float(evidence(n, ones, ones, ones)), float(evidence(n, n - ones, n - ones, n - ones))
+        (2.0, 2.0)
+    """
+    everyone = n.sum(axis=-1)
+    ones, size, second = total.sum(axis=-1), absolute.sum(axis=-1), squares.sum(axis=-1)
+    binary = (np.abs(ones - second) <= _ROUNDING * everyone) & (np.abs(size - second) <= _ROUNDING * everyone)
+    carrying = np.where(binary, np.minimum(ones, everyone - ones), np.nan_to_num(over(size**2, second)))
+    found: Floats = n.min(axis=-1) * carrying / np.maximum(everyone, 1)
+    return found
+
+
+def evidence_of(sums: Sums, outcome: int, arm: int, control: int = 0) -> float:
+    """The evidence in two arms' sums of an outcome."""
+    arms = [control, arm]
+    n = sums.counts(outcome)[arms].sum(axis=1)
+    total = sums.totals(outcome)[arms].sum(axis=1)
+    mass, level = sums.mass[arms, outcome], sums.level[outcome]
+    mean = level + np.nan_to_num(over(sums.first[arms, outcome], mass))
+    squares = sums.square[arms, outcome] + mass * mean**2
+    return float(evidence(n, total, sums.absolute[arms, outcome], squares))
+
+
+def anytime_effect(
+    levels: Levels, arm: int, found: float, confidence: float, tightest_at: int, control: int = 0
+) -> Anytime:
+    """The interval at any time for an arm's effect, or what it waits for.
+
+    Args:
+        levels: The arms' levels, by the jackknife or by Welch's formula.
+        arm: The arm.
+        found: The `evidence` in the outcome, of which there has to be enough.
+        confidence: Of the interval.
+        tightest_at: The number of records at which it is to be tightest.
+        control: What the arm is compared with.
+    """
+    why = withheld(levels, (arm, control))
+    if not why and levels.groups is not None:
+        groups = int(min(levels.groups[arm], levels.groups[control]))
+        if groups < LEAST_GROUPS_ANYTIME:
+            needed = LEAST_GROUPS_ANYTIME
+            why = f"an any-time interval needs units in {needed} groups of each arm; an arm has units in {groups}."
+    if not why and found < ENOUGH:
+        why = (
+            f"an any-time interval waits until about {ENOUGH} records of the smaller arm carry the outcome; "
+            f"so far there are {found:.1f}."
+        )
+    if why:
+        return Anytime(None, None, None, why)
+    estimate, _, df = (float(x) for x in difference_of(levels, arm, control))
+    if levels.groups is None:
+        df = math.inf
+    n = np.asarray(levels.n.sum())
+    error = math.sqrt(float(anytime_variance(levels, arm, control)))
+    reach = float(anytime_reach(n, confidence, tightest_at, df)) * error
+    statistic = estimate / error if error else math.copysign(math.inf, estimate) if estimate else 0.0
+    p_value = float(anytime_p_value(np.asarray(statistic), n, confidence, tightest_at, df))
+    return Anytime(estimate - reach, estimate + reach, p_value)
+
+
+def _rho2(confidence: float, tightest_at: int) -> float:
+    """Their choice of ρ²."""
+    two_logs = -2 * math.log(1 - confidence)
+    return (two_logs + math.log(two_logs + 1)) / tightest_at

@@ -1,0 +1,160 @@
+"""Regression from moments by group, on all of them and without each in turn: its delete-a-group jackknife.
+
+Everything is batched over leading axes: the G fits without a group are one call. Moments are in a frame, in which the
+normal equations are well conditioned; directions that the records do not show get the coefficient 0.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldaway.errors import EstimateError
+from foldaway.inference.jackknife import effective_groups, group_doubt
+from foldaway.inference.levels import LEAST_GROUPS, Levels
+from foldaway.numerics.block import Floats
+from foldaway.tallies.frame import Frame
+from foldaway.tallies.group_moments import GroupMoments
+
+# In a frame, columns have a variance of about 1. What is left below this is rounding.
+_NO_VARIANCE = 1e-18
+# Of columns as they came, what is left of one that is constant, next to its usual variance.
+_UNSHOWN = 1e-12
+# Of columns scaled to correlations, a direction below this share of them is none.
+_NO_DIRECTION = 1e-11
+
+
+class Solved(NamedTuple):
+    """Coefficients in the frame (…, k), and the number of directions that were shown (…)."""
+
+    coef: Floats
+    rank: NDArray[np.int64]
+
+
+def solve(square: Floats, right: Floats, n: Floats, F: Floats) -> Solved:
+    """The least-squares coefficients with square·β = right; 0 in directions that `square` does not show.
+
+    Args:
+        square: Σ x x' or centred products: (…, k, k), in a frame.
+        right: Σ x y: (…, k).
+        n: The total weight behind them: (…).
+        F: The frame's part for these columns.
+    """
+    n = np.asarray(n)[..., None]
+    framed = _solve(square, right, _NO_VARIANCE * n)
+    if np.all(framed.rank == len(F)):
+        return framed
+    # In the frame a column that is all zeros leans on others; only as it came it can be given the coefficient 0.
+    raw = _solve(F.T @ square @ F, right @ F, _UNSHOWN * n * np.sum(F**2, axis=0))
+    return Solved(np.where((framed.rank == len(F))[..., None], framed.coef, raw.coef @ F.T), raw.rank)
+
+
+def _solve(square: Floats, right: Floats, least: Floats) -> Solved:
+    """By eigenvectors of the columns' correlations; columns with no more than the least sum of squares are none."""
+    diagonal = np.einsum("...ii->...i", square)
+    shown = diagonal > least
+    scale = np.where(shown, 1 / np.sqrt(np.where(shown, diagonal, 1)), 0)
+    values, vectors = np.linalg.eigh(square * scale[..., :, None] * scale[..., None, :])
+    real = values > _NO_DIRECTION
+    inverse = np.where(real, 1 / np.where(real, values, 1), 0)
+    rotated = np.einsum("...ji,...j->...i", vectors, scale * right) * inverse
+    return Solved(scale * np.einsum("...ij,...j->...i", vectors, rotated), real.sum(axis=-1))
+
+
+class Slopes(NamedTuple):
+    """The pooled regression's slopes within arms, in the frame: (…, k − 1), and its rank (…)."""
+
+    coef: Floats
+    rank: NDArray[np.int64]
+
+
+def pooled_slopes(moments: Floats, frame: Frame, k: int, outcome: int) -> Slopes:
+    """Slopes of the outcome, as it came, on the framed covariates, with an intercept per arm.
+
+    Centring each arm's moments at its own means takes the arms' intercepts out (Frisch and Waugh): what is left, summed
+    over arms, are the normal equations of the pooled regression for its slopes.
+
+    Args:
+        moments: (…, A, K, K), in the frame.
+        frame: The frame.
+        k: Regressors, with the intercept.
+        outcome: Which outcome.
+    """
+    weight = moments[..., 0, 0]
+    safe = np.where(weight > 0, weight, 1)
+    first = moments[..., 0, :]
+    within = (moments - first[..., :, None] * first[..., None, :] / safe[..., None, None]).sum(axis=-3)
+    right = within[..., 1:k, :] @ frame.F[:, k + outcome]
+    return Slopes(*solve(within[..., 1:k, 1:k], right, weight.sum(axis=-1), frame.F[1:k, 1:k]))
+
+
+def raw_slopes(slopes: Floats, frame: Frame, k: int) -> Floats:
+    """Slopes on the covariates as they came."""
+    raw: Floats = slopes @ np.linalg.inv(frame.F[1:k, 1:k]).T
+    return raw
+
+
+def regression_levels(moments: Floats, frame: Frame, k: int, outcome: int) -> tuple[Floats, NDArray[np.int64]]:
+    """The arms' levels by pooled regression at the overall means of the covariates, (…, A), and its rank.
+
+    A statistic of moments as `adjusted_mean` is one of sums: with coefficients from these very records, λ = 1.
+    """
+    slopes = pooled_slopes(moments, frame, k, outcome)
+    weight = moments[..., 0, 0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = moments[..., 0, :] / weight[..., None]
+        overall = moments[..., 0, :].sum(axis=-2) / weight.sum(axis=-1)[..., None]
+    away = means[..., 1:k] - overall[..., None, 1:k]
+    levels = means @ frame.F[:, k + outcome] - np.einsum("...ai,...i->...a", away, slopes.coef)
+    return levels, slopes.rank
+
+
+def jackknife_regression(moments: GroupMoments, outcome: int) -> Levels:
+    """The pooled regression's levels, and their covariance with the coefficients fitted anew without each group."""
+    k = moments.shape.row.regressors
+    whole = moments.moments.sum(axis=1)
+    value, rank = regression_levels(whole, moments.frame, k, outcome)
+    without = whole - np.moveaxis(moments.moments, 1, 0)
+    levels, ranks = regression_levels(without, moments.frame, k, outcome)
+    groups = moments.shape.groups
+    away = levels - levels.mean(axis=0)
+    weight = moments.moments[..., 0, 0].T
+    # A direction that only one group shows leaves its coefficient, and the levels, without an error.
+    shown = (weight > 0).sum(axis=0) if np.all(ranks == rank) else np.zeros(len(value))
+    return Levels(value, (groups - 1) / groups * away.T @ away, group_doubt(weight), weight.sum(axis=0), shown)
+
+
+class JackknifedFit(NamedTuple):
+    """Coefficients, their jackknife covariance and its degrees of freedom: the effective groups less one."""
+
+    coef: Floats
+    covariance: Floats
+    df: float
+
+
+def jackknife_least_squares(moments: GroupMoments, outcome: int = 0) -> JackknifedFit:
+    """Least squares on any design, one arm, with its delete-a-group jackknife: clusters may come in any order.
+
+    Raises:
+        EstimateError: If fewer than five groups have rows, or some coefficient rests on one group alone.
+    """
+    k, frame, groups = moments.shape.row.regressors, moments.frame, moments.shape.groups
+    whole = moments.moments.sum(axis=(0, 1))
+    each = moments.moments.sum(axis=0)
+    records = moments.records.sum(axis=0)
+    if np.sum(records > 0) < LEAST_GROUPS:
+        raise EstimateError(f"a jackknife needs clusters in at least {LEAST_GROUPS} groups.")
+    all_and_without = np.concatenate([whole[None], whole - each])
+    right = all_and_without[:, :k] @ frame.F[:, k + outcome]
+    n = np.concatenate([[records.sum()], records.sum() - records])
+    solved = solve(all_and_without[:, :k, :k], right, n, frame.F[:k, :k])
+    if np.any(solved.rank[1:] < solved.rank[0]):
+        raise EstimateError(
+            "a coefficient rests on the clusters of one group alone, so a jackknife has no error for it."
+        )
+    coef = np.linalg.solve(frame.F[:k, :k], solved.coef.T).T
+    away = coef[1:] - coef[1:].mean(axis=0)
+    df = float(effective_groups(records[:, None])[0]) - 1
+    return JackknifedFit(coef[0], (groups - 1) / groups * away.T @ away, df)

@@ -1,0 +1,155 @@
+"""The delete-a-group jackknife: an error clustered by unit for any smooth statistic of the arms' sums.
+
+Units are dealt into G groups at random. Let θ₍g₎ be the statistic without group g; then
+
+    V = (G − 1)/G Σ_g (θ₍g₎ − θ̄)(θ₍g₎ − θ̄)'
+
+(Kott 2001, "The delete-a-group jackknife"; for streams Chamandy et al. 2012). It is taken jointly over the arms, so a
+unit that is in both is no fault. An arm's variance has about e − 1 degrees of freedom, e = (Σ_g n)² / Σ_g n² being its
+number of effective groups. That of a difference has those of both arms together only where these lie in different
+groups: being joint, V is the variance of one number per group.
+
+A statistic is a function of `Cells`: sums of one outcome by arm, with any leading axes. Totals, groups left out,
+replicates, segments and whole simulations are then the same call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from foldaway.inference.levels import Levels, over
+from foldaway.numerics.block import Floats
+from foldaway.tallies.sums import Sums
+
+
+class Cells(NamedTuple):
+    """Sums of one outcome: arms on the last axis; groups, where there are any, on the one before.
+
+    Attributes:
+        weight: Σw, or the number of records.
+        value: Σ w (y − level).
+        adjusted: Σ w (ỹ − adjusted_level); None without adjustment.
+        level: What the sums of y are about.
+        adjusted_level: What those of ỹ are about.
+        share: The share of all groups that is in the sums, for statistics that are totals.
+    """
+
+    weight: Floats
+    value: Floats
+    adjusted: Floats | None = None
+    level: float = 0.0
+    adjusted_level: float = 0.0
+    share: float = 1.0
+
+    def total(self) -> Cells:
+        """The sums over all groups."""
+        return self._map(lambda cells: cells.sum(axis=-2), 1.0)
+
+    def left_out(self) -> Cells:
+        """The sums without each group."""
+        groups = self.weight.shape[-2]
+        return self._map(lambda cells: cells.sum(axis=-2, keepdims=True) - cells, (groups - 1) / groups)
+
+    def _map(self, change: Callable[[Floats], Floats], share: float) -> Cells:
+        adjusted = None if self.adjusted is None else change(self.adjusted)
+        return self._replace(weight=change(self.weight), value=change(self.value), adjusted=adjusted, share=share)
+
+
+Statistic = Callable[..., Floats]
+"""From cells (for a ratio, two of them) to the arms' levels."""
+
+
+def cells_of(sums: Sums, outcome: int) -> Cells:
+    """One outcome's sums, groups by arms."""
+    adjusted = outcome + sums.shape.outcomes
+    return Cells(
+        sums.weights(outcome).T,
+        sums.total[..., outcome].T,
+        sums.total[..., adjusted].T if sums.shape.adjusted else None,
+        float(sums.level[outcome]),
+        float(sums.level[adjusted]) if sums.shape.adjusted else 0.0,
+    )
+
+
+def mean(cells: Cells) -> Floats:
+    """The arms' means, whose differences are the estimator ``difference``."""
+    return cells.level + over(cells.value, cells.weight)
+
+
+def adjusted_mean(cells: Cells, rate: float | Floats) -> Floats:
+    """The arms' means of y − λ(p − p̄), where p = y − ỹ is the prediction and p̄ its mean over all arms.
+
+    Their differences are the estimator ``adjusted``. Recentred by p̄, levels mean the same as those of y however far the
+    covariates have drifted; without a group p̄ is again that of the records that are left.
+
+    Args:
+        cells: The sums.
+        rate: λ, as `prediction_rate` gives it.
+    """
+    assert cells.adjusted is not None
+    offset = cells.level - cells.adjusted_level
+    predicted = cells.value - cells.adjusted
+    overall = offset + over(predicted.sum(axis=-1, keepdims=True), cells.weight.sum(axis=-1, keepdims=True))
+    lam = np.asarray(rate, dtype=np.float64)
+    lam = lam.reshape(lam.shape + (1,) * (cells.weight.ndim - lam.ndim))  # the same for all groups and arms
+    return mean(cells) - lam * (offset + over(predicted, cells.weight) - overall)
+
+
+def total_per_unit(cells: Cells, probabilities: Floats, units: float = 1.0) -> Floats:
+    """Σv / π_a, the total if all units were in the arm (paper, Eq. 3); per assigned unit, given how many there are.
+
+    It needs no denominator, and is right also where the treatment changes how many records a unit has. Like every
+    inverse-probability estimate it is noisier than a mean where the outcome's level is far from zero.
+    """
+    return (cells.value + cells.level * cells.weight) / (np.asarray(probabilities) * units * cells.share)
+
+
+def ratio(numerator: Cells, denominator: Cells) -> Floats:
+    """Σv / Σu, such as revenue per session."""
+    above = numerator.value + numerator.level * numerator.weight
+    return over(above, denominator.value + denominator.level * denominator.weight)
+
+
+def jackknife(statistic: Statistic, *cells: Cells) -> Levels:
+    """The statistic's levels and their covariance.
+
+    Args:
+        statistic: What gives the arms' levels, from as many cells as follow.
+        cells: Sums with groups by arms on their last two axes.
+
+    Example:
+        >>> rng = np.random.default_rng(1)
+        >>> y = rng.normal(size=(16, 2))  # a record in each of 16 groups and 2 arms
+        >>> levels = jackknife(mean, Cells(np.ones((16, 2)), y))
+        >>> np.allclose(np.diag(levels.covariance), y.var(axis=0, ddof=1) / 16)
+        True
+    """
+    weight = cells[0].weight
+    groups = weight.shape[-2]
+    value = statistic(*(each.total() for each in cells))
+    without = statistic(*(each.left_out() for each in cells))
+    away = without - without.mean(axis=-2, keepdims=True)
+    covariance = (groups - 1) / groups * np.swapaxes(away, -1, -2) @ away
+    n = weight.sum(axis=-2)
+    return Levels(value, covariance, group_doubt(weight), n, (weight > 0).sum(axis=-2))
+
+
+def effective_groups(weight: Floats) -> Floats:
+    """(Σ_g n)² / Σ_g n² for each arm: G if all groups are alike, few if few of them hold most records."""
+    return over(weight.sum(axis=-2) ** 2, (weight**2).sum(axis=-2))
+
+
+def group_doubt(weight: Floats) -> Floats:
+    """How well the jackknife knows the arms' variances, as `Levels` has it.
+
+    If group g holds the share p_ag of arm a, it adds p_ag V_a + p_cg V_c to the variance of a difference. By
+    Satterthwaite's argument the sum of G such parts has (Σ s)² / Σ s² − 1 degrees of freedom, in which arms meet by
+    o = Σ_g p_ag p_cg: 1/e for an arm with itself, 1/G for arms that fill all groups alike, 0 for arms in different
+    groups. Entries are o/(1 − o): arms that fill all groups alike have G − 1 degrees of freedom together, not each.
+    """
+    share = np.nan_to_num(over(weight, weight.sum(axis=-2, keepdims=True)))
+    meeting = np.swapaxes(share, -1, -2) @ share
+    return over(meeting, 1 - meeting)

@@ -1,0 +1,181 @@
+"""From the arms' levels and their covariance to effects: differences, relative effects, or why there are none.
+
+An estimator gives each arm a level (a mean, an adjusted mean, a total per assigned unit, a ratio). The jackknife or
+Welch's formula gives the levels' covariance, and how well the arms' variances are known. All that follows is written
+once here, for arrays with any leading axes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldaway.inference.intervals import critical, p_value
+from foldaway.numerics.block import Floats
+
+LEAST_GROUPS = 5
+"""With fewer non-empty groups in an arm, no error is told."""
+
+
+class Levels(NamedTuple):
+    """The arms' levels, with any leading axes.
+
+    Attributes:
+        value: The levels: (…, A).
+        covariance: Their covariance: (…, A, A).
+        doubt: How well the arms' variances are known: (…, A, A). Where an arm's variance has f degrees of freedom, its
+            own entry is 1/f; an entry of two arms is 0 if what is not known of their variances has nothing in common.
+        n: The number of records: (…, A).
+        groups: The number of groups with records: (…, A); None if records are taken as independent.
+    """
+
+    value: Floats
+    covariance: Floats
+    doubt: Floats
+    n: Floats
+    groups: Floats | None = None
+
+
+class Difference(NamedTuple):
+    """An arm's level less the control's: estimate, variance and degrees of freedom, over the leading axes."""
+
+    estimate: Floats
+    variance: Floats
+    df: Floats
+
+
+class Relative(NamedTuple):
+    """An arm's level over the control's, less 1.
+
+    Attributes:
+        estimate: The relative effect.
+        std_error: By the delta method.
+        lower: Where Fieller's set begins.
+        upper: Where it ends.
+        bounded: Whether the set is an interval; if not, `lower` and `upper` are NaN.
+    """
+
+    estimate: Floats
+    std_error: Floats
+    lower: Floats
+    upper: Floats
+    bounded: NDArray[np.bool_]
+
+
+class ArmEffect(NamedTuple):
+    """What is told of an arm against the control. A number that cannot be told is None, and `why` says so."""
+
+    estimate: float | None
+    base: float | None
+    std_error: float | None = None
+    df: float | None = None
+    ci_lower: float | None = None
+    ci_upper: float | None = None
+    p_value: float | None = None
+    relative: float | None = None
+    relative_std_error: float | None = None
+    relative_ci_lower: float | None = None
+    relative_ci_upper: float | None = None
+    reliable: bool = True
+    why: str = ""
+    relative_why: str = ""
+
+
+def difference_of(levels: Levels, arm: int, control: int = 0) -> Difference:
+    """The difference of two levels, with the degrees of freedom of its variance."""
+    value, covariance = levels.value, levels.covariance
+    ours, theirs = covariance[..., arm, arm], covariance[..., control, control]
+    variance = np.maximum(ours + theirs - 2 * covariance[..., arm, control], 0)
+    df = _degrees(levels, arm, control, ours, theirs)
+    return Difference(value[..., arm] - value[..., control], variance, df)
+
+
+def _degrees(levels: Levels, arm: int, control: int, ours: Floats, theirs: Floats) -> Floats:
+    """Satterthwaite's (V_a + V_c)² / (V_a² k_aa + V_c² k_cc + 2 V_a V_c k_ac); Welch's if k_ac is 0.
+
+    Where nothing varies, that of equal variances.
+    """
+    nothing = ours + theirs == 0
+    one, other = np.where(nothing, 1.0, ours), np.where(nothing, 1.0, theirs)
+    doubt = levels.doubt
+    own = one**2 * doubt[..., arm, arm] + other**2 * doubt[..., control, control]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        df: Floats = (one + other) ** 2 / (own + 2 * one * other * doubt[..., arm, control])
+    return df
+
+
+def relative_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> Relative:
+    """The relative effect with Fieller's set (Fieller 1954): all ρ that a test of L_arm − ρ L_control does not reject.
+
+    The set is an interval only if the control's level differs from zero at this confidence. Otherwise it is unbounded,
+    and there is nothing to tell.
+    """
+    from scipy.special import stdtrit
+
+    a, b = levels.value[..., arm], levels.value[..., control]
+    ours, theirs = levels.covariance[..., arm, arm], levels.covariance[..., control, control]
+    between = levels.covariance[..., arm, control]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = a / b
+        df = _degrees(levels, arm, control, ours, ratio**2 * theirs)
+        t2 = stdtrit(df, 0.5 + confidence / 2) ** 2
+        lead, middle, last = b**2 - t2 * theirs, a * b - t2 * between, a**2 - t2 * ours
+        root = np.sqrt(np.maximum(middle**2 - lead * last, 0))
+        bounded = np.asarray(lead > 0)
+        lower, upper = (np.where(bounded, (middle + side * root) / lead - 1, np.nan) for side in (-1, 1))
+        error = np.sqrt(np.maximum(ours - 2 * ratio * between + ratio**2 * theirs, 0)) / np.abs(b)
+    return Relative(ratio - 1, error, lower, upper, bounded)
+
+
+def effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> ArmEffect:
+    """What is told of one trial's arm: effect, error and interval, or why they are withheld.
+
+    Example:
+        >>> levels = Levels(np.array([10.0, 12.0]), np.diag([0.1, 0.15]), np.eye(2) / 99, np.array([100, 100]))
+        >>> effect = effect_of(levels, 1, 0.95)
+        >>> effect.estimate, effect.std_error, round(effect.ci_lower, 3), effect.reliable
+        (2.0, 0.5, 1.014, True)
+        >>> round(effect.relative, 3), round(effect.relative_ci_lower, 3), round(effect.relative_ci_upper, 3)
+        (0.2, 0.097, 0.312)
+    """
+    if why := withheld(levels, (arm, control)):
+        shown = [float(x) if np.isfinite(x) else None for x in levels.value[[arm, control]]]
+        estimate = None if shown[0] is None or shown[1] is None else shown[0] - shown[1]
+        return ArmEffect(estimate, shown[1], reliable=False, why=why, relative_why=why)
+    estimate, variance, df = (float(x) for x in difference_of(levels, arm, control))
+    error = float(np.sqrt(variance))
+    reach = critical(confidence, df) * error
+    p = p_value(estimate / error, df) if error else float(estimate == 0)
+    found = ArmEffect(estimate, float(levels.value[control]), error, df, estimate - reach, estimate + reach, p)
+    relative = relative_of(levels, arm, confidence, control)
+    if not relative.bounded:
+        unbounded = "the control's level cannot be told from zero, so a relative effect has no bounds."
+        return found._replace(relative_why=unbounded)
+    return found._replace(
+        relative=float(relative.estimate),
+        relative_std_error=float(relative.std_error),
+        relative_ci_lower=float(relative.lower),
+        relative_ci_upper=float(relative.upper),
+    )
+
+
+def withheld(levels: Levels, arms: tuple[int, int]) -> str:
+    """Why no error can be told for a comparison of these arms; empty if it can."""
+    n = float(min(levels.n[..., arm] for arm in arms))
+    if n <= 0:
+        return "an arm has no records yet."
+    if levels.groups is None:
+        return "" if n >= 2 else "an arm has a single record, which shows no spread."
+    groups = int(min(levels.groups[..., arm] for arm in arms))
+    if groups >= LEAST_GROUPS:
+        return ""
+    return f"an arm has units in only {groups} of the groups that the error is computed from; it takes {LEAST_GROUPS}."
+
+
+def over(numerator: Floats | float, denominator: Floats) -> Floats:
+    """The quotient; NaN where the denominator is 0, since an arm is empty."""
+    above, below = np.broadcast_arrays(numerator, denominator)
+    quotient: Floats = np.divide(above, below, out=np.full(above.shape, np.nan), where=below != 0)
+    return quotient

@@ -1,0 +1,105 @@
+"""Welch's error for independent records, from the arms' second-order sums."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from foldaway.inference.levels import Levels, over
+from foldaway.numerics.block import Floats
+from foldaway.tallies.sums import Sums
+
+
+class Spread(NamedTuple):
+    """One outcome's means and how they vary, with any leading axes.
+
+    Attributes:
+        n: The number of records: (…, A).
+        weight: Σw: (…, A).
+        mean: The means of y and ỹ: (…, A, 2); of y alone (…, A, 1) without adjustment.
+        products: Σ w² (v − v̄)(v − v̄)', v̄ being these means: (…, A, 2, 2) or (…, A, 1, 1).
+    """
+
+    n: Floats
+    weight: Floats
+    mean: Floats
+    products: Floats
+
+
+def spread_of(sums: Sums, outcome: int) -> Spread:
+    """One outcome's spread in every arm."""
+    columns = list(range(outcome, sums.shape.columns, sums.shape.outcomes))
+    weight = sums.weights(outcome).sum(axis=1)
+    about = over(sums.total[..., columns].sum(axis=1), weight[:, None])
+    mass = sums.mass[:, outcome]
+    products = np.zeros((sums.shape.arms, len(columns), len(columns)))
+    diagonal = range(len(columns))
+    products[:, diagonal, diagonal] = sums.square[:, columns]
+    if sums.cross is not None:
+        products[:, 0, 1] = products[:, 1, 0] = sums.cross[:, outcome]
+    # They were kept about the means under w²; with weights those are not the means that are compared.
+    apart = over(sums.first[:, columns], mass[:, None]) - about
+    products += mass[:, None, None] * apart[:, :, None] * apart[:, None, :]
+    return Spread(sums.counts(outcome).sum(axis=1), weight, sums.level[columns] + about, products)
+
+
+def prediction_rate(spread: Spread) -> Floats:
+    """λ: how far to trust the prediction p = y − ỹ, by least squares of y on p within arms.
+
+    ``adjusted`` is then the regression of y on arms and p. If the coefficients behind p are those of the pooled
+    regression on all records, the normal equations make λ = 1 and ``adjusted`` that regression; if they have grown
+    stale, λ moves away from 1, and if they are worthless, to 0.
+    """
+    products = spread.products.sum(axis=-3)
+    yy, aa, ya = products[..., 0, 0], products[..., 1, 1], products[..., 0, 1]
+    predicted = yy + aa - 2 * ya
+    # A prediction that is constant within arms leaves rounding, which predicts nothing.
+    real = predicted > 1e-24 * (yy + aa)
+    rate: Floats = np.divide(yy - ya, predicted, out=np.zeros(np.shape(yy)), where=real)
+    return rate
+
+
+def welch(spread: Spread, rate: Floats | float | None = None) -> Levels:
+    """The arms' means, or with a rate λ their adjusted means, and the levels' covariance for independent records.
+
+    Without weights and adjustment an arm's variance is s²/n, with n − 1 degrees of freedom; with weights
+    n/(n − 1) · Σ w² (v − v̄)² / (Σw)².
+    """
+    n = spread.n
+    with np.errstate(divide="ignore", invalid="ignore"):
+        unbiased = np.where(n > 1, n / (n - 1), np.nan)
+        each = spread.products * (unbiased / spread.weight**2)[..., None, None]
+    if rate is None:
+        variances = each[..., 0, 0]
+        return Levels(spread.mean[..., 0], variances[..., None] * np.eye(n.shape[-1]), _doubt(n), n)
+    # Level a is (1 − λ) ȳ_a + λ ỹ_a + λ Σ_b s_b (ȳ_b − ỹ_b): linear in the means, s_b being the arms' shares.
+    lam = np.asarray(rate, dtype=np.float64)[..., None, None]
+    share = (spread.weight / spread.weight.sum(axis=-1, keepdims=True))[..., None, :]
+    own = np.eye(n.shape[-1])
+    parts = np.stack([(1 - lam) * own + lam * share, lam * own - lam * share], axis=-1)  # (…, a, b, 2)
+    value = np.einsum("...abi,...bi->...a", parts, spread.mean)
+    covariance = np.einsum("...abi,...bij,...cbj->...ac", parts, each, parts)
+    return Levels(value, covariance, _doubt(n), n)
+
+
+def welch_total(spread: Spread, probabilities: Floats) -> Levels:
+    """Σv/π_a over the number of all records: the paper's mean of z = 1[arm]·y/π_arm (Eq. 3), and its covariance.
+
+    Records are units here, and each has been in every arm's mean, with 0 where it was in another arm.
+    """
+    pi = np.asarray(probabilities)
+    everyone = spread.n.sum(axis=-1, keepdims=True)
+    own = spread.mean[..., 0] * spread.weight
+    value = own / (pi * everyone)
+    squares = (spread.products[..., 0, 0] + spread.n * spread.mean[..., 0] ** 2) / (pi**2 * everyone)
+    second = squares[..., None] * np.eye(len(pi))
+    covariance = (second - value[..., :, None] * value[..., None, :]) / (everyone - 1)[..., None]
+    doubt = np.broadcast_to(1 / (everyone - 1)[..., None], covariance.shape)
+    return Levels(value, covariance, doubt, spread.n)
+
+
+def _doubt(n: Floats) -> Floats:
+    """Each arm's variance has n − 1 degrees of freedom of its own."""
+    own: Floats = np.nan_to_num(over(1.0, n - 1))[..., None] * np.eye(n.shape[-1])
+    return own

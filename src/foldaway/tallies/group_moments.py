@@ -1,0 +1,222 @@
+"""Moments by arm and group: what a trial with covariates holds in memory until its coefficients are fixed.
+
+Per arm and group Σ w z z' of the rows z = [1, x, y]. Any regression without any group follows from it
+(`inference/adjusting.py`, `inference/group_regression.py`). It never leaves the process in the open: before a trial is
+saved it is mapped to `Sums` and destroyed.
+
+Rows are folded in a frame, which all arms and groups share, so that the normal equations lose no digits. The frame is
+made anew from the moments whenever the records have doubled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike
+
+from foldaway.errors import EstimateError, StateError
+from foldaway.keeping.state import Array, decode_part
+from foldaway.numerics.block import Floats, Shape
+from foldaway.numerics.linalg import append_rows, frame_rows
+from foldaway.tallies.frame import Frame
+from foldaway.tallies.sums import Indices
+
+# Records per step: enough of them in each of some hundred cells for a matrix product to pay.
+_STEP = 1 << 17
+
+# Columns in a frame are about as long as the first: below this share of it, what is there is rounding.
+_NO_LENGTH = 1e-11
+# So is a direction with this share, or less, of the squared length of the columns that make it up.
+_NO_DIRECTION = 1e-13
+
+
+class MomentsShape(NamedTuple):
+    """Whose moments: how many arms and groups, and the columns of a row.
+
+    Attributes:
+        arms: How many arms there are.
+        groups: How many groups.
+        row: The regressors (intercept first) and outcomes of a row.
+        weighted: Whether records have observation weights.
+    """
+
+    arms: int
+    groups: int
+    row: Shape
+    weighted: bool = False
+
+
+class GroupMomentsState(msgspec.Struct, array_like=True):
+    """What is exchanged between workers, encrypted."""
+
+    frame_n: int
+    frame: Array
+    records: Array
+    moments: Array
+    squared: Array | None
+    absolute: Array
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMoments:
+    """The moments. A value: folding and adding give a new one.
+
+    Attributes:
+        shape: Whose moments.
+        frame: What the rows went through.
+        records: The number of records, by arm and group.
+        moments: Σ w z z' in the frame, by arm and group: (A, G, K, K).
+        squared: Σ w² z z', likewise; None without weights.
+        absolute: Σ |w y| of the rows as they came, by arm and outcome.
+
+    Example:
+        >>> moments = GroupMoments.empty(MomentsShape(2, 4, Shape(2, 1)))
+        >>> rows = np.array([[1.0, 1.0, 1.0], [0.5, 2.0, 1.0], [3.0, 5.0, 4.0]])  # 1, x, y
+        >>> moments = moments.fold(arm=[0, 1, 1], rows=rows, group=[0, 3, 2])
+        >>> moments.n, moments.raw()[1, 3].round(9).tolist()
+        (3, [[1.0, 2.0, 5.0], [2.0, 4.0, 10.0], [5.0, 10.0, 25.0]])
+    """
+
+    shape: MomentsShape
+    frame: Frame
+    records: Floats
+    moments: Floats
+    squared: Floats | None
+    absolute: Floats
+
+    @classmethod
+    def empty(cls, shape: MomentsShape) -> Self:
+        """The moments of no records."""
+        K = shape.row.columns
+        squared = np.zeros((shape.arms, shape.groups, K, K)) if shape.weighted else None
+        moments, absolute = np.zeros((shape.arms, shape.groups, K, K)), np.zeros((shape.arms, shape.row.outcomes))
+        frame = Frame(np.eye(K, order="F"), 0)
+        return cls(shape, frame, np.zeros((shape.arms, shape.groups)), moments, squared, absolute)
+
+    @property
+    def n(self) -> int:
+        """The number of records."""
+        return int(self.records.sum())
+
+    def fold(
+        self, arm: ArrayLike, rows: ArrayLike, group: ArrayLike | None = None, weight: ArrayLike | None = None
+    ) -> Self:
+        """Take records in.
+
+        Args:
+            arm: Each record's arm.
+            rows: K by n; column i is record i's z = [1, x, y].
+            group: Each record's group; all in one if there are no units.
+            weight: Observation weights, positive.
+        """
+        arms, z = np.asarray(arm), np.asarray(rows, dtype=np.float64)
+        w = None if weight is None else np.asarray(weight, dtype=np.float64)
+        if z.shape != (self.shape.row.columns, len(arms)) or (w is None) == self.shape.weighted:
+            raise ValueError("the records do not have the shape of the moments")
+        cell = arms * self.shape.groups + (0 if group is None else np.asarray(group))
+        folded = self
+        for start in range(0, len(arms), _STEP):
+            part = slice(start, start + _STEP)
+            folded = folded + folded._of(cell[part], z[:, part], None if w is None else w[part])
+        return folded
+
+    def _of(self, cell: Indices, rows: Floats, weight: Floats | None) -> Self:
+        """The moments of a few records alone, in this frame if there is one yet."""
+        arms, groups, row, _ = self.shape
+        made = self.empty(self.shape)
+        counts = np.bincount(cell, minlength=arms * groups)
+        made.records[:] = counts.reshape(arms, groups)
+        sizes = np.abs(rows[row.regressors :])
+        for o, size in enumerate(sizes if weight is None else sizes * weight):
+            made.absolute[:, o] = np.bincount(cell // groups, size, arms)
+        frame = self.frame
+        if not frame.n:
+            weighted = rows if weight is None else rows * np.sqrt(weight)
+            frame = Frame.of(append_rows(np.zeros((len(rows), len(rows)), order="F"), weighted.T), row, len(cell))
+        # By cell, each cell's rows side by side: one matrix product for each.
+        order = np.argsort(cell.astype(np.int32), kind="stable")
+        z = frame_rows(frame.F, np.asfortranarray(rows[:, order].T)).T
+        w = None if weight is None else weight[order]
+        ends = np.cumsum(counts)
+        for c in np.flatnonzero(counts):
+            part = slice(ends[c] - counts[c], ends[c])
+            here = z[:, part]
+            if w is None or made.squared is None:
+                made.moments[c // groups, c % groups] = here @ here.T
+            else:
+                made.moments[c // groups, c % groups] = (here * w[part]) @ here.T
+                made.squared[c // groups, c % groups] = (here * w[part] ** 2) @ here.T
+        return replace(made, frame=frame)
+
+    def __add__(self, other: Self) -> Self:
+        """The moments of both sets of records, in the frame of the larger."""
+        if self.shape != other.shape:
+            raise EstimateError("only moments of the same arms, columns and groups can be added.")
+        if not (self.n and other.n):
+            return self if self.n else other
+        if self.frame.n < other.frame.n:
+            return other + self
+        moved = other if other.frame is self.frame else other.rebase(self.frame)
+        added = replace(
+            self,
+            records=self.records + moved.records,
+            moments=self.moments + moved.moments,
+            squared=None if self.squared is None or moved.squared is None else self.squared + moved.squared,
+            absolute=self.absolute + moved.absolute,
+        )
+        return added.reframed() if added.n >= 2 * added.frame.n else added
+
+    def rebase(self, frame: Frame) -> Self:
+        """The same moments in another frame."""
+        B = self.frame.change_to(frame)
+        squared = None if self.squared is None else B.T @ self.squared @ B
+        return replace(self, frame=frame, moments=B.T @ self.moments @ B, squared=squared)
+
+    def reframed(self) -> Self:
+        """In the frame that its own records make."""
+        whole = self.moments.sum(axis=(0, 1))
+        lengths = np.sqrt(np.maximum(np.diag(whole), 0))
+        lengths[lengths <= _NO_LENGTH * np.sqrt(whole[0, 0])] = 0  # a repeated column, of which rounding is left
+        scale = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+        values, vectors = np.linalg.eigh(whole * scale * scale[:, None])
+        values[values <= _NO_DIRECTION] = 0
+        rows = (np.sqrt(values)[:, None] * vectors.T * lengths) @ self.frame.F
+        K = self.shape.row.columns
+        R = append_rows(np.zeros((K, K), order="F"), np.asfortranarray(rows))
+        return self.rebase(Frame.of(R, self.shape.row, self.n))
+
+    def raw(self) -> Floats:
+        """Σ w z z' of the rows as they came, with the digits that are left."""
+        raw: Floats = self.frame.F.T @ self.moments @ self.frame.F
+        return raw
+
+    def state(self) -> GroupMomentsState:
+        """What is exchanged."""
+        squared = None if self.squared is None else Array.of(self.squared)
+        arrays = Array.of(self.records), Array.of(self.moments), squared, Array.of(self.absolute)
+        return GroupMomentsState(self.frame.n, Array.of(self.frame.F), *arrays)
+
+    @classmethod
+    def restore(cls, state: Any, shape: MomentsShape) -> Self:
+        """The moments from their state."""
+        kept = decode_part(state, GroupMomentsState)
+        arms, groups, row, weighted = shape
+        K = row.columns
+        if (kept.squared is None) == weighted:
+            raise StateError("the state does not fit its plan: it has other moments.")
+        F = np.asfortranarray(kept.frame.read(K, K))
+        if kept.frame_n < 0 or np.any(np.tril(F, -1)) or not np.all(np.diag(F)):
+            raise StateError("the state is damaged: a frame cannot be inverted.")
+        records = kept.records.read(arms, groups)
+        if np.any(records < 0) or np.any(records != np.floor(records)):
+            raise StateError("the state is damaged: its counts do not fit.")
+        squared = None if kept.squared is None else kept.squared.read(arms, groups, K, K)
+        absolute = kept.absolute.read(arms, row.outcomes)
+        return cls(shape, Frame(F, kept.frame_n), records, kept.moments.read(arms, groups, K, K), squared, absolute)
+
+    def __repr__(self) -> str:
+        arms, groups, row, _ = self.shape
+        return f"GroupMoments: n={self.n:_} | {arms} arms, {groups} groups, {row.columns} columns"

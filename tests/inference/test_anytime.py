@@ -1,0 +1,168 @@
+"""Any-time intervals from sums: the mixture's boundary, what they wait for, and their errors under many looks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from foldaway.inference.anytime import (
+    ENOUGH,
+    anytime_effect,
+    anytime_p_value,
+    anytime_reach,
+    anytime_variance,
+    evidence,
+    evidence_of,
+)
+from foldaway.inference.intervals import anytime_width
+from foldaway.inference.jackknife import Cells, cells_of, jackknife, mean
+from foldaway.inference.levels import Levels
+from foldaway.inference.welch import Spread, spread_of, welch
+from foldaway.tallies.sums import Sums, SumsShape
+
+
+@pytest.mark.parametrize("n", [1, 30, 10_000, 3_000_000])
+def test_without_degrees_of_freedom_it_is_the_mixture(n: int) -> None:
+    assert float(anytime_reach(np.asarray(n), 0.95, 1000)) == pytest.approx(anytime_width(n, 0.95, 1000), rel=1e-12)
+
+
+@pytest.mark.parametrize("df", [4.0, 15.0, 127.0, 1e6])
+def test_through_t_the_reach_has_the_mixtures_tail(df: float) -> None:
+    reach = float(anytime_reach(np.asarray(500), 0.95, 1000, df))
+    assert stats.t.sf(reach, df) == pytest.approx(stats.norm.sf(anytime_width(500, 0.95, 1000)), rel=1e-9)
+
+
+@pytest.mark.parametrize("df", [math.inf, 20.0])
+@pytest.mark.parametrize("statistic", [3.2, 4.0, 6.0])
+def test_the_p_value_is_where_the_interval_ends_at_zero(statistic: float, df: float) -> None:
+    """The mixture of the plan, and the α at which its boundary is the statistic."""
+    n, at = 2000, 1000
+    two_logs = -2 * math.log(0.05)
+    time = n * (two_logs + math.log(two_logs + 1)) / at
+    z = statistic if math.isinf(df) else stats.norm.isf(stats.t.sf(statistic, df))
+
+    def gap(log_alpha: float) -> float:
+        return float((time + 1) / time * (math.log(time + 1) - 2 * log_alpha) - z**2)
+
+    alpha = math.exp(optimize.brentq(gap, -200, 5))
+    found = float(anytime_p_value(np.asarray(-statistic), np.asarray(n), 0.95, at, df))
+    assert found == pytest.approx(min(alpha, 1), rel=1e-9)
+    edge = float(anytime_reach(np.asarray(n), 0.95, at, df))
+    assert float(anytime_p_value(np.asarray(edge), np.asarray(n), 0.95, at, df)) == pytest.approx(0.05, rel=1e-9)
+
+
+# The error.
+
+
+def test_an_arm_that_has_shown_no_variance_gets_the_others() -> None:
+    levels = Levels(
+        np.array([0.02, 0.0]), np.diag([0.02 / 900, 0.0]), np.diag([1 / 899, 1 / 99]), np.array([900.0, 100.0])
+    )
+    per_record = 900 * 0.02 / 1000
+    assert float(anytime_variance(levels, 1)) == pytest.approx(per_record * (1 / 900 + 1 / 100), rel=1e-12)
+
+
+def test_an_arm_that_varies_more_keeps_its_own() -> None:
+    levels = Levels(np.zeros(2), np.diag([1 / 900, 9 / 100]), np.diag([1 / 899, 1 / 99]), np.array([900.0, 100.0]))
+    assert float(anytime_variance(levels, 1)) == pytest.approx(1 / 900 + 9 / 100, rel=1e-12)
+
+
+# The evidence.
+
+
+def test_for_conversions_it_is_their_expected_number_in_the_smaller_arm() -> None:
+    n, ones = np.array([9000.0, 1000.0]), np.array([180.0, 25.0])
+    assert float(evidence(n, ones, ones, ones)) == pytest.approx(205 * 0.1)
+    left = n - ones
+    assert float(evidence(n, left, left, left)) == pytest.approx(205 * 0.1)
+
+
+def test_from_sums_it_is_what_the_records_give() -> None:
+    rng = np.random.default_rng(1)
+    for y in (rng.lognormal(0, 1.5, 4000), rng.normal(0.1, 1, 4000), rng.normal(1e7, 1, 4000)):
+        arm = rng.choice(3, 4000, p=[0.6, 0.1, 0.3])
+        sums = Sums.empty(SumsShape(3, 1, 4)).fold(arm, y[None], rng.integers(0, 4, 4000))
+        both = y[arm != 2]
+        smaller = min(np.sum(arm == 0), np.sum(arm == 1))
+        expected = smaller * np.abs(both).sum() ** 2 / (len(both) * (both**2).sum())
+        assert evidence_of(sums, 0, 1) == pytest.approx(expected, rel=1e-10)
+
+
+def sums_of(rng: np.random.Generator, n: int, rate: float, groups: int = 32) -> Sums:
+    arm = (rng.random(n) < 0.1).astype(int)
+    return Sums.empty(SumsShape(2, 1, groups)).fold(
+        arm, (rng.random((1, n)) < rate).astype(float), rng.integers(0, groups, n)
+    )
+
+
+def test_it_waits_for_evidence_and_says_how_much_there_is() -> None:
+    sums = sums_of(np.random.default_rng(2), 2000, 0.02)
+    waiting = anytime_effect(welch(spread_of(sums, 0)), 1, evidence_of(sums, 0, 1), 0.95, 1000)
+    assert waiting[:3] == (None, None, None)
+    assert f"so far there are {evidence_of(sums, 0, 1):.1f}" in waiting.why
+    sums = sums_of(np.random.default_rng(2), 20_000, 0.02)
+    levels = welch(spread_of(sums, 0))
+    shown = anytime_effect(levels, 1, evidence_of(sums, 0, 1), 0.95, 1000)
+    assert shown.why == ""
+    assert shown.lower is not None
+    assert shown.upper is not None
+    assert shown.p_value is not None
+    half = anytime_width(20_000, 0.95, 1000) * math.sqrt(float(anytime_variance(levels, 1)))
+    assert (shown.upper - shown.lower) / 2 == pytest.approx(half, rel=1e-12)
+    assert (shown.p_value < 0.05) == (shown.lower > 0 or shown.upper < 0)
+
+
+def test_it_takes_sixteen_groups() -> None:
+    rng = np.random.default_rng(3)
+    for groups, told in ((8, False), (16, True)):
+        sums = sums_of(rng, 30_000, 0.2, groups)
+        found = anytime_effect(jackknife(mean, cells_of(sums, 0)), 1, evidence_of(sums, 0, 1), 0.95, 1000)
+        assert (found.lower is not None) is told
+        assert told or "needs units in 16 groups of each arm; an arm has units in 8" in found.why
+
+
+# Under continuous looks.
+
+
+def looks(seed: int, share: float, rate: float, trials: int, last: int) -> tuple[Any, Any]:
+    """Records and conversions in each arm after every ten records, no effect: trials by looks by arms."""
+    rng = np.random.default_rng(seed)
+    treated, y = rng.random((trials, last)) < share, rng.random((trials, last)) < rate
+    cells = [np.cumsum(one, axis=1)[:, 9::10] for one in (~treated, treated, y & ~treated, y & treated)]
+    return np.stack(cells[:2], axis=-1).astype(float), np.stack(cells[2:], axis=-1).astype(float)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.01])
+def test_unequal_arms_raise_few_false_alarms_where_the_plain_interval_raised_many(share: float) -> None:
+    n, ones = looks(4, share, 0.02, trials=300, last=12_000)
+    means = ones / np.maximum(n, 1)
+    levels = welch(Spread(n, n, means[..., None], (n * means * (1 - means))[..., None, None]))
+    reach = anytime_reach(n.sum(axis=-1), 0.95, 1000)
+    effect = np.abs(levels.value[..., 1] - levels.value[..., 0])
+    plain = np.sqrt(levels.covariance[..., 0, 0] + levels.covariance[..., 1, 1])
+    alone = (n.min(axis=-1) > 1) & (effect > reach * plain)
+    enough = evidence(n, ones, ones, ones) >= ENOUGH
+    ours = enough & (effect > reach * np.sqrt(anytime_variance(levels, 1)))
+    assert np.mean(alone.any(axis=1)) > 0.15
+    assert np.mean(ours.any(axis=1)) <= 0.05
+    if share == 0.1:
+        assert np.all(enough[:, -1])  # it does come
+
+
+def test_with_sixteen_groups_it_holds_through_t_and_not_without() -> None:
+    rng = np.random.default_rng(5)
+    trials, steps, G, each = 1000, 300, 16, 20.0
+    # Group sums of a random walk: at each look there are 20 records more in each of 16 groups of either arm.
+    walk = np.cumsum(rng.normal(scale=math.sqrt(each), size=(trials, steps, G, 2)), axis=1)
+    weight = np.broadcast_to(each * np.arange(1, steps + 1)[:, None, None], walk.shape)
+    levels = jackknife(mean, Cells(weight, walk))
+    n = levels.n.sum(axis=-1)
+    error = np.sqrt(anytime_variance(levels, 1))
+    effect = np.abs(levels.value[..., 1] - levels.value[..., 0])
+    wrong = [np.mean(np.any(effect > error * anytime_reach(n, 0.95, 10_000, df), axis=1)) for df in (math.inf, G - 1.0)]
+    assert wrong[0] > 0.05
+    assert wrong[1] <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / trials)
