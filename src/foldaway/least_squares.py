@@ -144,9 +144,7 @@ class LeastSquares:
         merged = type(self)(self.columns, robust=bool(self._tally.kinds))
         if self._groups is not None and other._groups is not None:
             if self.key != other.key:
-                raise EstimateError(
-                    "a cluster would count as two: make both regressions with the same key=."
-                )
+                raise EstimateError("a cluster would count as two: make both regressions with the same key=.")
             merged._groups, merged._secret = self._groups + other._groups, Secret(self.key)
         ours, theirs = self._tally, other._tally
         if _is_clustered(ours) or _is_clustered(theirs):
