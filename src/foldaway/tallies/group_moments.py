@@ -5,7 +5,8 @@ Per arm and group Σ w z z' of the rows z = [1, x, y]. Any regression without an
 saved it is mapped to `Sums` and destroyed.
 
 Rows are folded in a frame, which all arms and groups share, so that the normal equations lose no digits. The frame is
-made anew from the moments whenever the records have doubled.
+made anew from the moments whenever the records have doubled. Few records only centre it: the directions that they
+happen to span would make a frame from which others change with a loss.
 """
 
 from __future__ import annotations
@@ -135,7 +136,11 @@ class GroupMoments:
         frame = self.frame
         if not frame.n:
             weighted = rows if weight is None else rows * np.sqrt(weight)
-            frame = Frame.of(append_rows(np.zeros((len(rows), len(rows)), order="F"), weighted.T), row, len(cell))
+            if len(cell) < _few(row):
+                frame = _centred(weighted @ weighted.T, np.eye(row.columns), len(cell))
+            else:
+                R = append_rows(np.zeros((row.columns, row.columns), order="F"), weighted.T)
+                frame = Frame.of(R, row, len(cell))
         # By cell, each cell's rows side by side: one matrix product for each.
         order = np.argsort(cell.astype(np.int32), kind="stable")
         z = frame_rows(frame.F, np.asfortranarray(rows[:, order].T)).T
@@ -178,6 +183,8 @@ class GroupMoments:
     def reframed(self) -> Self:
         """In the frame that its own records make."""
         whole = self.moments.sum(axis=(0, 1))
+        if self.n < _few(self.shape.row):
+            return self.rebase(_centred(whole, self.frame.F, self.n))
         lengths = np.sqrt(np.maximum(np.diag(whole), 0))
         lengths[lengths <= _NO_LENGTH * np.sqrt(whole[0, 0])] = 0  # a repeated column, of which rounding is left
         scale = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
@@ -220,3 +227,16 @@ class GroupMoments:
     def __repr__(self) -> str:
         arms, groups, row, _ = self.shape
         return f"GroupMoments: n={self.n:_} | {arms} arms, {groups} groups, {row.columns} columns"
+
+
+def _few(row: Shape) -> int:
+    """So many records span every direction well, unless two columns are one."""
+    return 2 * row.columns
+
+
+def _centred(moments: Floats, F: Floats, n: int) -> Frame:
+    """The frame in which the records behind these moments, which are in the frame F, have mean zero."""
+    C = np.eye(len(moments))
+    if moments[0, 0] > 0:
+        C[0, 1:] = moments[0, 1:] / moments[0, 0]
+    return Frame(np.asfortranarray(C @ F), n)
