@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from foldaway.inference.adjusting import fit_start, lean
+from foldaway.inference.adjusting import fit_start
 from foldaway.inference.jackknife import Cells, adjusted_mean, cells_of, jackknife, mean
 from foldaway.inference.levels import LEAST_GROUPS, Levels, difference_of, relative_of
 from foldaway.inference.welch import prediction_rate, spread_of, welch
@@ -227,11 +227,11 @@ def adjusted(design: Design, rng: np.random.Generator) -> tuple[list[tuple[bool,
     rows = np.vstack([np.ones((1, design.start)), x[:, first], y[None, first]])
     moments = moments.fold(arm[first], rows, group[first])
     start = fit_start(moments, told=design.start >= 2000)
-    assert start.coefficients is not None
-    sums = lean(moments, start)
+    assert start.predictor is not None
+    sums = lean(moments, start.predictor, start.without)
     rest = slice(design.start, None)
     if design.start < design.records:
-        values = np.vstack([y[None, rest], start.coefficients.adjusted(x[:, rest], y[None, rest])])
+        values = np.vstack([y[None, rest], start.predictor.adjusted(x[:, rest], y[None, rest])])
         sums = sums.fold(arm[rest], values, group[rest])
     spread = spread_of(sums, 0)
     rate = prediction_rate(spread)

@@ -19,7 +19,7 @@ from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
 from foldaway.numerics.kernels.siphash import hash_identifiers
 from foldaway.numerics.kernels.weights import Kind, weights
-from foldaway.tallies import REPLICATES
+from foldaway.tallies.kinds import REPLICATES
 from foldaway.tallies.replicates import Replicates
 from trials import make_trial
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import foldaway as fa
-from foldaway.tallies import RECORDS, UNITS, kinds_of
+from foldaway.tallies.kinds import RECORDS, UNITS, kinds_of
 from trials import folded, make_trial
 
 pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")

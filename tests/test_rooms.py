@@ -50,6 +50,7 @@ ROOMS = (
     "sources/formats",
     "sources",
     FRONT_DOOR,
+    "calibrating",
     "trial",
     "least_squares",
     "report/page",

@@ -6,6 +6,7 @@ intervals are those of an analysis that kept everything.
 
 from typing import TYPE_CHECKING, Any
 
+from foldaway.calibrating import Calibration
 from foldaway.effects import Effect, Effects
 from foldaway.errors import (
     EstimateError,
@@ -19,7 +20,7 @@ from foldaway.errors import (
     WorkerError,
 )
 from foldaway.least_squares import LeastSquares
-from foldaway.plan import Bootstrap, Federated, Plan, Privacy
+from foldaway.plan import Bootstrap, Coefficients, Federated, Plan, Privacy
 from foldaway.trial import Trial
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Bootstrap",
+    "Calibration",
+    "Coefficients",
     "Effect",
     "Effects",
     "EstimateError",

@@ -19,10 +19,10 @@ from foldaway.numerics.linalg import solve_upper
 from foldaway.plan.vocabulary import ERRORS
 from foldaway.records.batch import Batch, Index
 from foldaway.records.values import identifiers
-from foldaway.tallies import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally, Kinds
 from foldaway.tallies.folding import fold_batch
 from foldaway.tallies.group_moments import GroupMoments, MomentsShape
+from foldaway.tallies.kinds import RECORDS, UNITS
 from foldaway.tallies.scores import Scores, UnitScores
 from foldaway.tallies.stream import WORTH_COMPILING, RowStream
 from foldaway.tallies.sums import group_of

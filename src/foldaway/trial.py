@@ -15,17 +15,19 @@ from numpy.typing import NDArray
 
 from foldaway.effects import Effects
 from foldaway.effects.analysis import effects_of
+from foldaway.effects.group_analysis import effects_of_groups
 from foldaway.errors import PlanError, SampleRatioWarning, SealedError, StateError, instead_of
+from foldaway.inference.adjusting import fit_start
 from foldaway.keeping.saved import Positions, Saved, load, naming
 from foldaway.keeping.secret import Secret
 from foldaway.keeping.state import pack, unpack
-from foldaway.numerics.block import Floats, Shape
+from foldaway.keeping.user_keys import destroy_user_key, user_key
+from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records import Fault, Faults, check
 from foldaway.records.keys import Keys, RecordKeys, UnitKeys
-from foldaway.tallies import kinds_of
+from foldaway.tallies import Arms, Grouped, Holding, empty_holding, restored_holding
 from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.folding import fold_batch, fold_clusters
 
 if TYPE_CHECKING:
     from foldaway.report.page.document import Report
@@ -35,7 +37,7 @@ class TrialState(msgspec.Struct):
     """What a trial keeps, and the plan it was kept under, in canonical form."""
 
     plan: str
-    arms: list[Any]
+    tallies: Any
     dropped: dict[str, int]
     faults: list[Fault]
     key_mark: bytes
@@ -47,8 +49,8 @@ class Trial:
 
     Args:
         plan: The plan.
-        key: The 128-bit secret behind the bootstrap's weights, for plans with a bootstrap; a new one if left
-            out. Workers that fold records of the same units must share it.
+        key: The 128-bit secret behind units' groups and the bootstrap's weights; this machine's user's own for the
+            design if left out. Machines that fold records of the same units must share it.
 
     Example:
         >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
@@ -57,7 +59,7 @@ class Trial:
         >>> trial.fold([{"group": "b", "y": 3.0}])
         >>> trial
         Trial: demo | n=5 | a=2, b=3
-        >>> effect = trial.effects().filter(estimator="difference", se_kind="HC2")[0]
+        >>> effect = trial.effects().filter(estimator="difference", se_kind="welch")[0]
         >>> effect.estimate, round(effect.std_error, 4)
         (1.5, 0.7638)
     """
@@ -65,14 +67,13 @@ class Trial:
     def __init__(self, plan: Plan, *, key: bytes | None = None) -> None:
         if not isinstance(plan, Plan):
             raise TypeError("a trial is made from a plan: fa.Trial(fa.Plan.load(path)).")
-        if key is not None and plan.bootstrap is None:
-            raise PlanError("a key is for plans with a bootstrap; this plan has none.")
+        if key is not None and not plan.keyed:
+            raise PlanError("a key is for plans with units or a bootstrap; this plan has neither.")
         self.plan = plan
-        shape = Shape(len(plan.regressors), len(plan.outcomes))
-        self._arms = [ArmTally.empty(shape, kinds_of(plan)) for _ in plan.arms]
+        self._tallies: Holding = empty_holding(plan)
         self._faults = Faults()
         self._sealed = False
-        self._secret = None if plan.bootstrap is None else Secret(key)
+        self._secret = None if key is None else Secret(key)  # without one given, it comes with the first record
         self._key_mark = b"" if self._secret is None else self._secret.mark()
 
     def fold(self, data: Any, *, text: bool = False, unreadable: int = 0) -> None:
@@ -90,11 +91,9 @@ class Trial:
         if self.plan.federated is not None and not self.plan.complete_units:
             raise PlanError("the records of this plan stay on its devices: use foldaway.federated.Device.")
         batch, faults = check(data, self.plan, text=text, ragged=unreadable, keys=self._keys())
-        # The bootstrap splits its replicates over the cores; splitting the records as well would crowd them.
-        workers = None if self.plan.bootstrap is None else 1
-        folded = fold_batch(self._arms, batch, workers) if len(batch) else self._arms
+        folded = self._tallies.fold(batch) if len(batch) else self._tallies
         # All of it or nothing, even if the thread is interrupted: the tallies are values.
-        self._arms, self._faults = folded, self._faults + faults
+        self._tallies, self._faults = folded, self._faults + faults
 
     def fold_clusters(self, codes: NDArray[np.intp], counts: NDArray[np.int64], triangles: Floats) -> None:
         """Take whole clusters in, of which only the second moments have come.
@@ -105,28 +104,44 @@ class Trial:
             triangles: Each cluster's triangular factor of its rows z = [1, x, y], times the roots of their weights:
                 J by K by K.
         """
-        self._arms = fold_clusters(self._arms, codes, counts, triangles)
+        assert isinstance(self._tallies, Arms)
+        self._tallies = self._tallies.fold_clusters(codes, counts, triangles)
 
     def _keys(self) -> Keys | None:
         if self._sealed:
             raise SealedError("the trial is sealed: no further record can be folded.")
-        if self.plan.bootstrap is None:
+        if not self.plan.keyed:
             return None
-        if self._secret is None:
-            raise SealedError(
-                "this trial was loaded without its key: to fold further records, load it with key= (or --key)."
-            )
+        secret = self._held_secret()
+        if self.plan.grouped:
+            return UnitKeys(secret.of_groups())
         if self.plan.unit is not None:
-            return UnitKeys(self._secret.of_units())
+            return UnitKeys(secret.of_units())
         # Records without a unit are numbered, each batch under a key of its own: no two records ever share weights.
-        return RecordKeys(self._secret.of_shard(secrets.token_bytes(16)))
+        return RecordKeys(secret.of_shard(secrets.token_bytes(16)))
+
+    def _held_secret(self) -> Secret:
+        """The key: the one given, or else the user's own, if it is the one that earlier records were folded under."""
+        secret = self._secret
+        if secret is None:
+            key = user_key(self.plan.design, new=not self._key_mark)
+            secret = None if key is None else Secret(key)
+            if secret is None or self._key_mark not in (b"", secret.mark()):
+                raise SealedError(
+                    "this trial was loaded without its key, and this machine's user does not have it: to fold further "
+                    "records, load it with key= (or --key)."
+                )
+        self._secret, self._key_mark = secret, secret.mark()
+        return secret
 
     @property
     def key(self) -> bytes:
-        """The bootstrap's key, to share with another worker or to keep apart from the state."""
-        if self._secret is None:
-            raise SealedError("there is no key here: the plan has no bootstrap, or the trial was loaded without it.")
-        return self._secret.reveal()
+        """The trial's key, to share with another machine or to keep apart from the state."""
+        if self._sealed or not self.plan.keyed:
+            raise SealedError(
+                "there is no key here: " + ("the trial is sealed." if self._sealed else "the plan needs none.")
+            )
+        return self._held_secret().reveal()
 
     @property
     def sealed(self) -> bool:
@@ -134,9 +149,10 @@ class Trial:
         return self._sealed
 
     def seal(self) -> None:
-        """End the trial: destroy the key, so that nobody can ever tie an identifier to a weight; fold no more."""
+        """End the trial: destroy the key, so that nobody can ever tie an identifier to a group; fold no more."""
         if self._secret is not None:
             self._secret.destroy()
+        destroy_user_key(self.plan.design, self._key_mark)
         self._sealed = True
 
     def merge(self, other: Trial) -> Self:
@@ -148,11 +164,11 @@ class Trial:
             raise StateError(f"only trials of the same plan can be merged; these plans differ in {differing}.")
         if self.plan.unit is not None and self._key_mark != other._key_mark and self.n and other.n:
             raise StateError(
-                "these trials were folded under different keys, so a unit would count as two in the bootstrap; "
+                "these trials were folded under different keys, so a unit would count as two; "
                 "give every worker the same key: fa.Trial(plan, key=trial.key), or --key on the command line."
             )
         merged = self.copy()
-        merged._arms = [a + b for a, b in zip(self._arms, other._arms, strict=True)]
+        merged._tallies = self._tallies + other._tallies  # type: ignore[operator]  # of one plan, so of one kind
         merged._faults = self._faults + other._faults
         merged._sealed = self._sealed or other._sealed
         if not self.n or (self._secret is None and self._key_mark == other._key_mark):
@@ -169,19 +185,18 @@ class Trial:
     def copy(self) -> Self:
         """A trial of its own with the same tallies and the same key."""
         twin = copy.copy(self)
-        twin._arms = list(self._arms)
         twin._secret = _twin(self._secret)
         return twin
 
     @property
     def n(self) -> int:
         """Records folded."""
-        return sum(arm.n for arm in self._arms)
+        return sum(self._tallies.counts)
 
     @property
     def counts(self) -> dict[str, int]:
         """Records folded, by arm."""
-        return {name: arm.n for name, arm in zip(self.plan.arms, self._arms, strict=True)}
+        return dict(zip(self.plan.arms, self._tallies.counts, strict=True))
 
     @property
     def dropped(self) -> Faults:
@@ -190,18 +205,26 @@ class Trial:
 
     @property
     def arms(self) -> Sequence[ArmTally]:
-        """The tallies, by arm."""
-        return tuple(self._arms)
+        """The tallies by arm, of a trial that keeps moments; a trial that keeps sums has none."""
+        return self._tallies.arms if isinstance(self._tallies, Arms) else ()
 
-    def effects(self, *, adjust: str | None = None, population: bool = False) -> Effects:
+    @property
+    def tallies(self) -> Holding:
+        """What the trial holds."""
+        return self._tallies
+
+    def effects(self, *, adjust: str | None = None, population: bool = True) -> Effects:
         """What the trial has found so far.
 
         Args:
             adjust: ``"holm"`` or ``"benjamini-hochberg"``, over arms and outcomes.
-            population: Let the errors of the interacted estimator allow for the covariates' mean being that
-                of a sample, so that the effect is the population's.
+            population: Whether the errors of the interacted estimator allow for the covariates' mean being that of a
+                sample, so that the effect is the population's; without, it is the effect on these very records.
         """
-        effects = effects_of(self.plan, self._arms, self._faults, population=population)
+        if isinstance(self._tallies, Grouped):
+            effects = effects_of_groups(self.plan, self._tallies, self._faults)
+        else:
+            effects = effects_of(self.plan, self._tallies.arms, self._faults, population=population)
         if effects.alarm is not None:
             warnings.warn(effects.alarm, SampleRatioWarning, stacklevel=2)
         return effects if adjust is None else effects.adjusted(adjust)
@@ -220,13 +243,29 @@ class Trial:
         """
         from foldaway.report.page.page import trial_page
 
-        return trial_page(quiet_effects(self, adjust), self.plan, self._arms, Saved(self.dumps(), positions))
+        saved = Saved(self.copy().dumps(), positions)  # a report fixes nothing
+        return trial_page(quiet_effects(self, adjust), self.plan, self._tallies, saved)
+
+    def fix(self) -> None:
+        """Make the trial lean: fix the coefficients and keep sums alone, from which no regression can be read.
+
+        A trial whose plan has coefficients, or no covariates, or that keeps moments, stays as it is.
+        """
+        tallies = self._tallies
+        if isinstance(tallies, Grouped) and tallies.moments is not None and self.n:
+            start = fit_start(tallies.moments, told=True)
+            self._tallies = tallies.fixed(start.predictor, start.without, start.why)
 
     def dumps(self) -> bytes:
-        """The state as bytes: the plan and its tallies, nothing else; the key is not in it."""
+        """The state as bytes: the plan and its tallies, nothing else; the key is not in it. The trial is lean now."""
+        self.fix()
+        return self.exchanged()
+
+    def exchanged(self) -> bytes:
+        """The state as it is in memory, for workers of one run and stores that encrypt it."""
         state = TrialState(
             self.plan.canonical().decode(),
-            [arm.state() for arm in self._arms],
+            self._tallies.state(),
             dict(sorted(self._faults.records.items())),
             list(self._faults),
             self._key_mark,
@@ -241,7 +280,7 @@ class Trial:
         Args:
             data: What ``dumps`` gave.
             plan: The plan; if left out, the one in the state.
-            key: The bootstrap's key, if further records are to be folded.
+            key: The trial's key, if further records are to be folded; if left out, this machine's user's own.
 
         Raises:
             StateError: The state is damaged, truncated, or of another plan or key.
@@ -254,25 +293,20 @@ class Trial:
                 f"{_differing(plan, made_under)}; load it with that one."
             )
         trial = cls(made_under, key=key)
-        if len(state.arms) != len(trial._arms):
-            raise StateError("the state does not fit its plan: it has another number of arms.")
-        trial._arms = [
-            ArmTally.restore(saved, empty.shape, empty.kinds)
-            for saved, empty in zip(state.arms, trial._arms, strict=True)
-        ]
+        trial._tallies = restored_holding(state.tallies, made_under)
         trial._faults = Faults(state.dropped.items(), state.faults)
         trial._restore_key(state, given=key is not None)
         if min([*state.dropped.values(), *(fault.records for fault in state.faults)], default=1) < 1:
             raise StateError("the state is damaged: its counts do not fit.")
-        if trial.dumps() != bytes(data):  # one state has one form
+        if trial.exchanged() != bytes(data):  # one state has one form
             raise StateError("the state is damaged: it is not written as `dumps` writes it.")
         return trial
 
     def _restore_key(self, state: TrialState, *, given: bool) -> None:
-        if given and not state.sealed and state.key_mark != self._key_mark:
+        if given and not state.sealed and state.key_mark not in (b"", self._key_mark):
             raise StateError("the state was made under another key; load it with that one.")
         self._sealed = state.sealed
-        self._secret = self._secret if given and not state.sealed else None
+        self._secret = None if state.sealed else self._secret
         self._key_mark = state.key_mark
 
     def save(self, path: str | Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import statsmodels.api as sm
 
 from foldaway.errors import EstimateError
-from foldaway.inference.adjusting import Coefficients, fit_start, lean, significant
+from foldaway.inference.adjusting import fit_start, significant
 from foldaway.inference.group_regression import jackknife_least_squares, jackknife_regression
 from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife
 from foldaway.inference.levels import difference_of
@@ -63,10 +63,10 @@ def pooled(table: pd.DataFrame, outcome: str, *, weighted: bool = False) -> Any:
 def test_coefficients_are_the_pooled_regressions_with_and_without_each_group(weighted: bool, level: float) -> None:
     table = make(1, level=level)
     start = fit_start(moments_of(table, weighted=weighted))
-    assert start.coefficients is not None
+    assert start.predictor is not None
     for o, outcome in enumerate(["y0", "y1"]):
         expected = pooled(table.assign(y0=table.y0 - level), outcome, weighted=weighted)[2:]
-        np.testing.assert_allclose(start.coefficients.slopes[o], expected, rtol=1e-8 if level else 1e-11)
+        np.testing.assert_allclose(start.predictor.slopes[o], expected, rtol=1e-8 if level else 1e-11)
         for g in range(GROUPS):
             part = table[table.group != g].assign(y0=table.y0 - level)
             expected = pooled(part, outcome, weighted=weighted)[2:]
@@ -78,7 +78,7 @@ def test_coefficients_are_the_pooled_regressions_with_and_without_each_group(wei
 def test_with_coefficients_from_all_records_adjusted_is_the_pooled_regression() -> None:
     table = make(2)
     moments = moments_of(table)
-    sums = lean(moments, fit_start(moments), cross_fitted=False)
+    sums = lean(moments, fit_start(moments).predictor)
     for o, outcome in enumerate(["y0", "y1"]):
         expected = pooled(table, outcome)[:2]
         rate = prediction_rate(spread_of(sums, o))
@@ -110,14 +110,14 @@ def test_the_map_gives_the_sums_that_folding_adjusted_records_gives(
     table = make(4, level=level)
     moments = moments_of(table, weighted=weighted)
     start = fit_start(moments)
-    assert start.coefficients is not None
-    mapped = lean(moments, start, cross_fitted=cross_fitted)
+    assert start.predictor is not None
+    mapped = lean(moments, start.predictor, start.without if cross_fitted else None)
     x, y = table[["x1", "x2"]].to_numpy().T, table[["y0", "y1"]].to_numpy().T
     adjusted = np.empty_like(y)
     for g in range(GROUPS):
         here = table.group.to_numpy() == g
-        slopes = start.without[g] if cross_fitted else start.coefficients.slopes
-        adjusted[:, here] = Coefficients(start.coefficients.center, slopes).adjusted(x[:, here], y[:, here])
+        slopes = start.without[g] if cross_fitted else start.predictor.slopes
+        adjusted[:, here] = Predictor(start.predictor.center, slopes).adjusted(x[:, here], y[:, here])
     folded = Sums.empty(SumsShape(3, 2, GROUPS, adjusted=True, weighted=weighted))
     weight = table.w.to_numpy() if weighted else None
     folded = folded.fold(table.arm.to_numpy(), np.vstack([y, adjusted]), table.group.to_numpy(), weight)
@@ -134,7 +134,7 @@ def test_without_a_start_the_outcomes_alone_are_left() -> None:
     moments = moments_of(make(5))
     sums = lean(moments, None)
     assert not sums.shape.adjusted
-    np.testing.assert_allclose(sums.total, lean(moments, fit_start(moments)).unadjusted().total, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(sums.total, lean(moments, fit_start(moments).predictor).unadjusted().total, rtol=1e-9, atol=1e-9)
 
 
 # What a start cannot show.
@@ -143,9 +143,9 @@ def test_without_a_start_the_outcomes_alone_are_left() -> None:
 def test_directions_that_were_not_shown_get_zero() -> None:
     table = make(6).assign(rare=0.0)
     start = fit_start(moments_of(table, covariates=("x1", "rare", "x2")))
-    assert start.coefficients is not None
-    assert np.all(start.coefficients.slopes[:, 1] == 0)
-    np.testing.assert_allclose(start.coefficients.slopes[0, [0, 2]], pooled(table, "y0")[2:], rtol=1e-10)
+    assert start.predictor is not None
+    assert np.all(start.predictor.slopes[:, 1] == 0)
+    np.testing.assert_allclose(start.predictor.slopes[0, [0, 2]], pooled(table, "y0")[2:], rtol=1e-10)
     # Shown in one group only, it is not known to the others' coefficients without that group.
     table.loc[(table.group == 3) & (table.x2 > 16), "rare"] = 1.0
     start = fit_start(moments_of(table, covariates=("x1", "rare", "x2")))
@@ -156,30 +156,30 @@ def test_directions_that_were_not_shown_get_zero() -> None:
 def test_a_repeated_covariate_changes_no_prediction() -> None:
     table = make(7)
     once, twice = (fit_start(moments_of(table, covariates=names)) for names in (("x1", "x2"), ("x1", "x2", "x1")))
-    assert once.coefficients is not None
-    assert twice.coefficients is not None
+    assert once.predictor is not None
+    assert twice.predictor is not None
     y = np.zeros((2, len(table)))
-    one = once.coefficients.adjusted(table[["x1", "x2"]].to_numpy().T, y)
-    two = twice.coefficients.adjusted(table[["x1", "x2", "x1"]].to_numpy().T, y)
+    one = once.predictor.adjusted(table[["x1", "x2"]].to_numpy().T, y)
+    two = twice.predictor.adjusted(table[["x1", "x2", "x1"]].to_numpy().T, y)
     np.testing.assert_allclose(one, two, rtol=1e-8, atol=1e-9)
 
 
 def test_few_records_are_not_adjusted_and_the_reason_says_how_many_it_takes() -> None:
-    assert fit_start(moments_of(make(8, n=10))).coefficients is not None
+    assert fit_start(moments_of(make(8, n=10))).predictor is not None
     start = fit_start(moments_of(make(8, n=9)))
-    assert start.coefficients is None
+    assert start.predictor is None
     assert "9 records are too few to adjust for 2 columns of covariates; it takes 10" in start.why
-    assert not lean(moments_of(make(8, n=9)), start).shape.adjusted
+    assert not lean(moments_of(make(8, n=9)), start.predictor).shape.adjusted
     bare = fit_start(moments_of(make(8), covariates=()))
     assert "no covariates" in bare.why
 
 
 def test_told_coefficients_have_three_digits_and_come_from_two_thousand_records() -> None:
     early = fit_start(moments_of(make(9, n=1999)), told=True)
-    assert early.coefficients is None
+    assert early.predictor is None
     assert "2,000 records" in early.why
     table = make(9, n=2000)
-    exact, told = fit_start(moments_of(table)).coefficients, fit_start(moments_of(table), told=True).coefficients
+    exact, told = fit_start(moments_of(table)).predictor, fit_start(moments_of(table), told=True).predictor
     assert exact is not None
     assert told is not None
     for slope in told.slopes.ravel():
@@ -193,12 +193,12 @@ def test_earlier_records_without_arms_calibrate_a_plan() -> None:
     table = make(12, n=2500)
     moments = GroupMoments.empty(MomentsShape(1, 1, Shape(3, 2)))
     start = fit_start(moments.fold(np.zeros(2500, int), rows_of(table, "x1", "x2", "y0", "y1")))
-    assert start.coefficients is not None
+    assert start.predictor is not None
     X = sm.add_constant(table[["x1", "x2"]])
     for o, outcome in enumerate(["y0", "y1"]):
         expected = sm.OLS(table[outcome], X).fit().params.to_numpy()[1:]
-        np.testing.assert_allclose(start.coefficients.slopes[o], expected, rtol=1e-10)
-    np.testing.assert_allclose(start.coefficients.center, table[["x1", "x2"]].mean(), rtol=1e-12)
+        np.testing.assert_allclose(start.predictor.slopes[o], expected, rtol=1e-10)
+    np.testing.assert_allclose(start.predictor.center, table[["x1", "x2"]].mean(), rtol=1e-12)
 
 
 @pytest.mark.parametrize(("value", "rounded"), [(1234.5, 1230), (0.00098765, 0.000988), (-5.0, -5), (0.0, 0)])

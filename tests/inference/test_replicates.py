@@ -21,7 +21,7 @@ from foldaway.paper import (
 )
 from foldaway.plan.analysis import estimators_of
 from foldaway.records.keys import Hashes, RecordKeys
-from foldaway.tallies import REPLICATES
+from foldaway.tallies.kinds import REPLICATES
 from foldaway.tallies.arm import ArmTally
 from kept_rows import design, fitted
 from resampling import KEY, Weights, close, replicates_of, tallies_of, unit_weights, with_bootstrap

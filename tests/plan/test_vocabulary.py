@@ -25,7 +25,7 @@ from foldaway.plan.vocabulary import (
     Word,
 )
 from foldaway.report.page.kept import TALLIES as TALLIES_IN_WORDS
-from foldaway.tallies import KINDS as TALLIES
+from foldaway.tallies.kinds import KINDS as TALLIES
 
 WORDS: list[Word] = [word for words in (ESTIMATORS, ERRORS, MODES) for word in words.values()]
 

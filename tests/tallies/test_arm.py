@@ -11,7 +11,7 @@ import foldaway as fa
 from exact import long_regression
 from foldaway.errors import StateError
 from foldaway.numerics.block import Block, Floats, Shape
-from foldaway.tallies import RECORDS
+from foldaway.tallies.kinds import RECORDS
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.scores import Scores
 

@@ -10,7 +10,7 @@ import pytest
 import foldaway as fa
 from exact import long_regression
 from foldaway.numerics.block import Block, Floats, Shape
-from foldaway.tallies import RECORDS, UNITS
+from foldaway.tallies.kinds import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally, Kinds
 from foldaway.tallies.scores import Scores, UnitScores
 from foldaway.tallies.stream import WORTH_COMPILING, RowStream

@@ -21,8 +21,8 @@ from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import CLASSICAL, ERRORS
 from foldaway.records.faults import Faults
-from foldaway.tallies import REPLICATES, UNITS
 from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.kinds import REPLICATES, UNITS
 
 # What is left of a constant column, next to its length, when its mean is taken out.
 _ROUNDING = 1e-14
@@ -33,7 +33,7 @@ def effects_of(
     arms: Sequence[ArmTally],
     faults: Faults,
     *,
-    population: bool = False,
+    population: bool = True,
     scored: Mapping[str, Sequence[ArmTally]] | None = None,
     notes: Sequence[str] = (),
 ) -> Effects:
@@ -68,7 +68,7 @@ def effects_of(
         sample_ratio=ratio,
         dropped=dict(sorted(faults.records.items())),
         faults=list(faults),
-        alarm=_alarm(ratio),
+        alarm=alarm_of(ratio),
         notes=[*_notes(plan, arms, ratio, faults), *notes, *withheld],
         plan=plan,
     )
@@ -196,12 +196,16 @@ def _remedy(plan: Plan) -> str:
     )
 
 
-def _alarm(ratio: SampleRatio) -> str | None:
+def alarm_of(ratio: SampleRatio) -> str | None:
+    """What to read before any effect, if the arms' counts do not fit."""
     if ratio.ok:
         return None
+    cause = "Find out why before you trust any effect."
+    if ratio.test == "groups":
+        cause = f"Either the randomisation is broken, or an arm changes how many records a unit has. {cause}"
     return (
         f"The arms' {ratio.counted} do not fit the plan's probabilities (p below {SUSPICIOUS}): {_seen(ratio)} "
-        "expected. Find out why before you trust any effect."
+        f"expected. {cause}"
     )
 
 
@@ -231,6 +235,11 @@ def _notes(plan: Plan, arms: Sequence[ArmTally], ratio: SampleRatio, faults: Fau
             else "add a bootstrap to the plan, or promise complete_units, for errors by unit"
         )
         yield f"All but bootstrap errors take records as independent. If units have several records, {remedy}."
+    yield from notes_on(faults)
+
+
+def notes_on(faults: Faults) -> Iterator[str]:
+    """What to know about faulty records."""
     if faults:
         by_arm = ", ".join(f"{arm or 'arm unknown or unread'} {n:,}" for arm, n in sorted(faults.records.items()) if n)
         yield f"Faulty records left out: {by_arm}. If this depends on the arm, the effects are biased."

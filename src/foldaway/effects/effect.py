@@ -8,9 +8,13 @@ import msgspec
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """One estimate of the effect of an arm, against the control, on an outcome.
 
-    ``relative`` is the effect as a share of the control's level, its interval by the delta method. The
-    ``anytime`` interval stays valid however often one looks (Waudby-Smith et al. 2024). Rows of the bootstrap also have
-    percentile intervals, the p-value that inverts them, and the number of replicates behind them.
+    A number that cannot be told is None. Where that is the error, the row is not ``reliable`` and ``why`` has the
+    reason; ``relative_why`` and ``anytime_why`` say why there is no relative effect or no any-time interval.
+
+    ``relative`` is the effect as a share of the control's level, its interval by Fieller's method, or by the delta
+    method in rows that come from moments. The ``anytime`` interval and p-value stay valid however often one looks
+    (Waudby-Smith et al. 2024). Rows of the bootstrap also have percentile intervals, the p-value that inverts them, and
+    the number of replicates behind them.
     """
 
     outcome: str
@@ -21,21 +25,26 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     n: int
     n_arm: int
     n_control: int
-    estimate: float
-    std_error: float
-    statistic: float
-    df: float
-    p_value: float
+    estimate: float | None
+    std_error: float | None
+    statistic: float | None
+    df: float | None
+    p_value: float | None
     p_adjusted: float | None
-    ci_lower: float
-    ci_upper: float
-    control_level: float
-    relative: float
-    relative_std_error: float
-    relative_ci_lower: float
-    relative_ci_upper: float
-    anytime_ci_lower: float
-    anytime_ci_upper: float
+    ci_lower: float | None
+    ci_upper: float | None
+    control_level: float | None
+    relative: float | None
+    relative_std_error: float | None
+    relative_ci_lower: float | None
+    relative_ci_upper: float | None
+    anytime_ci_lower: float | None
+    anytime_ci_upper: float | None
+    anytime_p_value: float | None = None
+    reliable: bool = True
+    why: str | None = None
+    relative_why: str | None = None
+    anytime_why: str | None = None
     percentile_ci_lower: float | None = None
     percentile_ci_upper: float | None = None
     percentile_p_value: float | None = None

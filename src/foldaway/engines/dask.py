@@ -54,7 +54,7 @@ def fold(ddf: Any, plan: Plan, *, key: bytes | None = None, units_together: bool
     Args:
         ddf: The data frame.
         plan: The plan.
-        key: The bootstrap's key, for plans with a bootstrap; a new one if left out.
+        key: The trial's key; if left out, that of this machine's user.
         units_together: For plans with `complete_units`: that all records of a unit already lie in one partition, so
             that Dask need not move records between workers.
 

@@ -105,7 +105,7 @@ def fold_partition(batches: Iterable[Any], plan: Plan, key: bytes | None) -> Par
                 refusal = f"a partition could not be folded ({type(error).__name__}); nothing was folded."
             if refusal:
                 break
-    state = b"" if faults or refusal else trial.dumps()
+    state = b"" if faults or refusal else trial.exchanged()
     return Partial(records, state, refusal, dict(faults.records), list(faults))
 
 
@@ -120,7 +120,7 @@ def merged(partials: Iterable[Partial]) -> Partial:
         if part.state:
             more = Trial.loads(part.state)
             trial = more if trial is None else trial + more
-    state = b"" if faults or refusal or trial is None else trial.dumps()
+    state = b"" if faults or refusal or trial is None else trial.exchanged()
     return Partial(records, state, refusal, dict(faults.records), list(faults))
 
 
@@ -153,9 +153,9 @@ def gathered(batches: Iterable[pa.RecordBatch], *, whole: bool) -> Iterator[pa.T
 
 
 def key_for(plan: Plan, key: bytes | None) -> bytes | None:
-    """The key that all workers share: the one given, a new one, or none if the plan has no bootstrap."""
+    """The key that all workers share: the one given, or that of this machine's user; none if the plan needs none."""
     trial = Trial(plan, key=key)
-    return None if plan.bootstrap is None else trial.key
+    return trial.key if plan.keyed else None
 
 
 def plan_columns(plan: Plan, names: Sequence[str]) -> list[str]:

@@ -57,8 +57,9 @@ def fold_decoy(plan: Plan, records: int) -> None:
     if records:
         # The bootstrap's working memory is freed like any other, and it would take most of the time.
         plain = msgspec.structs.replace(plan, bootstrap=None)
+        key = bytes(16) if plain.keyed else None
         for enough in (_ENOUGH_PER_CORE * cores(), _TALL * len(plan.columns) - 1):
-            Trial(plain).fold(_decoy(plain, min(records, enough)))
+            Trial(plain, key=key).fold(_decoy(plain, min(records, enough)))
 
 
 def _decoy(plan: Plan, n: int) -> pa.Table:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import msgspec
 import pyarrow as pa
 
 from foldaway.plan import Plan
 from foldaway.sources.formats.body import ARROW, JSON, NDJSON, Limits, decode
 from foldaway.trial import Trial
 
-_PLAN = Plan(
+_SUMS = Plan(
     name="rehearsal",
     arm="arm",
     arms={"a": 0.5, "b": 0.5},
     outcomes=["y"],
     covariates=["x"],
     unit="unit",
-    bootstrap=2,
 )
+_MOMENTS = msgspec.structs.replace(_SUMS, keep="moments", bootstrap=2)
 
 
 def rehearse() -> None:
@@ -27,17 +28,17 @@ def rehearse() -> None:
     Example:
         >>> rehearse()
     """
-    trial = Trial(_PLAN)
+    trials = [Trial(plan, key=bytes(16)) for plan in (_SUMS, _MOMENTS)]
     rows = [{"arm": "ab"[i % 2], "unit": f"u{i}", "x": i % 7, "y": i % 11 + 0.5} for i in range(256)]
     for media_type, body in _bodies(pa.Table.from_pylist(rows)).items():
-        batch = decode(bytearray(body), media_type, None, _PLAN, Limits())
-        trial.fold(batch.records, text=True, unreadable=batch.ragged)
-    trial.effects()
+        for trial in trials:
+            batch = decode(bytearray(body), media_type, None, trial.plan, Limits())
+            trial.fold(batch.records, text=True, unreadable=batch.ragged)
+    for trial in trials:
+        trial.effects()
 
 
 def _bodies(table: pa.Table) -> dict[str, bytes]:
-    import msgspec
-
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

@@ -1,4 +1,4 @@
-"""Adjustment without keeping covariates: coefficients from a start, and the start's moments mapped to sums.
+"""Adjustment without keeping covariates: coefficients from a start.
 
 Fix coefficients β₀ and means x̄₀ once. From there on a record is one number more, ỹ = y − (x − x̄₀)'β₀, and its
 covariates are used and gone in the same step. The difference of means of ỹ is unbiased whatever β₀ is.
@@ -17,50 +17,25 @@ import numpy as np
 from foldaway.inference.group_regression import pooled_slopes, raw_slopes
 from foldaway.numerics.block import Floats
 from foldaway.tallies.group_moments import GroupMoments
-from foldaway.tallies.sums import Sums, SumsShape
+from foldaway.tallies.predictor import Predictor
 
 LEAST_PER_COLUMN = 5
 """Records per covariate column below which there is no adjustment."""
 
-LEAST_TOLD = 2000
-"""Records below which coefficients are not told."""
-
 TOLD_DIGITS = 3
-"""Significant digits with which they are told."""
-
-
-class Coefficients(NamedTuple):
-    """What makes ỹ of a record.
-
-    Attributes:
-        center: x̄₀, by covariate column.
-        slopes: β₀, by outcome and covariate column.
-
-    Example:
-        >>> coefficients = Coefficients(np.array([10.0]), np.array([[2.0]]))
-        >>> coefficients.adjusted(np.array([[11.0, 9.0]]), np.array([[5.0, 5.0]]))
-        array([[3., 7.]])
-    """
-
-    center: Floats
-    slopes: Floats
-
-    def adjusted(self, x: Floats, y: Floats) -> Floats:
-        """ỹ of records: covariates x (columns by n, without the intercept) and outcomes y (outcomes by n)."""
-        predicted: Floats = self.slopes @ (x - self.center[:, None])
-        return y - predicted
+"""Significant digits that coefficients have once they leave memory."""
 
 
 class Start(NamedTuple):
-    """The outcome of a fit: coefficients for later records, those without each group, or why there are none.
+    """The outcome of a fit: a predictor for later records, the slopes without each group, or why there are none.
 
     Attributes:
-        coefficients: For later records; None if there is no adjustment.
+        predictor: For later records; None if there is no adjustment.
         without: Slopes fitted without each group: groups by outcomes by columns.
         why: Why there is no adjustment; empty if there is.
     """
 
-    coefficients: Coefficients | None
+    predictor: Predictor | None
     without: Floats
     why: str = ""
 
@@ -74,8 +49,7 @@ def fit_start(moments: GroupMoments, *, told: bool = False) -> Start:
 
     Args:
         moments: Of the start, or of earlier records in one arm and group.
-        told: Whether others get to see the coefficients: they then have three digits, and come from 2,000 records at
-            least.
+        told: Whether the coefficients leave memory: they then have three digits.
     """
     _, groups, row, _ = moments.shape
     k, columns = row.regressors, row.regressors - 1
@@ -85,9 +59,6 @@ def fit_start(moments: GroupMoments, *, told: bool = False) -> Start:
     if moments.n < LEAST_PER_COLUMN * columns:
         needed = LEAST_PER_COLUMN * columns
         why = f"{moments.n:,} records are too few to adjust for {columns} columns of covariates; it takes {needed:,}."
-        return Start(None, none, why)
-    if told and moments.n < LEAST_TOLD:
-        why = f"coefficients are told from {LEAST_TOLD:,} records on, and there are {moments.n:,}."
         return Start(None, none, why)
     moments = moments.reframed()
     frame, whole = moments.frame, moments.moments.sum(axis=1)
@@ -100,7 +71,7 @@ def fit_start(moments: GroupMoments, *, told: bool = False) -> Start:
     if told:
         slopes = significant(slopes, TOLD_DIGITS)
         center = _coarse(center, _deviations(everyone, frame.F, k))
-    return Start(Coefficients(center, slopes[0]), slopes[1:])
+    return Start(Predictor(center, slopes[0]), slopes[1:])
 
 
 def significant(values: Floats, digits: int) -> Floats:
@@ -130,53 +101,3 @@ def _coarse(center: Floats, deviation: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         grid = np.where(deviation > 0, 10.0 ** (np.floor(np.log10(deviation)) - 1), 1.0)
     return np.where(deviation > 0, np.round(center / grid) * grid, center)
-
-
-def lean(moments: GroupMoments, start: Start | None, *, cross_fitted: bool = True) -> Sums:
-    """The start's moments as sums of y and ỹ by arm and group; the covariates are gone.
-
-    Args:
-        moments: Of the start.
-        start: As fitted on them; None, or one without coefficients, gives sums of y alone.
-        cross_fitted: Whether each group's ỹ comes from the coefficients without it. If not, from those of all.
-    """
-    arms, groups, row, weighted = moments.shape
-    k, O = row.regressors, row.outcomes  # noqa: E741
-    F, coefficients = moments.frame.F, None if start is None else start.coefficients
-    shape = SumsShape(arms, O, groups, coefficients is not None, weighted)
-    # Each column as a combination of the framed row, group by group: v = z'c.
-    columns = np.repeat(F[:, k:].T[None], groups, axis=0)  # groups, columns, K
-    if start is not None and coefficients is not None:
-        slopes = start.without if cross_fitted else np.repeat(coefficients.slopes[None], groups, axis=0)
-        x = F[:, 1:k].T.copy()
-        x[:, 0] -= coefficients.center  # the framed row begins with 1
-        columns = np.concatenate([columns, columns - slopes @ x], axis=1)
-    weight = moments.moments[..., 0, 0]
-    sums = np.einsum("agi,gvi->agv", moments.moments[..., 0, :], columns)
-    level = sums.sum(axis=(0, 1)) / max(weight.sum(), 1e-300)
-    columns[..., 0] -= level
-    second = moments.moments if moments.squared is None else moments.squared
-    mass = second[..., 0, 0].sum(axis=1)
-    first = np.einsum("agi,gvi->av", second[..., 0, :], columns)
-    safe = np.where(mass > 0, mass, 1)[:, None]
-
-    def products(left: Floats, right: Floats) -> Floats:
-        summed: Floats = np.einsum("gvi,agij,gvj->av", left, second, right, optimize=True)
-        return summed
-
-    cross = None
-    if shape.adjusted:
-        cross = products(columns[:, :O], columns[:, O:]) - first[:, :O] * first[:, O:] / safe
-    return Sums(
-        shape,
-        level=level,
-        records=moments.records,
-        present=None,
-        weight=weight[..., None] if weighted else None,
-        total=np.einsum("agi,gvi->agv", moments.moments[..., 0, :], columns),
-        mass=np.repeat(mass[:, None], O, axis=1),
-        first=first,
-        square=np.maximum(products(columns, columns) - first**2 / safe, 0),
-        cross=cross,
-        absolute=moments.absolute,
-    ).settled()

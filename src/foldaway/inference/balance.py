@@ -15,13 +15,19 @@ from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
+from foldaway.inference.adjusting import fit_start
 from foldaway.inference.bootstrap import replicates_of, sum_variance
 from foldaway.inference.intervals import critical
+from foldaway.inference.jackknife import Cells, cells_of, jackknife
+from foldaway.inference.levels import difference_of, over, withheld
 from foldaway.inference.sample_ratio import SUSPICIOUS
+from foldaway.inference.welch import Spread, spread_of, welch
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.tallies import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.grouped import Grouped
+from foldaway.tallies.kinds import RECORDS, UNITS
+from foldaway.tallies.predictor import lean
 from foldaway.tallies.scores import Scores
 
 CUSTOMARY = 0.1
@@ -86,6 +92,47 @@ def balance(plan: Plan, arms: Sequence[ArmTally]) -> list[Balance]:
         for name, arm in list(zip(plan.arms, arms, strict=True))[1:]
         if min(control.n, arm.n) > 1
     ]
+
+
+def prediction_balance(plan: Plan, tallies: Grouped) -> list[Balance]:
+    """The balance of what the covariates predict of each outcome, y − ỹ: all of them that matters for the effect.
+
+    None if outcomes are not adjusted, or where an arm's error cannot be told.
+    """
+    sums = tallies.sums if tallies.moments is None else lean(tallies.moments, fit_start(tallies.moments).predictor)
+    if sums is None or not sums.shape.adjusted:
+        return []
+    balances = []
+    for outcome, name in enumerate(plan.outcomes):
+        spread = spread_of(sums, outcome)
+        apart = np.array([1.0, -1.0])
+        products = np.einsum("i,...ij,j->...", apart, spread.products, apart)
+        predicted = Spread(spread.n, spread.weight, (spread.mean @ apart)[:, None], products[:, None, None])
+        levels = jackknife(_predicted, cells_of(sums, outcome)) if plan.grouped else welch(predicted)
+        variances = np.maximum(products, 0) / np.maximum(spread.n - 1, 1)
+        for arm in range(1, len(plan.arms)):
+            if withheld(levels, (arm, 0)):
+                continue
+            scale = math.sqrt((variances[arm] + variances[0]) / 2)
+            difference, variance, df = (float(x) for x in difference_of(levels, arm))
+            balances.append(
+                Balance(
+                    f"prediction of {name}",
+                    list(plan.arms)[arm],
+                    float(levels.value[arm]),
+                    float(levels.value[0]),
+                    _standardised(difference, variances[arm], variances[0]),
+                    math.sqrt(variance) / scale if scale else 0.0,
+                    df,
+                )
+            )
+    return balances
+
+
+def _predicted(cells: Cells) -> Floats:
+    """The arms' means of the prediction y − ỹ."""
+    assert cells.adjusted is not None
+    return cells.level - cells.adjusted_level + over(cells.value - cells.adjusted, cells.weight)
 
 
 def _balance(plan: Plan, covariate: str, column: Floats, name: str, arm: ArmTally, control: ArmTally) -> Balance:

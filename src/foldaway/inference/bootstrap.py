@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from foldaway.errors import EstimateError
 from foldaway.numerics.block import Floats
-from foldaway.tallies import REPLICATES
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.frame import Frame
+from foldaway.tallies.kinds import REPLICATES
 from foldaway.tallies.replicates import Replicates
 
 # A replicate whose regressors, at unit length, are this close to dependent has no regression.

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from foldaway.errors import EstimateError
 from foldaway.inference.jackknife import effective_groups, group_doubt
 from foldaway.inference.levels import LEAST_GROUPS, Levels
+from foldaway.inference.welch import Spread, spread_of, welch
 from foldaway.numerics.block import Floats
 from foldaway.tallies.frame import Frame
 from foldaway.tallies.group_moments import GroupMoments
+from foldaway.tallies.predictor import Predictor, lean
 
 # In a frame, columns have a variance of about 1. What is left below this is rounding.
 _NO_VARIANCE = 1e-18
@@ -82,12 +84,18 @@ def pooled_slopes(moments: Floats, frame: Frame, k: int, outcome: int) -> Slopes
         k: Regressors, with the intercept.
         outcome: Which outcome.
     """
-    weight = moments[..., 0, 0]
-    safe = np.where(weight > 0, weight, 1)
-    first = moments[..., 0, :]
-    within = (moments - first[..., :, None] * first[..., None, :] / safe[..., None, None]).sum(axis=-3)
+    within = _within(moments)
     right = within[..., 1:k, :] @ frame.F[:, k + outcome]
-    return Slopes(*solve(within[..., 1:k, 1:k], right, weight.sum(axis=-1), frame.F[1:k, 1:k]))
+    weight = moments[..., 0, 0].sum(axis=-1)
+    return Slopes(*solve(within[..., 1:k, 1:k], right, weight, frame.F[1:k, 1:k]))
+
+
+def _within(moments: Floats) -> Floats:
+    """The products about the arms' means, over all arms: (…, K, K)."""
+    weight, first = moments[..., 0, 0], moments[..., 0, :]
+    safe = np.where(weight > 0, weight, 1)
+    within: Floats = (moments - first[..., :, None] * first[..., None, :] / safe[..., None, None]).sum(axis=-3)
+    return within
 
 
 def raw_slopes(slopes: Floats, frame: Frame, k: int) -> Floats:
@@ -124,6 +132,30 @@ def jackknife_regression(moments: GroupMoments, outcome: int) -> Levels:
     # A direction that only one group shows leaves its coefficient, and the levels, without an error.
     shown = (weight > 0).sum(axis=0) if np.all(ranks == rank) else np.zeros(len(value))
     return Levels(value, (groups - 1) / groups * away.T @ away, group_doubt(weight), weight.sum(axis=0), shown)
+
+
+def regression_welch(moments: GroupMoments, outcome: int) -> Levels:
+    """The pooled regression's levels, and their covariance for independent records.
+
+    A level is ȳ_a − (x̄_a − x̄)'β. Given the covariates, the first part varies as Welch's formula has it for the
+    residuals, whose slopes cost as many degrees of freedom as there are. The second part adds (x̄_a − x̄)' σ² S⁻¹
+    (x̄_b − x̄), S being the covariates' products within arms.
+    """
+    arms, _, row, _ = moments.shape
+    k, frame, whole = row.regressors, moments.frame, moments.moments.sum(axis=1)
+    value, rank = regression_levels(whole, frame, k, outcome)
+    slopes = np.zeros((row.outcomes, k - 1))
+    slopes[outcome] = raw_slopes(pooled_slopes(whole, frame, k, outcome).coef, frame, k)
+    both = spread_of(lean(moments, Predictor(np.zeros(k - 1), slopes)), outcome)
+    residuals = Spread(both.n, both.weight, both.mean[:, 1:], both.products[:, 1:, 1:])
+    n = both.n.sum()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spent = (n - arms) / max(n - arms - int(rank), 0)
+        own = welch(residuals)
+        pooled = np.sum(np.diag(own.covariance) * both.weight**2) / both.weight.sum() * spent
+        away = whole[:, 0, 1:k] / both.weight[:, None] - whole[:, 0, 1:k].sum(axis=0) / both.weight.sum()
+    toward = solve(_within(whole)[1:k, 1:k], np.nan_to_num(away), np.full(arms, n), frame.F[1:k, 1:k]).coef
+    return Levels(value, own.covariance * spent + pooled * away @ toward.T, own.doubt * spent, both.n)
 
 
 class JackknifedFit(NamedTuple):

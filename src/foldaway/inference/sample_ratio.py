@@ -11,6 +11,10 @@ from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
+import numpy as np
+
+from foldaway.inference.group_ratio import group_ratio
+from foldaway.numerics.block import Floats
 
 # Customary for this check, which runs with every result and should not cry wolf (Fabijan et al., KDD 2019).
 SUSPICIOUS = 0.001
@@ -27,8 +31,9 @@ class SampleRatio(msgspec.Struct, frozen=True):
         expected: Those that the plan's probabilities would give.
         statistic: The test's statistic, chi-square but for what is estimated; None if the check is open.
         p_value: How rare counts so far from the plan are by chance; None if the check is open.
-        test: ``"pearson"``; ``"bootstrap"`` if its variance comes from a bootstrap by unit; ``"none"`` if the check is
-            open: records do not fit the plan, but a unit may have several and units cannot be counted.
+        test: ``"pearson"``; ``"groups"`` if its variance comes from the spread between groups of units, or
+            ``"bootstrap"`` from a bootstrap by unit; ``"none"`` if the check is open: records do not fit the plan, but
+            a unit may have several and units cannot be counted.
     """
 
     counted: str
@@ -36,7 +41,7 @@ class SampleRatio(msgspec.Struct, frozen=True):
     expected: dict[str, float]
     statistic: float | None
     p_value: float | None
-    test: Literal["pearson", "bootstrap", "none"] = "pearson"
+    test: Literal["pearson", "groups", "bootstrap", "none"] = "pearson"
 
     @property
     def state(self) -> State:
@@ -95,6 +100,21 @@ def sample_ratio_of_records(
     freedom = len(expected) - 1
     p_value = float(fdtrc(freedom, df, statistic / freedom))
     return SampleRatio("records", dict(observed), expected, statistic, p_value, "bootstrap")
+
+
+def sample_ratio_of_groups(records: Floats, probabilities: Mapping[str, float]) -> SampleRatio:
+    """The test of records that come by groups of units: see `group_ratio`.
+
+    Args:
+        records: The number of records by arm and group.
+        probabilities: The plan's.
+    """
+    observed = {arm: int(n) for arm, n in zip(probabilities, records.sum(axis=1), strict=True)}
+    test = group_ratio(records, np.array(list(probabilities.values())))
+    if test.p_value is None:
+        return sample_ratio_of_records(observed, probabilities, None, 0)
+    expected, _ = _pearson(observed, probabilities)
+    return SampleRatio("records", observed, expected, test.statistic, test.p_value, "groups")
 
 
 def _pearson(observed: Mapping[str, int], probabilities: Mapping[str, float]) -> tuple[dict[str, float], float]:

@@ -1,4 +1,4 @@
-"""The trial's secret key: what ties identifiers to bootstrap weights, kept apart from the tallies."""
+"""The trial's secret key: what ties identifiers to groups and bootstrap weights, kept apart from the tallies."""
 
 from __future__ import annotations
 
@@ -52,8 +52,12 @@ class Secret:
         return self._derived(b"mark", 8)
 
     def of_units(self) -> bytes:
-        """The key under which identifiers are hashed."""
+        """The key under which identifiers are hashed to bootstrap weights."""
         return self._derived(b"unit", LENGTH)
+
+    def of_groups(self) -> bytes:
+        """The key under which identifiers are hashed to groups."""
+        return self._derived(b"group", LENGTH)
 
     def of_shard(self, shard: bytes) -> bytes:
         """The key under which the records of a shard are numbered, so that no two shards share weights."""

@@ -35,7 +35,7 @@ class Block:
         weight: Observation weights, if the plan has them.
         unit: For each record the number of its unit within this block, in rising order, if units are
             complete within the block.
-        key: For each record the hash of its unit (or of its own number) under the trial's key, for the bootstrap.
+        key: For each record the hash of its unit (or of its own number) under the trial's key.
         compiled: Whether compiled loops are to serve it: loading them pays once many records have come.
         stands_for: How many records the rows stand for, where they are not one row each: the triangular factor of
             many records has their second moments in K rows.

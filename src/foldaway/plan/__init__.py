@@ -1,12 +1,13 @@
 """The analysis, fixed beforehand.
 
-`Plan` is the analysis together with its parts (`Privacy`, `Federated`, `Bootstrap`), each in a file that declares its
-settings. ``part`` brings what a person wrote to its types, ``rules`` says what is wrong with the whole.
+`Plan` is the analysis together with its parts (`Privacy`, `Federated`, `Bootstrap`, `Coefficients`), each in a file that
+declares its settings. ``part`` brings what a person wrote to its types, ``rules`` says what is wrong with the whole.
 """
 
 from foldaway.plan.bootstrap import Bootstrap
+from foldaway.plan.coefficients import Coefficients
 from foldaway.plan.federated import Federated
 from foldaway.plan.plan import Plan
 from foldaway.plan.privacy import Privacy
 
-__all__ = ["Bootstrap", "Federated", "Plan", "Privacy"]
+__all__ = ["Bootstrap", "Coefficients", "Federated", "Plan", "Privacy"]

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta
 
 from foldaway.plan.bootstrap import Bootstrap
+from foldaway.plan.coefficients import Coefficients
 from foldaway.plan.federated import Federated
 from foldaway.plan.part import Fixed, Part
 from foldaway.plan.privacy import Privacy
-from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES, Error, ModeName
+from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES, MOMENTS, SUMS, Error, Keep, ModeName
 
 Column = Annotated[str, Meta(description="the name of a column")]
 Columns = Annotated[Sequence[str], Meta(description="a list of column names")]
@@ -22,6 +23,7 @@ Levels = Annotated[
 Confidence = Annotated[float, Meta(ge=0.5, lt=1, description="a number from 0.5 to below 1, for example 0.95")]
 Estimators = Annotated[Sequence[str], Meta(description="a list of estimators")]
 Errors = Annotated[Sequence[str], Meta(description="a list of kinds of standard error")]
+Groups = Annotated[int, Meta(ge=8, le=4096, description="a power of two from 8 to 4,096")]
 Size = Annotated[int, Meta(ge=1, le=10**15, description="a whole number from 1 to 10^15")]
 
 
@@ -38,12 +40,20 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         unit: The column that names what was randomised; also the cluster.
         weight: The column of observation weights.
         confidence: Coverage of the intervals.
+        one_record_per_unit: A promise that no unit has more than one record, so that records are independent.
+        keep: ``"sums"`` by arm and group of units, the default; or ``"moments"``, from which exact regressions and
+            robust errors are read, and which say far more about single people.
+        groups: Into how many groups units are dealt, under a secret key, for errors that allow for several records of
+            a unit.
+        coefficients: How covariates predict each outcome, fixed before the trial (`plan.calibrated` finds them). If
+            left out, they are found from the trial's own records when it is first saved.
         complete_units: A promise that all records of a unit come in one batch; gives CR0 and CR1.
         on_fault: ``"refuse"`` a batch with a faulty record whole, or ``"drop"`` and count such records.
         estimators: Those to report; all that the plan allows if left out.
-        errors: The kinds of standard error to report (classical, HC0, HC1, HC2, CR0, CR1); all that the plan allows if
-            left out. Only the tallies that these need are kept: with ``["classical"]`` alone not the robust one, whose
-            size and cost grow with the fourth power of the number of columns.
+        errors: The kinds of standard error to report (welch, jackknife; from moments classical, HC0, HC1, HC2, CR0,
+            CR1); all that the plan allows if left out. Only the tallies that these need are kept: with
+            ``["classical"]`` alone not the robust one, whose size and cost grow with the fourth power of the number of
+            columns.
         anytime_n: The number of records (units, for clustered errors) at which the anytime-valid interval is tightest.
         bootstrap: The bootstrap, or just its number of replicates; by unit if the plan has one, by record if not.
         privacy: How many records must stand behind what is stored and answered.
@@ -59,11 +69,15 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     unit: Column | None = None
     weight: Column | None = None
     confidence: Confidence = 0.95
+    one_record_per_unit: bool = False
+    keep: Keep | None = None
+    groups: Groups = 128
     complete_units: bool = False
     on_fault: Literal["refuse", "drop"] = "refuse"
     estimators: Estimators = ()
     errors: Errors = ()
     anytime_n: Size = 10_000
+    coefficients: Coefficients | Mapping[str, Any] | None = None
     bootstrap: Bootstrap | int | Mapping[str, Any] | None = None
     privacy: Privacy | Mapping[str, Any] = Privacy()
     federated: Federated | ModeName | Mapping[str, Any] | None = None
@@ -73,6 +87,9 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
     """The settings as they are read, every part spelled out, and what follows from them."""
 
     if TYPE_CHECKING:  # a part is written in several ways and read in one
+
+        @property  # type: ignore[misc]
+        def coefficients(self) -> Coefficients | None: ...  # noqa: D102
 
         @property  # type: ignore[misc]
         def bootstrap(self) -> Bootstrap | None: ...  # noqa: D102
@@ -87,6 +104,23 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
     def mode(self) -> ModeName | None:
         """What devices send, if the records stay with them."""
         return None if self.federated is None else self.federated.mode
+
+    @property
+    def keeps(self) -> Keep:
+        """What tallies are kept: moments, if the plan says so or its records stay with devices, which send them."""
+        if self.federated is not None:
+            return MOMENTS
+        return self.keep or SUMS
+
+    @property
+    def grouped(self) -> bool:
+        """Whether units are dealt into groups: where a unit may have several records."""
+        return self.keeps == SUMS and self.unit is not None and not self.one_record_per_unit
+
+    @property
+    def keyed(self) -> bool:
+        """Whether a secret key ties identifiers to groups or bootstrap weights."""
+        return self.grouped or self.bootstrap is not None
 
     @property
     def control(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from numbers import Integral
 from pathlib import Path
@@ -52,6 +52,12 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         """SHA-256 of the canonical form, in hexadecimal."""
         return hashlib.sha256(self.canonical()).hexdigest()
 
+    @property
+    def design(self) -> str:
+        """SHA-256 of what units are randomised by (name, arms, unit), in hexadecimal: the same whatever is analysed."""
+        settings = [self.name, self.arm, list(self.arms.items()), self.unit]
+        return hashlib.sha256(msgspec.json.encode(settings)).hexdigest()
+
     def canonical(self) -> bytes:
         """The plan as JSON in UTF-8 without blanks: settings in declared order, those at their default left out.
 
@@ -62,8 +68,9 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
     def assign(self, unit: str | int | bytes) -> str:
         """The arm of a unit: the same on every machine, in the plan's proportions.
 
-        BLAKE2b of the identifier under the plan's fingerprint as key gives a uniform number, which is
-        looked up in the cumulated probabilities. 17, "17" and b"17" are the same unit.
+        BLAKE2b of the identifier under the design (name, arms, unit) as key gives a uniform number, which is looked up
+        in the cumulated probabilities. Covariates, coefficients and other settings may change and re-randomise nobody.
+        17, "17" and b"17" are the same unit.
 
         Example:
             >>> plan = Plan(name="demo", arm="g", arms={"a": 0.2, "b": 0.8}, outcomes=["y"])
@@ -75,13 +82,21 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
             raise TypeError("a unit is named by text, a whole number or bytes")
         # Text that is not valid Unicode gets an arm like any other: an error would quote the identifier.
         text = unit if isinstance(unit, bytes) else str(unit).encode(errors="surrogatepass")
-        key = bytes.fromhex(self.fingerprint)
+        key = bytes.fromhex(self.design)
         digest = hashlib.blake2b(text, digest_size=8, key=key, person=b"foldaway-assign").digest()
         uniform = int.from_bytes(digest, "little") / 2**64
         for arm, upper in zip(self.arms, accumulate(self.arms.values()), strict=True):
             if uniform < upper:
                 return arm
         return arm  # the probabilities add up to 1 only up to rounding
+
+    def calibrated(self, records: Any) -> Plan:
+        """This plan with coefficients from earlier records, which need no arm and no unit; nobody is re-randomised.
+
+        Args:
+            records: At least 2,000 records from before the trial: a table, a dict of columns, or a list of dicts.
+        """
+        return _calibrate[0](self, records)
 
     def to_toml(self) -> str:
         """The plan as TOML."""
@@ -139,6 +154,15 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
 
 if Plan.__doc__ and Written.__doc__:  # for help(Plan): settings are documented where they are declared
     Plan.__doc__ += Written.__doc__.partition("\n")[2]
+
+
+# How a plan is calibrated is known above this room, where there are records and tallies.
+_calibrate: list[Callable[[Plan, Any], Plan]] = []
+
+
+def when_calibrated(calibrate: Callable[[Plan, Any], Plan]) -> None:
+    """Say how `Plan.calibrated` finds coefficients."""
+    _calibrate[:] = [calibrate]
 
 
 def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -10,12 +10,13 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from foldaway.plan.analysis import Analysis, estimators_of
+from foldaway.plan.analysis import Analysis, estimators_of, tallies_of
 from foldaway.plan.privacy import Privacy
-from foldaway.plan.vocabulary import BOOTSTRAP, ERRORS, ESTIMATORS, MODES
+from foldaway.plan.vocabulary import BOOTSTRAP, ERRORS, ESTIMATORS, MODES, MOMENTS, SUMS
 
-# The robust tally keeps about k⁴/4 numbers per arm; at 60 columns that is 27 MB.
+# The robust tally keeps about k⁴/4 numbers per arm; at 60 columns that is 27 MB. Without it there is room for more.
 MOST_COLUMNS = 60
+MOST_COLUMNS_OF_SUMS = 500
 
 # Arm codes travel as 8-bit integers, with -1 for "unknown".
 MOST_ARMS = 100
@@ -36,9 +37,27 @@ def faults_of(plan: Analysis) -> Iterator[str]:
     yield from _name_faults(plan)
     yield from _estimator_faults(plan)
     yield from _error_faults(plan)
-    if plan.complete_units and plan.unit is None:
-        yield "`complete_units` needs `unit`, the column that names the units."
+    yield from _keeping_faults(plan)
     yield from _federated_faults(plan)
+
+
+def _keeping_faults(plan: Analysis) -> Iterator[str]:
+    """What is kept, and the promises about units that it rests on."""
+    for promise in ("complete_units", "one_record_per_unit"):
+        if getattr(plan, promise) and plan.unit is None:
+            yield f"`{promise}` needs `unit`, the column that names the units."
+    if plan.groups & (plan.groups - 1):
+        yield "`groups` must be a power of two from 8 to 4,096."
+    if plan.keeps == SUMS and plan.complete_units:
+        yield '`complete_units` is for moments: add `keep = "moments"`, or leave it out; sums need no such promise.'
+    if plan.federated is not None and plan.keep == SUMS:
+        yield "devices send moments: leave out `keep`."
+    if plan.federated is None and plan.bootstrap is not None:
+        yield from ERRORS[BOOTSTRAP].faults(plan)
+    if plan.keeps == MOMENTS and plan.coefficients is not None:
+        yield "`coefficients` are for sums: leave them out, or leave out `keep`."
+    if plan.coefficients is not None:
+        yield from plan.coefficients.misfits(plan.regressors[1:], tuple(plan.outcomes))
 
 
 def _federated_faults(plan: Analysis) -> Iterator[str]:
@@ -85,8 +104,9 @@ def _column_faults(plan: Analysis) -> Iterator[str]:
             yield f"the column {column!r} is used more than once ({', '.join(of)}); each column has one role."
     if not plan.outcomes:
         yield "`outcomes` must name at least one column."
-    if len(plan.columns) > MOST_COLUMNS:
-        yield f"the plan has {len(plan.columns)} columns with all levels and outcomes; the most is {MOST_COLUMNS}."
+    most = MOST_COLUMNS if tallies_of(plan) else MOST_COLUMNS_OF_SUMS
+    if len(plan.columns) > most:
+        yield f"the plan has {len(plan.columns)} columns with all levels and outcomes; the most is {most}."
 
 
 def _level_faults(plan: Analysis) -> Iterator[str]:

@@ -15,6 +15,10 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 # What is kept for errors, by the names under which the tallies stand in an arm and its state.
 RECORDS, UNITS, REPLICATES = "records", "units", "replicates"
 
+# What a trial keeps: sums by arm and group, or the moments of its rows.
+SUMS, MOMENTS = "sums", "moments"
+Keep = Literal["sums", "moments"]
+
 # Scores corrected for leverage where the records are: never kept, only collected.
 LEVERAGE = "leverage"
 
@@ -147,6 +151,9 @@ _COUNTED = Need(
     'mode "{name}" counts records: leave out `weight`, or choose "one-message".',
 )
 _COVARIATES = Need(lambda plan: bool(plan.covariates), "the estimator {name!r} needs `covariates`.")
+_FROM_MOMENTS = Need(lambda plan: plan.keeps == MOMENTS, '{name!r} is read from moments: add `keep = "moments"`.')
+_FROM_SUMS = Need(lambda plan: plan.keeps == SUMS, '{name!r} is read from sums by group: leave out `keep = "moments"`.')
+_GROUPED = Need(lambda plan: plan.grouped, "the error {name!r} needs `unit`, and units of several records.")
 _RECORDS_HERE = Need(lambda plan: plan.federated is None, "the error {name!r} is not for a federated plan.")
 _UNWEIGHTED = Need(lambda plan: plan.weight is None, "the error {name!r} is for records without weights.")
 _WHOLE_UNITS = Need(
@@ -158,9 +165,18 @@ _NO_WEIGHT = Need(lambda plan: plan.weight is None, "`federated.leverage` is def
 ESTIMATORS = _by_name(
     Estimator("difference", "the plain difference of the arms' means", rank=3),
     Estimator(
+        "adjusted",
+        "the difference of the arms' means, less what the covariates predict of it",
+        needs=(_COVARIATES, _FROM_SUMS),
+        rank=1,
+        because="it takes out of each outcome what the covariates predict, which leaves the effect and narrows the "
+        "interval.",
+        adjusts=True,
+    ),
+    Estimator(
         "regression",
         "the difference adjusted for the covariates",
-        needs=(_COVARIATES,),
+        needs=(_COVARIATES, _FROM_MOMENTS),
         rank=2,
         because="it adjusts for the covariates, and the arms are too small to be adjusted each on its own.",
         adjusts=True,
@@ -168,34 +184,43 @@ ESTIMATORS = _by_name(
     Estimator(
         "interacted",
         "the difference adjusted for the covariates, arm by arm",
-        needs=(_COVARIATES,),
+        needs=(_COVARIATES, _FROM_MOMENTS),
         rank=1,
         because="it adjusts for the covariates arm by arm, which in large samples is never less precise than the plain "
         "difference (Lin 2013).",
         adjusts=True,
         by_arm=True,
     ),
-    Estimator("ipw", "the mean of outcomes over the probability of their arm", rank=4, residuals_of="difference"),
+    Estimator(
+        "ipw",
+        "the mean of outcomes over the probability of their arm",
+        needs=(_FROM_MOMENTS,),
+        rank=4,
+        residuals_of="difference",
+    ),
 )
 
 CLASSICAL, HC2, BOOTSTRAP = "classical", "HC2", "bootstrap"
+WELCH, JACKKNIFE = "welch", "jackknife"
 _UNEQUAL, _UNITS = "allows for unequal spread", "allows for several records of a unit"
 
 ERRORS = _by_name(
-    Error(CLASSICAL, "takes the spread as equal in all arms", (_RECORDS_HERE,)),
-    Error("HC0", f"{_UNEQUAL}, without a correction for small samples", (_RECORDS_HERE,), tally=RECORDS),
-    Error("HC1", _UNEQUAL, (_RECORDS_HERE,), rank=6, tally=RECORDS),
+    Error(WELCH, "takes records as independent, and each arm's spread as its own", (_FROM_SUMS,), rank=7),
+    Error(JACKKNIFE, f"{_UNITS}, however they are scattered", (_FROM_SUMS, _GROUPED), rank=1),
+    Error(CLASSICAL, "takes the spread as equal in all arms", (_FROM_MOMENTS, _RECORDS_HERE)),
+    Error("HC0", f"{_UNEQUAL}, without a correction for small samples", (_FROM_MOMENTS, _RECORDS_HERE), tally=RECORDS),
+    Error("HC1", _UNEQUAL, (_FROM_MOMENTS, _RECORDS_HERE), rank=6, tally=RECORDS),
     # For other estimators leverage is not 1/n of the arm.
     Error(
         HC2,
         f"{_UNEQUAL}, as Welch's test does",
-        (_RECORDS_HERE, _UNWEIGHTED),
+        (_FROM_MOMENTS, _RECORDS_HERE, _UNWEIGHTED),
         rank=5,
         tally=RECORDS,
         only_for=("difference",),
     ),
-    Error("CR0", f"{_UNITS}, without a correction for few units", (_WHOLE_UNITS,), tally=UNITS),
-    Error("CR1", _UNITS, (_WHOLE_UNITS,), rank=3, tally=UNITS),
+    Error("CR0", f"{_UNITS}, without a correction for few units", (_FROM_MOMENTS, _WHOLE_UNITS), tally=UNITS),
+    Error("CR1", _UNITS, (_FROM_MOMENTS, _WHOLE_UNITS), rank=3, tally=UNITS),
     Error(
         "CR2",
         f"{_UNITS}, and corrects for units that pull the estimate towards themselves",
@@ -215,7 +240,7 @@ ERRORS = _by_name(
     Error(
         BOOTSTRAP,
         "comes from the spread of the effect over reweighted copies of the trial",
-        (_DRAWN_HERE,),
+        (_FROM_MOMENTS, _DRAWN_HERE),
         rank=4,
         setting="bootstrap",
         tally=REPLICATES,

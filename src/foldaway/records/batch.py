@@ -27,7 +27,7 @@ class Batch:
         arm: Each record's arm; None if there is one arm.
         weight: Observation weights, if any.
         unit: Each record's unit number, rising, if units are complete within the batch.
-        key: Each record's keyed hash, for the bootstrap.
+        key: Each record's keyed hash, for groups and the bootstrap.
         compiled: Whether compiled loops are to serve its blocks.
     """
 

@@ -31,7 +31,7 @@ def check(
         plan: The plan, which says what a good record is.
         text: Whether numbers may come as text, as in CSV.
         ragged: Lines that could not even be read as records, counted by whoever read them.
-        keys: Gives the records their keyed numbers, for plans with a bootstrap.
+        keys: Gives the records their keyed numbers, for plans that need them.
 
     Raises:
         RecordError: The batch is refused whole: a column is missing, or, unless the plan drops faulty

@@ -1,4 +1,4 @@
-"""Keyed numbers for the bootstrap: a hash of each record's unit, or of its own number, under the trial's key."""
+"""Keyed numbers: a hash of each record's unit, or of its own number, under the trial's key."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def fold_query(
         query: The query.
         plan: The plan.
         parameters: Values for the query's placeholders, as the connection takes them.
-        key: The bootstrap's key, for plans with a bootstrap; a new one if left out.
+        key: The trial's key; if left out, that of this machine's user.
         into: A trial to go on with; a new one if left out. It is left as it was if anything is refused.
         progress: Called after each batch with the number of records so far.
 

@@ -1,27 +1,25 @@
-"""The mergeable statistics. A new one is a file here that meets ``Tally`` and a line in ``KINDS``."""
+"""The mergeable statistics, and what a trial holds of them under its plan."""
 
-from collections.abc import Callable
-from typing import cast
+from foldaway.plan import Plan
+from foldaway.plan.vocabulary import SUMS
+from foldaway.tallies.arms import Arms
+from foldaway.tallies.grouped import Grouped
 
-from foldaway.plan import Bootstrap, Plan
-from foldaway.plan.analysis import tallies_of
-from foldaway.plan.vocabulary import LEVERAGE, RECORDS, REPLICATES, UNITS
-from foldaway.tallies.arm import Kinds
-from foldaway.tallies.replicates import ReplicatesKind
-from foldaway.tallies.scores import Scores, UnitScores
-from foldaway.tallies.tally import Kind
+__all__ = ["Arms", "Grouped", "Holding", "empty_holding", "restored_holding"]
 
-__all__ = ["KINDS", "LEVERAGE", "RECORDS", "REPLICATES", "UNITS", "kinds_of"]
-
-KINDS: dict[str, Callable[[Plan], Kind]] = {
-    RECORDS: lambda _: Scores,
-    UNITS: lambda _: UnitScores,
-    REPLICATES: lambda plan: ReplicatesKind(cast(Bootstrap, plan.bootstrap)),
-}
-"""How each tally of the vocabulary is made for a plan that keeps it."""
+Holding = Arms | Grouped
+"""What a trial holds: moments of its arms, or sums by group."""
 
 
-def kinds_of(plan: Plan) -> Kinds:
-    """The tallies that each arm of a plan keeps, beside its factor."""
-    wanted = tallies_of(plan)
-    return {name: kind(plan) for name, kind in KINDS.items() if name in wanted}
+def _kind(plan: Plan) -> type[Arms] | type[Grouped]:
+    return Grouped if plan.keeps == SUMS else Arms
+
+
+def empty_holding(plan: Plan) -> Holding:
+    """What a trial of this plan holds before its first record."""
+    return _kind(plan).empty(plan)
+
+
+def restored_holding(state: object, plan: Plan) -> Holding:
+    """What a trial of this plan holds, from its state."""
+    return _kind(plan).restore(state, plan)

@@ -313,10 +313,14 @@ class Sums:
             cross=None,
         )
 
+    def arrays(self) -> dict[str, Floats]:
+        """Every array of sums that there is, by name."""
+        return {name: getattr(self, name) for name, size in _sizes(self.shape).items() if size is not None}
+
     def state(self) -> SumsState:
         """What is kept."""
-        arrays = {name: getattr(self, name) for name in _sizes(self.shape)}
-        kept: dict[str, Any] = {name: None if array is None else Array.of(array) for name, array in arrays.items()}
+        kept: dict[str, Any] = dict.fromkeys(_sizes(self.shape))
+        kept.update({name: Array.of(array) for name, array in self.arrays().items()})
         return SumsState(**kept)
 
     @classmethod

@@ -34,7 +34,7 @@ def consume(
     store: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the tallies and the position are kept.")],
     key: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The bootstrap's secret key, apart from the store: read, or made."),
+        typer.Option(metavar="FILE", help="The trial's secret key, outside the store, if not this user's own."),
     ] = None,
     until_empty: Annotated[
         bool, typer.Option("--until-empty", help="End when the stream has been read; else go on for ever.")
@@ -111,13 +111,11 @@ def effects(
 
 
 def _secret(plan: Plan, file: Path | None, store: Path, stored: StreamState | None) -> bytes | None:
-    """The bootstrap's key, from a file that does not lie with the tallies (promise P3)."""
+    """The key in a file that does not lie with the tallies (promise P3); none if it is the user's own."""
     from foldaway.keeping.secret import read_or_make_key
 
-    if plan.bootstrap is None:
+    if file is None or not plan.keyed:
         return None
-    if file is None:
-        raise SourceError("this plan has a bootstrap: say with --key in which file its secret key is to be kept.")
     if file.resolve().is_relative_to(store.resolve()):
         raise SourceError("the key must be kept apart from the tallies: name a file outside of the store.")
     if stored is not None and stored.reached.closed:

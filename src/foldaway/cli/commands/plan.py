@@ -11,6 +11,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -98,6 +99,46 @@ def new(
         return
     command = ["foldaway", "run", str(output), str(file), *_said(delimiter), "--save", "trial.state"]
     tell(f"Next: {shlex.join(command)}")
+
+
+@app.command("calibrate")
+def calibrate(
+    plan: PlanFile,
+    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Files of records from before the trial.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; printed by default.")
+    ] = None,
+    delimiter: Delimiter = None,
+) -> None:
+    """Write coefficients from earlier records into a plan. Arms and groups stay as they were."""
+    import msgspec
+    import tomli_w
+
+    from foldaway.calibrating import Calibration
+    from foldaway.cli.terminal.progress import file_progress
+    from foldaway.plan import Plan
+    from foldaway.sources.formats.chunk import WantedColumns, wanted_by
+    from foldaway.sources.formats.paths import expand
+    from foldaway.sources.runs.shares import ReadOptions, fold_columns
+
+    the_plan = Plan.load(plan)
+    calibration = Calibration(the_plan)
+    columns = wanted_by(the_plan)
+    wanted = WantedColumns(columns.numeric, tuple(set(columns.text) - {the_plan.arm, the_plan.unit}))
+    paths, options = expand(files), ReadOptions(None, delimiter)
+    with file_progress(paths) as progress:
+        for path in paths:
+            fold_columns(calibration, path, wanted, options, progress=partial(progress, path))
+    calibrated = calibration.plan()
+    text = calibrated.to_toml()
+    if the_plan.coefficients is None and plan.suffix.lower() == ".toml":  # with whatever comments it has
+        table = {"coefficients": msgspec.to_builtins(calibrated.coefficients)}
+        text = f"{plan.read_text(encoding='utf-8').rstrip()}\n\n{tomli_w.dumps(table)}"
+    if output is None:
+        print(text, end="")
+    else:
+        Plan.loads(text).save(output) if output.suffix.lower() == ".json" else output.write_text(text, encoding="utf-8")
+        tell(f"{output} has the coefficients now. Its fingerprint is {calibrated.fingerprint}.")
 
 
 class Seen(NamedTuple):

@@ -38,7 +38,7 @@ def run(
     ] = False,
     processes: Annotated[int, typer.Option(min=1, help="Share the files out to so many processes.")] = 1,
     key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The bootstrap's secret key: read, or made if not there yet.")
+        Path | None, typer.Option(metavar="FILE", help="The trial's secret key, if not this user's own: read, or made.")
     ] = None,
     format: Annotated[
         str | None, typer.Option(help="csv, tsv, parquet, arrow or ndjson, if it cannot be told.")
@@ -64,9 +64,7 @@ def run(
         require_place(report)
     the_plan, options = Plan.load(plan), ReadOptions(format, delimiter)
     going_on = resume is not None and (resume.exists() or resume != save)  # a first run may name what is yet to be
-    if save is not None and the_plan.bootstrap is not None and key is None:
-        tell("Without --key the state can be read and merged later, but not resumed.")
-    secret = None if key is None or the_plan.bootstrap is None else read_or_make_key(key, new=not going_on)
+    secret = read_or_make_key(key, new=not going_on) if key is not None and the_plan.keyed else None
     if save is None:
         trial = _fold(files, the_plan, options, resume=resume, key=secret, processes=processes)
         positions = None

@@ -48,7 +48,7 @@ def fold(df: DataFrame, plan: Plan, *, key: bytes | None = None, units_together:
     Args:
         df: The data frame.
         plan: The plan.
-        key: The bootstrap's key, for plans with a bootstrap; a new one if left out.
+        key: The trial's key; if left out, that of the driver's user.
         units_together: For plans with `complete_units`: that all records of a unit already lie in one partition, so
             that Spark need not shuffle the records.
 
@@ -102,7 +102,7 @@ def _records(df: DataFrame, plan: Plan, units_together: bool) -> DataFrame:
         raise PlanError(
             "`complete_units` needs all records of a unit in one partition, and bringing them together would write "
             "records to Spark's disks in the clear: start Spark with spark.io.encryption.enabled=true; or, if they are "
-            "together already, say units_together=True; or use a bootstrap by unit, which needs neither."
+            "together already, say units_together=True; or leave out `keep`: sums by group need neither."
         )
     assert plan.unit is not None
     return taken.repartition(_quoted(plan.unit))

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from foldaway.engines.partial import plan_columns
+from foldaway.engines.partial import key_for, plan_columns
 from foldaway.engines.spark.batch import fold, require_classic
 from foldaway.engines.spark.checkpoint import Checkpoint
 from foldaway.errors import FoldawayError, PlanError, SealedError, SourceError, StateError
@@ -58,9 +58,9 @@ def fold_stream(
 
     Args:
         df: The stream.
-        plan: The plan. Units cannot be complete in a stream; by unit, use a bootstrap.
+        plan: The plan. Units cannot be complete in a stream.
         store: A folder on the driver's machine for the state.
-        key: The bootstrap's key, for plans with a bootstrap: the same one at every start.
+        key: The trial's key, the same at every start; if left out, that of the driver's user.
         checkpoint: Where Spark keeps its checkpoint; in the store if left out.
         trigger: Spark's options for a trigger, for example ``{"processingTime": "1 minute"}`` or
             ``{"availableNow": True}``.
@@ -80,13 +80,9 @@ def fold_stream(
     if plan.complete_units:
         raise PlanError(
             "records of a unit may come in several micro-batches, so `complete_units` cannot hold for a stream; "
-            "use a bootstrap by unit instead."
+            "leave out `keep` and `complete_units`: sums by group allow for scattered records."
         )
-    if plan.bootstrap is not None and key is None:
-        raise PlanError(
-            "a stream with a bootstrap needs its key at every start: make one with secrets.token_bytes(16), keep it "
-            "apart from the store, and give it as key=."
-        )
+    key = key_for(plan, key)
     plan_columns(plan, df.columns)
     folder = Path(store).absolute()
     place = checkpoint or str(folder / "checkpoint")

@@ -9,8 +9,8 @@ from foldaway.federated.modes.mode import many
 from foldaway.keeping import cohort
 from foldaway.numerics.block import Shape
 from foldaway.plan import Plan
-from foldaway.tallies import kinds_of
 from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.kinds import kinds_of
 
 _TIMES = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 

@@ -20,8 +20,8 @@ from foldaway.federated.replies.tally import Replies
 from foldaway.keeping.state import pack, unpack
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.tallies import UNITS
 from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.kinds import UNITS
 from foldaway.tallies.scores import UnitScores
 from foldaway.trial import Trial
 

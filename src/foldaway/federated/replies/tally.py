@@ -19,8 +19,8 @@ from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Block, Floats
 from foldaway.plan import Plan
 from foldaway.plan.analysis import estimators_of
-from foldaway.tallies import LEVERAGE, UNITS
 from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.kinds import LEVERAGE, UNITS
 from foldaway.tallies.tally import Tally
 
 

@@ -18,9 +18,9 @@ from foldaway.inference.contrast import Contrast, Question, common_frame, overal
 from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import is_clustered
 from foldaway.numerics.block import Floats
-from foldaway.tallies import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.frame import Frame
+from foldaway.tallies.kinds import RECORDS, UNITS
 from foldaway.tallies.scores import Scores
 from foldaway.tallies.vech import lift
 

@@ -11,9 +11,12 @@ from foldaway.effects.numbers import bytes_text
 from foldaway.keeping.ledger import Pages
 from foldaway.keeping.saved import Saved, StreamPositions
 from foldaway.keeping.state import HEADER, unpack
+from foldaway.plan import Plan
 from foldaway.plan.vocabulary import RECORDS, REPLICATES, UNITS
 from foldaway.report.drawing.markup import html, tag
 from foldaway.report.page.document import Section, details, table
+from foldaway.tallies import Grouped, empty_holding
+from foldaway.tallies.sums import SumsState
 
 _FIELDS = {
     "plan": ("Plan", "the question, as text"),
@@ -27,6 +30,28 @@ TALLIES = {
     RECORDS: ("Error sums", "sums behind robust standard errors, over all records of an arm"),
     UNITS: ("Error sums by unit", "the same over units, for errors that allow for several records of one"),
     REPLICATES: ("Bootstrap sums", "the same sums again, once for each replicate, under its own secret weights"),
+}
+
+_SPREADS = ("Spreads", "sums of squares of each outcome, by arm, for errors of independent records")
+
+SUMS = {
+    "records": ("Counts", "the number of records, by arm and group of units"),
+    "present": ("Counts", "the number of records, by arm and group of units"),
+    "weight": ("Weights", "sums of weights, by arm and group of units"),
+    "total": ("Sums", "sums of each outcome, and of what covariates leave of it, by arm and group of units"),
+    "level": ("Levels", "round numbers that sums are taken about, so that no digits are lost"),
+    "mass": _SPREADS,
+    "first": _SPREADS,
+    "square": _SPREADS,
+    "cross": _SPREADS,
+    "absolute": ("Sizes", "sums of each outcome without its sign, by arm: whether any-time intervals can be told"),
+}
+
+_GROUPED = {
+    "moments": ("Moments", "sums of products of two columns, by arm and group of units; gone when the trial is saved"),
+    "center": ("Coefficients", "how covariates predict each outcome, to three digits"),
+    "slopes": ("Coefficients", "how covariates predict each outcome, to three digits"),
+    "why": ("Reason", "why outcomes are not adjusted, if they are not"),
 }
 
 _POSITIONS = {
@@ -68,15 +93,45 @@ def _in_state(state: bytes) -> list[Item]:
 
 def _parts(body: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
     yield *_FIELDS["plan"], body["plan"]
-    for arm in body["arms"]:
+    yield from _in_groups(body["tallies"]) if isinstance(body["tallies"], dict) else _in_arms(body["tallies"])
+    for name, part in body.items():
+        if name not in ("plan", "tallies"):
+            yield *_FIELDS.get(name, (name, "")), part
+
+
+def _in_arms(arms: list[Any]) -> Iterator[tuple[str, str, Any]]:
+    for arm in arms:
         scales = [arm["frame_n"], arm["frame"]]
         yield "Scales", "typical size of each column, by arm, so that no digits are lost", scales
         yield "Counts, means and spreads", "sums of products of two columns, over all records of an arm", arm["factor"]
         for name, tally in arm["tallies"].items():
             yield *TALLIES[name], tally
-    for name, part in body.items():
-        if name not in ("plan", "arms"):
-            yield *_FIELDS.get(name, (name, "")), part
+
+
+def _in_groups(tallies: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    for name, part in tallies.items():
+        if name != "sums" and part:
+            yield *_GROUPED[name], part
+    for name, array in zip(SumsState.__struct_fields__, tallies["sums"] or (), strict=False):
+        if array is not None:
+            yield *SUMS[name], array
+
+
+def planned(plan: Plan) -> list[tuple[str, str, int]]:
+    """Every kind of number that a trial of this plan will keep, what it is, and how many of it there are."""
+    tallies = empty_holding(plan)
+    if isinstance(tallies, Grouped):
+        parts = [(*SUMS[name], array.size) for name, array in tallies.lean_arrays().items()]
+        if plan.covariates and plan.coefficients is None:
+            columns = len(plan.regressors) - 1
+            parts.append((*_GROUPED["slopes"], columns * (1 + len(plan.outcomes))))
+    else:
+        state = msgspec.msgpack.decode(msgspec.msgpack.encode(tallies.state()))
+        parts = [(name, what, _numbers(part)) for name, what, part in _in_arms(state)]
+    counts: dict[tuple[str, str], int] = {}
+    for name, what, numbers in parts:
+        counts[name, what] = counts.get((name, what), 0) + numbers
+    return [(*about, numbers) for about, numbers in counts.items()]
 
 
 def _numbers(part: Any) -> int:
@@ -113,14 +168,15 @@ def kept(saved: Saved, n: int) -> Section:
             "What can these numbers tell about a person?",
             tag(
                 "p",
-                "They are sums over all records of an arm. Nothing in them is tied to an identifier. In an arm of a "
+                "They are sums over all records of an arm, or over the units that a secret key dealt into one of its "
+                "groups. Nothing in them is tied to an identifier. In an arm of a "
                 "handful of records, or to someone who holds two states that differ by few, sums still say much about "
                 "those few: share states as you would share totals.",
             ),
             tag(
                 "p",
-                "This report holds none of the bootstrap's replicates, only their spread, rounded: the replicates "
-                "themselves never leave the state.",
+                "This report holds none of these sums by group, and of a bootstrap's replicates only their spread, "
+                "rounded: they never leave the state.",
             ),
         ),
     )

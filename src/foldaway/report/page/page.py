@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from foldaway.effects import Effects
 from foldaway.effects.headline import comparisons
-from foldaway.inference.balance import balance
+from foldaway.inference.balance import balance, prediction_balance
 from foldaway.inference.bootstrap import spread
 from foldaway.inference.contrast import Question
 from foldaway.inference.estimators import distribution
@@ -18,6 +18,7 @@ from foldaway.report.page.document import Report, Section, badge, document
 from foldaway.report.page.found import Spreads, found
 from foldaway.report.page.kept import kept
 from foldaway.report.page.trust import sample_ratio_check, trust
+from foldaway.tallies import Arms, Holding
 from foldaway.tallies.arm import ArmTally
 
 
@@ -27,19 +28,23 @@ def effects_page(effects: Effects) -> Report:
     return _page(effects, [*first, found(effects, None), trust(effects, None)])
 
 
-def trial_page(effects: Effects, plan: Plan, arms: Sequence[ArmTally], saved: Saved) -> Report:
+def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> Report:
     """The whole report.
 
     Args:
         effects: What the trial found.
         plan: Its plan.
-        arms: Its tallies, from which come the covariates' balance and the spread of the bootstrap.
+        tallies: What it holds, from which come the balance of the arms and the spread of the bootstrap.
         saved: Its state and what is saved with it, from which comes what was kept.
     """
+    if isinstance(tallies, Arms):
+        forms, balances = spreads(effects, plan, tallies.arms), balance(plan, tallies.arms)
+    else:
+        forms, balances = {}, prediction_balance(plan, tallies)
     sections = [
         asked(plan),
-        found(effects, spreads(effects, plan, arms)),
-        trust(effects, balance(plan, arms)),
+        found(effects, forms),
+        trust(effects, balances),
         kept(saved, sum(effects.counts.values())),
     ]
     return _page(effects, sections)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import fill
 
-from foldaway.numerics.block import Shape
+from foldaway.effects.numbers import bytes_text
 from foldaway.plan import Plan
-from foldaway.plan.analysis import errors_of, estimators_of
+from foldaway.plan.analysis import errors_of, estimators_of, tallies_of
+from foldaway.plan.vocabulary import MOMENTS, REPLICATES, SUMS
+from foldaway.report.page.kept import planned
 from foldaway.table import text_table
-from foldaway.tallies import kinds_of
-from foldaway.tallies.arm import ArmTally
 
 WIDTH = 80
 
@@ -48,10 +48,18 @@ def _roles(plan: Plan) -> list[list[str]]:
         levels = plan.levels.get(name)
         rows.append([name, "covariate", f"levels {', '.join(levels)}" if levels else ""])
     if plan.unit:
-        rows.append([plan.unit, "unit", "all records of a unit in one batch" if plan.complete_units else ""])
+        rows.append([plan.unit, "unit", _promise(plan)])
     if plan.weight:
         rows.append([plan.weight, "weight", ""])
     return rows
+
+
+def _promise(plan: Plan) -> str:
+    if plan.complete_units:
+        return "all records of a unit in one batch"
+    if plan.one_record_per_unit:
+        return "one record each"
+    return f"dealt into {plan.groups} groups" if plan.grouped else ""
 
 
 def _bootstrap(plan: Plan) -> list[str]:
@@ -75,5 +83,34 @@ def _faults(plan: Plan) -> str:
 def _kept(plan: Plan) -> list[str]:
     if plan.federated is not None:
         return []  # its mode says what the coordinator keeps
-    arm = ArmTally.empty(Shape(len(plan.regressors), len(plan.outcomes)), kinds_of(plan))
-    return [f"Kept: {len(plan.arms) * arm.size():,} numbers in all, however many records come."]
+    items = planned(plan)
+    numbers = sum(count for *_, count in items)
+    kinds = ", ".join(f"{count:,} {name.lower()}" for name, _, count in items)
+    kept = f"Kept: {numbers:,} numbers in all, however many records come ({kinds}): a state of about "
+    return [kept + f"{bytes_text(8 * numbers + 1000)}. A record costs about {_cost(plan):,} additions.", *_rich(plan)]
+
+
+def _cost(plan: Plan) -> int:
+    """Additions and multiplications for each record, to the first order."""
+    k, outcomes = len(plan.regressors), len(plan.outcomes)
+    if plan.keeps == SUMS:
+        return 1 + outcomes * (4 + 2 * k if plan.covariates else 4)
+    tallies, columns = tallies_of(plan), len(plan.columns)
+    scores = k * (k + 1) // 2 + k * outcomes
+    replicates = 0 if plan.bootstrap is None else plan.bootstrap.replicates * scores // 8
+    return columns**2 + (scores**2 if tallies - {REPLICATES} else 0) + replicates
+
+
+def _rich(plan: Plan) -> list[str]:
+    """What a plan keeps for a while, or that says more about people than sums do."""
+    if plan.keeps == MOMENTS:
+        return [
+            "Moments say far more about single people than sums by group do: whoever holds them and knows that someone "
+            "is alone in a combination of levels can solve for that person's outcome."
+        ]
+    if plan.covariates and plan.coefficients is None:
+        return [
+            "Until the trial is first saved, memory also holds products of the columns by group of units. Then "
+            "coefficients are fixed and the products are destroyed. `foldaway plan calibrate` fixes them beforehand."
+        ]
+    return []

@@ -89,6 +89,8 @@ def _ratio_statistics(ratio: SampleRatio) -> str:
     name = "Pearson's chi-square"
     if ratio.test == "bootstrap":
         name += ", over the design effect that the bootstrap by unit gives"
+    if ratio.test == "groups":
+        name = "Hotelling's T² of the spread between groups of units"
     since = ", since units were randomised" if ratio.counted == "units" else ""
     return (
         f"{name}: {typeset(number(ratio.statistic))} with {freedom} degree{'s' * (freedom > 1)} of freedom, p "
@@ -164,7 +166,7 @@ def _balance_sentence(balances: Sequence[Balance]) -> tuple[State, Html]:
             f"{some} lie beyond {CUSTOMARY}: ",
             columns,
             ". Whether that is more than chance gives depends on how records belong together, which this plan does "
-            "not keep: add a bootstrap to the plan, or promise complete_units.",
+            "not keep: leave out `keep`, or promise complete_units.",
         )
     if "chance" in by_verdict:
         some, _ = those("chance")

@@ -56,7 +56,7 @@ class Collector:
     def _reload(self) -> None:
         """Start again from what is durable; batches folded since are with their producers."""
         row = self._store.shards.one(self.name, self.shard)
-        key = None if self.plan.bootstrap is None else self._store.bootstrap_key(self.name)
+        key = self._store.trial_key(self.name) if self.plan.keyed else None
         live = Trial(self.plan, key=key) if row.state is None else Trial.loads(row.state, self.plan, key=key)
         # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
         self._version, self._live, self._gate = row.version, live, Gate(self.plan.privacy)

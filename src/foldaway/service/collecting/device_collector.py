@@ -33,7 +33,7 @@ from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.service.database.device_table import Arrivals, DeviceTable, hashed
 from foldaway.service.database.store import Store
-from foldaway.tallies import UNITS
+from foldaway.tallies.kinds import UNITS
 from foldaway.trial import Trial
 
 Outcome = Received | FoldawayError

@@ -107,7 +107,7 @@ class Service:
     def create(self, text: str) -> Created:
         """Register a plan. The same plan again gives new tokens; another plan of that name is refused."""
         plan = Plan.loads(text)
-        key = None if plan.bootstrap is None else secrets.token_bytes(16)
+        key = secrets.token_bytes(16) if plan.keyed else None
         row = self.store.create_trial(plan, key)
         ingest, read = (self.tokens.issue(TokenWanted(scope, plan.name)).token for scope in ("ingest", "read"))
         return Created(row.name, row.fingerprint, ingest, read, row.new, row.status)

@@ -77,7 +77,7 @@ def published_context(trial: str) -> str:
 
 
 def key_context(fingerprint: str) -> str:
-    """The place of a bootstrap's key."""
+    """The place of a trial's key."""
     return f"key:{fingerprint}"
 
 

@@ -1,6 +1,6 @@
 """The store: trials, and in tables of their own their sealed states, history, devices and tokens; SQLite or PostgreSQL.
 
-Every method is one transaction, or two where the bootstrap's keys are apart; those are in an order that a crash between
+Every method is one transaction, or two where the trials' keys are apart; those are in an order that a crash between
 them, or a second call, does no harm to. Nothing that is secret reaches SQL unsealed.
 """
 
@@ -36,7 +36,7 @@ class Store:
 
     Args:
         trials: The database of the trials.
-        keys: The database of the bootstrap's keys.
+        keys: The database of the trials' keys.
         vault: What seals states and keys.
 
     Example:
@@ -127,10 +127,10 @@ class Store:
                 seal_anew(connection, part, both)
         self._seals.vault = vault
 
-    def create_trial(self, plan: Plan, bootstrap_key: bytes | None) -> TrialRow:
+    def create_trial(self, plan: Plan, trial_key: bytes | None) -> TrialRow:
         """Register a plan; ``new`` in the row says whether this call has done it, or the same plan was there.
 
-        Ask ``bootstrap_key`` for the key afterwards: if two servers register a plan at once, one key counts for both.
+        Ask ``trial_key`` for the key afterwards: if two servers register a plan at once, one key counts for both.
 
         Raises:
             TrialExists: The name is taken by another plan.
@@ -139,8 +139,8 @@ class Store:
             stored = find_trial(connection, plan.name)
         if stored is not None:
             return stored.require_plan(plan)
-        if bootstrap_key is not None:  # first, since a trial without its key could take no records
-            self._keys.add(plan.fingerprint, bootstrap_key)
+        if trial_key is not None:  # first, since a trial without its key could take no records
+            self._keys.add(plan.fingerprint, trial_key)
         row = TrialRow(plan.name, plan.canonical().decode(), plan.fingerprint, "open", time.time())
         with writing(self._trials).begin() as connection:
             values = {column: getattr(row, column) for column in TRIALS.c.keys()}  # noqa: SIM118
@@ -162,8 +162,8 @@ class Store:
         with self._trials.begin() as connection:
             return [TrialRow(**row._mapping) for row in connection.execute(sa.select(TRIALS).order_by(TRIALS.c.name))]
 
-    def bootstrap_key(self, name: str) -> bytes | None:
-        """The key of a trial's bootstrap; none if the plan has none, or the trial is closed."""
+    def trial_key(self, name: str) -> bytes | None:
+        """The key of a trial; none if its plan needs none, or it is closed."""
         row = self.trial(name)
         return self._keys.find(row.fingerprint) if row.status == "open" else None
 
@@ -232,7 +232,7 @@ def rotate_key(store: Store) -> None:
 
 
 class KeyTable:
-    """The bootstrap's keys, sealed, by their plan's fingerprint, for as long as their trials are open."""
+    """The trials' keys, sealed, by their plan's fingerprint, for as long as their trials are open."""
 
     def __init__(self, engine: sa.Engine, seals: Seals) -> None:
         self._engine = engine

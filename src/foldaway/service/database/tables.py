@@ -1,4 +1,4 @@
-"""The tables, in two parts: the trials, and apart from them the bootstrap's keys."""
+"""The tables, in two parts: the trials, and apart from them the trials' keys."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Consumer:
         stream: Its name, for the store and for errors.
         plan: The plan.
         store: Where the state and the positions are saved.
-        key: The bootstrap's key, for plans with one.
+        key: The trial's key; if left out, that of this machine's user.
         options: How to consume.
         told: Called with the progress after every step.
         stopping: Asked before every step whether to stop.
@@ -286,7 +286,7 @@ class Consumer:
             self.can_delete = self._broker.delete(self._durable.reached.places)
 
     def _close(self) -> None:
-        """End the trial: with the remainder or without, as the plan says; without the bootstrap's key in any case."""
+        """End the trial: with the remainder or without, as the plan says; without its key in any case."""
         left_out = self._gate.left_out()
         final = self._durable.of(self.plan, self._key) if left_out else self._live
         final.seal()

@@ -1,6 +1,6 @@
 """A stream's saved file: the tallies, and how far in the stream they go, in one file written in one step.
 
-The two can never disagree, so nothing is lost and nothing counts twice. The file holds no record and no bootstrap key;
+The two can never disagree, so nothing is lost and nothing counts twice. The file holds no record and no key;
 whoever compares two of its versions sees a cohort of records between them, for which the consumer cares, or the driver
 of a Spark stream.
 """

@@ -71,7 +71,7 @@ class Backlog:
         save: Where the state is, or is to be.
         resume: The saved state to go on from, if any; the one at ``save`` need not be there yet.
         delete_after: Whether to delete each file once the state that holds its records is on the disk.
-        key: The bootstrap's key, for plans with one.
+        key: The trial's key; if left out, that of this machine's user.
     """
 
     def __init__(

@@ -47,7 +47,7 @@ def fold_files(
         plan: The plan.
         processes: How many processes to share the files out to. Large Parquet files and Arrow files go by row groups
             and batches, other files whole; standard input is folded by this process.
-        key: The bootstrap's key, for plans with one; a new one if left out. It reaches workers through memory only.
+        key: The trial's key; if left out, that of this machine's user. It reaches workers through memory only.
         into: A trial to go on with; a new one if left out. It is left as it was, whatever happens.
         format: csv, tsv, parquet, arrow or ndjson; by default the file's name or first bytes tell.
         delimiter: What stands between two cells of a CSV file, if it is not a comma.
@@ -120,7 +120,7 @@ def fold_shares(
         if progress is not None:
             progress(path, used[path])
 
-    key = None if trial.plan.bootstrap is None else trial.key
+    key = trial.key if trial.plan.keyed else None
     if processes < 1:
         raise SourceError("the number of processes must be 1 or more.")
     if processes == 1 or len(shares) < 2:

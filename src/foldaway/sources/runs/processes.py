@@ -29,7 +29,7 @@ class Workers:
 
     Args:
         plan: The plan.
-        key: The bootstrap's key, if the plan has one.
+        key: The trial's key, if the plan needs one.
         options: How the files are read.
         processes: How many workers there are.
     """

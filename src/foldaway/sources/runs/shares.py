@@ -14,12 +14,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from foldaway.calibrating import Calibration
 from foldaway.errors import RecordError, instead_of
 from foldaway.plan import Plan
 from foldaway.records.faults import FaultyBatch
-from foldaway.sources.formats.chunk import require_wanted, wanted_by
+from foldaway.sources.formats.chunk import WantedColumns, require_wanted, wanted_by
 from foldaway.sources.formats.files import parts, read, require_options
 from foldaway.sources.formats.paths import Stdin, size
+from foldaway.tallies import empty_holding
 from foldaway.trial import Trial
 
 _LARGEST = 64 * 2**20  # bytes: a few seconds of work
@@ -68,7 +70,7 @@ def shares_of(paths: Sequence[Path], plan: Plan, format: str | None = None) -> l
         [['a.csv', 'b.csv']]
     """
     sizes = {path: size(path) or 0 for path in paths}
-    least = _BYTES_PER_BYTE_OF_STATE * len(Trial(plan).dumps())
+    least = _BYTES_PER_BYTE_OF_STATE * 8 * empty_holding(plan).size
     enough = max(min(_LARGEST, sum(sizes.values()) // _SHARES), least)
     shares: list[Share] = []
     small: Share = []
@@ -148,19 +150,34 @@ def fold_one(
     progress: Callable[[int], None] | None = None,
 ) -> None:
     """Fold one file, or a part of it, into the trial."""
-    wanted = wanted_by(trial.plan)
-    for chunk in read(
+    whole = trial.plan.complete_units
+    fold_columns(trial, path, wanted_by(trial.plan), options, whole=whole, part=part, progress=progress)
+
+
+def fold_columns(
+    into: Trial | Calibration,
+    path: Path | Stdin,
+    wanted: WantedColumns,
+    options: ReadOptions,
+    *,
+    whole: bool = False,
+    part: range | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """Fold these columns of a file, chunk by chunk."""
+    chunks = read(
         path,
         wanted,
-        whole=trial.plan.complete_units,
+        whole=whole,
         format=options.format,
         delimiter=options.delimiter,
         part=part,
         progress=progress,
-    ):
+    )
+    for chunk in chunks:
         require_wanted(path, wanted, chunk)
         with instead_of(RecordError, partial(_with_place, path, chunk.line)):
-            trial.fold(chunk.records, text=True, unreadable=chunk.ragged)
+            into.fold(chunk.records, text=True, unreadable=chunk.ragged)
 
 
 def _with_place(path: Path | Stdin, line: int | None, error: RecordError) -> RecordError:

@@ -27,11 +27,11 @@ _LENGTH = 8
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """The first thing that a worker is told. The bootstrap's key goes through memory only.
+    """The first thing that a worker is told. The trial's key goes through memory only.
 
     Attributes:
         plan: The plan in canonical form.
-        key: The bootstrap's key, if the plan has one.
+        key: The trial's key, if the plan needs one.
         options: How the files are read.
     """
 
@@ -110,7 +110,7 @@ def serve(questions: IO[bytes], answers: IO[bytes]) -> None:
     while (work := receive(questions, ShareToFold)) is not None:
         try:
             trial, counts = fold_share(work.share, plan, setup.key, setup.options, tell)
-            answer: Folded | Failed = Folded(trial.dumps(), counts)
+            answer: Folded | Failed = Folded(trial.exchanged(), counts)
         except BrokenPipeError:
             raise
         except errors.FoldawayError as error:

@@ -1,0 +1,95 @@
+"""Calibration: coefficients from records of before the trial, for its plan.
+
+Earlier records need no arm, no unit and no secret key. The same coefficients in the plan of every shard, server and
+site make adjusted outcomes add up, and with them a trial keeps sums from its first record.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from foldaway.errors import EstimateError, PlanError
+from foldaway.inference.adjusting import fit_start
+from foldaway.plan import Coefficients, Plan
+from foldaway.plan.plan import when_calibrated
+from foldaway.plan.vocabulary import SUMS
+from foldaway.records.columns import columns_of
+from foldaway.tallies import Grouped
+from foldaway.trial import Trial
+
+LEAST = 2000
+"""Records below which coefficients are not told: a plan is for everyone to read."""
+
+
+class Calibration:
+    """Earlier records, folded away as those of a trial are.
+
+    Example:
+        >>> plan = Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], covariates=["x"])
+        >>> x = np.arange(2500) % 7
+        >>> calibration = Calibration(plan)
+        >>> calibration.fold({"x": x, "y": 2 * x + np.arange(2500) % 2})
+        >>> calibration.plan().coefficients.slopes
+        {'y': {'x': 2.0}}
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        if not plan.covariates or plan.keeps != SUMS:
+            raise PlanError("coefficients are for plans with `covariates` that keep sums; this one needs none.")
+        self._plan = plan
+        self._trial = Trial(
+            msgspec.structs.replace(
+                plan, unit=None, one_record_per_unit=False, coefficients=None, estimators=(), errors=()
+            )
+        )
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are read."""
+        return [*self._plan.covariates, *self._plan.outcomes, *([self._plan.weight] if self._plan.weight else [])]
+
+    def fold(self, data: Any, *, text: bool = False, unreadable: int = 0) -> None:
+        """Take earlier records in: as `Trial.fold`, but without arms and units."""
+        columns, n, others = columns_of(data, self.columns)
+        arm = {self._plan.arm: np.full(n, self._plan.control)}
+        self._trial.fold({**columns, **arm}, text=text, unreadable=unreadable + others)
+
+    def plan(self) -> Plan:
+        """The plan with the coefficients that these records give, to three digits.
+
+        Raises:
+            EstimateError: They are too few.
+        """
+        if self._trial.n < LEAST:
+            raise EstimateError(
+                f"coefficients are told from {LEAST:,} records on, and there are {self._trial.n:,}: they would say too "
+                "much about those few. Without them a trial finds its own."
+            )
+        tallies = self._trial.tallies
+        assert isinstance(tallies, Grouped)
+        assert tallies.moments is not None
+        start = fit_start(tallies.moments, told=True)
+        if start.predictor is None:
+            raise EstimateError(start.why)
+        names = self._plan.regressors[1:]
+        center, slopes = start.predictor
+        table = Coefficients(
+            center=dict(zip(names, center.tolist(), strict=True)),
+            slopes={
+                outcome: dict(zip(names, row.tolist(), strict=True))
+                for outcome, row in zip(self._plan.outcomes, slopes, strict=True)
+            },
+        )
+        return msgspec.structs.replace(self._plan, coefficients=table)
+
+
+def _calibrated(plan: Plan, records: Any) -> Plan:
+    calibration = Calibration(plan)
+    calibration.fold(records)
+    return calibration.plan()
+
+
+when_calibrated(_calibrated)

@@ -1,0 +1,154 @@
+"""From sums by group, or the moments that they will come from, to effects.
+
+An estimator gives the arms' levels, a kind of error their covariance; `inference.levels` turns both into effects.
+While a trial is rich, ``adjusted`` is the pooled regression on all of its records; once it is lean, the difference of
+means of y − λ(y − ỹ).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+from foldaway.effects.analysis import alarm_of, notes_on
+from foldaway.effects.effect import Effect
+from foldaway.effects.effects import Effects
+from foldaway.inference.adjusting import fit_start
+from foldaway.inference.anytime import anytime_effect, evidence_of
+from foldaway.inference.group_regression import jackknife_regression, regression_welch
+from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife, mean
+from foldaway.inference.levels import ArmEffect, Levels, effect_of
+from foldaway.inference.sample_ratio import SampleRatio, sample_ratio, sample_ratio_of_groups
+from foldaway.inference.welch import prediction_rate, spread_of, welch
+from foldaway.plan import Plan
+from foldaway.plan.analysis import errors_of, estimators_of
+from foldaway.plan.vocabulary import ESTIMATORS, JACKKNIFE
+from foldaway.records.faults import Faults
+from foldaway.tallies.grouped import Grouped
+from foldaway.tallies.predictor import lean
+from foldaway.tallies.sums import Sums
+
+
+def effects_of_groups(plan: Plan, tallies: Grouped, faults: Faults) -> Effects:
+    """Every effect that the tallies hold, and the checks."""
+    reading = Reading.of(tallies)
+    ratio = _sample_ratio(plan, tallies)
+    return Effects(
+        [row for outcome in range(len(plan.outcomes)) for row in _rows(plan, reading, outcome)],
+        trial=plan.name,
+        confidence=plan.confidence,
+        counts=dict(zip(plan.arms, tallies.counts, strict=True)),
+        sample_ratio=ratio,
+        dropped=dict(sorted(faults.records.items())),
+        faults=list(faults),
+        alarm=alarm_of(ratio),
+        notes=list(notes_on(faults)),
+        plan=plan,
+    )
+
+
+class Reading(NamedTuple):
+    """What effects are read from.
+
+    Attributes:
+        tallies: What the trial holds.
+        plain: Sums of the outcomes.
+        why: Why outcomes are not adjusted; empty if they are.
+    """
+
+    tallies: Grouped
+    plain: Sums
+    why: str
+
+    @classmethod
+    def of(cls, tallies: Grouped) -> Reading:
+        """With moments in their own frame, and their sums."""
+        if tallies.moments is None:
+            assert tallies.sums is not None
+            return cls(tallies, tallies.sums, tallies.why)
+        sums = lean(tallies.moments, None)
+        if not tallies.plan.grouped:
+            sums = sums.regrouped(1)
+        return cls(tallies, sums, fit_start(tallies.moments).why)
+
+    def levels(self, estimator: str, kind: str, outcome: int) -> Levels:
+        """The arms' levels by an estimator, with an error of this kind."""
+        by_group, moments = kind == JACKKNIFE, self.tallies.moments
+        if not ESTIMATORS[estimator].adjusts:
+            return jackknife(mean, cells_of(self.plain, outcome)) if by_group else welch(spread_of(self.plain, outcome))
+        if moments is not None:
+            return (jackknife_regression if by_group else regression_welch)(moments.reframed(), outcome)
+        rate = prediction_rate(spread_of(self.plain, outcome))
+        if by_group:
+            return jackknife(partial(adjusted_mean, rate=rate), cells_of(self.plain, outcome))
+        return welch(spread_of(self.plain, outcome), rate)
+
+
+def _rows(plan: Plan, reading: Reading, outcome: int) -> Iterator[Effect]:
+    """The rows of one outcome."""
+    kinds = [(name, kind) for name in estimators_of(plan) for kind in errors_of(plan, name)]
+    levels = {
+        each: reading.levels(*each, outcome)
+        for each in kinds
+        if sum(reading.tallies.counts) and not (ESTIMATORS[each[0]].adjusts and reading.why)
+    }
+    for arm in range(1, len(plan.arms)):
+        for name, kind in kinds:
+            yield _row(plan, reading, outcome, arm, name, kind, levels.get((name, kind)))
+
+
+def _row(
+    plan: Plan, reading: Reading, outcome: int, arm: int, estimator: str, kind: str, levels: Levels | None
+) -> Effect:
+    counts = reading.tallies.counts
+    point = ArmEffect(None, None, reliable=False, why=reading.why or "there are no records yet.")
+    anytime = None
+    if levels is not None:
+        point = effect_of(levels, arm, plan.confidence)
+        evidence = evidence_of(reading.plain, outcome, arm)
+        anytime = anytime_effect(levels, arm, evidence, plan.confidence, plan.anytime_n)
+    if point.reliable and not point.std_error:
+        why = "no record of an arm differs from another in this outcome, so there is no error to give."
+        point = ArmEffect(point.estimate, point.base, reliable=False, why=why, relative=point.relative)
+    told = anytime is not None and point.reliable
+    return Effect(
+        outcome=plan.outcomes[outcome],
+        arm=list(plan.arms)[arm],
+        control=plan.control,
+        estimator=estimator,
+        se_kind=kind,
+        n=sum(counts),
+        n_arm=counts[arm],
+        n_control=counts[0],
+        estimate=point.estimate,
+        std_error=point.std_error,
+        statistic=point.estimate / point.std_error if point.estimate is not None and point.std_error else None,
+        df=point.df,
+        p_value=point.p_value,
+        p_adjusted=None,
+        ci_lower=point.ci_lower,
+        ci_upper=point.ci_upper,
+        control_level=point.base,
+        relative=point.relative,
+        relative_std_error=point.relative_std_error,
+        relative_ci_lower=point.relative_ci_lower,
+        relative_ci_upper=point.relative_ci_upper,
+        anytime_ci_lower=anytime.lower if told else None,
+        anytime_ci_upper=anytime.upper if told else None,
+        anytime_p_value=anytime.p_value if told else None,
+        reliable=point.reliable,
+        why=_sentence(point.why),
+        relative_why=_sentence(point.relative_why or point.why),
+        anytime_why=_sentence(anytime.why if told else point.why),
+    )
+
+
+def _sentence(reason: str) -> str | None:
+    return reason[:1].upper() + reason[1:] if reason else None
+
+
+def _sample_ratio(plan: Plan, tallies: Grouped) -> SampleRatio:
+    if plan.grouped:
+        return sample_ratio_of_groups(tallies.records, plan.arms)
+    return sample_ratio(dict(zip(plan.arms, tallies.counts, strict=True)), plan.arms, "records")

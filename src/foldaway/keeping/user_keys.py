@@ -1,0 +1,55 @@
+"""The keys of this machine's user: one for each design, so that trials of one user merge and resume without ceremony.
+
+A trial with units needs a secret key. On one machine, for one user, it comes from a file of its own, outside of every
+folder with records or tallies, that only the user can read. Another machine needs a copy (`--key`); a server has a key
+store of its own. Sealing a trial destroys its file.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from foldaway.errors import SourceError
+from foldaway.keeping.secret import LENGTH, Secret, read_or_make_key
+
+
+def user_key(design: str, *, new: bool = True) -> bytes | None:
+    """The user's key for a design; made if it may be and is not there, for this process alone if it cannot be kept."""
+    try:
+        path = _place(design)
+        if new:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return read_or_make_key(path, new=new)
+    except (OSError, RuntimeError, SourceError):
+        return _of_this_process(design) if new else _PROCESS_KEYS.get(design)
+
+
+def destroy_user_key(design: str, mark: bytes) -> None:
+    """Overwrite and remove the user's key for a design, if it is the one with this mark."""
+    key = user_key(design, new=False)
+    if key is None or Secret(key).mark() != mark:
+        return
+    _PROCESS_KEYS.pop(design, None)
+    try:
+        path = _place(design)
+        with path.open("r+b") as file:
+            file.write(b"0" * (2 * LENGTH))
+            file.flush()
+            os.fsync(file.fileno())
+        path.unlink()
+    except (OSError, RuntimeError):
+        pass  # it was this process's alone
+
+
+def _place(design: str) -> Path:
+    home = os.environ.get("FOLDAWAY_HOME")
+    return (Path(home) if home else Path.home() / ".foldaway") / "keys" / f"{design[:32]}.key"
+
+
+_PROCESS_KEYS: dict[str, bytes] = {}
+
+
+def _of_this_process(design: str) -> bytes:
+    return _PROCESS_KEYS.setdefault(design, secrets.token_bytes(LENGTH))

@@ -1,0 +1,45 @@
+"""The part of a plan that says how covariates predict each outcome, fixed before the trial."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from foldaway.plan.part import Part
+
+Numbers = Annotated[Mapping[str, float], Meta(description="a table with a number for each column of covariates")]
+Slopes = Annotated[
+    Mapping[str, Mapping[str, float]], Meta(description="a table for each outcome, with a number for each column")
+]
+
+
+class Coefficients(Part, frozen=True, kw_only=True):
+    """How covariates predict each outcome: the prediction is the sum of slope · (column − center).
+
+    Columns are the covariates, or for a categorical one its levels but the first, as in ``country[fr]``. Any numbers
+    leave the effect unbiased; those of earlier records make its interval narrow.
+
+    Attributes:
+        center: The mean of each column among earlier records.
+        slopes: By outcome, the slope of each column.
+
+    Example:
+        >>> Coefficients(center={"before": 12.0}, slopes={"revenue": {"before": 0.8}}).slopes["revenue"]
+        {'before': 0.8}
+    """
+
+    TABLE: ClassVar[str] = "coefficients"
+
+    center: Numbers
+    slopes: Slopes
+
+    def misfits(self, columns: tuple[str, ...], outcomes: tuple[str, ...]) -> Iterator[str]:
+        """A sentence for each table that does not have a number for every column, or a table for every outcome."""
+        if set(self.slopes) != set(outcomes):
+            yield "`coefficients.slopes` must have a table for each outcome and no other."
+        tables = {"center": self.center, **{f"slopes.{outcome}": table for outcome, table in self.slopes.items()}}
+        for name, table in tables.items():
+            if set(table) != set(columns):
+                yield f"`coefficients.{name}` must have a number for each of {', '.join(columns)}, and no other."

@@ -1,0 +1,68 @@
+"""What a trial holds that keeps moments: the tallies of its arms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldaway.errors import StateError
+from foldaway.numerics.block import Floats, Shape
+from foldaway.plan import Plan
+from foldaway.plan.vocabulary import REPLICATES
+from foldaway.records.batch import Batch
+from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.folding import fold_batch, fold_clusters
+from foldaway.tallies.kinds import kinds_of
+
+
+@dataclass(frozen=True, slots=True)
+class Arms:
+    """The arms' tallies, in the order of the plan. A value: folding and adding give a new one."""
+
+    arms: tuple[ArmTally, ...]
+
+    @classmethod
+    def empty(cls, plan: Plan) -> Self:
+        """The tallies of no records."""
+        shape = Shape(len(plan.regressors), len(plan.outcomes))
+        return cls(tuple(ArmTally.empty(shape, kinds_of(plan)) for _ in plan.arms))
+
+    @property
+    def counts(self) -> list[int]:
+        """The number of records, by arm."""
+        return [arm.n for arm in self.arms]
+
+    @property
+    def size(self) -> int:
+        """How many numbers are kept, whatever the number of records."""
+        return sum(arm.size() for arm in self.arms)
+
+    def fold(self, batch: Batch) -> Self:
+        """Take a batch in."""
+        # The bootstrap splits its replicates over the cores; splitting the records as well would crowd them.
+        workers = 1 if REPLICATES in self.arms[0].kinds else None
+        return type(self)(tuple(fold_batch(self.arms, batch, workers)))
+
+    def fold_clusters(self, codes: NDArray[np.intp], counts: NDArray[np.int64], triangles: Floats) -> Self:
+        """Take whole clusters in, of which only the second moments have come: see `folding.fold_clusters`."""
+        return type(self)(tuple(fold_clusters(self.arms, codes, counts, triangles)))
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(tuple(a + b for a, b in zip(self.arms, other.arms, strict=True)))
+
+    def state(self) -> list[Any]:
+        """What is kept."""
+        return [arm.state() for arm in self.arms]
+
+    @classmethod
+    def restore(cls, state: Any, plan: Plan) -> Self:
+        """The tallies from their state."""
+        empty = cls.empty(plan)
+        if not isinstance(state, list) or len(state) != len(empty.arms):
+            raise StateError("the state does not fit its plan: it has another number of arms.")
+        return cls(
+            tuple(ArmTally.restore(saved, arm.shape, arm.kinds) for saved, arm in zip(state, empty.arms, strict=True))
+        )

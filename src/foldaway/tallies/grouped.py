@@ -1,0 +1,216 @@
+"""What a trial holds that keeps sums: rich in memory, lean at the door.
+
+While nothing has left memory, a trial with covariates holds moments by group: any regression, on all records, follows
+from them. `save` and `dumps` fix a predictor and map the moments to sums (`predictor.lean`); from then on a record's
+covariates are used and gone as it is folded. A trial whose plan has coefficients, or no covariates, holds sums from its
+first record.
+
+Two trials with different predictors have their plain outcomes in common, and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import msgspec
+import numpy as np
+
+from foldaway.errors import StateError
+from foldaway.keeping.state import Array, decode_part
+from foldaway.numerics.block import Floats, Shape
+from foldaway.numerics.threads import one_blas_thread
+from foldaway.plan import Plan
+from foldaway.records.batch import Batch
+from foldaway.tallies.group_moments import GroupMoments, MomentsShape
+from foldaway.tallies.predictor import Predictor, lean
+from foldaway.tallies.sums import Sums, SumsShape, group_of
+
+FOLDS = 16
+"""Into so many parts records without units are dealt in turn, so that coefficients can be fitted without each."""
+
+DIFFERENT = (
+    "the tallies that were merged were adjusted with different coefficients, so only their plain outcomes can be "
+    "added. Put the same coefficients into every part's plan: `foldaway plan calibrate`."
+)
+
+# Records per step: their rows fit into a cache.
+_STEP = 1 << 16
+
+
+class GroupedState(msgspec.Struct):
+    """What is kept, or exchanged between workers while it is rich.
+
+    Attributes:
+        moments: Moments by group, of a trial that is not lean yet.
+        sums: Sums by group, of one that is.
+        center: Of a predictor that was found during the trial.
+        slopes: Likewise.
+        why: Why outcomes are not adjusted, if they are not and could be.
+    """
+
+    moments: Any = None
+    sums: Any = None
+    center: Array | None = None
+    slopes: Array | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """Sums by group, or the moments that they will come from. A value: folding and adding give a new one.
+
+    Attributes:
+        plan: The plan.
+        moments: While the trial is rich.
+        sums: Once it is lean.
+        predictor: What makes ỹ of a record, once that is fixed.
+        why: Why outcomes are not adjusted, in a sentence without a capital; empty if they are, or the trial is rich.
+    """
+
+    plan: Plan
+    moments: GroupMoments | None
+    sums: Sums | None
+    predictor: Predictor | None = None
+    why: str = ""
+
+    @classmethod
+    def empty(cls, plan: Plan) -> Self:
+        """What is held of no records."""
+        predictor = _predictor_of(plan)
+        if plan.covariates and predictor is None:
+            return cls(plan, GroupMoments.empty(_moments_shape(plan)), None)
+        return cls(plan, None, Sums.empty(_sums_shape(plan, adjusted=predictor is not None)), predictor)
+
+    @property
+    def records(self) -> Floats:
+        """The number of records, by arm and group."""
+        tally = self.sums or self.moments
+        assert tally is not None
+        return tally.records
+
+    @property
+    def counts(self) -> list[int]:
+        """The number of records, by arm."""
+        return [int(n) for n in self.records.sum(axis=1)]
+
+    @property
+    def size(self) -> int:
+        """How many numbers are kept once the trial is lean, whatever the number of records."""
+        return sum(array.size for array in self.lean_arrays().values())
+
+    def lean_arrays(self) -> dict[str, Floats]:
+        """The arrays that are kept once the trial is lean, by name, as they are without records."""
+        return Sums.empty(_sums_shape(self.plan, adjusted=bool(self.plan.covariates))).arrays()
+
+    def fold(self, batch: Batch) -> Self:
+        """Take a batch in."""
+        folded = self
+        with one_blas_thread():
+            for start in range(0, len(batch), _STEP):
+                folded = folded._fold(batch, slice(start, min(start + _STEP, len(batch))))
+        return folded
+
+    def _fold(self, batch: Batch, part: slice) -> Self:
+        rows = batch.assemble(part)
+        n = rows.shape[1]
+        arm = np.zeros(n, dtype=np.int64) if batch.arm is None else batch.arm[part].astype(np.int64)
+        weight = None if batch.weight is None else batch.weight[part]
+        key = None if batch.key is None else batch.key[part]
+        if self.moments is not None:
+            dealt = (self.moments.n + np.arange(n)) % FOLDS
+            group = dealt if key is None else group_of(key, self.plan.groups)
+            return replace(self, moments=self.moments.fold(arm, rows, group, weight))
+        assert self.sums is not None
+        k = len(self.plan.regressors)
+        values = rows[k:]
+        if self.predictor is not None:
+            values = np.concatenate([values, self.predictor.adjusted(rows[1:k], values)])
+        group = None if key is None else group_of(key, self.plan.groups)
+        return replace(self, sums=self.sums.fold(arm, values, group, weight))
+
+    def fixed(self, predictor: Predictor | None, without: Floats | None = None, why: str = "") -> Self:
+        """The same records as sums, from here on with this predictor.
+
+        Args:
+            predictor: None if outcomes are not adjusted.
+            without: See `predictor.lean`.
+            why: Why they are not.
+        """
+        if self.moments is None:
+            return self
+        sums = lean(self.moments, predictor, without)
+        return replace(
+            self,
+            moments=None,
+            sums=sums if self.plan.grouped else sums.regrouped(1),
+            predictor=predictor,
+            why="" if predictor is not None else why,
+        )
+
+    def __add__(self, other: Self) -> Self:
+        """Both sets of records; moments are mapped with the predictor of the sums that they are added to."""
+        if not (sum(self.counts) and sum(other.counts)):
+            return self if sum(self.counts) else other
+        if self.moments is not None and other.moments is not None:
+            return replace(self, moments=self.moments + other.moments)
+        one = self.fixed(other.predictor, why=other.why)
+        two = other.fixed(self.predictor, why=self.why)
+        assert one.sums is not None
+        assert two.sums is not None
+        if _same(one.predictor, two.predictor):
+            return replace(one, sums=one.sums + two.sums, why=one.why or two.why)
+        sums = one.sums.unadjusted() + two.sums.unadjusted()
+        return replace(one, sums=sums, predictor=None, why=DIFFERENT)
+
+    def state(self) -> GroupedState:
+        """What is kept."""
+        moments = None if self.moments is None or not self.moments.n else self.moments.state()
+        sums = None if self.sums is None or not self.sums.n else self.sums.state()
+        if self.predictor is None or self.plan.coefficients is not None:
+            return GroupedState(moments, sums, why=self.why)
+        return GroupedState(moments, sums, Array.of(self.predictor.center), Array.of(self.predictor.slopes), self.why)
+
+    @classmethod
+    def restore(cls, state: Any, plan: Plan) -> Self:
+        """What was held, from its state."""
+        saved = decode_part(state, GroupedState)
+        empty = cls.empty(plan)
+        if saved.moments is not None:
+            if empty.moments is None or saved.sums is not None:
+                raise StateError("the state does not fit its plan: it has other tallies.")
+            return replace(empty, moments=GroupMoments.restore(saved.moments, empty.moments.shape))
+        if saved.sums is None:
+            return empty
+        predictor = empty.predictor
+        if saved.center is not None and saved.slopes is not None and empty.moments is not None:
+            columns = len(plan.regressors) - 1
+            predictor = Predictor(saved.center.read(columns), saved.slopes.read(len(plan.outcomes), columns))
+        adjusted = predictor is not None and not saved.why
+        sums = Sums.restore(saved.sums, _sums_shape(plan, adjusted=adjusted))
+        return cls(plan, None, sums, predictor if adjusted else None, saved.why)
+
+
+def _predictor_of(plan: Plan) -> Predictor | None:
+    """The predictor that the plan's coefficients make."""
+    if plan.coefficients is None:
+        return None
+    names, tables = plan.regressors[1:], plan.coefficients
+    slopes = [[tables.slopes[outcome][name] for name in names] for outcome in plan.outcomes]
+    return Predictor(np.array([tables.center[name] for name in names]), np.array(slopes))
+
+
+def _moments_shape(plan: Plan) -> MomentsShape:
+    row = Shape(len(plan.regressors), len(plan.outcomes))
+    return MomentsShape(len(plan.arms), plan.groups if plan.grouped else FOLDS, row, plan.weight is not None)
+
+
+def _sums_shape(plan: Plan, *, adjusted: bool) -> SumsShape:
+    groups = plan.groups if plan.grouped else 1
+    return SumsShape(len(plan.arms), len(plan.outcomes), groups, adjusted, plan.weight is not None)
+
+
+def _same(one: Predictor | None, two: Predictor | None) -> bool:
+    if one is None or two is None:
+        return one is two
+    return np.array_equal(one.center, two.center) and np.array_equal(one.slopes, two.slopes)

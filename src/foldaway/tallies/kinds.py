@@ -1,0 +1,27 @@
+"""The tallies of an arm, by name. A new one is a file here that meets ``Tally`` and a line in ``KINDS``."""
+
+from collections.abc import Callable
+from typing import cast
+
+from foldaway.plan import Bootstrap, Plan
+from foldaway.plan.analysis import tallies_of
+from foldaway.plan.vocabulary import LEVERAGE, RECORDS, REPLICATES, UNITS
+from foldaway.tallies.arm import Kinds
+from foldaway.tallies.replicates import ReplicatesKind
+from foldaway.tallies.scores import Scores, UnitScores
+from foldaway.tallies.tally import Kind
+
+__all__ = ["KINDS", "LEVERAGE", "RECORDS", "REPLICATES", "UNITS", "kinds_of"]
+
+KINDS: dict[str, Callable[[Plan], Kind]] = {
+    RECORDS: lambda _: Scores,
+    UNITS: lambda _: UnitScores,
+    REPLICATES: lambda plan: ReplicatesKind(cast(Bootstrap, plan.bootstrap)),
+}
+"""How each tally of the vocabulary is made for a plan that keeps it."""
+
+
+def kinds_of(plan: Plan) -> Kinds:
+    """The tallies that each arm of a plan keeps, beside its factor."""
+    wanted = tallies_of(plan)
+    return {name: kind(plan) for name, kind in KINDS.items() if name in wanted}
