@@ -40,6 +40,7 @@ CLASSICAL = fa.Plan(
     arms={"control": 0.5, "treatment": 0.5},
     outcomes=["y"],
     covariates=COVARIATES,
+    keep="moments",
     errors=["classical"],
 )
 ROBUST = msgspec.structs.replace(CLASSICAL, errors=["classical", "HC1"])

@@ -71,6 +71,7 @@ def plan_of(by: str, kind: Kind, replicates: int) -> fa.Plan:
         outcomes=["y"],
         covariates=["x"],
         unit=by,
+        keep="moments",
         complete_units=by == BY_UNIT,
         estimators=ESTIMATORS,
         bootstrap=fa.Bootstrap(replicates, kind),

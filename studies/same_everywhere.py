@@ -167,6 +167,7 @@ def plan_of(replicates: int) -> fa.Plan:
         covariates=["revenue_before", "country"],
         levels={"country": ["de", "fr", "us"]},
         unit="unit",
+        keep="moments",
         bootstrap=fa.Bootstrap(replicates),
         privacy=fa.Privacy(remainder="include"),
     )

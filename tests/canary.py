@@ -27,6 +27,7 @@ PLAN = fa.Plan(
     covariates=["age", "country"],
     levels={"country": ["de", "fr", "us"]},
     unit="user_id",
+    keep="moments",
     bootstrap=50,
 )
 

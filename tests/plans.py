@@ -23,6 +23,7 @@ FULL: dict[str, Any] = {
     "unit": "user_id",
     "weight": "w",
     "confidence": 0.9,
+    "keep": "moments",
     "complete_units": True,
     "on_fault": "drop",
     "estimators": ["difference", "regression"],
@@ -79,15 +80,23 @@ def plans(draw: st.DrawFn) -> fa.Plan:
         name: draw(st.lists(names, min_size=2, max_size=4, unique=True)) for name in covariates if draw(st.booleans())
     }
     unit = draw(st.sampled_from([None, columns[2]]))
-    estimators = ["ipw", "difference"] + (["regression", "interacted"] if covariates else [])
+    keep: Any = draw(st.sampled_from([None, "moments"]))
+    estimators = ["difference", *(["adjusted"] if covariates else [])]
+    if keep == "moments":
+        estimators = ["ipw", "difference"] + (["regression", "interacted"] if covariates else [])
     settings: dict[str, Any] = {
         "unit": unit,
         "weight": draw(st.sampled_from([None, columns[3]])),
-        "complete_units": unit is not None and draw(st.booleans()),
-        "bootstrap": draw(st.none() | st.integers(2, 1000)),
-        "errors": draw(st.lists(st.sampled_from(["classical", "HC0", "HC1"]), unique=True)),
     }
-    if draw(st.booleans()):
+    if keep == "moments":
+        settings["complete_units"] = unit is not None and draw(st.booleans())
+        settings["bootstrap"] = draw(st.none() | st.integers(2, 1000))
+        settings["errors"] = draw(st.lists(st.sampled_from(["classical", "HC0", "HC1"]), unique=True))
+    else:
+        settings["one_record_per_unit"] = unit is not None and draw(st.booleans())
+        settings["groups"] = 2 ** draw(st.integers(3, 12))
+        settings["errors"] = draw(st.sampled_from([[], ["welch"]]))
+    if keep == "moments" and draw(st.booleans()):
         settings = draw(_federated(columns[2], columns[3]))
     return fa.Plan(
         name=draw(st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,20}\Z")),
@@ -98,6 +107,7 @@ def plans(draw: st.DrawFn) -> fa.Plan:
         levels=levels,
         confidence=draw(st.floats(0.5, 0.999)),
         on_fault=draw(st.sampled_from(["refuse", "drop"])),
+        keep=keep,
         estimators=draw(st.lists(st.sampled_from(estimators), unique=True)),
         anytime_n=draw(st.integers(1, 10**15)),
         privacy=fa.Privacy(

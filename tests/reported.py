@@ -95,6 +95,7 @@ def renamed(name: str) -> fa.Trial:
         covariates=[f"{name}x", f"{name}z", f"{name}k"],
         levels=levels,
         unit="unit",
+        keep="moments",
         complete_units=True,
         on_fault="drop",
     )

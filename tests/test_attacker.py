@@ -36,6 +36,7 @@ def plan_of(kind: Kind, replicates: int = B) -> fa.Plan:
         arms={"a": 0.5, "b": 0.5},
         outcomes=["y"],
         unit="who",
+        keep="moments",
         bootstrap=fa.Bootstrap(replicates, kind),
     )
 

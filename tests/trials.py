@@ -55,6 +55,7 @@ def make_trial(
         covariates=[*x, *(["kind"] if levels else [])],
         levels={"kind": level_names} if levels else {},
         unit="unit" if units else None,
+        keep="moments",
         complete_units=units,
         weight="w" if weighted else None,
     )

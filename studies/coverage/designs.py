@@ -82,6 +82,7 @@ class Design:
             outcomes=["y"],
             covariates=["x"],
             unit="unit",
+            keep="moments",
             complete_units=True,
             bootstrap=REPLICATES if self.bootstrap else None,
             anytime_n=(self.looks or (10_000,))[len(self.looks) // 2],

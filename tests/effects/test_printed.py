@@ -32,6 +32,7 @@ def realistic(scale: float, *, n: int = 4000, units: bool = True, bootstrap: int
         covariates=["revenue_before", "country"],
         levels={"country": ["de", "fr", "us"]},
         unit="user_id",
+        keep="moments",
         complete_units=units,
         bootstrap=bootstrap,
     )

@@ -134,7 +134,9 @@ def test_without_a_start_the_outcomes_alone_are_left() -> None:
     moments = moments_of(make(5))
     sums = lean(moments, None)
     assert not sums.shape.adjusted
-    np.testing.assert_allclose(sums.total, lean(moments, fit_start(moments).predictor).unadjusted().total, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        sums.total, lean(moments, fit_start(moments).predictor).unadjusted().total, rtol=1e-9, atol=1e-9
+    )
 
 
 # What a start cannot show.

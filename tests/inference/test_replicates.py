@@ -21,8 +21,8 @@ from foldaway.paper import (
 )
 from foldaway.plan.analysis import estimators_of
 from foldaway.records.keys import Hashes, RecordKeys
-from foldaway.tallies.kinds import REPLICATES
 from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.kinds import REPLICATES
 from kept_rows import design, fitted
 from resampling import KEY, Weights, close, replicates_of, tallies_of, unit_weights, with_bootstrap
 from trials import make_trial, trials
@@ -199,6 +199,7 @@ def rare_level(rare: int, n: int = 1200) -> tuple[fa.Plan, pd.DataFrame]:
         covariates=["kind"],
         levels={"kind": ["usual", "rare"]},
         unit="unit",
+        keep="moments",
         estimators=["difference", "regression"],
         bootstrap=500,
     )
@@ -226,7 +227,9 @@ def test_replicates_without_a_rare_level_are_left_out_and_counted(cuts: tuple[in
 
 def test_the_difference_needs_both_arms_in_a_replicate() -> None:
     rows = pd.DataFrame({"group": ["a"] * 2 + ["b"] * 300, "unit": range(302)}).assign(y=lambda t: t["unit"] % 7)
-    plan = fa.Plan(name="few", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], unit="unit", bootstrap=300)
+    plan = fa.Plan(
+        name="few", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], unit="unit", keep="moments", bootstrap=300
+    )
     nobody = (unit_weights(rows["unit"], 300)[:2].sum(axis=0) == 0).sum()
     assert nobody > 10
     trial = folded(plan, rows)

@@ -52,7 +52,14 @@ def test_the_bootstraps_statistic_is_pearsons_over_the_design_effect() -> None:
     arm = np.resize(["a", "b", "b"], len(sizes))
     unit = np.repeat(np.arange(len(sizes)), sizes)
     plan = fa.Plan(
-        name="p", arm="g", arms={"a": 0.3, "b": 0.7}, outcomes=["y"], unit="u", bootstrap=4000, estimators=["ipw"]
+        name="p",
+        arm="g",
+        arms={"a": 0.3, "b": 0.7},
+        outcomes=["y"],
+        unit="u",
+        keep="moments",
+        bootstrap=4000,
+        estimators=["ipw"],
     )
     trial = fa.Trial(plan, key=bytes(16))
     trial.fold({"g": arm[unit], "u": unit, "y": np.arange(len(unit), dtype=float)})

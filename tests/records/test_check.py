@@ -38,6 +38,7 @@ PLAN = fa.Plan(
     levels={"kind": ["p", "q"]},
     unit="id",
     weight="w",
+    keep="moments",
     complete_units=True,
     estimators=["regression"],
 )

@@ -136,6 +136,7 @@ COMPLETE = fa.Plan(
     outcomes=["y"],
     covariates=["x"],
     unit="id",
+    keep="moments",
     complete_units=True,
     estimators=["difference", "regression"],
 )

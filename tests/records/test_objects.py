@@ -32,6 +32,7 @@ PLAN = fa.Plan(
     levels={"kind": ["p", "1", "false"]},
     unit="id",
     weight="w",
+    keep="moments",
     complete_units=True,
 )
 DROP = msgspec.structs.replace(PLAN, on_fault="drop")

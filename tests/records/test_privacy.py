@@ -34,6 +34,7 @@ PLAN = fa.Plan(
     levels={"kind": ["p", "q"]},
     unit="id",
     weight="w",
+    keep="moments",
     complete_units=True,
     estimators=["difference"],
 )

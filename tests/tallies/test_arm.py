@@ -11,8 +11,8 @@ import foldaway as fa
 from exact import long_regression
 from foldaway.errors import StateError
 from foldaway.numerics.block import Block, Floats, Shape
-from foldaway.tallies.kinds import RECORDS
 from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.kinds import RECORDS
 from foldaway.tallies.scores import Scores
 
 N = 150

@@ -10,9 +10,9 @@ import pytest
 from foldaway.numerics.block import Floats, Shape
 from foldaway.records.batch import Batch, Index
 from foldaway.tallies import folding
-from foldaway.tallies.kinds import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally, Kinds
 from foldaway.tallies.folding import fold_batch
+from foldaway.tallies.kinds import RECORDS, UNITS
 from foldaway.tallies.scores import Scores, UnitScores
 
 SHAPE = Shape(3, 2)

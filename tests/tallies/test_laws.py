@@ -23,11 +23,11 @@ from foldaway.federated.replies.tally import Replies
 from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.plan.bootstrap import Weights
 from foldaway.records.faults import Fault, Faults
-from foldaway.tallies.kinds import KINDS as TALLIES
-from foldaway.tallies.kinds import RECORDS, REPLICATES, UNITS, kinds_of
 from foldaway.tallies.arm import ArmTally, Kinds
 from foldaway.tallies.factor import Factor
 from foldaway.tallies.frame import Frame
+from foldaway.tallies.kinds import KINDS as TALLIES
+from foldaway.tallies.kinds import RECORDS, REPLICATES, UNITS, kinds_of
 from foldaway.tallies.replicates import ReplicatesKind
 from foldaway.tallies.scores import Scores, UnitScores
 from laws import Grams, Rows, Subject, check_addition, check_identity, check_laws, rows

@@ -10,8 +10,8 @@ import pytest
 import foldaway as fa
 from exact import long_regression
 from foldaway.numerics.block import Block, Floats, Shape
-from foldaway.tallies.kinds import RECORDS, UNITS
 from foldaway.tallies.arm import ArmTally, Kinds
+from foldaway.tallies.kinds import RECORDS, UNITS
 from foldaway.tallies.scores import Scores, UnitScores
 from foldaway.tallies.stream import WORTH_COMPILING, RowStream
 

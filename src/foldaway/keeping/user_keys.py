@@ -15,6 +15,11 @@ from foldaway.errors import SourceError
 from foldaway.keeping.secret import LENGTH, Secret, read_or_make_key
 
 
+def state_home() -> Path:
+    """Where this user's programs keep what outlives them: the XDG convention."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state", "foldaway")
+
+
 def user_key(design: str, *, new: bool = True) -> bytes | None:
     """The user's key for a design; made if it may be and is not there, for this process alone if it cannot be kept."""
     try:
@@ -44,8 +49,7 @@ def destroy_user_key(design: str, mark: bytes) -> None:
 
 
 def _place(design: str) -> Path:
-    home = os.environ.get("FOLDAWAY_HOME")
-    return (Path(home) if home else Path.home() / ".foldaway") / "keys" / f"{design[:32]}.key"
+    return state_home() / "keys" / f"{design[:32]}.key"
 
 
 _PROCESS_KEYS: dict[str, bytes] = {}

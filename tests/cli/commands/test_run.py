@@ -304,7 +304,7 @@ def test_a_state_of_another_plan_or_a_damaged_one_is_refused(folder: Path, tmp_p
 def test_complete_units_make_each_file_one_batch(tmp_path: Path) -> None:
     plan = fa.Plan(
         name="wards", arm="arm", arms={"control": 0.5, "treatment": 0.5}, outcomes=["score"], unit="ward",
-        complete_units=True,
+        keep="moments", complete_units=True,
     )  # fmt: skip
     plan.save(tmp_path / "plan.toml")
     rows = pa.Table.from_batches(list(wards(60, seed=1)))

@@ -332,7 +332,7 @@ def test_a_close_that_fails_gives_up_no_record(store: Store, monkeypatch: pytest
 
 
 def test_a_second_close_makes_sure_that_the_key_is_gone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10), bootstrap=5)
+    plan = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10), keep="moments", bootstrap=5)
     store = opened(place, plan)
     service = Service(store, "main", Limits())
 

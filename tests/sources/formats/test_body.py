@@ -32,6 +32,7 @@ PLAN = fa.Plan(
     levels={"country": ["de", "fr", "us"]},
     unit="user_id",
     weight="w",
+    keep="moments",
     bootstrap=4,
 )
 KEY = bytes(range(16))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -133,10 +132,10 @@ def send_files(
 def _own_key(path: Path | None) -> bytes:
     """This sender's key, which no server has: by default in the user's folder for the state of programs."""
     from foldaway.keeping.secret import read_or_make_key
+    from foldaway.keeping.user_keys import state_home
 
     if path is None:
-        state = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
-        path = Path(state, "foldaway", "sender.key")
+        path = state_home() / "sender.key"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError:
