@@ -19,6 +19,7 @@ from foldaway.inference.levels import LEAST_GROUPS, Levels, difference_of, relat
 from foldaway.inference.welch import prediction_rate, spread_of, welch
 from foldaway.numerics.block import Floats, Shape
 from foldaway.tallies.group_moments import GroupMoments, MomentsShape
+from foldaway.tallies.predictor import lean
 from studies.findings import Findings, counted, markdown_table, options_of, publish
 
 NAME = "groups_coverage"

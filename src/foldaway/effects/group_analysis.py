@@ -111,7 +111,7 @@ def _row(
     if point.reliable and not point.std_error:
         why = "no record of an arm differs from another in this outcome, so there is no error to give."
         point = ArmEffect(point.estimate, point.base, reliable=False, why=why, relative=point.relative)
-    told = anytime is not None and point.reliable
+    told = anytime if point.reliable else None
     return Effect(
         outcome=plan.outcomes[outcome],
         arm=list(plan.arms)[arm],
@@ -134,13 +134,13 @@ def _row(
         relative_std_error=point.relative_std_error,
         relative_ci_lower=point.relative_ci_lower,
         relative_ci_upper=point.relative_ci_upper,
-        anytime_ci_lower=anytime.lower if told else None,
-        anytime_ci_upper=anytime.upper if told else None,
-        anytime_p_value=anytime.p_value if told else None,
+        anytime_ci_lower=None if told is None else told.lower,
+        anytime_ci_upper=None if told is None else told.upper,
+        anytime_p_value=None if told is None else told.p_value,
         reliable=point.reliable,
         why=_sentence(point.why),
         relative_why=_sentence(point.relative_why or point.why),
-        anytime_why=_sentence(anytime.why if told else point.why),
+        anytime_why=_sentence(point.why if told is None else told.why),
     )
 
 
