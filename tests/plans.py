@@ -23,7 +23,9 @@ FULL: dict[str, Any] = {
     "unit": "user_id",
     "weight": "w",
     "confidence": 0.9,
+    "one_record_per_unit": True,
     "keep": "moments",
+    "groups": 64,
     "complete_units": True,
     "on_fault": "drop",
     "estimators": ["difference", "regression"],
@@ -40,6 +42,13 @@ FEDERATED: dict[str, Any] = {
     "covariates": ["x"],
     "privacy": {"retention": 3600.5},
     "federated": {"mode": "scores", "reply_deadline": 60.5, "reply_share": 0.9, "leverage": "CR2"},
+}
+
+# Those that no plan can have that keeps moments.
+CALIBRATED: dict[str, Any] = {
+    **SMALL,
+    "covariates": ["x"],
+    "coefficients": {"center": {"x": 0.5}, "slopes": {"y": {"x": 2.5}}},
 }
 
 PARTS = {name: setting.part for name, setting in settings_of(fa.Plan).items() if setting.part is not None}

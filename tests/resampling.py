@@ -34,7 +34,7 @@ Weights = NDArray[np.uint8]
 
 def with_bootstrap(plan: fa.Plan, replicates: int, kind: Kind = "poisson", **changes: Any) -> fa.Plan:
     """The plan with a bootstrap."""
-    return msgspec.structs.replace(plan, bootstrap=fa.Bootstrap(replicates, kind), **changes)
+    return msgspec.structs.replace(plan, keep="moments", bootstrap=fa.Bootstrap(replicates, kind), **changes)
 
 
 def unit_weights(units: Iterable[Any], replicates: int, kind: Kind = "poisson", key: bytes = KEY) -> Weights:

@@ -30,7 +30,7 @@ def derived(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     def watched(self: Secret, purpose: bytes, length: int) -> bytes:
         result = derive(self, purpose, length)
         if length >= 16:  # the mark is meant to be seen
-            made.extend({result, purpose.removeprefix(b"shard")} - {b"unit"})
+            made.extend({result, purpose.removeprefix(b"shard")} - {b"unit", b"group"})
         return result
 
     monkeypatch.setattr(Secret, "_derived", watched)

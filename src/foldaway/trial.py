@@ -17,7 +17,7 @@ from foldaway.effects import Effects
 from foldaway.effects.analysis import effects_of
 from foldaway.effects.group_analysis import effects_of_groups
 from foldaway.errors import PlanError, SampleRatioWarning, SealedError, StateError, instead_of
-from foldaway.inference.adjusting import fit_start
+from foldaway.inference.adjusting import Start, fit_start
 from foldaway.keeping.saved import Positions, Saved, load, naming
 from foldaway.keeping.secret import Secret
 from foldaway.keeping.state import pack, unpack
@@ -92,8 +92,9 @@ class Trial:
             raise PlanError("the records of this plan stay on its devices: use foldaway.federated.Device.")
         batch, faults = check(data, self.plan, text=text, ragged=unreadable, keys=self._keys())
         folded = self._tallies.fold(batch) if len(batch) else self._tallies
+        mark = self._secret.mark() if len(batch) and self._secret is not None else self._key_mark
         # All of it or nothing, even if the thread is interrupted: the tallies are values.
-        self._tallies, self._faults = folded, self._faults + faults
+        self._tallies, self._faults, self._key_mark = folded, self._faults + faults, mark
 
     def fold_clusters(self, codes: NDArray[np.intp], counts: NDArray[np.int64], triangles: Floats) -> None:
         """Take whole clusters in, of which only the second moments have come.
@@ -131,7 +132,7 @@ class Trial:
                     "this trial was loaded without its key, and this machine's user does not have it: to fold further "
                     "records, load it with key= (or --key)."
                 )
-        self._secret, self._key_mark = secret, secret.mark()
+        self._secret = secret
         return secret
 
     @property
@@ -246,15 +247,25 @@ class Trial:
         saved = Saved(self.copy().dumps(), positions)  # a report fixes nothing
         return trial_page(quiet_effects(self, adjust), self.plan, self._tallies, saved)
 
-    def fix(self) -> None:
-        """Make the trial lean: fix the coefficients and keep sums alone, from which no regression can be read.
+    @property
+    def rich(self) -> bool:
+        """Whether the trial holds moments by group, which become sums when it is first saved."""
+        return isinstance(self._tallies, Grouped) and self._tallies.moments is not None
 
-        A trial whose plan has coefficients, or no covariates, or that keeps moments, stays as it is.
-        """
+    def start(self) -> Start | None:
+        """The coefficients that the records so far give, to be fixed; none if the trial is not rich."""
         tallies = self._tallies
-        if isinstance(tallies, Grouped) and tallies.moments is not None and self.n:
-            start = fit_start(tallies.moments, told=True)
-            self._tallies = tallies.fixed(start.predictor, start.without, start.why)
+        return fit_start(tallies.moments, told=True) if isinstance(tallies, Grouped) and tallies.moments else None
+
+    def fix(self, start: Start | None = None) -> None:
+        """Make a rich trial lean: fix the coefficients and keep sums alone, from which no regression can be read.
+
+        Args:
+            start: The coefficients, if they are to come from more records than are here.
+        """
+        start = start or self.start()
+        if isinstance(self._tallies, Grouped) and start is not None and self.n:
+            self._tallies = self._tallies.fixed(start.predictor, start.without, start.why)
 
     def dumps(self) -> bytes:
         """The state as bytes: the plan and its tallies, nothing else; the key is not in it. The trial is lean now."""

@@ -106,7 +106,7 @@ def test_decoys_overwrite_the_last_rows(n: int, rare: int, monkeypatch: pytest.M
     assert left["decoy"] == 0
 
 
-@pytest.mark.parametrize("settings", [SMALL, FULL, {**SMALL, "bootstrap": 5}])
+@pytest.mark.parametrize("settings", [SMALL, FULL, {**SMALL, "keep": "moments", "bootstrap": 5}])
 @pytest.mark.parametrize("records", [0, 1, 2, 1000])
 def test_any_plan_has_decoys(settings: dict[str, object], records: int, monkeypatch: pytest.MonkeyPatch) -> None:
     folded: list[int] = []

@@ -177,10 +177,7 @@ def test_few_records_are_not_adjusted_and_the_reason_says_how_many_it_takes() ->
     assert "no covariates" in bare.why
 
 
-def test_told_coefficients_have_three_digits_and_come_from_two_thousand_records() -> None:
-    early = fit_start(moments_of(make(9, n=1999)), told=True)
-    assert early.predictor is None
-
+def test_coefficients_that_leave_memory_have_three_digits() -> None:
     table = make(9, n=2000)
     exact, told = fit_start(moments_of(table)).predictor, fit_start(moments_of(table), told=True).predictor
     assert exact is not None

@@ -14,7 +14,7 @@ import foldaway as fa
 from foldaway.plan.bootstrap import MOST_REPLICATES
 from foldaway.plan.part import settings_of
 from foldaway.plan.rules import MOST_ARMS, MOST_COLUMNS
-from plans import FEDERATED, FULL, PARTS, SMALL, in_parts
+from plans import CALIBRATED, FEDERATED, FULL, PARTS, SMALL, in_parts
 
 EVERY = {s.name: s for part in (fa.Plan, *PARTS.values()) for s in settings_of(part).values()}
 MUST_BE = {name: setting.must_be for name, setting in EVERY.items()}
@@ -85,7 +85,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "percent": ({"confidence": 95}, "`confidence` must be a number from 0.5 to below 1"),
     "certainty": ({"confidence": 1.0}, "`confidence` must be a number from 0.5 to below 1"),
     "NaN confidence": ({"confidence": math.nan}, "`confidence` must be a number from 0.5 to below 1"),
-    "no unit": ({"unit": None}, "`complete_units` needs `unit`"),
+    "no unit": ({"unit": None, "one_record_per_unit": False}, "`complete_units` needs `unit`"),
     "anytime zero": ({"anytime_n": 0}, "`anytime_n` must be a whole number from 1 to"),
     "anytime huge": ({"anytime_n": 10**400}, "`anytime_n` must be a whole number from 1 to"),
     "one replicate": ({"bootstrap": 1}, REPLICATES),
@@ -173,6 +173,11 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "weight": NOT_TEXT[1:],
     "confidence": NOT_NUMBERS,
     "complete_units": [None, 0, 1, "true", []],
+    "one_record_per_unit": [None, 0, 1, "true", []],
+    "keep": ["", "all", True, 1],
+    "groups": NOT_WHOLE,
+    "coefficients.center": [None, 1, "x", ["x"], {"x": "1"}, {1: 1.0}],
+    "coefficients.slopes": [None, 1, "x", ["x"], {"y": 1}, {"y": {"x": "1"}}],
     "on_fault": [None, "", "Drop", "ignore", 1, ["drop"]],
     "estimators": NOT_NAMES,
     "errors": NOT_NAMES,
@@ -199,7 +204,7 @@ def test_every_setting_is_tried_with_wrong_types() -> None:
 def test_a_setting_of_a_wrong_type_is_told_what_it_must_be(setting: str) -> None:
     part, _, name = setting.rpartition(".")
     for value in WRONG_TYPES[setting]:
-        written = {part: {**FEDERATED, **FULL}.get(part, {}) | {name: value}} if part else {name: value}
+        written = {part: {**CALIBRATED, **FEDERATED, **FULL}.get(part, {}) | {name: value}} if part else {name: value}
         assert faults(**written) == [f"`{setting}` must be {MUST_BE[setting]}."], value
 
 
@@ -234,7 +239,7 @@ def test_all_faults_are_told_at_once() -> None:
 
 def test_what_is_at_the_limit_is_allowed() -> None:
     fa.Plan(**{**SMALL, "name": "n" * 100, "arms": halves(MOST_ARMS), "confidence": 0.5, "anytime_n": 1})
-    plan = fa.Plan(**{**SMALL, "outcomes": [f"y{i}" for i in range(MOST_COLUMNS - 1)], "bootstrap": MOST_REPLICATES})
+    plan = fa.Plan(**{**SMALL, "outcomes": [f"y{i}" for i in range(MOST_COLUMNS - 1)], "keep": "moments", "bootstrap": MOST_REPLICATES})
     assert len(plan.columns) == MOST_COLUMNS
     assert fa.Plan(**{**SMALL, "arms": {"a": 1 / 3, "b": 1 / 3, "c": 1 - 2 / 3}}).control == "a"
 

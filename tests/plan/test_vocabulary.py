@@ -15,6 +15,8 @@ from foldaway.inference.variance import KINDS as COMPUTED_ERRORS
 from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import (
     BOOTSTRAP,
+    JACKKNIFE,
+    WELCH,
     ERRORS,
     ESTIMATORS,
     LEVERAGE,
@@ -35,14 +37,15 @@ def plan(**settings: Any) -> fa.Plan:
 
 
 def test_every_estimator_has_a_file_and_every_file_an_estimator() -> None:
-    assert {module.name for module in pkgutil.iter_modules(estimators.__path__)} == set(ESTIMATORS)
-    for name in ESTIMATORS:
+    named = estimators_of(plan(covariates=["x"], keep="moments"))
+    assert {module.name for module in pkgutil.iter_modules(estimators.__path__)} == set(named)
+    for name in named:
         assert callable(computation(name).fitted)
         assert callable(computation(name).replicated)
 
 
 def test_every_kind_of_error_is_computed_and_every_tally_kept_that_is_declared() -> None:
-    assert set(COMPUTED_ERRORS) == set(ERRORS) - {BOOTSTRAP}
+    assert set(COMPUTED_ERRORS) == set(ERRORS) - {BOOTSTRAP, WELCH, JACKKNIFE}
     assert set(TALLIES_IN_WORDS) == set(TALLIES)
     assert {word.tally for word in ERRORS.values()} == {"", LEVERAGE, *TALLIES}
     assert {name for word in ERRORS.values() for name in word.only_for} <= set(ESTIMATORS)
@@ -71,15 +74,16 @@ def test_no_two_words_share_a_rank(words: dict[str, Word]) -> None:
 @pytest.mark.parametrize("covariates", [[], ["x"]])
 @pytest.mark.parametrize("weight", [None, "w"])
 @pytest.mark.parametrize("unit", [None, "u"])
-@pytest.mark.parametrize("bootstrap", [None, 10])
+@pytest.mark.parametrize(("keep", "bootstrap"), [(None, None), ("moments", None), ("moments", 10)])
 def test_what_is_offered_can_be_asked_for_and_what_is_not_is_refused_with_a_reason(
-    covariates: list[str], weight: str | None, unit: str | None, bootstrap: int | None
+    covariates: list[str], weight: str | None, unit: str | None, keep: str | None, bootstrap: int | None
 ) -> None:
     settings: dict[str, Any] = {
         "covariates": covariates,
         "weight": weight,
         "unit": unit,
-        "complete_units": unit is not None,
+        "keep": keep,
+        "complete_units": unit is not None and keep is not None,
     }
     settings["bootstrap"] = bootstrap
     everything = plan(**settings)

@@ -1,7 +1,8 @@
 """The analysis, fixed beforehand.
 
 `Plan` is the analysis together with its parts (`Privacy`, `Federated`, `Bootstrap`, `Coefficients`), each in a file
-that declares its settings. ``part`` brings what a person wrote to its types, ``rules`` says what is wrong with the whole.
+that declares its settings. ``part`` brings what a person wrote to its types, ``rules`` says what is wrong with the
+whole.
 """
 
 from foldaway.plan.bootstrap import Bootstrap

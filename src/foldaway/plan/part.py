@@ -61,7 +61,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
                 typed = False
                 faults.append(str(error))
                 continue
-            except msgspec.ValidationError:
+            except (msgspec.ValidationError, UnicodeEncodeError):  # half a character where a word should be
                 faults.append(f"`{setting.name}` must be {setting.must_be}.")
                 typed = typed and _has_type(getattr(self, name), setting)
                 continue
@@ -155,7 +155,7 @@ def _read(value: Any, setting: Setting) -> Any:
 def _has_type(value: Any, setting: Setting) -> bool:
     try:
         msgspec.convert(_plain(value), setting.plain)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
         return False
     return True
 

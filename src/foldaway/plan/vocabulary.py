@@ -163,7 +163,7 @@ _NO_WEIGHT = Need(lambda plan: plan.weight is None, "`federated.leverage` is def
 
 # In the order in which they are reported.
 ESTIMATORS = _by_name(
-    Estimator("difference", "the plain difference of the arms' means", rank=3),
+    Estimator("difference", "the plain difference of the arms' means", rank=4),
     Estimator(
         "adjusted",
         "the difference of the arms' means, less what the covariates predict of it",
@@ -177,7 +177,7 @@ ESTIMATORS = _by_name(
         "regression",
         "the difference adjusted for the covariates",
         needs=(_COVARIATES, _FROM_MOMENTS),
-        rank=2,
+        rank=3,
         because="it adjusts for the covariates, and the arms are too small to be adjusted each on its own.",
         adjusts=True,
     ),
@@ -185,7 +185,7 @@ ESTIMATORS = _by_name(
         "interacted",
         "the difference adjusted for the covariates, arm by arm",
         needs=(_COVARIATES, _FROM_MOMENTS),
-        rank=1,
+        rank=2,
         because="it adjusts for the covariates arm by arm, which in large samples is never less precise than the plain "
         "difference (Lin 2013).",
         adjusts=True,
@@ -195,7 +195,7 @@ ESTIMATORS = _by_name(
         "ipw",
         "the mean of outcomes over the probability of their arm",
         needs=(_FROM_MOMENTS,),
-        rank=4,
+        rank=5,
         residuals_of="difference",
     ),
 )
@@ -205,27 +205,27 @@ WELCH, JACKKNIFE = "welch", "jackknife"
 _UNEQUAL, _UNITS = "allows for unequal spread", "allows for several records of a unit"
 
 ERRORS = _by_name(
-    Error(WELCH, "takes records as independent, and each arm's spread as its own", (_FROM_SUMS,), rank=7),
+    Error(WELCH, "takes records as independent, and each arm's spread as its own", (_FROM_SUMS,), rank=8),
     Error(JACKKNIFE, f"{_UNITS}, however they are scattered", (_FROM_SUMS, _GROUPED), rank=1),
     Error(CLASSICAL, "takes the spread as equal in all arms", (_FROM_MOMENTS, _RECORDS_HERE)),
     Error("HC0", f"{_UNEQUAL}, without a correction for small samples", (_FROM_MOMENTS, _RECORDS_HERE), tally=RECORDS),
-    Error("HC1", _UNEQUAL, (_FROM_MOMENTS, _RECORDS_HERE), rank=6, tally=RECORDS),
+    Error("HC1", _UNEQUAL, (_FROM_MOMENTS, _RECORDS_HERE), rank=7, tally=RECORDS),
     # For other estimators leverage is not 1/n of the arm.
     Error(
         HC2,
         f"{_UNEQUAL}, as Welch's test does",
         (_FROM_MOMENTS, _RECORDS_HERE, _UNWEIGHTED),
-        rank=5,
+        rank=6,
         tally=RECORDS,
         only_for=("difference",),
     ),
     Error("CR0", f"{_UNITS}, without a correction for few units", (_FROM_MOMENTS, _WHOLE_UNITS), tally=UNITS),
-    Error("CR1", _UNITS, (_FROM_MOMENTS, _WHOLE_UNITS), rank=3, tally=UNITS),
+    Error("CR1", _UNITS, (_FROM_MOMENTS, _WHOLE_UNITS), rank=4, tally=UNITS),
     Error(
         "CR2",
         f"{_UNITS}, and corrects for units that pull the estimate towards themselves",
         (_NO_WEIGHT,),
-        rank=2,
+        rank=3,
         setting="leverage",
         tally=LEVERAGE,
     ),
@@ -233,7 +233,7 @@ ERRORS = _by_name(
         "CR3",
         f"{_UNITS}, as leaving out each of them in turn would",
         (_NO_WEIGHT,),
-        rank=1,
+        rank=2,
         setting="leverage",
         tally=LEVERAGE,
     ),
@@ -241,7 +241,7 @@ ERRORS = _by_name(
         BOOTSTRAP,
         "comes from the spread of the effect over reweighted copies of the trial",
         (_FROM_MOMENTS, _DRAWN_HERE),
-        rank=4,
+        rank=5,
         setting="bootstrap",
         tally=REPLICATES,
     ),

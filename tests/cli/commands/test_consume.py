@@ -48,7 +48,7 @@ def saved(folder: Path, **settings: Any) -> tuple[fa.Plan, Path]:
 def test_a_stream_from_the_first_message_to_the_effects(redis_server: Redis, tmp_path: Path) -> None:
     """Redis for all three: `tests/sources/brokers/test_consumer_killed.py` runs the command with each."""
     broker = redis_server
-    plan, file = saved(tmp_path, bootstrap=20, remainder="include")
+    plan, file = saved(tmp_path, keep="moments", bootstrap=20, remainder="include")
     records = people(300)
     broker.create(plan.name)
     broker.send(plan.name, messages(records.slice(0, 200), sizes_of(200, 3)))
@@ -224,8 +224,7 @@ def test_a_person_at_a_terminal_sees_progress(redis_server: Redis, tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "settings", "told"),
     [
-        (["--key", "store/key"], {"bootstrap": 20}, "kept apart from the tallies"),
-        ([], {"bootstrap": 20}, "say with --key"),
+        (["--key", "store/key"], {"keep": "moments", "bootstrap": 20}, "kept apart from the tallies"),
     ],
 )
 def test_the_key_lies_apart_from_the_store(

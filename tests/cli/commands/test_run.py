@@ -183,7 +183,7 @@ def test_a_state_is_never_lost_to_a_slip(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_key_that_is_missing_or_no_key(folder: Path, tmp_path: Path) -> None:
-    plan = fa.Plan(**{**_settings(PLAN), "bootstrap": 100})
+    plan = fa.Plan(**{**_settings(PLAN), "keep": "moments", "bootstrap": 100})
     plan.save(tmp_path / "plan.toml")
     words = ["run", str(tmp_path / "plan.toml"), str(folder / "day1.csv")]
     (tmp_path / "no-key").write_text("hello")
@@ -320,7 +320,7 @@ def test_complete_units_make_each_file_one_batch(tmp_path: Path) -> None:
 
 
 def test_a_bootstrap_resumes_under_its_key(folder: Path, tmp_path: Path) -> None:
-    plan = fa.Plan(**{**_settings(PLAN), "bootstrap": 200})
+    plan = fa.Plan(**{**_settings(PLAN), "keep": "moments", "bootstrap": 200})
     plan.save(tmp_path / "plan.toml")
     state, key = tmp_path / "state", tmp_path / "key"
     words: list[str | Path] = ["run", tmp_path / "plan.toml"]

@@ -48,7 +48,7 @@ def prepared(server: Server, n: int = 600, **settings: Any) -> tuple[fa.Plan, An
 
 def test_a_stream_gives_the_effects_of_one_pass(broker: Server, tmp_path: Path) -> None:
     """In every form of message, with errors of every kind, and with a bootstrap by unit under the same key."""
-    plan, records = prepared(broker, bootstrap=50, remainder="include")
+    plan, records = prepared(broker, keep="moments", bootstrap=50, remainder="include")
     found, _ = consume(broker, plan, tmp_path, key=KEY, delete=True, close=True)
     assert_same(found, one_pass(plan, records, KEY))
     assert "bootstrap" in {effect.se_kind for effect in found.effects()}
@@ -237,7 +237,7 @@ def test_max_wait_writes_earlier(redis_server: Redis, tmp_path: Path) -> None:
 def test_the_close_includes_the_remainder_or_leaves_it_out_counted(
     broker: Server, tmp_path: Path, remainder: str, left_out: int
 ) -> None:
-    plan = plan_of(fresh_name(), cohort=100, remainder=remainder, bootstrap=20)
+    plan = plan_of(fresh_name(), cohort=100, remainder=remainder, keep="moments", bootstrap=20)
     records = people(230)
     broker.create(plan.name)
     broker.send(plan.name, [Sent(as_json(records.slice(0, 200))), Sent(as_json(records.slice(200)))])
@@ -318,11 +318,11 @@ def test_a_second_consumer_on_a_store_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_store_is_not_continued_under_another_plan_stream_or_key(redis_server: Redis, tmp_path: Path) -> None:
-    plan, _ = prepared(redis_server, n=100, bootstrap=20)
+    plan, _ = prepared(redis_server, n=100, keep="moments", bootstrap=20)
     consume(redis_server, plan, tmp_path, key=KEY)
     before = (tmp_path / "state").read_bytes()
     with pytest.raises(StateError, match="another plan"):
-        consume(redis_server, plan_of(plan.name, bootstrap=30), tmp_path, key=KEY)
+        consume(redis_server, plan_of(plan.name, keep="moments", bootstrap=30), tmp_path, key=KEY)
     with pytest.raises(StateError, match="another key"):
         consume(redis_server, plan, tmp_path, key=bytes(16))
     with pytest.raises(SourceError, match="belongs to another stream"):

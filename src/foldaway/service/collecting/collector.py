@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from hashlib import blake2b
 
 import msgspec
@@ -21,6 +22,10 @@ from foldaway.service.database.shard_table import ShardRow
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Decoded
 from foldaway.trial import Trial, quiet_effects
+
+
+FIXED_AT = 2_000
+"""Records of all servers together at which a trial's coefficients are fixed and its moments destroyed."""
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -147,7 +152,7 @@ class Collector:
                 self.shard,
                 version=self._version,
                 n=self._live.n,
-                state=self._live.dumps(),
+                state=self._live.exchanged(),  # encrypted there, and rich only until there are records enough
                 sequences=self._sequences,
             )
         except Conflict:
@@ -156,6 +161,9 @@ class Collector:
             raise
         self._gate.wrote()
         self._sequences = {}
+        if self._live.rich and sum(row.n for row in self._store.shards.all(self.name)) >= FIXED_AT:
+            self._store.shards.rewrite(self.name, partial(_fixed, self.plan))
+            self._reload()
 
     def finish(self) -> int:
         """Before the trial closes: commit what may be committed.
@@ -173,6 +181,18 @@ class Collector:
             self._store.shards.leave_out(self.name, self.shard, self.pending)
         # Without asking the database, which might fail: they must not be counted twice.
         self._live, self._gate, self._sequences = Trial(self.plan), Gate(self.plan.privacy), {}
+
+
+def _fixed(plan: Plan, shards: Sequence[ShardRow]) -> dict[str, bytes]:
+    """Every shard's state with the coefficients that all of them together give: sums, and no moments any more."""
+    start = merged(plan, shards).start()
+    states = {}
+    for row in shards:
+        if row.state is not None:
+            trial = Trial.loads(row.state, plan)
+            trial.fix(start)
+            states[row.shard] = trial.exchanged()
+    return states
 
 
 def merged(plan: Plan, shards: Sequence[ShardRow]) -> Trial:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -62,10 +62,13 @@ class ShardTable:
         return self._read(trial)
 
     def _read(self, trial: str, *which: sa.ColumnElement[bool]) -> list[ShardRow]:
-        query = sa.select(SHARDS).where(SHARDS.c.trial == trial, *which).order_by(SHARDS.c.shard)
         with self._engine.begin() as connection:
             read_trial(connection, trial)
-            rows = connection.execute(query).all()
+            return self._rows(connection, trial, *which)
+
+    def _rows(self, connection: sa.Connection, trial: str, *which: sa.ColumnElement[bool]) -> list[ShardRow]:
+        query = sa.select(SHARDS).where(SHARDS.c.trial == trial, *which).order_by(SHARDS.c.shard)
+        rows = connection.execute(query).all()
         return [ShardRow(row.shard, row.version, row.n, row.left_out, self._state(row)) for row in rows]
 
     def _state(self, row: sa.Row[Any]) -> bytes | None:
@@ -116,6 +119,23 @@ class ShardTable:
             sealed = vault.encrypt(state, state_context(trial, shard, version + 1))
             write_shard(connection, trial, shard, version=version, n=n, sealed=sealed)
         return version + 1
+
+    def rewrite(self, trial: str, rewritten: Callable[[list[ShardRow]], Mapping[str, bytes]]) -> None:
+        """Replace states of an open trial's shards, all in one transaction; whoever built upon one has a Conflict.
+
+        Args:
+            trial: The trial.
+            rewritten: Gives new states, by shard, from the rows of all shards as of one moment.
+        """
+        with writing(self._engine).begin() as connection:
+            vault = self._seals.sealing(connection, "trials")
+            if read_trial(connection, trial, lock="update").status != "open":
+                return
+            rows = {row.shard: row for row in self._rows(connection, trial)}
+            for shard, state in rewritten(list(rows.values())).items():
+                version = rows[shard].version
+                sealed = vault.encrypt(state, state_context(trial, shard, version + 1))
+                write_shard(connection, trial, shard, version=version, n=rows[shard].n, sealed=sealed)
 
     def leave_out(self, trial: str, shard: str, count: int) -> None:
         """Count records that were given up, also after the close."""

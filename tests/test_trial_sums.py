@@ -1,0 +1,322 @@
+"""A trial that keeps sums: rich in memory, lean at the door, and the same however its records came."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+
+import foldaway as fa
+from foldaway.errors import EstimateError, PlanError, SealedError, StateError
+from foldaway.keeping.user_keys import state_home
+from foldaway.tallies import Grouped
+
+PLAN = fa.Plan(
+    name="checkout-button",
+    arm="variant",
+    arms={"control": 0.5, "treatment": 0.5},
+    outcomes=["revenue", "bought"],
+    covariates=["revenue_before", "country"],
+    levels={"country": ["de", "fr", "us"]},
+    unit="user_id",
+)
+KEY = bytes(range(16))
+
+
+def make(seed: int, n: int = 4000, units: int = 700) -> pd.DataFrame:
+    """Records of units that are alike, scattered over the table."""
+    rng = np.random.default_rng(seed)
+    unit = rng.integers(0, units, n)
+    treated = rng.random(units)[unit] < 0.5
+    before = rng.normal(12, 4, n)
+    country = rng.choice(["de", "fr", "us"], n)
+    mean = 1 + 0.8 * before + 1.5 * (country == "fr") + 0.3 * treated + rng.normal(size=units)[unit]
+    revenue = mean + rng.normal(size=n)
+    return pd.DataFrame(
+        {
+            "variant": np.where(treated, "treatment", "control"),
+            "user_id": [f"u{number}" for number in unit],
+            "revenue_before": before,
+            "country": country,
+            "revenue": revenue,
+            "bought": (revenue > 12).astype(float),
+        }
+    )
+
+
+def folded(plan: fa.Plan, *batches: pd.DataFrame, key: bytes | None = KEY) -> fa.Trial:
+    trial = fa.Trial(plan, key=key if plan.keyed else None)
+    for batch in batches:
+        trial.fold(batch)
+    return trial
+
+
+def dealt(rows: pd.DataFrame, parts: int) -> list[pd.DataFrame]:
+    return [rows[part::parts] for part in range(parts)]
+
+
+def numbers(trial: fa.Trial) -> list[Any]:
+    return [tuple(row.values())[5:] for row in trial.effects().to_dicts()]
+
+
+def assert_same(one: fa.Trial, other: fa.Trial, rtol: float = 1e-9) -> None:
+    for ours, theirs in zip(numbers(one), numbers(other), strict=True):
+        for a, b in zip(ours, theirs, strict=True):
+            assert a == b if not isinstance(a, float) else math.isclose(a, b, rel_tol=rtol, abs_tol=1e-12)
+
+
+# Outside truths.
+
+
+def test_before_saving_adjusted_is_the_pooled_regression_on_kept_rows() -> None:
+    rows = make(1)
+    effects = folded(PLAN, rows[:1500], rows[1500:]).effects()
+    for outcome in PLAN.outcomes:
+        fit = smf.ols(f"{outcome} ~ variant + revenue_before + country", rows).fit(
+            cov_type="cluster", cov_kwds={"groups": rows["user_id"].astype("category").cat.codes}
+        )
+        row = effects.filter(outcome=outcome, estimator="adjusted", se_kind="jackknife")[0]
+        assert math.isclose(row.estimate, fit.params.iloc[1], rel_tol=1e-12, abs_tol=1e-13)
+        assert math.isclose(row.std_error, fit.bse.iloc[1], rel_tol=0.2)  # the jackknife's has a spread of 6 %
+        plain = effects.filter(outcome=outcome, estimator="difference", se_kind="welch")[0]
+        arms = [rows.loc[rows["variant"] == arm, outcome] for arm in ("treatment", "control")]
+        assert math.isclose(plain.estimate, arms[0].mean() - arms[1].mean(), rel_tol=1e-12)
+        assert math.isclose(plain.std_error, math.sqrt(sum(y.var() / len(y) for y in arms)), rel_tol=1e-12)
+
+
+def test_the_mean_of_the_jackknife_over_keys_is_the_clustered_error() -> None:
+    rows = make(2)
+    fit = smf.ols("revenue ~ variant", rows).fit(
+        cov_type="cluster", cov_kwds={"groups": rows["user_id"].astype("category").cat.codes}
+    )
+    plan = fa.Plan(name="p", arm="variant", arms=PLAN.arms, outcomes=["revenue"], unit="user_id")
+    errors = [
+        folded(plan, rows, key=seed.to_bytes(16, "big")).effects().filter(se_kind="jackknife")[0].std_error
+        for seed in range(100)
+    ]
+    assert math.isclose(math.sqrt(np.mean(np.square(errors))), fit.bse.iloc[1], rel_tol=0.02)
+
+
+# Laws.
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+@pytest.mark.parametrize("unit", ["user_id", None])
+def test_batching_sharding_and_merging_change_nothing(unit: str | None, calibrated: bool) -> None:
+    rows = make(3)
+    plan = fa.Plan(**{**_settings(PLAN), "unit": unit})
+    plan = plan.calibrated(make(30)) if calibrated else plan
+    whole = folded(plan, rows)
+    shuffled = rows.sample(frac=1, random_state=1)
+    assert_same(folded(plan, *dealt(shuffled, 7)), whole)
+    shards = [folded(plan, part) for part in dealt(shuffled, 4)]
+    assert_same(functools.reduce(operator.add, shards), whole)
+    back = [fa.Trial.loads(shard.exchanged(), key=KEY if plan.keyed else None) for shard in shards]
+    assert_same(functools.reduce(operator.add, back), whole)
+
+
+def test_a_saved_state_says_what_the_saving_trial_says_and_goes_on(tmp_path: Path) -> None:
+    rows = make(4)
+    trial = folded(PLAN, rows[:2000])
+    rich = trial.effects().filter(estimator="adjusted", se_kind="jackknife")
+    trial.save(tmp_path / "state")
+    back = fa.Trial.load(tmp_path / "state", key=KEY)
+    assert back.effects().to_json() == trial.effects().to_json()
+    lean = trial.effects().filter(estimator="adjusted", se_kind="jackknife")
+    for before, after in zip(rich, lean, strict=True):
+        assert abs(before.estimate - after.estimate) < 0.1 * before.std_error
+    back.fold(rows[2000:])
+    trial.fold(rows[2000:])
+    assert_same(back, trial)
+    full = folded(PLAN, rows).effects().filter(estimator="adjusted", se_kind="jackknife")
+    for fixed, pooled in zip(back.effects().filter(estimator="adjusted", se_kind="jackknife"), full, strict=True):
+        assert abs(fixed.estimate - pooled.estimate) < 0.5 * pooled.std_error
+        assert fixed.std_error < 1.05 * pooled.std_error
+
+
+def test_a_report_fixes_nothing() -> None:
+    trial = folded(PLAN, make(5))
+    before = trial.exchanged()
+    assert "No record was kept." in trial.report().html
+    assert trial.exchanged() == before
+    assert trial.rich
+
+
+def test_a_state_is_small_and_holds_no_covariate_and_no_moment() -> None:
+    plan = fa.Plan(**{**_settings(PLAN), "outcomes": ["revenue"]})
+    trial = folded(plan, make(6))
+    assert len(trial.dumps()) < 8000
+    tallies = trial.tallies
+    assert isinstance(tallies, Grouped)
+    assert tallies.moments is None
+    assert tallies.predictor is not None
+    for slope in tallies.predictor.slopes.ravel():
+        assert float(f"{slope:.3g}") == slope
+
+
+def test_adding_records_to_a_saved_state_uses_its_coefficients() -> None:
+    rows = make(7)
+    saved = folded(PLAN, rows[:2000])
+    saved.dumps()
+    later = folded(PLAN, rows[2000:])
+    together, apart = saved + later, folded(PLAN, rows[:2000])
+    apart.dumps()
+    apart.fold(rows[2000:])
+    assert_same(together, apart)
+    assert_same(later + saved, apart)
+
+
+def test_states_with_different_coefficients_keep_the_difference_and_withhold_the_rest() -> None:
+    rows = make(8)
+    shards = [folded(PLAN, rows[:2000]), folded(PLAN, rows[2000:])]
+    for shard in shards:
+        shard.dumps()
+    merged = shards[0] + shards[1]
+    back = fa.Trial.loads(merged.dumps())
+    whole = folded(PLAN, rows).effects()
+    for effects in (merged.effects(), back.effects()):
+        for row in effects.filter(estimator="adjusted"):
+            assert row.estimate is None
+            assert not row.reliable
+            assert "plan calibrate" in row.why
+        for row, expected in zip(
+            effects.filter(estimator="difference"), whole.filter(estimator="difference"), strict=True
+        ):
+            assert math.isclose(row.estimate, expected.estimate, rel_tol=1e-9)
+            assert math.isclose(row.std_error, expected.std_error, rel_tol=1e-9)
+    calibrated = PLAN.calibrated(make(80))
+    parts = [folded(calibrated, rows[:2000]), folded(calibrated, rows[2000:])]
+    for part in parts:
+        part.dumps()
+    assert all(row.reliable for row in (parts[0] + parts[1]).effects())
+
+
+# What is withheld.
+
+
+def test_few_records_have_a_reason_and_no_number() -> None:
+    effects = folded(PLAN, make(9, n=12, units=6)).effects()
+    for row in effects:
+        assert row.reliable is (row.why is None)
+        assert row.reliable is (row.std_error is not None and row.ci_lower is not None)
+    adjusted = effects.filter(estimator="adjusted")
+    assert all("too few to adjust" in row.why for row in adjusted)
+    assert all(row.estimate is None for row in adjusted)
+    assert all("groups" in row.why for row in effects.filter(estimator="difference", se_kind="jackknife"))
+
+
+def test_no_number_is_nan_and_json_comes_back() -> None:
+    constant = make(10).assign(bought=1.0)
+    for trial in (folded(PLAN, make(10)), folded(PLAN, make(10)[:3]), folded(PLAN, constant), fa.Trial(PLAN)):
+        effects = trial.effects()
+        assert not any(isinstance(x, float) and math.isnan(x) for row in effects.to_dicts() for x in row.values())
+        assert fa.Effects.from_json(effects.to_json()).to_json() == effects.to_json()
+    for row in folded(PLAN, constant).effects().filter(outcome="bought"):
+        assert not row.reliable
+        assert "differs" in row.why
+
+
+def test_a_relative_effect_on_a_control_near_zero_is_withheld() -> None:
+    rows = make(11)
+    rows["revenue"] -= rows.loc[rows["variant"] == "control", "revenue"].mean()
+    for row in folded(PLAN, rows).effects().filter(outcome="revenue", estimator="difference"):
+        assert row.reliable
+        assert row.relative is None
+        assert "zero" in row.relative_why
+
+
+# Keys.
+
+
+def test_trials_of_one_user_merge_and_resume_with_no_key_mentioned(tmp_path: Path) -> None:
+    rows, plan = make(12), fa.Plan(**{**_settings(PLAN), "name": "no-ceremony"})
+    one, two = folded(plan, rows[:2000], key=None), folded(plan, rows[2000:], key=None)
+    assert_same(one + two, folded(plan, rows, key=None))
+    one.save(tmp_path / "state")
+    back = fa.Trial.load(tmp_path / "state")
+    back.fold(rows[2000:])
+    key = state_home() / "keys" / f"{plan.design[:32]}.key"
+    assert oct(key.stat().st_mode & 0o777) == "0o600"
+    back.seal()
+    assert not key.exists()
+    with pytest.raises(SealedError, match="does not have it"):
+        fa.Trial.load(tmp_path / "state").fold(rows)
+    assert fa.Trial.load(tmp_path / "state").effects()
+
+
+def test_reading_a_state_makes_no_key() -> None:
+    plan = fa.Plan(**{**_settings(PLAN), "name": "only-read"})
+    data = folded(plan, make(13)).dumps()
+    fa.Trial.loads(data).effects()
+    fa.Trial(plan).effects()
+    assert not (state_home() / "keys" / f"{plan.design[:32]}.key").exists()
+
+
+def test_trials_under_different_keys_do_not_merge() -> None:
+    rows = make(14)
+    with pytest.raises(StateError, match="different keys"):
+        folded(PLAN, rows) + folded(PLAN, rows, key=bytes(16))
+
+
+def test_one_record_per_unit_needs_no_groups_and_no_key() -> None:
+    plan = fa.Plan(**{**_settings(PLAN), "one_record_per_unit": True})
+    assert not plan.keyed
+    effects = folded(plan, make(15).drop_duplicates("user_id")).effects()
+    assert {row.se_kind for row in effects} == {"welch"}
+    assert len(folded(plan, make(15)).dumps()) < 2000
+    with pytest.raises(PlanError, match="needs `unit`"):
+        fa.Plan(**{**_settings(PLAN), "unit": None, "one_record_per_unit": True})
+
+
+# The sample ratio.
+
+
+def test_an_arm_with_more_records_per_unit_raises_an_alarm_that_says_so() -> None:
+    rows = make(16, n=6000, units=2000)
+    assert folded(PLAN, rows).effects().sample_ratio.ok
+    more = pd.concat([rows, rows[rows["variant"] == "treatment"]])
+    with pytest.warns(fa.SampleRatioWarning, match="changes how many records a unit has"):
+        ratio = folded(PLAN, more).effects().sample_ratio
+    assert (ratio.state, ratio.test) == ("fails", "groups")
+
+
+# Calibration.
+
+
+def test_coefficients_re_randomise_nobody_and_need_enough_records() -> None:
+    plan = PLAN.calibrated(make(17)[["revenue_before", "country", "revenue", "bought"]])
+    assert plan.design == PLAN.design
+    assert plan.fingerprint != PLAN.fingerprint
+    assert [plan.assign(i) for i in range(50)] == [PLAN.assign(i) for i in range(50)]
+    assert fa.Plan.loads(plan.to_toml()) == plan
+    assert not folded(plan, make(18)).rich
+    with pytest.raises(EstimateError, match="from 2,000 records on"):
+        PLAN.calibrated(make(17, n=1999))
+    with pytest.raises(PlanError, match="a number for each of revenue_before"):
+        fa.Plan(**{**_settings(PLAN), "coefficients": {"center": {}, "slopes": {"revenue": {}, "bought": {}}}})
+    with pytest.raises(PlanError, match="needs none"):
+        fa.Plan(**{**_settings(PLAN), "covariates": [], "levels": {}}).calibrated(make(17))
+
+
+def test_stale_coefficients_cost_no_width() -> None:
+    rows = make(19, n=8000)
+    good = PLAN.calibrated(make(190))
+    assert good.coefficients is not None
+    wrong = {
+        outcome: {column: -slope for column, slope in slopes.items()}
+        for outcome, slopes in good.coefficients.slopes.items()
+    }
+    stale = fa.Plan(**{**_settings(good), "coefficients": {"center": good.coefficients.center, "slopes": wrong}})
+    for row, expected in zip(folded(stale, rows).effects(), folded(good, rows).effects(), strict=True):
+        assert row.std_error < 1.02 * expected.std_error
+
+
+def _settings(plan: fa.Plan) -> dict[str, Any]:
+    return {name: getattr(plan, name) for name in plan.__struct_fields__}
