@@ -44,14 +44,14 @@ def unit_weights(units: Iterable[Any], replicates: int, kind: Kind = "poisson", 
 
 def tallies_of(trial: fa.Trial) -> list[Replicates]:
     """Each arm's replicates, in the arm's own frame."""
-    return [cast(Replicates, arm.tallies[REPLICATES]) for arm in trial._arms]
+    return [cast(Replicates, arm.tallies[REPLICATES]) for arm in trial.arms]
 
 
 def replicates_of(trial: fa.Trial, estimator: str, arm: str, outcome: str) -> Distribution:
     """The bootstrap distribution of one effect."""
     plan = trial.plan
     number = list(plan.arms).index(arm)
-    question = Question(trial._arms, list(plan.arms.values()), number, list(plan.outcomes).index(outcome))
+    question = Question(trial.arms, list(plan.arms.values()), number, list(plan.outcomes).index(outcome))
     return distribution(estimator, question)
 
 

@@ -106,6 +106,7 @@ def crowded(seed: int, *, units: int = 200, each: int = 100, lost: float = 0.0, 
             "outcomes": ["y"],
             "covariates": ["x"],
             "unit": "unit",
+            "keep": "moments",
             **settings,
         }
     )

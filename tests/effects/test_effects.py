@@ -193,7 +193,7 @@ def strict(text: str) -> Any:
 
 # Trials that have little to say: a note, and neither a crash nor a warning of NumPy's.
 
-PLAN = fa.Plan(name="little", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], covariates=["x"])
+PLAN = fa.Plan(name="little", arm="g", arms={"a": 0.5, "b": 0.5}, keep="moments", outcomes=["y"], covariates=["x"])
 
 
 def little(groups: str, y: list[float], plan: fa.Plan = PLAN) -> fa.Effects:

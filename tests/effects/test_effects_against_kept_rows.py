@@ -61,7 +61,7 @@ def test_arms_whose_covariates_are_unlike_one_another(
     x[1::2] = center + spread * x[1::2]
     x[0] += outlier
     y = np.round(rng.normal(size=n) + 0.5 * (group == "b"), 6)
-    plan = fa.Plan(name="unlike", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], covariates=["x"])
+    plan = fa.Plan(name="unlike", arm="g", arms={"a": 0.5, "b": 0.5}, keep="moments", outcomes=["y"], covariates=["x"])
     trial = fa.Trial(plan)
     trial.fold({"g": group, "x": x, "y": y})
     row = trial.effects().filter(estimator=estimator, se_kind="HC0")[0]

@@ -48,7 +48,7 @@ def test_the_choice_does_not_look_at_the_outcome() -> None:
 
 @pytest.mark.parametrize(("sign", "word"), [(1, "higher"), (-1, "lower")])
 def test_what_holds_at_any_time_is_the_direction_and_not_the_interval(sign: int, word: str) -> None:
-    plan = fa.Plan(name="t", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
+    plan = fa.Plan(name="t", arm="group", arms={"a": 0.5, "b": 0.5}, keep="moments", outcomes=["y"])
     trial = fa.Trial(plan)
     trial.fold({"group": ["a", "b"] * 500, "y": [i % 7 + sign * 20.0 * (i % 2) for i in range(1000)]})
     effects = trial.effects()

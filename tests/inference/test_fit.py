@@ -38,7 +38,16 @@ def make_plan(rows: pd.DataFrame, covariates: list[str], **settings: Any) -> fa.
     arms = sorted(set(rows["g"]) | {"arm0", "arm1"})
     levels = {name: ["l0", "l1", "l2", "l3"] for name in covariates if name == "kind"}
     shares = {arm: 1 / len(arms) for arm in arms}
-    return fa.Plan(name="rank", arm="g", arms=shares, outcomes=["y"], covariates=covariates, levels=levels, **settings)
+    return fa.Plan(
+        name="rank",
+        arm="g",
+        arms=shares,
+        keep="moments",
+        outcomes=["y"],
+        covariates=covariates,
+        levels=levels,
+        **settings,
+    )
 
 
 def pseudoinverse(plan: fa.Plan, rows: pd.DataFrame, effect: fa.Effect) -> tuple[float, float, Any]:
@@ -188,7 +197,12 @@ def test_an_arm_without_records_withholds_what_needs_it(empty: str) -> None:
 def test_a_third_arm_without_records_does_not_hold_up_the_others() -> None:
     rows = make_rows(7, n=60, arms=2)
     plan = fa.Plan(
-        name="staged", arm="g", arms={"arm0": 0.4, "arm1": 0.4, "arm2": 0.2}, outcomes=["y"], covariates=["x"]
+        name="staged",
+        arm="g",
+        arms={"arm0": 0.4, "arm1": 0.4, "arm2": 0.2},
+        keep="moments",
+        outcomes=["y"],
+        covariates=["x"],
     )
     effects = folded(plan, rows).effects()
     row = effects.filter(arm="arm1", estimator="difference", se_kind="HC2")[0]

@@ -21,6 +21,7 @@ from foldaway.paper import (
 )
 from foldaway.plan.analysis import estimators_of
 from foldaway.records.keys import Hashes, RecordKeys
+from foldaway.tallies import Arms
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.kinds import REPLICATES
 from kept_rows import design, fitted
@@ -81,16 +82,17 @@ def test_by_unit_the_replicates_are_those_of_algorithm_4(kind: Kind) -> None:
 
 def with_start(trial: fa.Trial, start: pd.DataFrame) -> fa.Trial:
     """The trial as Algorithm 3 begins it: every replicate has these records once."""
-    began = folded(trial.plan, start)
-    for number, arm in enumerate(trial._arms):
-        first = began._arms[number].rebase(arm.frame)
+    began, arms = folded(trial.plan, start), []
+    for number, arm in enumerate(trial.arms):
+        first = began.arms[number].rebase(arm.frame)
         moments = first.factor.R.T @ first.factor.R
         k = arm.shape.regressors
         once = np.concatenate([moments[np.triu_indices(k)], moments[:k, k:].T.ravel()])
         tally = tallies_of(trial)[number]
         totals = tally.totals + once
         tallies = arm.tallies | {REPLICATES: type(tally)(tally.shape, tally.bootstrap, tally.n + first.n, totals)}
-        trial._arms[number] = ArmTally(arm.shape, arm.kinds, arm.frame, arm.factor + first.factor, tallies)
+        arms.append(ArmTally(arm.shape, arm.kinds, arm.frame, arm.factor + first.factor, tallies))
+    trial._tallies = Arms(tuple(arms))
     return trial
 
 

@@ -239,7 +239,14 @@ def test_all_faults_are_told_at_once() -> None:
 
 def test_what_is_at_the_limit_is_allowed() -> None:
     fa.Plan(**{**SMALL, "name": "n" * 100, "arms": halves(MOST_ARMS), "confidence": 0.5, "anytime_n": 1})
-    plan = fa.Plan(**{**SMALL, "outcomes": [f"y{i}" for i in range(MOST_COLUMNS - 1)], "keep": "moments", "bootstrap": MOST_REPLICATES})
+    plan = fa.Plan(
+        **{
+            **SMALL,
+            "outcomes": [f"y{i}" for i in range(MOST_COLUMNS - 1)],
+            "keep": "moments",
+            "bootstrap": MOST_REPLICATES,
+        }
+    )
     assert len(plan.columns) == MOST_COLUMNS
     assert fa.Plan(**{**SMALL, "arms": {"a": 1 / 3, "b": 1 / 3, "c": 1 - 2 / 3}}).control == "a"
 

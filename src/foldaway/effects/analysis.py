@@ -54,7 +54,8 @@ def effects_of(
         for arm, arm_name in list(enumerate(plan.arms))[1:]:
             for name in estimators_of(plan):
                 seen = arms if scored is None else scored[name]
-                question = Question(seen, list(plan.arms.values()), arm, outcome, population)
+                # Of scores that devices send, none tells how the covariates' mean varies between them.
+                question = Question(seen, list(plan.arms.values()), arm, outcome, population and scored is None)
                 more, reasons = _rows(plan, question, name)
                 rows += more
                 withheld += [f"{what} for {outcome_name}, {arm_name}: {reason}" for what, reason in reasons]

@@ -27,14 +27,14 @@ EVERY = pytest.mark.parametrize("name", CASES)
 
 
 def floats(trial: fa.Trial) -> int:
-    return sum(arm.size() for arm in trial._arms)
+    return sum(arm.size() for arm in trial.arms)
 
 
 def counts(trial: fa.Trial) -> int:
     """The whole numbers: of the frame and the factor of each arm, of its tallies, and of faults."""
     by_tally = {"records": 2, "units": 2, "replicates": 1}  # records and clusters; records and clusters; records
-    per_arm = 2 + sum(by_tally[name] for name in trial._arms[0].tallies)
-    return per_arm * len(trial._arms) + len(trial.dropped.records) + len(list(trial.dropped))
+    per_arm = 2 + sum(by_tally[name] for name in trial.arms[0].tallies)
+    return per_arm * len(trial.arms) + len(trial.dropped.records) + len(list(trial.dropped))
 
 
 @EVERY
@@ -50,9 +50,9 @@ def test_sizes_add_up_to_the_state_and_numbers_to_the_tallies(name: str) -> None
         assert kept.what
     # Nothing hides in what holds the parts together: six names, four in each arm, and a byte or so around each part.
     names = sum(len(word) for word in ("plan", "arms", "dropped", "faults", "key_mark", "sealed"))
-    names += len(trial._arms) * sum(len(word) for word in ("frame_n", "frame", "factor", "tallies"))
-    tallies = sum(len(tally) + 2 for arm in trial._arms for tally in arm.tallies)
-    assert names < found[-1].size <= names + tallies + 20 + 6 * len(trial._arms)
+    names += len(trial.arms) * sum(len(word) for word in ("frame_n", "frame", "factor", "tallies"))
+    tallies = sum(len(tally) + 2 for arm in trial.arms for tally in arm.tallies)
+    assert names < found[-1].size <= names + tallies + 20 + 6 * len(trial.arms)
 
 
 @fuzz(max_examples=30)

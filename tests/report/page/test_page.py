@@ -286,11 +286,11 @@ def test_no_replicate_of_the_bootstrap_is_on_the_page() -> None:
     effects = trial.effects()
     plan, [each] = trial.plan, comparisons(effects)
     assert each.lead.se_kind == "bootstrap"
-    found = distribution(each.lead.estimator, Question(trial._arms, list(plan.arms.values()), 1, 0))
+    found = distribution(each.lead.estimator, Question(trial.arms, list(plan.arms.values()), 1, 0))
     text = trial.report().html
     assert all(f"{value:.5g}" not in text for value in found.effects)
     # Of the spread there are five quantiles, to two digits of the error.
-    spread = spreads(effects, plan, trial._arms)["revenue", "treatment"]
+    spread = spreads(effects, plan, trial.arms)["revenue", "treatment"]
     caption = next(c.text for c in parsed(text).find("figcaption") if "replicates" in c.text)
     quantiles = [shown(words) for words in re.findall(r"%: (\S+?)(?:;|\.$)", caption)]
     assert len(quantiles) == 5
@@ -321,7 +321,7 @@ def test_the_bootstrap_is_told_of_also_where_another_kind_of_error_leads() -> No
 
 
 def test_effects_without_a_bootstrap_lead_say_nothing_of_replicates() -> None:
-    assert spreads(effects_of("large"), case("large").plan, case("large")._arms) == {}
+    assert spreads(effects_of("large"), case("large").plan, case("large").arms) == {}
     assert "Bootstrap:" not in page_of("large").text
 
 

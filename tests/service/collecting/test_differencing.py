@@ -77,7 +77,7 @@ def stored_states(place: Place) -> Iterator[tuple[int, fa.Trial]]:
 def sums(trial: fa.Trial) -> list[np.ndarray[Any, Any]]:
     """Each arm's second moments of (1, age, income), as its state has them: the number of records is the first."""
     found = []
-    for arm in trial._arms:
+    for arm in trial.arms:
         R = np.asarray(arm.raw_factor(), dtype=np.float64)
         found.append(R.T @ R)
     return found

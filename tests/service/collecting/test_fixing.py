@@ -1,4 +1,4 @@
-"""A server keeps moments, encrypted, until there are records enough; then all servers' become sums, in one transaction."""
+"""A server keeps moments, encrypted, until there are records enough; then all servers' become sums at once."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def test_two_states_cannot_be_solved_for_a_record_unless_the_cohort_is_one(redis
         found = 0
         for before, after in pairwise(states):
             for arm in (0, 1):
-                sums = [each._arms[arm].raw_factor() for each in (before, after)]
+                sums = [each.arms[arm].raw_factor() for each in (before, after)]
                 more = sums[1].T @ sums[1] - sums[0].T @ sums[0]
                 found += round(more[0, 0]) == 1 and round(float(more[0, 1]), 6) in truth
         solved[cohort] = found

@@ -64,18 +64,20 @@ class InPopulation(Contrast):
     def _added(self, slopes: Floats, kind: str) -> float:
         """δ'Var(x̄)δ."""
         tally = UNITS if is_clustered(kind) else RECORDS
-        if any(tally not in arm.tallies for arm in self._arms):
-            raise EstimateError(
-                "errors for the population need a tally that the plan does not keep; add HC1, or CR1, to its `errors`."
-            )
         k = len(self._mean)
         omega = np.zeros((k, k))
         for arm in self._arms:
             Bx = arm.frame.change_to(self._frame)[:k, :k]
-            # x₀(x_j − x̄_j x₀), summed over a cluster, is linear in the tally's v; x₀ is the intercept.
-            deviations = (Bx - np.outer(Bx[:, 0], self._mean)).T
-            D = lift(np.tile(Bx[:, 0], (k, 1)), deviations)
-            omega += D @ cast(Scores, arm.tallies[tally]).vv @ D.T
+            deviations = Bx - np.outer(Bx[:, 0], self._mean)
+            if tally in arm.tallies:
+                # x₀(x_j − x̄_j x₀), summed over a cluster, is linear in the tally's v; x₀ is the intercept.
+                D = lift(np.tile(Bx[:, 0], (k, 1)), deviations.T)
+                omega += D @ cast(Scores, arm.tallies[tally]).vv @ D.T
+            elif tally == RECORDS:  # where only classical errors are asked for: of records with equal weights
+                X = arm.factor.R[:, :k] @ deviations
+                omega += X.T @ X
+            else:
+                raise EstimateError("errors for the population need the sums by unit, which devices have not sent.")
         weight = sum(float(arm.factor.R[0, 0]) ** 2 for arm in self._arms)
         return float(slopes @ omega @ slopes) / weight**2
 
