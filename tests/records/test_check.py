@@ -370,7 +370,7 @@ def units_trial(seed: int) -> tuple[fa.Plan, pd.DataFrame]:
     return make_trial(seed, n=150, arms=3, covariates=1, levels=2, weighted=seed % 2 == 0, units=True)
 
 
-def clustered(plan: fa.Plan, rows: Any) -> list[float]:
+def clustered(plan: fa.Plan, rows: Any) -> list[float | None]:
     trial = fa.Trial(plan)
     trial.fold(rows)
     found = [row for row in trial.effects() if row.se_kind in ("CR0", "CR1")]

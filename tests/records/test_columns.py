@@ -141,7 +141,7 @@ COMPLETE = fa.Plan(
 )
 
 
-def errors(data: Any) -> list[float]:
+def errors(data: Any) -> list[float | None]:
     trial = fa.Trial(COMPLETE)
     trial.fold(data)
     rows = trial.effects().filter(se_kind="CR1")

@@ -210,12 +210,14 @@ def same_effects(one: fa.Trial, other: fa.Trial) -> None:
             b.se_kind,
             b.n_arm,
         )
+        assert a.why == b.why
+        error, relative_error = b.std_error or 0.0, b.relative_std_error or 0.0
         assert a.std_error == pytest.approx(b.std_error, rel=1e-9)
-        assert a.estimate == pytest.approx(b.estimate, rel=1e-9, abs=1e-9 * b.std_error)
+        assert a.estimate == pytest.approx(b.estimate, rel=1e-9, abs=1e-9 * error)
         assert a.df == pytest.approx(b.df, rel=1e-9)
-        assert a.relative == pytest.approx(b.relative, rel=1e-9, abs=1e-9 * b.relative_std_error)
+        assert a.relative == pytest.approx(b.relative, rel=1e-9, abs=1e-9 * relative_error)
         assert a.relative_std_error == pytest.approx(b.relative_std_error, rel=1e-9)
-        assert a.anytime_ci_upper == pytest.approx(b.anytime_ci_upper, rel=1e-9, abs=1e-9 * b.std_error)
+        assert a.anytime_ci_upper == pytest.approx(b.anytime_ci_upper, rel=1e-9, abs=1e-9 * error)
 
 
 def shards_of(plan: fa.Plan, table: pd.DataFrame, count: int, seed: int) -> list[pd.DataFrame]:

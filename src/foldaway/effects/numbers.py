@@ -38,7 +38,7 @@ def p_text(p: float | None) -> str:
         >>> p_text(1e-9), p_text(0.03456)
         ('<0.001', '0.035')
     """
-    if told(p) is None:
+    if p is None or told(p) is None:
         return ABSENT
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
