@@ -76,14 +76,8 @@ def test_every_row_of_any_few_records(records: list[tuple[str, float, int]], boo
     trial = fa.Trial(plan, key=None if bootstrap is None else bytes(16))
     if records:
         arms, y, units = zip(*records, strict=True)
-        trial.fold(
-            {
-                "g": arms,
-                "y": y,
-                "x": [math.sin(i) for i in range(len(y))],
-                "u": [f"{a}{u}" for a, u in zip(arms, units, strict=True)],
-            }
-        )
+        names = [f"{arm}{unit}" for arm, unit in zip(arms, units, strict=True)]  # a unit is in one arm
+        trial.fold({"g": arms, "y": y, "x": [math.sin(i) for i in range(len(y))], "u": names})
     require_lawful(effects_of(trial))
 
 
