@@ -84,6 +84,8 @@ def intervals(rows: pd.DataFrame, units: int, replicates: int, key: bytes) -> It
         trial = fa.Trial(plan_of(by, kind, replicates), key=key)
         trial.fold(rows)
         for row in _effects(trial):
+            if row.estimate is None or row.std_error is None or row.ci_lower is None or row.ci_upper is None:
+                continue
             about, found = (units, by, row.estimator), (row.estimate, row.std_error)
             normal = row.ci_lower, row.ci_upper
             if row.se_kind == "bootstrap":

@@ -149,6 +149,10 @@ def _by_arm(devices: Devices, here: NDArray[np.bool_]) -> dict[str, int]:
 def _read(mode: str, drop_out: float, effects: fa.Effects) -> Iterator[Interval]:
     for row in effects:
         if row.se_kind == "CR1":
+            assert row.estimate is not None
+            assert row.std_error is not None
+            assert row.ci_lower is not None
+            assert row.ci_upper is not None
             covers = row.ci_lower <= EFFECT <= row.ci_upper
             yield Interval(mode, drop_out, row.estimator, row.estimate, row.std_error, covers)
 

@@ -22,6 +22,7 @@ import foldaway as fa
 from foldaway.client import Client
 from postgres import Postgres
 from servers import Producer, Server, check
+from trials import known
 
 DIGITS = 16  # to an outcome; 4^16 is far from where a sum of doubles loses units
 PER_PRODUCER = 64
@@ -118,12 +119,12 @@ def largest_difference(found: fa.Effects, expected: fa.Effects) -> float:
     for a, b in zip(found, expected, strict=True):
         assert (a.outcome, a.estimator, a.se_kind) == (b.outcome, b.estimator, b.se_kind)
         assert (a.n_arm, a.n_control) == (b.n_arm, b.n_control)
-        if not b.std_error > 0:  # an outcome whose digits are not in use: 0, and an error that is 0 or none
+        if b.std_error is None:  # an outcome whose digits are not in use: 0, without an error
             assert a.estimate == b.estimate == 0
-            assert not a.std_error > 0
+            assert a.std_error is None
             continue
-        size = max(abs(b.estimate), b.std_error)
-        worst = max(worst, abs(a.estimate - b.estimate) / size, abs(a.std_error - b.std_error) / b.std_error)
+        (effect, error), (other, its_error) = ((known(row.estimate), known(row.std_error)) for row in (a, b))
+        worst = max(worst, abs(effect - other) / max(abs(other), its_error), abs(error - its_error) / its_error)
     return worst
 
 

@@ -129,16 +129,18 @@ def shown(text: str) -> Shown:
     return Shown(value if sign in ("", "+") else -value, 0.5000001 * 10.0 ** -len(decimals) * scale)
 
 
-def matches(text: str, value: float) -> bool:
+def matches(text: str, value: float | None) -> bool:
     """Whether the text is the value, rounded; what does not exist is a dash."""
-    if value != value or value in (float("inf"), float("-inf")):
-        return text in ("–", "∞", "−∞")
+    if value is None:
+        return text == "–"
+    if value in (float("inf"), float("-inf")):
+        return text in ("∞", "−∞")
     number = shown(text)
     return abs(number.value - value) <= number.rounding + 1e-9 * abs(value)
 
 
-def interval_matches(text: str, lower: float, upper: float) -> bool:
+def interval_matches(text: str, lower: float | None, upper: float | None) -> bool:
     if text == "–":
-        return not (abs(lower) < float("inf") and abs(upper) < float("inf"))
+        return lower is upper is None
     low, high = text.removeprefix("[").removesuffix("]").split(", ")
     return matches(low, lower) and matches(high, upper)

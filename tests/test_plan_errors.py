@@ -58,5 +58,5 @@ def test_the_sample_ratio_is_of_records_where_units_are_not_counted() -> None:
 def test_errors_for_the_population_say_what_they_need() -> None:
     plan, rows = asking(["classical"], estimators=["interacted"])
     effects = folded(plan, rows).effects(population=True)
-    assert not len(effects)
-    assert any("add HC1" in note for note in effects.notes)
+    assert not any(row.reliable for row in effects)
+    assert all(row.why is not None and "add HC1" in row.why for row in effects)

@@ -74,9 +74,9 @@ def test_a_number_has_the_places_asked_for(value: float, places: int) -> None:
 
 
 def test_numbers_of_other_kinds() -> None:
-    assert [number(value) for value in (None, math.nan, math.inf, -math.inf, np.nan)] == ["-"] * 5
+    assert [number(value) for value in (None, math.nan, math.inf, -math.inf, np.nan)] == ["–"] * 5
     assert [number(value) for value in (0, 1234567, -1000)] == ["0", "1,234,567", "-1,000"]
-    assert number(math.nan, places=2) == "-"
+    assert number(math.nan, places=2) == "–"
     assert number(np.float64(1234.5678)) == "1,235"
     assert number(12345678901.0, places=2) == "1.235e+10"
 

@@ -81,6 +81,12 @@ def trials(draw: st.DrawFn, /, **fixed: Any) -> tuple[fa.Plan, pd.DataFrame]:
     return make_trial(draw(st.integers(0, 2**32 - 1)), **chosen)
 
 
+def known(number: float | None) -> float:
+    """A number that a row must have."""
+    assert number is not None
+    return number
+
+
 def folded(plan: fa.Plan, rows: Any, *cuts: int) -> fa.Trial:
     """The trial of the rows, folded in batches cut at these positions."""
     trial = fa.Trial(plan)

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+ABSENT = "–"
+"""What stands where there is no number."""
+
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
     """A plain table; the first ``left`` columns are set left, the others right.
@@ -43,12 +46,12 @@ def number(value: Any, digits: int = 4, *, places: int | None = None) -> str:
 
     Example:
         >>> [number(v) for v in (1234567, 0.123456, 1e-9, float("nan"), -12.3456)]
-        ['1,234,567', '0.1235', '1e-09', '-', '-12.35']
+        ['1,234,567', '0.1235', '1e-09', '–', '-12.35']
         >>> [number(v, places=2) for v in (1234.567, -0.001, 3.0)]
         ['1,234.57', '0.00', '3.00']
     """
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return "-"
+        return ABSENT
     if isinstance(value, int):
         return f"{value:,}"
     if places is not None and abs(value) < 1e9:
@@ -59,14 +62,14 @@ def number(value: Any, digits: int = 4, *, places: int | None = None) -> str:
     return f"{value:.{digits}g}"
 
 
-def places_for(errors: Iterable[float]) -> int | None:
+def places_for(errors: Iterable[float | None]) -> int | None:
     """The decimal places that show two digits of the smallest of some errors; None if that takes too many.
 
     Example:
         >>> places_for([0.0316, 2.0]), places_for([1234.0]), places_for([0.0, 1e-15])
         (3, 0, None)
     """
-    smallest = min((error for error in errors if error > 0), default=0.0)
+    smallest = min((error for error in errors if error is not None and error > 0), default=0.0)
     if not 1e-6 <= smallest < math.inf:
         return None
     return max(0, 1 - math.floor(math.log10(smallest)))

@@ -69,6 +69,8 @@ def intervals(design: Design, trial: fa.Trial) -> Iterator[tuple[Cell, Interval]
             wider = [row for row in trial.effects(population=True) if row.estimator == "interacted"]
             effects += [fa.Effect(**{**_fields(row), "estimator": POPULATION}) for row in wider]
     for row in effects:
+        if row.estimate is None or row.std_error is None or row.ci_lower is None or row.ci_upper is None:
+            continue
         found = row.estimate, row.std_error
         kind = NORMAL if row.se_kind == "bootstrap" else row.se_kind
         if row.estimator == POPULATION and kind == NORMAL:
@@ -80,7 +82,7 @@ def intervals(design: Design, trial: fa.Trial) -> Iterator[tuple[Cell, Interval]
                 cell._replace(kind=PERCENTILE),
                 Interval(*found, row.percentile_ci_lower, row.percentile_ci_upper),
             )
-        if design.looks:
+        if design.looks and row.anytime_ci_lower is not None and row.anytime_ci_upper is not None:
             yield cell._replace(form=ANYTIME), Interval(*found, row.anytime_ci_lower, row.anytime_ci_upper)
 
 

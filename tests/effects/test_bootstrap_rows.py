@@ -86,21 +86,24 @@ def test_a_clustered_bootstrap_agrees_with_clustered_errors() -> None:
         assert abs(by_record.std_error / theirs.std_error - 1) > 0.08  # and these are not the same thing
 
 
-def test_no_rows_until_there_are_more_records_than_replicates() -> None:
+def test_no_errors_until_there_are_more_records_than_replicates() -> None:
     plan, rows = of_records(n=6 * B)
     few = rows.groupby("group").head(B)  # of every arm
     trial = folded(plan, few)
     withheld = trial.effects()
-    assert len(withheld.filter(se_kind="bootstrap")) == 0
-    assert len(withheld.filter(se_kind="HC1")) == 4
-    reasons = [note for note in withheld.notes if "bootstrap" in note]
-    assert len(reasons) == 1
-    assert f"more records than the {B} replicates" in reasons[0]
-    assert reasons[0] in " ".join(str(withheld).split())
+    rows_of = {kind: withheld.filter(se_kind=kind) for kind in ("bootstrap", "HC1")}
+    for row, told in zip(rows_of["bootstrap"], rows_of["HC1"], strict=True):
+        assert row.estimate == told.estimate
+        assert (row.reliable, told.reliable) == (False, True)
+        assert (row.std_error, row.percentile_ci_lower, row.replicates) == (None, None, None)
+    [reason] = {row.why for row in rows_of["bootstrap"]}
+    assert reason is not None
+    assert reason.startswith(f"Bootstrap errors need more records in every arm than the {B} replicates")
+    assert " ".join(str(withheld).split()).count(reason) == 1
     trial.fold(rows.drop(few.index))
     shown = trial.effects()
-    assert len(shown.filter(se_kind="bootstrap")) == 4
-    assert not any("bootstrap rows" in note for note in shown.notes)
+    assert [row.reliable for row in shown.filter(se_kind="bootstrap")] == [True] * 4
+    assert "Bootstrap errors need" not in str(shown)
 
 
 def test_an_outcome_without_variance_has_no_error_and_no_finding() -> None:
@@ -110,10 +113,7 @@ def test_an_outcome_without_variance_has_no_error_and_no_finding() -> None:
     for estimator in ("difference", "regression", "interacted"):
         row = effects.filter(estimator=estimator, se_kind="bootstrap")[0]
         assert row.estimate == pytest.approx(0, abs=1e-13)
-        assert not row.std_error > 0
-        assert (row.percentile_ci_lower, row.percentile_ci_upper) == (0, 0)
-        assert row.percentile_p_value == 1
-        assert np.isnan(row.p_value)
+        assert (row.std_error, row.p_value, row.percentile_ci_lower, row.percentile_p_value) == (None,) * 4
     assert "difference" in str(effects)
 
 

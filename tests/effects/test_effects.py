@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import pickle
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.inference.intervals import benjamini_hochberg, holm
-from trials import folded, make_trial
+from trials import folded, known, make_trial
 
 FIELDS = list(fa.Effect.__struct_fields__)
 
@@ -27,19 +26,6 @@ FIELDS = list(fa.Effect.__struct_fields__)
 def effects() -> fa.Effects:
     plan, rows = make_trial(1, n=400, arms=3, outcomes=2, covariates=1, levels=2, units=True)
     return folded(plan, rows).effects()
-
-
-def same(ours: Any, theirs: Any) -> bool:
-    """Equal, where NaN equals NaN and null."""
-    missing = [value is None or (isinstance(value, float) and math.isnan(value)) for value in (ours, theirs)]
-    return all(missing) or (not any(missing) and bool(ours == theirs))
-
-
-def same_rows(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> bool:
-    return len(ours) == len(theirs) and all(
-        left.keys() == right.keys() and all(same(left[name], right[name]) for name in left)
-        for left, right in zip(ours, theirs, strict=True)
-    )
 
 
 # A sequence of rows
@@ -115,7 +101,7 @@ def test_an_adjustment_that_does_not_exist_is_refused(effects: fa.Effects) -> No
 @pytest.mark.parametrize("method", ["holm", "benjamini-hochberg"])
 def test_a_row_without_a_p_value_is_no_comparison(effects: fa.Effects, method: str) -> None:
     family = list(effects.filter(estimator="regression", se_kind="HC1"))
-    without = msgspec.structs.replace(family[1], p_value=math.nan)
+    without = msgspec.structs.replace(family[1], p_value=None)
     others = replace(effects, rows=[family[0], *family[2:]])
     mixed = replace(effects, rows=[family[0], without, *family[2:]]).adjusted(method)
     assert mixed[1].p_adjusted is None
@@ -129,12 +115,12 @@ def test_every_form_has_the_same_rows(effects: fa.Effects) -> None:
     for given in (effects, effects.adjusted("holm"), effects[:0]):
         rows = given.to_dicts()
         assert rows == [{name: getattr(row, name) for name in FIELDS} for row in given]
-        assert same_rows(given.to_arrow().to_pylist(), rows)
-        assert same_rows(given.to_polars().to_dicts(), rows)
-        assert same_rows(json.loads(given.to_json())["effects"], rows)
+        assert given.to_arrow().to_pylist() == rows
+        assert given.to_polars().to_dicts() == rows
+        assert json.loads(given.to_json())["effects"] == rows
         frame: Any = given.to_pandas()
         assert list(frame.columns) == FIELDS
-        assert same_rows(frame.astype(object).where(frame.notna(), None).to_dict("records"), rows)
+        assert frame.astype(object).where(frame.notna(), None).to_dict("records") == rows
 
 
 def test_the_types_of_the_arrow_columns_do_not_depend_on_the_rows(effects: fa.Effects) -> None:
@@ -176,7 +162,7 @@ def test_effects_come_back_from_json(effects: fa.Effects) -> None:
         for text in (given.to_json(), given.to_json().encode()):
             again = fa.Effects.from_json(text)
             assert again.to_json() == given.to_json()
-            assert all(row[name] is not None for row in again.to_dicts() for name in ("p_value", "relative", "df"))
+            assert again.rows == given.rows
             assert (again.faults, again.dropped, again.notes) == (given.faults, given.dropped, given.notes)
             assert (again.sample_ratio, again.alarm) == (given.sample_ratio, given.alarm)
             assert str(again) == str(given)
@@ -191,7 +177,7 @@ def strict(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-# Trials that have little to say: a note, and neither a crash nor a warning of NumPy's.
+# Trials that have little to say: a reason, and neither a crash nor a warning of NumPy's.
 
 PLAN = fa.Plan(name="little", arm="g", arms={"a": 0.5, "b": 0.5}, keep="moments", outcomes=["y"], covariates=["x"])
 
@@ -216,18 +202,19 @@ def little(groups: str, y: list[float], plan: fa.Plan = PLAN) -> fa.Effects:
 
 
 @pytest.mark.parametrize("groups", ["", "a", "b", "aaaa", "bb"])
-def test_an_arm_without_records_is_told_in_a_note(groups: str) -> None:
+def test_an_arm_without_records_is_told_in_every_row(groups: str) -> None:
     effects = little(groups, [float(i) for i in range(len(groups))])
-    assert len(effects) == 0
-    assert any("no records" in note for note in effects.notes)
-    assert "no records" in str(effects)
+    assert {row.why for row in effects} == {"An arm has no records yet."}
+    assert all(row.estimate is None for row in effects)
+    assert str(effects).count("no records") == 1
     assert "no records" in effects.to_html()
 
 
-def test_one_record_per_arm_is_told_in_a_note() -> None:
-    effects = little("ab", [1.0, 2.0])
-    assert len(effects.filter(estimator="difference")) == 0
-    assert any("No difference estimate" in note for note in effects.notes)
+def test_one_record_per_arm_has_an_effect_and_no_error() -> None:
+    rows = little("ab", [1.0, 2.0]).filter(estimator="difference")
+    assert [row.estimate for row in rows] == [pytest.approx(1.0)] * 4
+    assert {row.reliable for row in rows} == {False}
+    assert all(row.why is not None and "records" in row.why for row in rows)
 
 
 @pytest.mark.parametrize("level", [3.0, 0.1, -1e6])
@@ -236,18 +223,16 @@ def test_an_outcome_without_variance(level: float) -> None:
     rows = effects.filter(estimator="difference")
     assert len(rows) == 4
     for row in rows:
-        assert abs(row.estimate) < 1e-9 * abs(level)
-        assert math.isnan(row.std_error) or row.std_error < 1e-9 * abs(level)
-    assert any("no record differs from another in y" in note for note in effects.notes)
+        assert row.estimate == pytest.approx(0, abs=1e-9 * abs(level))
+        assert (row.std_error, row.reliable) == (None, False)
+        assert row.why == "No record of an arm differs from another in this outcome, so there is no error to give."
 
 
 def test_an_outcome_of_zeros() -> None:
     effects = little("ab" * 20, [0.0] * 40)
     for row in effects:
         assert row.estimate == 0
-        assert math.isnan(row.std_error)
-        assert math.isnan(row.p_value)
-        assert math.isnan(row.relative)
+        assert (row.std_error, row.p_value, row.relative) == (None, None, None)
     assert "-0.0" not in str(effects)
     rows = strict(effects.to_json())["effects"]
     assert all(row["p_value"] is None and row["relative"] is None for row in rows)
@@ -260,15 +245,22 @@ def test_a_control_at_zero_has_no_relative_effect() -> None:
     assert len(rows) == 4
     for row in rows:
         assert row.estimate == pytest.approx(1.5)
-        assert row.std_error > 0
-        assert math.isnan(row.relative)
+        assert known(row.std_error) > 0
+        assert row.reliable
+        assert (row.relative, row.relative_ci_lower) == (None, None)
+        assert row.relative_why == "The control's level is zero, or too close to it for a relative effect."
     assert strict(effects.to_json())["effects"][0]["relative"] is None
 
 
-def test_units_that_are_one_per_arm() -> None:
+@pytest.mark.parametrize(("units", "reliable"), [(4, False), (5, True)])
+def test_errors_by_unit_take_five_units_in_each_arm(units: int, reliable: bool) -> None:
     plan = msgspec.structs.replace(PLAN, unit="u", complete_units=True)
-    effects = little("ab", [1.0, 2.0], plan)
-    assert len(effects.filter(se_kind="CR1", estimator="difference")) == 0
+    effects = little("a" * 30 + "b" * units, [float(i % 7) for i in range(30 + units)], plan)
+    for kind in ("CR0", "CR1"):
+        for row in effects.filter(se_kind=kind):
+            assert row.reliable is reliable
+            assert row.why == (None if reliable else "Errors by unit need 5 units in each arm; an arm has 4.")
+    assert all(row.reliable for row in effects.filter(se_kind="HC1"))
 
 
 # How it introduces itself

@@ -83,7 +83,6 @@ def test_an_estimator_that_cannot_be_computed_does_not_lead() -> None:
         (-0.1, 0.9, None, "unclear"),
         (0.1, 0.9, 0.2, "unclear"),
         (0.1, 0.9, 0.01, "higher"),
-        (float("nan"), float("nan"), None, "unknown"),
     ],
 )
 def test_verdicts(low: float, high: float, adjusted: float | None, said: str) -> None:
@@ -92,3 +91,15 @@ def test_verdicts(low: float, high: float, adjusted: float | None, said: str) ->
         effects[0], estimate=(low + high) / 2, ci_lower=low, ci_upper=high, p_adjusted=adjusted
     )
     assert verdict(effects, row) == said
+    assert verdict(effects, msgspec.structs.replace(row, reliable=False)) == "unknown"
+
+
+def test_a_row_without_an_error_does_not_lead_where_another_has_one() -> None:
+    plan, rows = make_trial(3, n=40, units=True, covariates=0)
+    plan = msgspec.structs.replace(plan, estimators=["difference"])
+    few = rows.assign(unit=rows["group"] + [str(i % 4) for i in range(len(rows))])
+    [found] = comparisons(folded(plan, few).effects())
+    assert (found.lead.se_kind, found.lead.reliable) == ("HC2", True)  # not CR1, for want of units
+    assert [row.se_kind for row in found.rows if not row.reliable] == ["CR0", "CR1"]
+    [alone] = comparisons(folded(msgspec.structs.replace(plan, errors=["CR1"]), few).effects())
+    assert not alone.lead.reliable

@@ -49,8 +49,8 @@ def row(**changed: Any) -> Effect:
 
 def test_the_rule_at_its_edges() -> None:
     assert relative_text(row(relative=0.1, relative_std_error=0.49)) == "+10.0 %"
-    assert relative_text(row(relative=0.1, relative_std_error=0.5)) == "-"
+    assert relative_text(row(relative=0.1, relative_std_error=0.5)) == "–"
     assert relative_text(row(relative=6.0, relative_std_error=2.9)) == "+600 %"
-    assert relative_text(row(control_level=0.0)) == "-"
-    assert relative_text(row(relative_std_error=float("nan"))) == "-"
+    assert relative_text(row(control_level=0.0)) == "–"
+    assert relative_text(row(relative_std_error=None)) == "–"
     assert relative_interval_text(row(relative_ci_lower=-0.02, relative_ci_upper=0.2)) == "-2.00 % to +20.0 %"

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 import foldaway as fa
 from foldaway.effects.headline import comparisons
 from reported import HOSTILE, case, renamed
+from trials import known
 
 
 def points(axes: Any) -> list[tuple[float, float]]:
@@ -37,12 +38,12 @@ def test_what_is_drawn_is_what_was_found(estimators: bool) -> None:
     assert [axes.get_title("left") for axes in figure.axes] == list(panels)
     for axes, rows in zip(figure.axes, panels.values(), strict=True):
         assert points(axes) == [(row.estimate, y) for y, row in enumerate(rows)]
-        assert np.allclose(bars(axes), [[row.ci_lower, row.ci_upper] for row in rows])
+        assert np.allclose(bars(axes), [[known(row.ci_lower), known(row.ci_upper)] for row in rows])
         labels = [label.get_text() for label in axes.get_yticklabels()]
         assert all(label.startswith(row.arm) for label, row in zip(labels, rows, strict=True))
         low, high = axes.get_xlim()
-        assert low < min(row.anytime_ci_lower for row in rows)
-        assert high > max(row.anytime_ci_upper for row in rows)
+        assert low < min(known(row.ci_lower if row.anytime_ci_lower is None else row.anytime_ci_lower) for row in rows)
+        assert high > max(known(row.ci_upper if row.anytime_ci_upper is None else row.anytime_ci_upper) for row in rows)
     figure.savefig(BytesIO(), format="svg")
 
 

@@ -1,13 +1,14 @@
-"""Any-time intervals from sums: the mixture's boundary, what they wait for, and their errors under many looks."""
+"""Any-time intervals: the mixture's boundary, what they wait for, and their errors under many looks."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy import optimize, stats
+from scipy import integrate, optimize, stats
 
 from foldaway.inference.anytime import (
     ENOUGH,
@@ -18,22 +19,84 @@ from foldaway.inference.anytime import (
     evidence,
     evidence_of,
 )
-from foldaway.inference.intervals import anytime_width
 from foldaway.inference.jackknife import Cells, cells_of, jackknife, mean
 from foldaway.inference.levels import Levels
 from foldaway.inference.welch import Spread, spread_of, welch
 from foldaway.tallies.sums import Sums, SumsShape
 
 
-@pytest.mark.parametrize("n", [1, 30, 10_000, 3_000_000])
-def test_without_degrees_of_freedom_it_is_the_mixture(n: int) -> None:
-    assert float(anytime_reach(np.asarray(n), 0.95, 1000)) == pytest.approx(anytime_width(n, 0.95, 1000), rel=1e-12)
+def reach_of(n: int, confidence: float = 0.95, tightest_at: int = 1000) -> float:
+    return float(anytime_reach(np.asarray(n), confidence, tightest_at))
+
+
+def rho(confidence: float, tightest_at: int) -> float:
+    """Waudby-Smith et al. (2024): ρ = √((−2 log α + log(−2 log α + 1)) / n*)."""
+    alpha = 1 - confidence
+    return math.sqrt((-2 * math.log(alpha) + math.log(1 - 2 * math.log(alpha))) / tightest_at)
+
+
+@pytest.mark.parametrize("n", [1, 30, 500, 10_000, 3_000_000])
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
+@pytest.mark.parametrize("tightest_at", [100, 10_000])
+def test_at_the_boundary_the_mixture_martingale_is_one_over_alpha(n: int, confidence: float, tightest_at: int) -> None:
+    """Ville's inequality: ∫ exp(λS − λ²n/2) dN(0, ρ²)(λ) reaches 1/α with probability at most α, ever."""
+    s = reach_of(n, confidence, tightest_at) * math.sqrt(n)  # the sum of n standard normals, at the boundary
+    scale = rho(confidence, tightest_at)
+    peak, spread = s / (n + scale**-2), 1 / math.sqrt(n + scale**-2)  # of the integrand
+
+    def integrand(z: float) -> float:
+        at = peak + spread * z
+        return math.exp(at * s - at * at * n / 2 - at * at / (2 * scale**2)) / (scale * math.sqrt(2 * math.pi))
+
+    value = spread * integrate.quad(integrand, -12, 12)[0]
+    assert value == pytest.approx(1 / (1 - confidence), rel=1e-8)
+
+
+@pytest.mark.parametrize("n", [100, 10_000, 1_000_000])
+def test_it_is_tightest_where_the_plan_says(n: int) -> None:
+    others = [reach_of(n, 0.95, round(n * factor)) for factor in np.geomspace(0.1, 10, 41)]
+    assert reach_of(n, 0.95, n) <= 1.002 * min(others)
+    assert reach_of(n, 0.95, n) < 0.95 * max(others)
+
+
+def test_it_is_wider_than_the_interval_for_a_single_look() -> None:
+    for n in (2, 30, 1000, 10**7):
+        assert reach_of(n, 0.95, 1000) > stats.norm.ppf(0.975)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rng, size: rng.normal(size=size),
+        lambda rng, size: rng.uniform(-1, 1, size),
+        lambda rng, size: rng.choice([-1.0, 1.0], size),
+    ],
+    ids=["normal", "uniform", "two points"],
+)
+def test_coverage_holds_however_often_one_looks(draw: Callable[[np.random.Generator, tuple[int, int]], Any]) -> None:
+    """2,000 runs, looked at after every record from 30 to 2,000."""
+    runs, last, first = 2000, 2000, 30
+    rng = np.random.default_rng(2024)
+    n = np.arange(first, last + 1)
+    anytime = anytime_reach(n.astype(float), 0.95, 500)
+    single = stats.t.ppf(0.975, n - 1)
+    missed_anytime = missed_single = 0
+    for _ in range(4):  # in parts, for memory's sake
+        draws = draw(rng, (runs // 4, last))
+        sums, squares = np.cumsum(draws, axis=1)[:, first - 1 :], np.cumsum(draws**2, axis=1)[:, first - 1 :]
+        mean = sums / n
+        error = np.sqrt((squares / n - mean**2) / (n - 1))
+        missed_anytime += int(np.sum(np.any(np.abs(mean) > anytime * error, axis=1)))
+        missed_single += int(np.sum(np.any(np.abs(mean) > single * error, axis=1)))
+    monte_carlo = 3 * math.sqrt(0.05 * 0.95 / runs)
+    assert missed_anytime / runs <= 0.05 + monte_carlo
+    assert missed_single / runs >= 0.3  # what peeking does to the interval for a single look
 
 
 @pytest.mark.parametrize("df", [4.0, 15.0, 127.0, 1e6])
 def test_through_t_the_reach_has_the_mixtures_tail(df: float) -> None:
     reach = float(anytime_reach(np.asarray(500), 0.95, 1000, df))
-    assert stats.t.sf(reach, df) == pytest.approx(stats.norm.sf(anytime_width(500, 0.95, 1000)), rel=1e-9)
+    assert stats.t.sf(reach, df) == pytest.approx(stats.norm.sf(reach_of(500)), rel=1e-9)
 
 
 @pytest.mark.parametrize("df", [math.inf, 20.0])
@@ -111,7 +174,7 @@ def test_it_waits_for_evidence_and_says_how_much_there_is() -> None:
     assert shown.lower is not None
     assert shown.upper is not None
     assert shown.p_value is not None
-    half = anytime_width(20_000, 0.95, 1000) * math.sqrt(float(anytime_variance(levels, 1)))
+    half = reach_of(20_000) * math.sqrt(float(anytime_variance(levels, 1)))
     assert (shown.upper - shown.lower) / 2 == pytest.approx(half, rel=1e-12)
     assert (shown.p_value < 0.05) == (shown.lower > 0 or shown.upper < 0)
 

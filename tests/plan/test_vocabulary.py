@@ -15,13 +15,13 @@ from foldaway.inference.variance import KINDS as COMPUTED_ERRORS
 from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import (
     BOOTSTRAP,
-    JACKKNIFE,
-    WELCH,
     ERRORS,
     ESTIMATORS,
+    JACKKNIFE,
     LEVERAGE,
     MODES,
     UNRANKED,
+    WELCH,
     Leverage,
     ModeName,
     Word,

@@ -7,25 +7,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
+from msgspec.structs import replace
 
 from foldaway.effects import Effect, Effects
+from foldaway.effects.effect import sentence, told
 from foldaway.errors import EstimateError
+from foldaway.inference.anytime_moments import anytime_of_moments
 from foldaway.inference.bootstrap import replicates_of, resampled, sum_variance
-from foldaway.inference.contrast import Answer, Estimate, Question
+from foldaway.inference.contrast import Estimate, Question
 from foldaway.inference.estimators import distribution, estimator
 from foldaway.inference.fit import ClusterScores
-from foldaway.inference.intervals import anytime_width, critical, p_value
+from foldaway.inference.intervals import critical, p_value
+from foldaway.inference.levels import LEAST_GROUPS
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio, sample_ratio, sample_ratio_of_records
 from foldaway.inference.variance import is_clustered
 from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of, estimators_of
-from foldaway.plan.vocabulary import CLASSICAL, ERRORS
+from foldaway.plan.vocabulary import ERRORS
 from foldaway.records.faults import Faults
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.kinds import REPLICATES, UNITS
 
 # What is left of a constant column, next to its length, when its mean is taken out.
 _ROUNDING = 1e-14
+
+_NOTHING = Estimate(*[math.nan] * len(Estimate._fields))
+_NO_SHARE = "The control's level is zero, or too close to it for a relative effect."
 
 
 def effects_of(
@@ -37,7 +44,7 @@ def effects_of(
     scored: Mapping[str, Sequence[ArmTally]] | None = None,
     notes: Sequence[str] = (),
 ) -> Effects:
-    """Every effect that the tallies hold, the checks, and notes on what is withheld and why.
+    """Every effect that the plan asks for, and the checks.
 
     Args:
         plan: The plan.
@@ -49,16 +56,13 @@ def effects_of(
         notes: What else there is to say about the records.
     """
     rows: list[Effect] = []
-    withheld: list[str] = []
-    for outcome, outcome_name in enumerate(plan.outcomes):
-        for arm, arm_name in list(enumerate(plan.arms))[1:]:
+    for outcome in range(len(plan.outcomes)):
+        for arm in range(1, len(plan.arms)):
             for name in estimators_of(plan):
                 seen = arms if scored is None else scored[name]
                 # Of scores that devices send, none tells how the covariates' mean varies between them.
                 question = Question(seen, list(plan.arms.values()), arm, outcome, population and scored is None)
-                more, reasons = _rows(plan, question, name)
-                rows += more
-                withheld += [f"{what} for {outcome_name}, {arm_name}: {reason}" for what, reason in reasons]
+                rows += _rows(plan, question, name)
     # Any of the estimators' arms will do: all know the same clusters.
     ratio = _sample_ratio(plan, arms if not scored else next(iter(scored.values())))
     return Effects(
@@ -70,64 +74,53 @@ def effects_of(
         dropped=dict(sorted(faults.records.items())),
         faults=list(faults),
         alarm=alarm_of(ratio),
-        notes=[*_notes(plan, arms, ratio, faults), *notes, *withheld],
+        notes=[*_notes(plan, arms, ratio, faults), *notes],
         plan=plan,
     )
 
 
-def _rows(plan: Plan, question: Question, name: str) -> tuple[list[Effect], list[tuple[str, str]]]:
-    """The rows of one estimator, and what is withheld with its reason."""
+def _rows(plan: Plan, question: Question, name: str) -> list[Effect]:
+    """The rows of one estimator, one for each kind of error: what can be told, and why the rest cannot."""
+    kinds = errors_of(plan, name)
     try:
         answer = estimator(name, question)
-        answer.estimate(CLASSICAL)
+        point = answer.point()
     except EstimateError as reason:
-        return [], [(f"No {name} estimate", str(reason))]
-    rows, withheld = [], []
-    for kind in errors_of(plan, name):
-        by_replicates = ERRORS[kind].tally == REPLICATES
-        if by_replicates and not _enough_for_bootstrap(plan, question.arms):
-            continue
+        return [_effect(plan, question, name, kind, _NOTHING, str(reason)) for kind in kinds]
+    rows = []
+    for kind in kinds:
+        found: tuple[Estimate, dict[str, Any]] = (point, {})
+        why = _too_few(plan, question, kind)
         try:
-            point, more = _resampled(plan, question, name, answer) if by_replicates else (answer.estimate(kind), {})
-            rows.append(_effect(plan, question, name, kind, point, **more))
+            if not why:
+                by_replicates = ERRORS[kind].tally == REPLICATES
+                found = _resampled(plan, question, name, point) if by_replicates else (answer.estimate(kind), {})
         except EstimateError as reason:
-            withheld.append((f"No {name} with {kind} errors", str(reason)))
-    return rows, withheld
+            why = str(reason)
+        rows.append(_effect(plan, question, name, kind, found[0], why, **found[1]))
+    return rows
 
 
-def _resampled(plan: Plan, question: Question, name: str, answer: Answer) -> tuple[Estimate, dict[str, Any]]:
+def _resampled(plan: Plan, question: Question, name: str, point: Estimate) -> tuple[Estimate, dict[str, Any]]:
     """The estimate with the error that the replicates give, and what else they say of it."""
     sample = resampled(distribution(name, question), plan.confidence)
-    point = answer.estimate(CLASSICAL)._replace(
-        std_error=sample.std_error, df=math.inf, relative_std_error=sample.relative_std_error
-    )
-    return point, {
-        "percentile_ci_lower": sample.lower,
-        "percentile_ci_upper": sample.upper,
+    return point._replace(std_error=sample.std_error, df=math.inf, relative_std_error=sample.relative_std_error), {
+        "percentile_ci_lower": told(sample.lower),
+        "percentile_ci_upper": told(sample.upper),
         "percentile_p_value": sample.p_value,
-        "relative_percentile_ci_lower": sample.relative_lower,
-        "relative_percentile_ci_upper": sample.relative_upper,
+        "relative_percentile_ci_lower": told(sample.relative_lower),
+        "relative_percentile_ci_upper": told(sample.relative_upper),
         "replicates": sample.used,
         "replicates_left_out": sample.left_out,
     }
 
 
-def _enough_for_bootstrap(plan: Plan, arms: Sequence[ArmTally]) -> bool:
-    """With no more records than replicates in an arm, one who knew the weights could solve them for the outcomes."""
-    if plan.bootstrap is None:
-        return False
-    return min((arm.n for arm in arms if arm.n), default=0) > plan.bootstrap.replicates
-
-
-def _effect(plan: Plan, question: Question, name: str, kind: str, point: Estimate, **more: Any) -> Effect:
+def _effect(
+    plan: Plan, question: Question, name: str, kind: str, point: Estimate, why: str = "", **more: Any
+) -> Effect:
+    """A row; numbers that do not exist become None here."""
     arms = question.arms
-    counted = _units(arms) if is_clustered(kind) else sum(arm.n for arm in arms)
-    reach = critical(plan.confidence, point.df)
-    anytime = anytime_width(counted, plan.confidence, plan.anytime_n)
-    if not point.std_error or _is_constant(arms, question.outcome):  # nothing varies: there is no error
-        point = point._replace(std_error=math.nan, relative_std_error=math.nan)
-    statistic = point.estimate / point.std_error
-    return Effect(
+    row = Effect(
         outcome=plan.outcomes[question.outcome],
         arm=list(plan.arms)[question.arm],
         control=plan.control,
@@ -136,23 +129,63 @@ def _effect(plan: Plan, question: Question, name: str, kind: str, point: Estimat
         n=sum(arm.n for arm in arms),
         n_arm=arms[question.arm].n,
         n_control=arms[0].n,
-        estimate=point.estimate,
+        estimate=told(point.estimate),
+        control_level=told(point.base),
+    )
+    if why := why or _no_error(question, point, plan.confidence):
+        reason = sentence(why)
+        return replace(row, reliable=False, why=reason, relative_why=reason, anytime_why=reason)
+    reach = critical(plan.confidence, point.df)
+    statistic = point.estimate / point.std_error
+    units = (_units(arms), _fewest_units(question)) if is_clustered(kind) else None
+    anytime = anytime_of_moments(question, point, units, plan.confidence, plan.anytime_n)
+    return replace(
+        row,
         std_error=point.std_error,
-        statistic=statistic,
+        statistic=told(statistic),
         df=point.df,
         p_value=p_value(statistic, point.df),
-        p_adjusted=None,
         ci_lower=point.estimate - reach * point.std_error,
         ci_upper=point.estimate + reach * point.std_error,
-        control_level=point.base,
-        relative=point.relative,
-        relative_std_error=point.relative_std_error,
-        relative_ci_lower=point.relative - reach * point.relative_std_error,
-        relative_ci_upper=point.relative + reach * point.relative_std_error,
-        anytime_ci_lower=point.estimate - anytime * point.std_error,
-        anytime_ci_upper=point.estimate + anytime * point.std_error,
+        relative=told(point.relative),
+        relative_std_error=told(point.relative_std_error),
+        relative_ci_lower=told(point.relative - reach * point.relative_std_error),
+        relative_ci_upper=told(point.relative + reach * point.relative_std_error),
+        relative_why=None if math.isfinite(point.relative_std_error) else _NO_SHARE,
+        anytime_ci_lower=told(anytime.lower),
+        anytime_ci_upper=told(anytime.upper),
+        anytime_p_value=anytime.p_value,
+        anytime_why=sentence(anytime.why) or None,
         **more,
     )
+
+
+def _too_few(plan: Plan, question: Question, kind: str) -> str:
+    """Why there are too few records or units for a kind of error; empty if there are enough."""
+    by_unit = is_clustered(kind)
+    if ERRORS[kind].tally == REPLICATES and plan.bootstrap is not None:
+        # With no more records than replicates in an arm, one who knew the weights could solve them for the outcomes.
+        if min(arm.n for arm in question.arms if arm.n) <= plan.bootstrap.replicates:
+            return (
+                f"bootstrap errors need more records in every arm than the {plan.bootstrap.replicates:,} replicates: "
+                "with fewer, these would say too much about single records."
+            )
+        # Units that are resampled are not always counted.
+        by_unit = plan.unit is not None and all(UNITS in arm.tallies for arm in question.arms)
+    if by_unit and 0 < (units := _fewest_units(question)) < LEAST_GROUPS:
+        return f"errors by unit need {LEAST_GROUPS} units in each arm; an arm has {units}."
+    return ""
+
+
+def _no_error(question: Question, point: Estimate, confidence: float) -> str:
+    """Why an error that was computed is none; empty if it is one."""
+    if _is_constant([question.arms[0], question.arms[question.arm]], question.outcome):
+        return "no record of an arm differs from another in this outcome, so there is no error to give."
+    if not point.std_error:
+        return "the covariates explain every difference between records, so there is no error to give."
+    if not math.isfinite(abs(point.estimate) + critical(confidence, point.df) * point.std_error):
+        return "the numbers are too large to work with."
+    return ""
 
 
 def _counts(plan: Plan, arms: Sequence[ArmTally]) -> dict[str, int]:
@@ -161,6 +194,11 @@ def _counts(plan: Plan, arms: Sequence[ArmTally]) -> dict[str, int]:
 
 def _units(arms: Sequence[ArmTally]) -> int:
     return sum(cast(ClusterScores, arm.tallies[UNITS]).clusters for arm in arms)
+
+
+def _fewest_units(question: Question) -> int:
+    """Those of the smaller of the arms that are compared, if their scores are in the error."""
+    return min(cast(ClusterScores, question.arms[arm].tallies[UNITS]).scored for arm in (0, question.arm))
 
 
 def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:
@@ -220,14 +258,6 @@ def _notes(plan: Plan, arms: Sequence[ArmTally], ratio: SampleRatio, faults: Fau
             f"Whether the arms got their share cannot be told: {_seen(ratio)} records expected, which is more than "
             "chance gives if every unit has one record, and may be chance if units have several. To check it, "
             f"{_remedy(plan)}."
-        )
-    constant = [name for o, name in enumerate(plan.outcomes) if _is_constant(arms, o)]
-    if constant:
-        yield f"Within an arm no record differs from another in {', '.join(constant)}, so there is no error to give."
-    if plan.bootstrap is not None and not _enough_for_bootstrap(plan, arms):
-        yield (
-            f"No bootstrap rows until every arm has more records than the {plan.bootstrap.replicates:,} replicates: "
-            "with fewer, these would say too much about single records."
         )
     if plan.unit is not None and not plan.complete_units:
         remedy = (

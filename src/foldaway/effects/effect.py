@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """One estimate of the effect of an arm, against the control, on an outcome.
 
-    A number that cannot be told is None. Where that is the error, the row is not ``reliable`` and ``why`` has the
-    reason; ``relative_why`` and ``anytime_why`` say why there is no relative effect or no any-time interval.
+    A number that cannot be told is None, never NaN, and a sentence says why: ``why`` for the error and the interval
+    of the effect, without which a row is not ``reliable``; ``relative_why`` and ``anytime_why`` for theirs.
 
     ``relative`` is the effect as a share of the control's level, its interval by Fieller's method, or by the delta
-    method in rows that come from moments. The ``anytime`` interval and p-value stay valid however often one looks
-    (Waudby-Smith et al. 2024). Rows of the bootstrap also have percentile intervals, the p-value that inverts them, and
-    the number of replicates behind them.
+    method in rows that come from moments. The ``anytime`` interval stays valid however often one looks (Waudby-Smith et
+    al. 2024). Rows of the bootstrap also have percentile intervals, the p-value that inverts them, and the number of
+    replicates behind them. ``df`` is infinite where the normal distribution takes the place of Student's t.
     """
 
     outcome: str
@@ -25,25 +27,25 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     n: int
     n_arm: int
     n_control: int
-    estimate: float | None
-    std_error: float | None
-    statistic: float | None
-    df: float | None
-    p_value: float | None
-    p_adjusted: float | None
-    ci_lower: float | None
-    ci_upper: float | None
-    control_level: float | None
-    relative: float | None
-    relative_std_error: float | None
-    relative_ci_lower: float | None
-    relative_ci_upper: float | None
-    anytime_ci_lower: float | None
-    anytime_ci_upper: float | None
-    anytime_p_value: float | None = None
     reliable: bool = True
     why: str | None = None
+    estimate: float | None = None
+    std_error: float | None = None
+    statistic: float | None = None
+    df: float | None = None
+    p_value: float | None = None
+    p_adjusted: float | None = None
+    ci_lower: float | None = None
+    ci_upper: float | None = None
+    control_level: float | None = None
+    relative: float | None = None
+    relative_std_error: float | None = None
+    relative_ci_lower: float | None = None
+    relative_ci_upper: float | None = None
     relative_why: str | None = None
+    anytime_ci_lower: float | None = None
+    anytime_ci_upper: float | None = None
+    anytime_p_value: float | None = None
     anytime_why: str | None = None
     percentile_ci_lower: float | None = None
     percentile_ci_upper: float | None = None
@@ -52,3 +54,18 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     relative_percentile_ci_upper: float | None = None
     replicates: int | None = None
     replicates_left_out: int | None = None
+
+
+def told(number: float | None) -> float | None:
+    """The number as a row has it: None where it is none, such as NaN."""
+    return number if number is not None and math.isfinite(number) else None
+
+
+def sentence(reason: str) -> str:
+    """A reason as a row gives it to people.
+
+    Example:
+        >>> sentence("an arm has no records yet.")
+        'An arm has no records yet.'
+    """
+    return reason[:1].upper() + reason[1:]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
-from foldaway.effects.headline import headline
-from foldaway.effects.numbers import interval_text, p_text, reach_text, relative_text
+from foldaway.effects.headline import comparisons
+from foldaway.effects.numbers import interval_text, p_text, reach_text, relative_reason, relative_text
 from foldaway.plan.vocabulary import ESTIMATORS
 from foldaway.table import html_table, number, places_for, text_table
 
@@ -34,7 +34,14 @@ class Effects(Findings):
     def to_string(self, *, all_kinds: bool = False) -> str:
         """A table per comparison, with one kind of standard error per estimator unless all are asked for."""
         tables = [
-            f"{table.title}\n{text_table(table.header, table.rows, left=2)}" for table in _tables(self, all_kinds)
+            "\n".join(
+                [
+                    table.title,
+                    text_table(table.header, table.rows, left=2),
+                    *(fill(f"– {reason}", WIDTH, subsequent_indent="  ") for reason in table.reasons),
+                ]
+            )
+            for table in _tables(self, all_kinds)
         ]
         legend = [fill(_legend(self), WIDTH)] if tables else []
         first = [fill(f"! {self.alarm}", WIDTH, subsequent_indent="  ")] if self.alarm else []
@@ -43,12 +50,14 @@ class Effects(Findings):
 
     def to_html(self, *, all_kinds: bool = False) -> str:
         """The same as HTML."""
-        tables = [html_table(table.header, table.rows, table.title) for table in _tables(self, all_kinds)]
+        tables = [
+            html_table(table.header, table.rows, table.title) + _paragraphs(table.reasons)
+            for table in _tables(self, all_kinds)
+        ]
         legend = [_legend(self)] if tables else []
         alarm = [f"! {self.alarm}"] if self.alarm else []
-        before = [f"<p>{escape(text)}</p>" for text in (_headline(self), *alarm)]
-        after = [f"<p>{escape(text)}</p>" for text in (*legend, *self.notes)]
-        return "".join(["<div>", *before, *tables, *after, "</div>"])
+        before, after = _paragraphs([_headline(self), *alarm]), _paragraphs([*legend, *self.notes])
+        return "".join(["<div>", before, *tables, after, "</div>"])
 
     def plot(self, axes: Axes | None = None, *, estimators: bool = False) -> Figure:
         """A forest plot of the effects and their intervals, by matplotlib (``pip install foldaway[plot]``).
@@ -68,12 +77,17 @@ class Effects(Findings):
         return self.to_html()
 
 
+def _paragraphs(texts: Sequence[str]) -> str:
+    return "".join(f"<p>{escape(text)}</p>" for text in texts)
+
+
 class Table(NamedTuple):
-    """One arm against the control, for one outcome."""
+    """One arm against the control, for one outcome; and why some of its numbers are not there."""
 
     title: str
     header: list[str]
     rows: list[tuple[str, ...]]
+    reasons: list[str]
 
 
 def _headline(effects: Findings) -> str:
@@ -88,12 +102,22 @@ def _legend(effects: Findings) -> str:
 
 
 def _tables(effects: Findings, all_kinds: bool) -> Iterator[Table]:
-    comparisons: dict[str, list[Effect]] = {}
-    for row in effects if all_kinds else headline(effects):
-        comparisons.setdefault(f"{row.outcome}: {row.arm} against {row.control}", []).append(row)
-    for title, rows in comparisons.items():
+    for each in comparisons(effects):
+        rows = each.rows if all_kinds else each.best
         columns = _columns(rows, effects.confidence, all_kinds)
-        yield Table(title, list(columns), list(zip(*columns.values(), strict=True)))
+        yield Table(
+            f"{each.outcome}: {each.arm} against {each.control}",
+            list(columns),
+            list(zip(*columns.values(), strict=True)),
+            reasons(each.rows, rows, relative=not all_kinds),
+        )
+
+
+def reasons(rows: Sequence[Effect], shown: Sequence[Effect], *, relative: bool = True) -> list[str]:
+    """Why some of the rows that a plan asks for are withheld, and numbers of those that are shown; each reason once."""
+    withheld = [row.why for row in rows]
+    absent = [why for row in shown for why in (row.anytime_why, relative_reason(row) if relative else None)]
+    return list(dict.fromkeys(why for why in withheld + absent if why))
 
 
 def _columns(rows: Sequence[Effect], confidence: float, all_kinds: bool) -> dict[str, list[str]]:

@@ -37,7 +37,7 @@ class Findings(Sequence[Effect]):
         dropped: Faulty records left out, by arm ("" for records without a known arm).
         faults: Why, by arm, column and rule.
         alarm: What to read before any effect: that the arms' counts do not fit the plan's probabilities.
-        notes: What else the reader should know: withheld rows, warnings.
+        notes: What else the reader should know.
         plan: The plan that asked for them.
         adjustment: How p-values were adjusted for several comparisons, if they were.
     """
@@ -87,7 +87,7 @@ class Findings(Sequence[Effect]):
         return list(dict.fromkeys(getattr(row, field) for row in self))
 
     def _possible(self, field: str) -> list[str]:
-        """The values that the plan allows for a field, whether a row has them or not: rows may be withheld."""
+        """The values that the plan allows for a field, whether one of these rows has them or not."""
         plan = self.plan
         if plan is None:
             return []
@@ -106,17 +106,17 @@ class Findings(Sequence[Effect]):
     def adjusted(self, method: str) -> Self:
         """With p-values adjusted over arms and outcomes, for each estimator and kind of error apart.
 
-        A row without a p-value, which an error of zero leaves, is not counted as a comparison.
+        A row without a p-value is not counted as a comparison.
         """
         if method not in ADJUSTMENTS:
             raise EstimateError(f"there is no adjustment {method!r}; there are {', '.join(ADJUSTMENTS)}.")
-        families: dict[tuple[str, str], list[int]] = {}
+        families: dict[tuple[str, str], dict[int, float]] = {}
         for i, row in enumerate(self):
-            if math.isfinite(row.p_value):
-                families.setdefault((row.estimator, row.se_kind), []).append(i)
+            if row.p_value is not None:
+                families.setdefault((row.estimator, row.se_kind), {})[i] = row.p_value
         rows = list(self)
         for members in families.values():
-            adjusted = ADJUSTMENTS[method](np.array([rows[i].p_value for i in members]))
+            adjusted = ADJUSTMENTS[method](np.array(list(members.values())))
             for i, p in zip(members, adjusted, strict=True):
                 rows[i] = msgspec.structs.replace(rows[i], p_adjusted=float(p))
         return replace(self, rows=rows, adjustment=method)
@@ -129,7 +129,7 @@ class Findings(Sequence[Effect]):
         """An Arrow table."""
         import pyarrow as pa
 
-        types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
+        types = {"str": pa.string(), "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64()}
         # The annotations are text: "int", or "int | None".
         fields = [(name, types[kind.split(" ")[0]]) for name, kind in Effect.__annotations__.items()]
         return pa.Table.from_pylist(self.to_dicts(), schema=pa.schema(fields))
@@ -151,18 +151,16 @@ class Findings(Sequence[Effect]):
         return pl.DataFrame(self.to_arrow())
 
     def to_json(self) -> str:
-        """Everything, for machines; numbers that do not exist are null."""
+        """Everything, for machines; numbers that cannot be told are null, and so are infinite degrees of freedom."""
         about = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
         faults = [msgspec.structs.asdict(fault) for fault in self.faults]
         return msgspec.json.encode({**about, "faults": faults, "effects": self.rows}).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """The effects that `to_json` wrote; what JSON has no number for, infinity too, comes back as NaN."""
+        """The effects that `to_json` wrote."""
         about = msgspec.json.decode(text)
-        rows = [
-            Effect(**{field: _number(field, value) for field, value in row.items()}) for row in about.pop("effects")
-        ]
+        rows = [Effect(**{**row, "df": _degrees(row)}) for row in about.pop("effects")]
         faults = [Fault(**fault) for fault in about.pop("faults")]
         ratio = msgspec.convert(about.pop("sample_ratio"), SampleRatio)
         settings = about.pop("plan", None)
@@ -173,9 +171,6 @@ class Findings(Sequence[Effect]):
         return f"Effects: {self.trial} | n={sum(self.counts.values()):_} | rows={len(self)}"
 
 
-# The fields whose null, in JSON, is a number that does not exist; the others' means that there is none to have.
-_NUMBERS = {field.name for field in msgspec.structs.fields(Effect) if field.type in (float, "float")}
-
-
-def _number(field: str, value: Any) -> Any:
-    return math.nan if value is None and field in _NUMBERS else value
+def _degrees(row: dict[str, Any]) -> float | None:
+    """JSON has no number for infinity: where there is an error, null stands for that."""
+    return math.inf if row["df"] is None and row["std_error"] is not None else row["df"]

@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from foldaway.effects.analysis import alarm_of, notes_on
-from foldaway.effects.effect import Effect
+from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.effects import Effects
 from foldaway.inference.adjusting import fit_start
 from foldaway.inference.anytime import anytime_effect, evidence_of
@@ -126,7 +126,6 @@ def _row(
         statistic=point.estimate / point.std_error if point.estimate is not None and point.std_error else None,
         df=point.df,
         p_value=point.p_value,
-        p_adjusted=None,
         ci_lower=point.ci_lower,
         ci_upper=point.ci_upper,
         control_level=point.base,
@@ -145,7 +144,7 @@ def _row(
 
 
 def _sentence(reason: str) -> str | None:
-    return reason[:1].upper() + reason[1:] if reason else None
+    return sentence(reason) if reason else None
 
 
 def _sample_ratio(plan: Plan, tallies: Grouped) -> SampleRatio:

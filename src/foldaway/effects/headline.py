@@ -5,7 +5,6 @@ The choice depends on the plan and on the arms' counts, never on what was found:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -35,17 +34,21 @@ class Comparison(NamedTuple):
 
     @property
     def bootstrap(self) -> Effect | None:
-        """The leading estimator's row with errors from the bootstrap, if there is one, whichever kind leads."""
+        """The leading estimator's row with errors from the bootstrap, if they can be told, whichever kind leads."""
         same = (row for row in self.rows if (row.estimator, row.se_kind) == (self.lead.estimator, BOOTSTRAP))
-        return next(same, None)
+        return next((row for row in same if row.reliable), None)
 
 
 def headline(rows: Iterable[Effect]) -> list[Effect]:
-    """One row for each outcome, arm and estimator: the one with the kind of error that ranks first."""
+    """One row for each outcome, arm and estimator: of those that are reliable, if any is, the kind that ranks first."""
     kinds: dict[tuple[str, str, str], dict[str, Effect]] = {}
     for row in rows:
         kinds.setdefault((row.outcome, row.arm, row.estimator), {})[row.se_kind] = row
-    return [those[best(ERRORS, those)] for those in kinds.values()]
+    found = []
+    for those in kinds.values():
+        reliable = [kind for kind, row in those.items() if row.reliable]
+        found.append(those[best(ERRORS, reliable or those)])
+    return found
 
 
 def comparisons(effects: Findings) -> list[Comparison]:
@@ -57,7 +60,7 @@ def comparisons(effects: Findings) -> list[Comparison]:
 
 
 def _comparison(effects: Findings, rows: list[Effect]) -> Comparison:
-    by_estimator = {row.estimator: row for row in headline(rows)}
+    by_estimator = {row.estimator: row for row in headline([row for row in rows if row.reliable] or rows)}
     lead = by_estimator[_leading(effects, list(by_estimator))]
     return Comparison(lead.outcome, lead.arm, lead.control, lead, rows)
 
@@ -92,9 +95,9 @@ def verdict(effects: Findings, row: Effect) -> Verdict:
 
     The interval and its p-value are two forms of one statement, so both agree where nothing was adjusted.
     """
-    if not (math.isfinite(row.ci_lower) and math.isfinite(row.ci_upper)):
+    if not row.reliable or row.estimate is None:
         return "unknown"
-    clear = row.ci_lower > 0 or row.ci_upper < 0
+    clear = leaves_out_zero(row.ci_lower, row.ci_upper)
     if row.p_adjusted is not None:
         clear = row.p_adjusted < 1 - effects.confidence
     if not clear:
@@ -104,4 +107,9 @@ def verdict(effects: Findings, row: Effect) -> Verdict:
 
 def holds_any_time(row: Effect) -> bool:
     """Whether the effect is clear also if one looked at the results along the way."""
-    return row.anytime_ci_lower > 0 or row.anytime_ci_upper < 0
+    return leaves_out_zero(row.anytime_ci_lower, row.anytime_ci_upper)
+
+
+def leaves_out_zero(lower: float | None, upper: float | None) -> bool:
+    """Whether there is an interval, and zero is not in it."""
+    return lower is not None and upper is not None and (lower > 0 or upper < 0)

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import math
 import re
 
-from foldaway.effects.effect import Effect
-from foldaway.table import number
+from foldaway.effects.effect import Effect, told
+from foldaway.table import ABSENT, number
 
 
-def interval_text(lower: float, upper: float, places: int | None = None) -> str:
+def interval_text(lower: float | None, upper: float | None, places: int | None = None) -> str:
     """An interval for a person.
 
     Example:
         >>> interval_text(-0.123456, 2.5), interval_text(-0.123456, 2.5, places=2)
         ('[-0.1235, 2.500]', '[-0.12, 2.50]')
     """
-    if not (math.isfinite(lower) and math.isfinite(upper)):
-        return "-"
+    if told(lower) is None or told(upper) is None:
+        return ABSENT
     return f"[{number(lower, places=places)}, {number(upper, places=places)}]"
 
 
-def reach_text(lower: float, upper: float, places: int | None = None) -> str:
+def reach_text(lower: float | None, upper: float | None, places: int | None = None) -> str:
     """How far an interval reaches to each side of its middle.
 
     Example:
         >>> reach_text(0.5, 2.5, places=1)
         '±1.0'
     """
-    reach = (upper - lower) / 2
-    return f"±{number(reach, places=places)}" if math.isfinite(reach) else "-"
+    reach = None if lower is None or upper is None else told((upper - lower) / 2)
+    return ABSENT if reach is None else f"±{number(reach, places=places)}"
 
 
 def p_text(p: float | None) -> str:
@@ -39,21 +38,21 @@ def p_text(p: float | None) -> str:
         >>> p_text(1e-9), p_text(0.03456)
         ('<0.001', '0.035')
     """
-    if p is None or not math.isfinite(p):
-        return "-"
+    if p is None or told(p) is None:
+        return ABSENT
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def percent_text(share: float) -> str:
+def percent_text(share: float | None) -> str:
     """A share for a person, to three digits.
 
     Example:
         >>> percent_text(0.02143), percent_text(-1.5), percent_text(1e9)
         ('+2.14 %', '-150 %', '+1e+11 %')
     """
-    percent = 100 * share
-    if not math.isfinite(percent):
-        return "-"
+    percent = None if share is None else told(100 * share)
+    if percent is None:
+        return ABSENT
     if abs(percent) >= 99_999:
         return f"{percent:+.0e} %"
     places = 2 if abs(percent) < 9.995 else 1 if abs(percent) < 99.95 else 0
@@ -65,18 +64,27 @@ def relative_tells(row: Effect) -> bool:
 
     The dashboard has the same rule.
     """
+    if row.control_level is None or row.relative is None or row.relative_std_error is None:
+        return False
     return row.control_level > 0 and row.relative_std_error < 0.5 * max(1.0, abs(row.relative))
+
+
+def relative_reason(row: Effect) -> str | None:
+    """Why no share is shown, in a sentence."""
+    if row.relative_why is not None or relative_tells(row):
+        return row.relative_why
+    return "No relative effect is shown if the control's level is not clearly above zero."
 
 
 def relative_text(row: Effect) -> str:
     """The share for a person, or a dash."""
-    return percent_text(row.relative) if relative_tells(row) else "-"
+    return percent_text(row.relative) if relative_tells(row) else ABSENT
 
 
 def relative_interval_text(row: Effect) -> str:
     """Its interval for a person, or a dash."""
     if not relative_tells(row):
-        return "-"
+        return ABSENT
     return f"{percent_text(row.relative_ci_lower)} to {percent_text(row.relative_ci_upper)}"
 
 
@@ -87,11 +95,9 @@ def typeset(text: str) -> str:
     """A number as a printer would set it: a true minus, powers of ten, a percent sign that keeps close.
 
     Example:
-        >>> typeset("-0.5"), typeset("1.2e-09"), typeset("+5.04 %"), typeset("-")
-        ('−0.5', '1.2\u202f×\u202f10⁻⁹', '+5.04\u202f%', '–')
+        >>> typeset("-0.5"), typeset("1.2e-09"), typeset("+5.04 %")
+        ('−0.5', '1.2\u202f×\u202f10⁻⁹', '+5.04\u202f%')
     """
-    if text == "-":
-        return "–"
     text = re.sub(r"e([+-])0*(\d+)", _power, text)
     return re.sub(r"(?<!\w)-(?=\d)", "−", text).replace(" %", "\u202f%")
 
@@ -105,8 +111,8 @@ def signed(text: str) -> str:
     """A number that is a difference: with its sign, also where that is a plus.
 
     Example:
-        >>> signed("0.5"), signed("-0.5"), signed("0.00"), signed("-")
-        ('+0.5', '-0.5', '0.00', '-')
+        >>> signed("0.5"), signed("-0.5"), signed("0.00"), signed("–")
+        ('+0.5', '-0.5', '0.00', '–')
     """
     return text if text.startswith(("-", "+")) or not re.search("[1-9]", text) else f"+{text}"
 

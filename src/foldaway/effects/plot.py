@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -38,6 +37,8 @@ def forest(effects: Findings, axes: Axes | None = None, *, estimators: bool = Fa
     """
     panels: dict[str, list[Comparison]] = {}
     for each in comparisons(effects):
+        if each.lead.estimate is None:
+            continue
         panels.setdefault(each.outcome, []).append(each)
     if not panels:
         raise ValueError("there are no effects to draw.")
@@ -74,11 +75,12 @@ def _figure(panels: Sequence[Sequence[Effect]]) -> Figure:
 def _draw(axes: Axes, outcome: str, rows: Sequence[Effect], confidence: float, estimators: bool) -> None:
     axes.axvline(0, color="0.4", linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
     for y, row in enumerate(rows):
-        if math.isfinite(row.anytime_ci_lower):
-            axes.errorbar(
-                row.estimate, y, xerr=row.anytime_ci_upper - row.estimate, color=_INK, linewidth=1, capsize=3, zorder=1
-            )
-        if math.isfinite(row.ci_lower):
+        if row.estimate is None:
+            continue
+        if row.anytime_ci_upper is not None:
+            reach = row.anytime_ci_upper - row.estimate
+            axes.errorbar(row.estimate, y, xerr=reach, color=_INK, linewidth=1, capsize=3, zorder=1)
+        if row.ci_lower is not None and row.ci_upper is not None:
             axes.hlines(y, row.ci_lower, row.ci_upper, color=_BAR, linewidth=6, zorder=2)
         axes.plot(row.estimate, y, "o", color=_INK, markersize=5, markeredgecolor="white", zorder=3)
     # A dollar sign in a name is a dollar sign, and begins no formula.

@@ -1,8 +1,9 @@
-"""Intervals and p-values that hold however often one looks, with errors from sums.
+"""Intervals and p-values that hold however often one looks.
 
 The boundary is the Gaussian mixture of Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas ("Time-uniform central limit
-theory and asymptotic confidence sequences", Annals of Statistics 52, 2024), as in `intervals.anytime_width`. It holds
-once the error is a good one. Three things see to that, each of which was seen to fail without:
+theory and asymptotic confidence sequences", Annals of Statistics 52, 2024): with ρ fixed in advance,
+√((nρ² + 1)/(nρ²) · log((nρ² + 1)/α²)) standard errors cover at all n at once. It holds once the error is a good one.
+Three things see to that, each of which was seen to fail without:
 
 - The error is the larger of the arm-wise and the pooled one. A small arm that has not shown its spread yet, such as the
   first conversions of an arm with one record in a hundred, would otherwise count as having none.
@@ -110,7 +111,7 @@ def evidence(n: Floats, total: Floats, absolute: Floats, squares: Floats) -> Flo
     """
     everyone = n.sum(axis=-1)
     ones, size, second = total.sum(axis=-1), absolute.sum(axis=-1), squares.sum(axis=-1)
-    binary = (np.abs(ones - second) <= _ROUNDING * everyone) & (np.abs(size - second) <= _ROUNDING * everyone)
+    binary = (np.abs(ones - second) <= _ROUNDING * second) & (np.abs(size - second) <= _ROUNDING * second)
     carrying = np.where(binary, np.minimum(ones, everyone - ones), np.nan_to_num(over(size**2, second)))
     found: Floats = n.min(axis=-1) * carrying / np.maximum(everyone, 1)
     return found
@@ -146,25 +147,37 @@ def anytime_effect(
         if groups < LEAST_GROUPS_ANYTIME:
             needed = LEAST_GROUPS_ANYTIME
             why = f"an any-time interval needs units in {needed} groups of each arm; an arm has units in {groups}."
-    if not why and found < ENOUGH:
-        why = (
-            f"an any-time interval waits until about {ENOUGH} records of the smaller arm carry the outcome; "
-            f"so far there are {found:.1f}."
-        )
-    if why:
+    if why := why or waiting(found):
         return Anytime(None, None, None, why)
     estimate, _, df = (float(x) for x in difference_of(levels, arm, control))
     if levels.groups is None:
         df = math.inf
-    n = np.asarray(levels.n.sum())
     error = math.sqrt(float(anytime_variance(levels, arm, control)))
-    reach = float(anytime_reach(n, confidence, tightest_at, df)) * error
+    return anytime_interval(estimate, error, float(levels.n.sum()), confidence, tightest_at, df)
+
+
+def waiting(found: float) -> str:
+    """What an interval waits for with this much evidence; empty if it is enough."""
+    if found >= ENOUGH:
+        return ""
+    return (
+        f"an any-time interval waits until about {ENOUGH} records of the smaller arm carry the outcome; "
+        f"so far there are {found:.1f}."
+    )
+
+
+def anytime_interval(
+    estimate: float, error: float, n: float, confidence: float, tightest_at: int, df: float = math.inf
+) -> Anytime:
+    """The interval around an estimate with this error, after n observations."""
+    count = np.asarray(n)
+    reach = float(anytime_reach(count, confidence, tightest_at, df)) * error
     statistic = estimate / error if error else math.copysign(math.inf, estimate) if estimate else 0.0
-    p_value = float(anytime_p_value(np.asarray(statistic), n, confidence, tightest_at, df))
+    p_value = float(anytime_p_value(np.asarray(statistic), count, confidence, tightest_at, df))
     return Anytime(estimate - reach, estimate + reach, p_value)
 
 
 def _rho2(confidence: float, tightest_at: int) -> float:
-    """Their choice of ρ²."""
+    """Their choice of ρ², which makes the interval tightest at a given n."""
     two_logs = -2 * math.log(1 - confidence)
     return (two_logs + math.log(two_logs + 1)) / tightest_at

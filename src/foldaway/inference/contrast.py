@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -36,7 +37,11 @@ class Estimate(NamedTuple):
 
 
 class Answer(Protocol):
-    """Gives the effect with any kind of standard error."""
+    """Gives the effect, alone or with any kind of standard error."""
+
+    def point(self) -> Estimate:
+        """The effect; its error and degrees of freedom are NaN."""
+        ...
 
     def estimate(self, kind: str) -> Estimate:
         """The effect and its error."""
@@ -52,18 +57,20 @@ class Contrast:
         self.base = base
         self.center = center
 
+    def point(self) -> Estimate:
+        """The effect and its share of the control's level."""
+        self.fit.require_identified(self.effect)
+        value, level = float(self.effect @ self.fit.coef), float(self.base @ self.fit.coef) + self.center
+        return Estimate(value, math.nan, math.nan, level, value / level if level else math.nan, math.nan)
+
     def estimate(self, kind: str) -> Estimate:
-        """The effect and its share of the control's level, the latter by the delta method."""
-        fit, effect, base = self.fit, self.effect, self.base
-        fit.require_identified(effect)
-        value, level = float(effect @ fit.coef), float(base @ fit.coef) + self.center
-        relative, gradient = np.nan, np.full_like(effect, np.nan)
-        if level:
-            relative = value / level
-            gradient = (effect - relative * base) / level
-        df = degrees_of_freedom(fit, kind)
-        std_error, relative_error = (root(self.variance(contrast, kind)) for contrast in (effect, gradient))
-        return Estimate(value, std_error, df, level, relative, relative_error)
+        """Both with their errors, that of the share by the delta method."""
+        point = self.point()
+        std_error, relative_error = root(self.variance(self.effect, kind)), math.nan
+        if point.base:
+            relative_error = root(self.variance((self.effect - point.relative * self.base) / point.base, kind))
+        df = degrees_of_freedom(self.fit, kind)
+        return point._replace(std_error=std_error, df=df, relative_std_error=relative_error)
 
     def variance(self, contrast: Floats, kind: str) -> float:
         """The variance of a combination of the coefficients."""

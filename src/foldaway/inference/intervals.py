@@ -31,24 +31,6 @@ def critical(confidence: float, df: float) -> float:
     return float(ndtri(upper) if math.isinf(df) else stdtrit(df, upper))
 
 
-def anytime_width(n: int, confidence: float, tightest_at: int) -> float:
-    """How many standard errors an anytime-valid interval reaches to each side, after n observations.
-
-    The asymptotic confidence sequence of Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas ("Time-uniform central
-    limit theory and asymptotic confidence sequences", Annals of Statistics 52, 2024), Gaussian mixture boundary:
-    with ρ fixed in advance, √((nρ² + 1)/(nρ²) · log((nρ² + 1)/α²)) standard errors cover at all n at once.
-    Their choice of ρ makes it tightest at a given n.
-
-    Example:
-        >>> anytime_width(10_000, 0.95, 10_000) > critical(0.95, 10_000)
-        True
-    """
-    alpha = 1 - confidence
-    two_logs = -2 * math.log(alpha)
-    rho2 = (two_logs + math.log(two_logs + 1)) / tightest_at
-    return math.sqrt((n * rho2 + 1) / (n * rho2) * math.log((n * rho2 + 1) / alpha**2))
-
-
 def holm(p: Floats) -> Floats:
     """Holm (1979): controls the chance of any false finding.
 

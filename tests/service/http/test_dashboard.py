@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -233,9 +232,9 @@ def test_the_share_of_the_control_is_shown_by_the_rule_of_the_reports(browser: B
     (plain, *_) = folded(*make_trial(1, covariates=0)).effects()
     rows = [
         msgspec.structs.replace(plain, control_level=level, relative=share, relative_std_error=error)
-        for level in (-0.05, 0.0, 3.0, math.nan)
-        for share in (-0.896, 0.1, 6.0, math.nan)
-        for error in (0.01, 0.49, 0.5, 0.61, 2.9, 3.1, math.nan)
+        for level in (-0.05, 0.0, 3.0, None)
+        for share in (-0.896, 0.1, 6.0, None)
+        for error in (0.01, 0.49, 0.5, 0.61, 2.9, 3.1, None)
     ]
     with page_at(browser, server.url, width=1200, scheme="light") as watched:
         told = watched.page.evaluate(

@@ -26,14 +26,18 @@ class WeightedOutcomes:
             # The ratio's influence is (z − ratio·z_control)/base: again a mean of scaled outcomes.
             self._ratio = self._mean({arm: 1 / pi[arm], 0: -(1 + self._relative) / pi[0]})
 
-    def estimate(self, kind: str) -> Estimate:
+    def point(self) -> Estimate:
         """The effect and its share of the control's level."""
+        return Estimate(self._effect, np.nan, np.nan, self._base, self._relative, np.nan)
+
+    def estimate(self, kind: str) -> Estimate:
+        """Both with their errors."""
         std_error = root(covariance(self._fit, kind)[0, 0])
         relative_error = np.nan
         if self._ratio is not None:
             relative_error = root(covariance(self._ratio, kind)[0, 0]) / abs(self._base)
         df = degrees_of_freedom(self._fit, kind)
-        return Estimate(self._effect, std_error, df, self._base, self._relative, relative_error)
+        return self.point()._replace(std_error=std_error, df=df, relative_std_error=relative_error)
 
     def _mean(self, scales: dict[int, float]) -> Fit:
         """The regression on a constant of the outcome times the arm's scale, zero for arms not named."""

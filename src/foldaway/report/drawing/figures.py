@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from foldaway.effects.numbers import typeset
 from foldaway.report.drawing.markup import Child, Html, html, tag
@@ -75,16 +75,16 @@ class Axis(NamedTuple):
         return {tick: number(float(tick), places=places) for tick in ticks}
 
 
-def axis_over(values: Iterable[float], *, symmetric: bool = False) -> Axis:
+def axis_over(values: Iterable[float | None], *, symmetric: bool = False) -> Axis:
     """An axis on which zero and all these numbers lie, those that do not exist left out.
 
     Example:
-        >>> axis_over([0.5, 2.0, float("nan")]), axis_over([0.5, -2.0], symmetric=True)
+        >>> axis_over([0.5, 2.0, None]), axis_over([0.5, -2.0], symmetric=True)
         (Axis(low=0.0, high=2.0), Axis(low=-2.0, high=2.0))
         >>> axis_over([])
         Axis(low=-1.0, high=1.0)
     """
-    there = [0.0, *(float(value) for value in values if math.isfinite(value))]
+    there = [0.0, *(float(value) for value in values if value is not None and math.isfinite(value))]
     low, high = min(there), max(there)
     if symmetric:
         low, high = min(low, -high), max(high, -low)
@@ -97,20 +97,22 @@ class Range(NamedTuple):
     low: float
     high: float
 
-    @property
-    def exists(self) -> bool:
-        """Whether both ends are numbers."""
-        return math.isfinite(self.low) and math.isfinite(self.high)
+    @classmethod
+    def of(cls, low: float | None, high: float | None) -> Self | None:
+        """The range, if both ends are numbers."""
+        return None if low is None or high is None else cls(low, high)
 
 
-def interval_row(axis: Axis, estimate: float, inner: Range, outer: Range, *, title: str, description: str) -> Html:
+def interval_row(
+    axis: Axis, estimate: float | None, inner: Range | None, outer: Range | None, *, title: str, description: str
+) -> Html:
     """An estimate as a dot, its interval as a bar, its wider one as a line with ends, and zero as a broken line."""
     parts = [_upright(axis, 0.0, "zero")]
-    if outer.exists:
+    if outer is not None:
         parts += [_level(axis, outer, "outer"), *(_upright(axis, end, "outer", reach=5) for end in outer)]
-    if inner.exists:
+    if inner is not None:
         parts.append(_level(axis, inner, "inner"))
-    if math.isfinite(estimate):
+    if estimate is not None:
         parts.append(_mark(axis, estimate, 0))
     return picture(parts, title=title, description=description)
 

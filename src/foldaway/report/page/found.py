@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from foldaway.effects import Effect, Effects
-from foldaway.effects.headline import Comparison, comparisons, holds_any_time, verdict, why
+from foldaway.effects.effects import reasons
+from foldaway.effects.headline import Comparison, comparisons, holds_any_time, leaves_out_zero, verdict, why
 from foldaway.effects.numbers import (
     interval_text,
     p_text,
@@ -40,8 +41,8 @@ def found(effects: Effects, spreads: Spreads | None) -> Section:
         _card(effects, outcome, list(those), spreads)
         for outcome, those in groupby(comparisons(effects), key=lambda each: each.outcome)
     ]
-    if not cards:
-        why_not = "The notes further down say why." if any(effects.counts.values()) else "No record has come in."
+    if not any(row.estimate is not None for row in effects):
+        why_not = " ".join(reasons(effects, [])) if any(effects.counts.values()) else "No record has come in."
         return Section("found", "What was found", tag("p", f"There is nothing to tell yet. {why_not}"))
     return Section("found", "What was found", html(_doubt(effects), _many(effects), tag("div", cards, class_="cards")))
 
@@ -93,14 +94,17 @@ def sentence(effects: Effects, comparison: Comparison) -> Html:
     lead = comparison.lead
     places = places_for([lead.std_error])
     outcome, arm, control = (tag("b", named(name)) for name in (lead.outcome, lead.arm, lead.control))
-    size = typeset(number(abs(lead.estimate), places=places))
     said = verdict(effects, lead)
+    if lead.estimate is None:
+        return html(_mark("unclear", "No effect to tell"), html(" of ", arm, " on ", outcome, f" yet. {lead.why}"))
     if said == "unknown":
         effect = typeset(signed(number(lead.estimate, places=places)))
         return html(
             _mark("unclear", "No error to give"),
-            html(" ", outcome, ": the effect of ", arm, f" is {effect}, but nothing says how precise that is."),
+            html(" ", outcome, ": the effect of ", arm, f" is {effect}, but how precise that is cannot be told. "),
+            lead.why,
         )
+    size = typeset(number(abs(lead.estimate), places=places))
     if said == "unclear":
         return html(
             _mark("unclear", "No clear effect"),
@@ -112,7 +116,7 @@ def sentence(effects: Effects, comparison: Comparison) -> Html:
         _mark(said, "Higher" if said == "higher" else "Lower"),
         html(" Under ", arm, ", ", outcome, f" was {size} {said} than under ", control, _relative(lead)),
         f". The data fit a true difference {_between(effects, lead, places)}. ",
-        _looks(lead, places),
+        _looks(lead, said, places),
     )
 
 
@@ -122,16 +126,16 @@ def _mark(kind: str, words: str) -> Html:
 
 
 def _best(row: Effect, places: int | None) -> str:
-    relative = f" ({typeset(percent_text(row.relative))})" if relative_tells(row) else ""
+    relative = f" ({typeset(relative_text(row))})" if relative_tells(row) else ""
     return typeset(signed(number(row.estimate, places=places))) + relative
 
 
 def _relative(row: Effect) -> str:
     level = typeset(number(row.control_level))
-    if not relative_tells(row):
+    if row.relative is None or not relative_tells(row):
         return f" ({level})"
     share = typeset(percent_text(abs(row.relative)).removeprefix("+"))
-    return f" ({level}), a {'rise' if row.estimate > 0 else 'fall'} of {share}"
+    return f" ({level}), a {'rise' if row.relative > 0 else 'fall'} of {share}"
 
 
 def _between(effects: Effects, row: Effect, places: int | None) -> str:
@@ -139,16 +143,18 @@ def _between(effects: Effects, row: Effect, places: int | None) -> str:
     return f"from {low} to {high} ({100 * effects.confidence:g}\u202f% interval)"
 
 
-def _looks(row: Effect, places: int | None) -> str:
+def _looks(row: Effect, said: str, places: int | None) -> str:
     if holds_any_time(row):
-        return f"That it is {'higher' if row.estimate > 0 else 'lower'} holds however often the results were looked at."
+        return f"That it is {said} holds however often the results were looked at."
+    if row.anytime_why is not None:
+        return f"That is for one look at the end. {row.anytime_why}"
     interval = typeset(interval_text(row.anytime_ci_lower, row.anytime_ci_upper, places))
     return f"That is for one look at the end; if results were watched along the way, it is not clear yet: {interval}."
 
 
 def _despite(effects: Effects, row: Effect) -> Child:
     """Where the interval alone would have said otherwise."""
-    if effects.adjustment is None or not (row.ci_lower > 0 or row.ci_upper < 0):
+    if effects.adjustment is None or not leaves_out_zero(row.ci_lower, row.ci_upper):
         return None
     return " On its own it would look clear; among so many comparisons it does not."
 
@@ -163,8 +169,8 @@ def _forest(effects: Effects, rows: Sequence[Effect], labels: Sequence[Html], ag
             interval_row(
                 axis,
                 row.estimate,
-                Range(row.ci_lower, row.ci_upper),
-                Range(row.anytime_ci_lower, row.anytime_ci_upper),
+                Range.of(row.ci_lower, row.ci_upper),
+                Range.of(row.anytime_ci_lower, row.anytime_ci_upper),
                 title=f"{row.arm} against {row.control}, {row.outcome}, {row.estimator}",
                 description=_described(effects, row, places),
             ),
@@ -277,10 +283,10 @@ def _table(effects: Effects, comparison: Comparison) -> Html:
         for row in rows
     ]
     caption = f"{comparison.outcome}: {comparison.arm} against {comparison.control}"
-    return table(caption, header, cells, left=2)
+    return html(table(caption, header, cells, left=2), [tag("p", "– ", reason) for reason in reasons(rows, rows)])
 
 
-def _freedom(df: float) -> str:
-    if math.isinf(df):
+def _freedom(df: float | None) -> str:
+    if df == math.inf:
         return "∞"
-    return typeset(number(df, places=0 if df.is_integer() else 1))
+    return typeset(number(df, places=0 if df is None or df.is_integer() else 1))

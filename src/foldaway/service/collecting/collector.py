@@ -23,7 +23,6 @@ from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Decoded
 from foldaway.trial import Trial, quiet_effects
 
-
 FIXED_AT = 2_000
 """Records of all servers together at which a trial's coefficients are fixed and its moments destroyed."""
 

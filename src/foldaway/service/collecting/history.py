@@ -6,7 +6,6 @@ that moment did. Even where ``max_wait`` lets states come closer to each other, 
 
 from __future__ import annotations
 
-import math
 import time
 
 import msgspec
@@ -27,7 +26,7 @@ _SHARE = 0.05
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """One estimate at a point; null where a number does not exist."""
+    """One estimate at a point; null where a number cannot be told."""
 
     outcome: str
     arm: str
@@ -123,12 +122,6 @@ class Historian:
         points = []
         for row in self._store.history.read(name, after):
             estimates = msgspec.msgpack.decode(row.estimates, type=list[StoredEstimate])
-            points.append(Point(row.records, row.time, [_finite(each) for each in estimates if series.takes(each)]))
+            named = [Estimate(*msgspec.structs.astuple(each)) for each in estimates if series.takes(each)]
+            points.append(Point(row.records, row.time, named))
         return points
-
-
-def _finite(stored: StoredEstimate) -> Estimate:
-    """As it is answered: JSON has no number for what is not finite."""
-    numbers = stored.estimate, stored.anytime_ci_lower, stored.anytime_ci_upper
-    names = stored.outcome, stored.arm, stored.estimator, stored.se_kind
-    return Estimate(*names, *(number if number is not None and math.isfinite(number) else None for number in numbers))

@@ -11,7 +11,7 @@ import msgspec
 from foldaway.federated.replies.integrity import Integrity
 from foldaway.simulation.federated.kept_rows import KeptRows
 from foldaway.simulation.federated.population import World
-from foldaway.table import number, text_table
+from foldaway.table import ABSENT, number, text_table
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -141,4 +141,4 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def _mebibytes(count: int | None) -> str:
-    return "-" if count is None else f"{count / 2**20:,.0f} MiB"
+    return ABSENT if count is None else f"{count / 2**20:,.0f} MiB"

@@ -8,14 +8,23 @@ export const keyOf = (row) => JSON.stringify([row.outcome, row.arm, row.estimato
 /** The name that ranks first; the first of those of one rank. */
 const best = (words, names) => names.reduce((a, b) => (words[b].rank < words[a].rank ? b : a));
 
-/** One row for each outcome, arm and estimator: the one whose kind of error ranks first. */
+/** One row for each outcome, arm and estimator: of those that are reliable, if any is, the kind that ranks first. */
 export function headline(rows) {
   const lead = new Map();
   for (const row of rows) {
     const other = lead.get(keyOf(row));
-    if (!other || best(ERRORS, [other.se_kind, row.se_kind]) !== other.se_kind) lead.set(keyOf(row), row);
+    if (!other || leads(row, other)) lead.set(keyOf(row), row);
   }
   return [...lead.values()];
+}
+
+const leads = (row, other) =>
+  row.reliable === other.reliable ? best(ERRORS, [other.se_kind, row.se_kind]) !== other.se_kind : row.reliable;
+
+/** Of the estimators with a reliable row, if there is any, the one that ranks first. */
+function leading(rows) {
+  const reliable = rows.filter((row) => row.reliable);
+  return best(ESTIMATORS, (reliable.length ? reliable : rows).map((row) => row.estimator));
 }
 
 export class Choice {
@@ -38,7 +47,7 @@ export class Choice {
       if (JSON.stringify(values) === JSON.stringify(offered)) continue;
       const chosen = select.value;
       select.replaceChildren(...values.map((value) => h("option", { value }, value)));
-      const first = field === "estimator" ? best(ESTIMATORS, values) : values[0];
+      const first = field === "estimator" ? leading(rows) : values[0];
       select.value = values.includes(chosen) ? chosen : first;
       select.parentElement.hidden = values.length < 2;
     }

@@ -10,7 +10,7 @@ import { forest } from "./forest.js";
 import { statusPill } from "./list.js";
 import { Poll } from "./poll.js";
 import { ERRORS, ESTIMATORS, MODES } from "./vocabulary.js";
-import { durableThing, explained, figures, heard, relative, verdict } from "./words.js";
+import { durableThing, explained, figures, heard, reasons, relative, verdict } from "./words.js";
 
 const EVERY = 1_500;
 const CLOSED = 30_000;
@@ -210,10 +210,11 @@ class TrialPage {
       relative(row), interval(row.ci_lower, row.ci_upper, decimals(row)), chance(row.p_value),
     ]);
     const header = ["Outcome", "Arm", "Estimator", "Effect", "Interval, any time", "Relative", "Interval, one look", "p"];
+    const notes = [...reasons(this.rows), ...found.notes];
     const summary = h("summary", {}, `All numbers: ${several(rows.length, "effect")}`);
     this.rest.replaceChildren(
       h("details", { open: open === true }, summary, table("All effects", header, rows, { class: "texts" })),
-      found.notes.length ? h("ul", { class: "notes soft small" }, found.notes.map((note) => h("li", {}, note))) : "");
+      notes.length ? h("ul", { class: "notes soft small" }, notes.map((note) => h("li", {}, note))) : "");
     if (focused) summary.focus();
   }
 

@@ -10,7 +10,8 @@ export function verdict(row) {
   const by = number(Math.abs(row.estimate), decimals);
   if (row.anytime_ci_lower > 0) return [named(row.arm), " raises ", named(row.outcome), ` by ${by}`];
   if (row.anytime_ci_upper < 0) return [named(row.arm), " lowers ", named(row.outcome), ` by ${by}`];
-  if (row.anytime_ci_lower === null) return ["No error can be given for ", named(row.arm), " on ", named(row.outcome)];
+  if (row.estimate === null) return ["No effect of ", named(row.arm), " on ", named(row.outcome), " can be told yet"];
+  if (!row.reliable) return ["No error can be given for ", named(row.arm), " on ", named(row.outcome)];
   return ["No effect of ", named(row.arm), " on ", named(row.outcome), " is established so far"];
 }
 
@@ -19,7 +20,7 @@ export function explained(row, confidence) {
   const decimals = reachPlaces(row);
   const range = between(row.anytime_ci_lower, row.anytime_ci_upper, decimals);
   const told = row.anytime_ci_lower === null
-    ? []
+    ? [`${row.anytime_why} `]
     : [`With ${number(100 * confidence)} % confidence the effect lies ${range}, however often you look. `];
   const level = ["The level of ", named(row.control), ` is ${number(row.control_level, decimals)}.`];
   return [...told, ...(row.control_level === null ? [] : level)];
@@ -43,15 +44,19 @@ export function relative(row) {
   return percent(tells ? row.relative : null);
 }
 
+/** Why numbers of these rows are not there, each reason once. */
+export const reasons = (rows) =>
+  [...new Set(rows.flatMap((row) => [row.why, row.anytime_why, row.relative_why]).filter((why) => why !== null))];
+
 export function reachPlaces(row) {
-  return places((row.anytime_ci_upper - row.anytime_ci_lower) / 2);
+  return places(((row.anytime_ci_upper ?? row.ci_upper) - (row.anytime_ci_lower ?? row.ci_lower)) / 2);
 }
 
 /** The same for who hears the page instead of seeing it. */
 export function heard(row, records) {
   const decimals = reachPlaces(row);
-  const range = between(row.anytime_ci_lower, row.anytime_ci_upper, decimals);
-  return `${row.outcome}, ${row.arm}: ${number(row.estimate, decimals)}, ${range}, after ${count(records)} records.`;
+  const range = row.anytime_ci_lower === null ? "" : ` ${between(row.anytime_ci_lower, row.anytime_ci_upper, decimals)},`;
+  return `${row.outcome}, ${row.arm}: ${number(row.estimate, decimals)},${range} after ${count(records)} records.`;
 }
 
 /** What an arm needs some of before its effects are told. */
