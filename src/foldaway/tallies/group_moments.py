@@ -22,11 +22,11 @@ from foldaway.errors import EstimateError, StateError
 from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Floats, Shape
 from foldaway.numerics.linalg import append_rows, frame_rows
+from foldaway.tallies.cells import Cells, Dealt, deal
 from foldaway.tallies.frame import Frame
-from foldaway.tallies.sums import Indices
 
-# Records per step: enough of them in each of some hundred cells for a matrix product to pay.
-_STEP = 1 << 17
+STEP = 1 << 16
+"""Records per step: enough of them in each of some hundred cells for a product of theirs to pay."""
 
 # Columns in a frame are about as long as the first: below this share of it, what is there is rounding.
 _NO_LENGTH = 1e-11
@@ -97,13 +97,23 @@ class GroupMoments:
         frame = Frame(np.eye(K, order="F"), 0)
         return cls(shape, frame, np.zeros((shape.arms, shape.groups)), moments, squared, absolute)
 
+    def emptied(self) -> Self:
+        """The moments of no records, in this frame: for another worker to fold into."""
+        return replace(self.empty(self.shape), frame=self.frame)
+
     @property
     def n(self) -> int:
         """The number of records."""
         return int(self.records.sum())
 
     def fold(
-        self, arm: ArrayLike, rows: ArrayLike, group: ArrayLike | None = None, weight: ArrayLike | None = None
+        self,
+        arm: ArrayLike,
+        rows: ArrayLike,
+        group: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
+        *,
+        compiled: bool = False,
     ) -> Self:
         """Take records in.
 
@@ -112,49 +122,37 @@ class GroupMoments:
             rows: K by n; column i is record i's z = [1, x, y].
             group: Each record's group; all in one if there are no units.
             weight: Observation weights, positive.
+            compiled: Whether compiled loops are to serve: loading them pays for many records.
         """
-        arms, z = np.asarray(arm), np.asarray(rows, dtype=np.float64)
-        w = None if weight is None else np.asarray(weight, dtype=np.float64)
-        if z.shape != (self.shape.row.columns, len(arms)) or (w is None) == self.shape.weighted:
-            raise ValueError("the records do not have the shape of the moments")
-        cell = arms * self.shape.groups + (0 if group is None else np.asarray(group))
-        folded = self
-        for start in range(0, len(arms), _STEP):
-            part = slice(start, start + _STEP)
-            folded = folded + folded._of(cell[part], z[:, part], None if w is None else w[part])
+        shape, folded = self.shape, self
+        size = shape.row.columns, shape.groups
+        for dealt in deal(arm, rows, group, weight, size=size, weighted=shape.weighted, step=STEP):
+            folded = folded.fold_dealt(dealt, compiled=compiled)
         return folded
 
-    def _of(self, cell: Indices, rows: Floats, weight: Floats | None) -> Self:
-        """The moments of a few records alone, in this frame if there is one yet."""
+    def fold_dealt(self, dealt: Dealt, *, compiled: bool) -> Self:
+        """Take some records in."""
         arms, groups, row, _ = self.shape
-        made = self.empty(self.shape)
-        counts = np.bincount(cell, minlength=arms * groups)
-        made.records[:] = counts.reshape(arms, groups)
+        cell, rows, weight = dealt
+        made = self.emptied() if self.frame.n else replace(self, frame=_first_frame(rows, weight, row)).emptied()
+
+        def by_cell(values: Floats | None) -> Floats:
+            return np.bincount(cell, values, arms * groups).reshape(arms, groups)
+
+        made.records[:] = by_cell(None)
         sizes = np.abs(rows[row.regressors :])
         for o, size in enumerate(sizes if weight is None else sizes * weight):
-            made.absolute[:, o] = np.bincount(cell // groups, size, arms)
-        frame = self.frame
-        if not frame.n:
-            weighted = rows if weight is None else rows * np.sqrt(weight)
-            if len(cell) < _few(row):
-                frame = _centred(weighted @ weighted.T, np.eye(row.columns), len(cell))
-            else:
-                R = append_rows(np.zeros((row.columns, row.columns), order="F"), weighted.T)
-                frame = Frame.of(R, row, len(cell))
-        # By cell, each cell's rows side by side: one matrix product for each.
-        order = np.argsort(cell.astype(np.int32), kind="stable")
-        z = frame_rows(frame.F, np.asfortranarray(rows[:, order].T)).T
-        w = None if weight is None else weight[order]
-        ends = np.cumsum(counts)
-        for c in np.flatnonzero(counts):
-            part = slice(ends[c] - counts[c], ends[c])
-            here = z[:, part]
-            if w is None or made.squared is None:
-                made.moments[c // groups, c % groups] = here @ here.T
-            else:
-                made.moments[c // groups, c % groups] = (here * w[part]) @ here.T
-                made.squared[c // groups, c % groups] = (here * w[part] ** 2) @ here.T
-        return replace(made, frame=frame)
+            made.absolute[:, o] = by_cell(size).sum(axis=1)
+        cells = -1, row.columns, row.columns
+        grams, squared = made.moments.reshape(cells), None if made.squared is None else made.squared.reshape(cells)
+        if compiled:
+            from foldaway.numerics.kernels import moments
+
+            framed = moments.frame_rows(made.frame.F, np.ascontiguousarray(rows))
+            moments.add_grams(framed, cell, weight, grams, squared)
+        else:
+            _add_grams(frame_rows(made.frame.F, np.asfortranarray(rows.T)).T, cell, weight, grams, squared)
+        return self + made
 
     def __add__(self, other: Self) -> Self:
         """The moments of both sets of records, in the frame of the larger."""
@@ -232,6 +230,31 @@ class GroupMoments:
 def _few(row: Shape) -> int:
     """So many records span every direction well, unless two columns are one."""
     return 2 * row.columns
+
+
+def _first_frame(rows: Floats, weight: Floats | None, row: Shape) -> Frame:
+    """The frame that the first records make."""
+    n = rows.shape[1]
+    weighted = rows if weight is None else rows * np.sqrt(weight)
+    if n < _few(row):
+        return _centred(weighted @ weighted.T, np.eye(row.columns), n)
+    R = append_rows(np.zeros((row.columns, row.columns), order="F"), weighted.T)
+    return Frame.of(R, row, n)
+
+
+def _add_grams(rows: Floats, cell: Cells, weight: Floats | None, grams: Floats, squared: Floats | None) -> None:
+    """Add Σ w z z' of each cell, and Σ w² z z': the cell's rows side by side, and one matrix product."""
+    order = np.argsort(cell.astype(np.int32), kind="stable")
+    z, w = rows[:, order], None if weight is None else weight[order]
+    counts = np.bincount(cell, minlength=len(grams))
+    ends = np.cumsum(counts)
+    for c in np.flatnonzero(counts):
+        part = slice(ends[c] - counts[c], ends[c])
+        here = z[:, part]
+        weighted = here if w is None else here * w[part]
+        grams[c] += weighted @ here.T
+        if squared is not None:
+            squared[c] += weighted @ weighted.T
 
 
 def _centred(moments: Floats, F: Floats, n: int) -> Frame:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.numerics.kernels.compiling import njit_sums, njit_vectors
+from foldaway.numerics.kernels.compiling import compile_for, njit_sums, njit_vectors
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -65,6 +65,58 @@ def gram(rows: Floats) -> Floats:
         for i in range(j):
             sums[i, j] = sums[j, i]
     return sums
+
+
+def add_grams(rows: Floats, cell: Indices, weight: Floats | None, grams: Floats, squared: Floats | None) -> None:
+    """Add Σ w z z' over the records (columns of rows, K by n) of each cell, and Σ w² z z' if there are weights.
+
+    Example:
+        >>> grams = np.zeros((2, 1, 1))
+        >>> add_grams(np.array([[1.0, 2.0, 3.0]]), np.array([1, 0, 1]), None, grams, None)
+        >>> grams.ravel()
+        array([ 4., 10.])
+    """
+    weights = np.empty(0) if weight is None else weight
+    squares = grams[:0] if squared is None else squared
+    compile_for(_add_grams, rows, cell, weights, grams, squares)
+    _add_grams(rows, cell, weights, grams, squares)
+
+
+@njit_sums
+def _add_grams(rows: Floats, cell: Indices, weight: Floats, grams: Floats, squared: Floats) -> None:
+    K, n = rows.shape
+    weighted = len(weight) > 0
+    # By cell, each cell's records side by side, so that its sums are dot products.
+    starts = np.zeros(len(grams) + 1, dtype=np.intp)
+    for i in range(n):
+        starts[cell[i] + 1] += 1
+    for c in range(len(grams)):
+        starts[c + 1] += starts[c]
+    following = starts.copy()
+    place = np.empty(n, dtype=np.intp)
+    for i in range(n):
+        place[i] = following[cell[i]]
+        following[cell[i]] += 1
+    z = np.empty((K, n))
+    wz = np.empty((K, n)) if weighted else z
+    for j in range(K):
+        for i in range(n):
+            z[j, place[i]] = rows[j, i]
+        if weighted:
+            for i in range(n):
+                wz[j, place[i]] = rows[j, i] * weight[i]
+    for c in range(len(grams)):
+        start, stop = starts[c], starts[c + 1]
+        for j in range(0, K if stop > start else 0, 2):
+            end = min(j + 2, K)
+            _add_dots(wz, j, end, z, 0, end, start, stop, grams[c])
+            if weighted:
+                _add_dots(wz, j, end, wz, 0, end, start, stop, squared[c])
+        for j in range(K):
+            for i in range(j):
+                grams[c, i, j] = grams[c, j, i]
+                if weighted:
+                    squared[c, i, j] = squared[c, j, i]
 
 
 @njit_sums
