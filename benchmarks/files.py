@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from measure import best_times, show
 
 import foldaway as fa
+from foldaway.numerics.threads import one_core
 
 ROWS = 5_000_000
 GROUP = 100_000  # rows in a row group, about what DuckDB and Spark write
@@ -57,9 +58,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "trial.parquet")
         write(file)
-        pa.set_cpu_count(1)  # one process is one core, for reading as well
-        for table in (against_sql, against_loaded_rows, against_resampling, two_processes):
-            measured(table, file)
+        with one_core():  # one process is one core, for reading as well
+            for table in (against_sql, against_loaded_rows, against_resampling, two_processes):
+                measured(table, file)
 
 
 def measured(table: Callable[[Path], None], file: Path) -> None:

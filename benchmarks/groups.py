@@ -19,8 +19,20 @@ from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
-import pyarrow as pa
-from files import BOOTSTRAP, COVARIATES, DRAWS, KEPT, LOADED, REPLICATES, ROWS, UNITS, first_rows, load, resampler, write
+from files import (
+    BOOTSTRAP,
+    COVARIATES,
+    DRAWS,
+    KEPT,
+    LOADED,
+    REPLICATES,
+    ROWS,
+    UNITS,
+    first_rows,
+    load,
+    resampler,
+    write,
+)
 from measure import best_times, show
 
 import foldaway as fa
@@ -144,7 +156,9 @@ def against_resampling(file: Path, some: Path, per_record: float) -> None:
         faster = seconds / n / per_record
         met = "yes" if faster >= least else "NO"
         rows.append([name, f"{n:,}", f"{1e6 * seconds / n:.3f} µs", f"{faster:,.0f}", f"{least:,}", met])
-    title = f"Errors by unit: sums by group beside {REPLICATES:,} replicates (arch: {DRAWS}, times {REPLICATES // DRAWS})"
+    title = (
+        f"Errors by unit: sums by group beside {REPLICATES:,} replicates (arch: {DRAWS}, times {REPLICATES // DRAWS})"
+    )
     show(title, rows, ["", "records", "per record", "times slower", "at least", "met"])
 
 
@@ -159,7 +173,12 @@ def from_cold(few: Path) -> None:
             subprocess.run([sys.executable, "-c", program], check=True, env=environment)
             seconds.append(time.perf_counter() - start)
     rows = [
-        ["no compiled kernels yet", f"{seconds[0]:.2f} s", f"{MOST_FROM_COLD:g} s", "yes" if seconds[0] <= MOST_FROM_COLD else "NO"],
+        [
+            "no compiled kernels yet",
+            f"{seconds[0]:.2f} s",
+            f"{MOST_FROM_COLD:g} s",
+            "yes" if seconds[0] <= MOST_FROM_COLD else "NO",
+        ],
         ["compiled kernels on disk", f"{seconds[1]:.2f} s", "", ""],
     ]
     show("Start to end of a process that folds a small file", rows, ["", "time", "at most", "met"])

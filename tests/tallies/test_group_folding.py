@@ -116,7 +116,7 @@ def test_one_arm_and_no_records() -> None:
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_fold_that_fails_halfway_leaves_the_tally_as_it_was(workers: int) -> None:
-    batch, rows = make_batch(700)
+    batch, _ = make_batch(700)
     good = batch.assemble
 
     def fails_late(index: Index) -> Floats:
