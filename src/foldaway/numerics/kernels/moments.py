@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.numerics.kernels.compiling import compile_for, njit_sums, njit_vectors
+from foldaway.numerics.kernels.compiling import njit_sums, njit_vectors, run
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -78,8 +78,7 @@ def add_grams(rows: Floats, cell: Indices, weight: Floats | None, grams: Floats,
     """
     weights = np.empty(0) if weight is None else weight
     squares = grams[:0] if squared is None else squared
-    compile_for(_add_grams, rows, cell, weights, grams, squares)
-    _add_grams(rows, cell, weights, grams, squares)
+    run(_add_grams, rows, cell, weights, grams, squares)
 
 
 @njit_sums

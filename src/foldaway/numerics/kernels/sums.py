@@ -6,12 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldaway.numerics.cell_sums import ABSOLUTE, CROSS, FIRST, MASS, RECORDS, SQUARE, TILDE, TOTAL, WEIGHT
-from foldaway.numerics.kernels.compiling import compile_for, njit, njit_vectors
+from foldaway.numerics.kernels.compiling import njit, run
 
 Floats = NDArray[np.float64]
-
-# Records at a time: few enough that they stay in the cache from one covariate to the next.
-_TILE = 256
 
 
 def add_sums(
@@ -27,8 +24,7 @@ def add_sums(
     outcomes = np.ascontiguousarray(y)
     tildes = outcomes[:0] if tilde is None else np.ascontiguousarray(tilde)
     weights = np.empty(0) if weight is None else weight
-    compile_for(_add_sums, cell, outcomes, tildes, weights, about, missing, sums)
-    _add_sums(cell, outcomes, tildes, weights, about, missing, sums)
+    run(_add_sums, cell, outcomes, tildes, weights, about, missing, sums)
 
 
 @njit
@@ -72,22 +68,17 @@ def adjusted(x: Floats, y: Floats, center: Floats, slopes: Floats) -> Floats:
         >>> adjusted(np.array([[11.0, 9.0]]), np.array([[5.0, 5.0]]), np.array([10.0]), np.array([[2.0]]))
         array([[3., 7.]])
     """
-    compile_for(_adjusted, x, y, center, slopes)
-    return _adjusted(x, y, center, slopes)
-
-
-@njit_vectors
-def _adjusted(x: Floats, y: Floats, center: Floats, slopes: Floats) -> Floats:
-    columns, n = x.shape
     tilde = np.empty_like(y)
-    for start in range(0, n, _TILE):
-        stop = min(start + _TILE, n)
-        for o in range(len(y)):
-            target, source = tilde[o, start:stop], y[o, start:stop]
-            for i in range(stop - start):
-                target[i] = source[i]
-            for j in range(columns):
-                covariate, mean, slope = x[j, start:stop], center[j], slopes[o, j]
-                for i in range(stop - start):
-                    target[i] -= slope * (covariate[i] - mean)
+    run(_adjust, x, y, center, slopes, tilde)
     return tilde
+
+
+@njit
+def _adjust(x: Floats, y: Floats, center: Floats, slopes: Floats, tilde: Floats) -> None:
+    columns, n = x.shape
+    for o in range(len(y)):
+        for i in range(n):
+            rest = y[o, i]
+            for j in range(columns):
+                rest -= slopes[o, j] * (x[j, i] - center[j])
+            tilde[o, i] = rest
