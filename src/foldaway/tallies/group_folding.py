@@ -23,7 +23,7 @@ _WORTH_A_WORKER = 40_000
 # Records whose sums are made about one center …
 _STRETCH = 1 << 18
 # … and of these, records whose columns stay in a core's cache.
-_PIECE = 1 << 13
+_PIECE = 1 << 14
 
 
 def fold_sums(
@@ -70,8 +70,10 @@ def fold_group_moments(moments: GroupMoments, batch: Batch, workers: int | None 
 
     def fold(start: int, stop: int) -> GroupMoments:
         folded = empty
-        for dealt in _dealt(batch, start, stop, moments.shape.groups, STEP):
-            folded = folded.fold_dealt(dealt, compiled=compiled)
+        for at in range(start, stop, STEP):
+            step = _PIECE if folded.frame.n else STEP  # a first frame is made from many records
+            pieces = _dealt(batch, at, min(at + STEP, stop), moments.shape.groups, step)
+            folded = folded.fold_pieces(pieces, compiled=compiled)
         return folded
 
     with one_blas_thread():

@@ -11,6 +11,7 @@ happen to span would make a frame from which others change with a loss.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -127,32 +128,40 @@ class GroupMoments:
         shape, folded = self.shape, self
         size = shape.row.columns, shape.groups
         for dealt in deal(arm, rows, group, weight, size=size, weighted=shape.weighted, step=STEP):
-            folded = folded.fold_dealt(dealt, compiled=compiled)
+            folded = folded.fold_pieces([dealt], compiled=compiled)
         return folded
 
-    def fold_dealt(self, dealt: Dealt, *, compiled: bool) -> Self:
-        """Take some records in."""
+    def fold_pieces(self, pieces: Iterable[Dealt], *, compiled: bool) -> Self:
+        """Take records in that come in pieces, of which the first makes the frame if there is none yet."""
+        made = self.emptied()
+        for piece in pieces:
+            if not made.frame.n:
+                made = replace(made, frame=_first_frame(piece, self.shape.row))
+            made._write(piece, compiled)
+        return self + made
+
+    def _write(self, piece: Dealt, compiled: bool) -> None:
+        """Add a piece's records to these moments, in place."""
         arms, groups, row, _ = self.shape
-        cell, rows, weight = dealt
-        made = self.emptied() if self.frame.n else replace(self, frame=_first_frame(rows, weight, row)).emptied()
+        cell, rows, weight = piece
 
         def by_cell(values: Floats | None) -> Floats:
             return np.bincount(cell, values, arms * groups).reshape(arms, groups)
 
-        made.records[:] = by_cell(None)
+        self.records[:] += by_cell(None)
         sizes = np.abs(rows[row.regressors :])
         for o, size in enumerate(sizes if weight is None else sizes * weight):
-            made.absolute[:, o] = by_cell(size).sum(axis=1)
-        cells = -1, row.columns, row.columns
-        grams, squared = made.moments.reshape(cells), None if made.squared is None else made.squared.reshape(cells)
+            self.absolute[:, o] += by_cell(size).sum(axis=1)
+        F, cells = self.frame.F, (-1, row.columns, row.columns)
         if compiled:
             from foldaway.numerics.kernels import moments
 
-            framed = moments.frame_rows(made.frame.F, np.ascontiguousarray(rows))
-            moments.add_grams(framed, cell, weight, grams, squared)
+            add_grams, z = moments.add_grams, moments.frame_rows(F, np.ascontiguousarray(rows))
         else:
-            _add_grams(frame_rows(made.frame.F, np.asfortranarray(rows.T)).T, cell, weight, grams, squared)
-        return self + made
+            add_grams, z = _add_grams, frame_rows(F, np.asfortranarray(rows.T)).T
+        add_grams(z if weight is None else z * np.sqrt(weight), cell, self.moments.reshape(cells))
+        if weight is not None and self.squared is not None:
+            add_grams(z * weight, cell, self.squared.reshape(cells))
 
     def __add__(self, other: Self) -> Self:
         """The moments of both sets of records, in the frame of the larger."""
@@ -232,8 +241,9 @@ def _few(row: Shape) -> int:
     return 2 * row.columns
 
 
-def _first_frame(rows: Floats, weight: Floats | None, row: Shape) -> Frame:
+def _first_frame(piece: Dealt, row: Shape) -> Frame:
     """The frame that the first records make."""
+    _, rows, weight = piece
     n = rows.shape[1]
     weighted = rows if weight is None else rows * np.sqrt(weight)
     if n < _few(row):
@@ -242,19 +252,14 @@ def _first_frame(rows: Floats, weight: Floats | None, row: Shape) -> Frame:
     return Frame.of(R, row, n)
 
 
-def _add_grams(rows: Floats, cell: Cells, weight: Floats | None, grams: Floats, squared: Floats | None) -> None:
-    """Add Σ w z z' of each cell, and Σ w² z z': the cell's rows side by side, and one matrix product."""
-    order = np.argsort(cell.astype(np.int32), kind="stable")
-    z, w = rows[:, order], None if weight is None else weight[order]
+def _add_grams(rows: Floats, cell: Cells, grams: Floats) -> None:
+    """Add Σ z z' of each cell: its rows side by side, and one matrix product."""
+    z = rows[:, np.argsort(cell.astype(np.int32), kind="stable")]
     counts = np.bincount(cell, minlength=len(grams))
     ends = np.cumsum(counts)
     for c in np.flatnonzero(counts):
-        part = slice(ends[c] - counts[c], ends[c])
-        here = z[:, part]
-        weighted = here if w is None else here * w[part]
-        grams[c] += weighted @ here.T
-        if squared is not None:
-            squared[c] += weighted @ weighted.T
+        here = z[:, ends[c] - counts[c] : ends[c]]
+        grams[c] += here @ here.T
 
 
 def _centred(moments: Floats, F: Floats, n: int) -> Frame:

@@ -89,7 +89,7 @@ def run(kernel: Callable[..., Result], *arguments: Any) -> Result:
     It costs a hundredth of `compile_for`, which looks at the type of every argument.
     """
     dispatcher: Any = kernel
-    if dispatcher.signatures:
+    if dispatcher.overloads:
         return kernel(*arguments)
     with note_when_slow():
         return kernel(*arguments)

@@ -67,25 +67,22 @@ def gram(rows: Floats) -> Floats:
     return sums
 
 
-def add_grams(rows: Floats, cell: Indices, weight: Floats | None, grams: Floats, squared: Floats | None) -> None:
-    """Add Σ w z z' over the records (columns of rows, K by n) of each cell, and Σ w² z z' if there are weights.
+def add_grams(rows: Floats, cell: Indices, grams: Floats) -> None:
+    """Add Σ z z' over the records (columns of rows, K by n) of each cell.
 
     Example:
         >>> grams = np.zeros((2, 1, 1))
-        >>> add_grams(np.array([[1.0, 2.0, 3.0]]), np.array([1, 0, 1]), None, grams, None)
+        >>> add_grams(np.array([[1.0, 2.0, 3.0]]), np.array([1, 0, 1]), grams)
         >>> grams.ravel()
         array([ 4., 10.])
     """
-    weights = np.empty(0) if weight is None else weight
-    squares = grams[:0] if squared is None else squared
-    run(_add_grams, rows, cell, weights, grams, squares)
+    run(_add_grams, rows, cell, grams)
 
 
 @njit_sums
-def _add_grams(rows: Floats, cell: Indices, weight: Floats, grams: Floats, squared: Floats) -> None:
+def _add_grams(rows: Floats, cell: Indices, grams: Floats) -> None:
     K, n = rows.shape
-    weighted = len(weight) > 0
-    # By cell, each cell's records side by side, so that its sums are dot products.
+    # Each cell's records side by side, so that its sums are dot products.
     starts = np.zeros(len(grams) + 1, dtype=np.intp)
     for i in range(n):
         starts[cell[i] + 1] += 1
@@ -97,25 +94,16 @@ def _add_grams(rows: Floats, cell: Indices, weight: Floats, grams: Floats, squar
         place[i] = following[cell[i]]
         following[cell[i]] += 1
     z = np.empty((K, n))
-    wz = np.empty((K, n)) if weighted else z
     for j in range(K):
         for i in range(n):
             z[j, place[i]] = rows[j, i]
-        if weighted:
-            for i in range(n):
-                wz[j, place[i]] = rows[j, i] * weight[i]
     for c in range(len(grams)):
-        start, stop = starts[c], starts[c + 1]
-        for j in range(0, K if stop > start else 0, 2):
-            end = min(j + 2, K)
-            _add_dots(wz, j, end, z, 0, end, start, stop, grams[c])
-            if weighted:
-                _add_dots(wz, j, end, wz, 0, end, start, stop, squared[c])
         for j in range(K):
-            for i in range(j):
-                grams[c, i, j] = grams[c, j, i]
-                if weighted:
-                    squared[c, i, j] = squared[c, j, i]
+            for k in range(j + 1):
+                total = grams[c, j, k]
+                for i in range(starts[c], starts[c + 1]):
+                    total += z[j, i] * z[k, i]
+                grams[c, j, k] = grams[c, k, j] = total
 
 
 @njit_sums
