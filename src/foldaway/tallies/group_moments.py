@@ -146,7 +146,8 @@ class GroupMoments:
         cell, rows, weight = piece
 
         def by_cell(values: Floats | None) -> Floats:
-            return np.bincount(cell, values, arms * groups).reshape(arms, groups)
+            sums = np.bincount(cell, values, arms * groups).reshape(arms, groups)
+            return sums.astype(np.float64, copy=False)
 
         self.records[:] += by_cell(None)
         sizes = np.abs(rows[row.regressors :])

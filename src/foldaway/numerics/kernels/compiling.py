@@ -47,7 +47,7 @@ def njit_sums(function: Function) -> Function:
 def _compiled(function: Function, **options: Any) -> Function:
     compiled: Function
     try:
-        compiled = numba.njit(function, cache=True, nogil=True, no_cfunc_wrapper=True, **options)
+        compiled = numba.njit(function, cache=True, nogil=True, **options)
     except RuntimeError:  # "cannot cache function: no locator available"
         compiled = numba.njit(function, nogil=True, **options)
     return compiled
@@ -58,7 +58,8 @@ def njit_part(function: Function) -> Function:
 
     It compiles several times faster than a copy of it in every kernel would. LLVM puts it into the kernel's loops.
     """
-    compiled: Function = numba.njit(function, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    without: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # options that numba's types leave out
+    compiled: Function = numba.njit(function, nogil=True, **without)
     return compiled
 
 

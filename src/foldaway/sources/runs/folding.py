@@ -143,10 +143,15 @@ def fold_shares(
 
 
 def _by_threads(
-    shares: Sequence[Share], plan: Plan, key: bytes | None, options: ReadOptions, tell: OnBytes, threads: int
+    shares: Sequence[Share],
+    plan: Plan,
+    key: bytes | None,
+    options: ReadOptions,
+    tell: Callable[[Path, int], None],
+    threads: int,
 ) -> Iterator[tuple[Trial, list[Count]]]:
     """The trial of each share, in order, a few of them folded at a time."""
-    if threads == 1:
+    if threads <= 1:
         for share in shares:
             yield fold_share(share, plan, key, options, tell)
         return
