@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from measure import best_times, show
 
 import foldaway as fa
+from foldaway.numerics.threads import one_core
 
 ROWS = 5_000_000
 GROUP = 100_000  # rows in a row group, about what DuckDB and Spark write
@@ -58,9 +59,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "trial.parquet")
         write(file)
-        pa.set_cpu_count(1)  # one process is one core, for reading as well
-        for table in (against_sql, against_loaded_rows, against_resampling, two_processes):
-            measured(table, file)
+        with one_core():  # one process is one core, for reading as well
+            for table in (against_sql, against_loaded_rows, against_resampling, two_processes):
+                measured(table, file)
 
 
 def measured(table: Callable[[Path], None], file: Path) -> None:
@@ -172,22 +173,9 @@ def against_loaded_rows(file: Path) -> None:
 
 def against_resampling(file: Path) -> None:
     """The bootstrap by unit: the file folded, beside a library that draws from kept rows."""
-    from arch.bootstrap import IIDBootstrap
-
     frame = load(file)
     few = frame[frame["unit"] < UNITS * KEPT / ROWS]
-    groups = list(few.groupby("unit").indices.values())
-    X, y = few[["treated", *COVARIATES]].assign(one=1.0).to_numpy(), few["y"].to_numpy()
-
-    def resampled() -> None:
-        """Units drawn with replacement, and a regression for each draw."""
-
-        def effect(drawn: np.ndarray) -> np.ndarray:
-            rows = np.concatenate([groups[g] for g in drawn])
-            return np.atleast_1d(np.linalg.lstsq(X[rows], y[rows], rcond=None)[0][0])
-
-        IIDBootstrap(np.arange(len(groups)), seed=0).apply(effect, reps=DRAWS)
-
+    resampled = resampler(few)
     some = first_rows(file, LOADED)
     fa.fold_files(first_rows(file, 1_000), BOOTSTRAP)  # compiles on the first use of a machine
     times = best_times({"arch": resampled, "ours": lambda: fa.fold_files(some, BOOTSTRAP)}, rounds=1)
@@ -199,6 +187,23 @@ def against_resampling(file: Path) -> None:
         f"(arch: {DRAWS} of them, times {REPLICATES // DRAWS}, on fewer records)"
     )
     show(title, rows, ["", "records", "time", "per record"])
+
+
+def resampler(rows: Any) -> Callable[[], None]:
+    """Draws units of kept rows with replacement, `DRAWS` times, and fits a regression to each draw."""
+    from arch.bootstrap import IIDBootstrap
+
+    groups = list(rows.groupby("unit").indices.values())
+    X, y = rows[["treated", *COVARIATES]].assign(one=1.0).to_numpy(), rows["y"].to_numpy()
+
+    def effect(drawn: np.ndarray) -> np.ndarray:
+        rows = np.concatenate([groups[g] for g in drawn])
+        return np.atleast_1d(np.linalg.lstsq(X[rows], y[rows], rcond=None)[0][0])
+
+    def resampled() -> None:
+        IIDBootstrap(np.arange(len(groups)), seed=0).apply(effect, reps=DRAWS)
+
+    return resampled
 
 
 def two_processes(file: Path) -> None:

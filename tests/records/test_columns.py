@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import duckdb
@@ -324,3 +325,10 @@ def test_pandas_is_not_needed_to_read_the_rest() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "43\n", done.stderr
+
+
+def test_another_thread_may_be_importing_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", ModuleType("pandas"))  # so far without anything in it
+    trial = fa.Trial(fa.Plan(name="demo", arm="arm", arms={"a": 0.5, "b": 0.5}, outcomes=["y"]))
+    trial.fold(pa.record_batch({"arm": ["a", "b"], "y": [1.0, 2.0]}))
+    assert trial.n == 2

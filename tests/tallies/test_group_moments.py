@@ -22,13 +22,15 @@ class Dealt:
     """Blocks of the laws' rows, dealt to arms and groups by what is in them."""
 
     moments: GroupMoments
+    compiled: bool = False
 
     def fold(self, block: Block) -> Self:
         dealt = np.abs(block.rows.astype(np.float32).view(np.int32).astype(np.int64)).sum(axis=0)
-        return type(self)(self.moments.fold(dealt % 2, block.rows, dealt // 2 % GROUPS, block.weight))
+        moments = self.moments.fold(dealt % 2, block.rows, dealt // 2 % GROUPS, block.weight, compiled=self.compiled)
+        return type(self)(moments, self.compiled)
 
     def __add__(self, other: Self) -> Self:
-        return type(self)(self.moments + other.moments)
+        return type(self)(self.moments + other.moments, self.compiled)
 
     def state(self) -> Any:
         return self.moments.state()
@@ -49,27 +51,30 @@ def grams(dealt: Dealt, other: Dealt) -> Grams:
     ]
 
 
-SUBJECT = Subject(
-    "moments by group",
-    lambda shape: Dealt(GroupMoments.empty(shape_of(shape))),
-    lambda state, shape: Dealt(GroupMoments.restore(state, shape_of(shape))),
-    lambda dealt: tuple(dealt.moments.records.astype(int).ravel().tolist()),
-    grams,
-    rounding=1e-9,
-    framed=True,
-)
+def subject(compiled: bool) -> Subject:
+    return Subject(
+        "moments by group",
+        lambda shape: Dealt(GroupMoments.empty(shape_of(shape)), compiled),
+        lambda state, shape: Dealt(GroupMoments.restore(state, shape_of(shape)), compiled),
+        lambda dealt: tuple(dealt.moments.records.astype(int).ravel().tolist()),
+        grams,
+        rounding=1e-9,
+        framed=True,
+    )
 
 
-def test_the_laws_hold() -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_laws_hold(compiled: bool) -> None:
     @settings(max_examples=60, deadline=None, derandomize=True)
     @given(rows(framed=True))
     def laws(drawn: Rows) -> None:
-        check_laws(SUBJECT, drawn)
+        check_laws(subject(compiled), drawn)
 
     laws()
 
 
-def test_they_are_the_products_of_the_rows() -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+def test_they_are_the_products_of_the_rows(compiled: bool) -> None:
     rng = np.random.default_rng(1)
     n, shape = 5000, MomentsShape(3, 8, Shape(3, 2), weighted=True)
     z = np.vstack([np.ones(n), rng.normal(3, 2, n), rng.lognormal(size=n), rng.normal(size=(2, n))])
@@ -77,7 +82,7 @@ def test_they_are_the_products_of_the_rows() -> None:
     moments = GroupMoments.empty(shape)
     for start, stop in ((0, 3), (3, 40), (40, 3000), (3000, n)):
         part = slice(start, stop)
-        moments = moments.fold(arm[part], z[:, part], group[part], w[part])
+        moments = moments.fold(arm[part], z[:, part], group[part], w[part], compiled=compiled)
     raw = moments.raw()
     for a in range(3):
         for g in range(8):

@@ -26,6 +26,7 @@ class Dealt:
     """Blocks of the laws' rows, dealt to arms and groups by what is in them; ỹ is y and the regressors' sum."""
 
     sums: Sums
+    compiled: bool = False
 
     def fold(self, block: Block) -> Self:
         z, shape = block.rows, self.sums.shape
@@ -36,16 +37,17 @@ class Dealt:
         x = z[: len(z) - shape.outcomes].sum(axis=0)
         v = np.vstack([y, y - 0.5 * x]) if shape.adjusted else y
         weight = block.weight if shape.weighted else None
-        return type(self)(self.sums.fold(dealt % 2, v, dealt // 2 % GROUPS, weight))
+        folded = self.sums.fold(dealt % 2, v, dealt // 2 % GROUPS, weight, compiled=self.compiled)
+        return type(self)(folded, self.compiled)
 
     def __add__(self, other: Self) -> Self:
-        return type(self)(self.sums + other.sums)
+        return type(self)(self.sums + other.sums, self.compiled)
 
     def state(self) -> Any:
         return self.sums.state()
 
 
-def subject(**kind: bool) -> Subject:
+def subject(compiled: bool, **kind: bool) -> Subject:
     def shape_of(shape: Shape) -> SumsShape:
         return SumsShape(2, shape.outcomes, GROUPS, **kind)
 
@@ -67,8 +69,8 @@ def subject(**kind: bool) -> Subject:
 
     return Subject(
         " ".join(kind) or "plain",
-        lambda shape: Dealt(Sums.empty(shape_of(shape))),
-        lambda state, shape: Dealt(Sums.restore(state, shape_of(shape))),
+        lambda shape: Dealt(Sums.empty(shape_of(shape)), compiled),
+        lambda state, shape: Dealt(Sums.restore(state, shape_of(shape)), compiled),
         counts,
         grams,
         rounding=1e-11,
@@ -84,12 +86,13 @@ KINDS = [
 ]
 
 
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: " ".join(kind) or "plain")
-def test_the_laws_hold(kind: dict[str, bool]) -> None:
+def test_the_laws_hold(kind: dict[str, bool], compiled: bool) -> None:
     @settings(max_examples=40, deadline=None, derandomize=True)
     @given(rows(framed=True))
     def laws(drawn: Rows) -> None:
-        check_laws(subject(**kind), drawn)
+        check_laws(subject(compiled, **kind), drawn)
 
     laws()
 
@@ -97,14 +100,14 @@ def test_the_laws_hold(kind: dict[str, bool]) -> None:
 # Against kept rows.
 
 
-def kept(seed: int, n: int = 3000, level: float = 0.0) -> tuple[pd.DataFrame, Sums]:
+def kept(seed: int, n: int = 3000, *, compiled: bool = False) -> tuple[pd.DataFrame, Sums]:
     """Rows of two outcomes, of which some are missing, with ỹ and weights; and their sums, folded in pieces."""
     rng = np.random.default_rng(seed)
     table = pd.DataFrame(
         {
             "arm": rng.integers(0, 3, n),
             "group": rng.integers(0, 16, n),
-            "y0": level + rng.normal(size=n),
+            "y0": rng.normal(size=n),
             "y1": np.where(rng.random(n) < 0.1, np.nan, rng.lognormal(size=n)),
             "w": rng.uniform(0.2, 3, n),
         }
@@ -115,12 +118,13 @@ def kept(seed: int, n: int = 3000, level: float = 0.0) -> tuple[pd.DataFrame, Su
     for start in range(0, n, 700):
         part = table.iloc[start : start + 700]
         values = part[["y0", "y1", "a0", "a1"]].to_numpy().T
-        sums = sums.fold(part.arm.to_numpy(), values, part.group.to_numpy(), part.w.to_numpy())
+        sums = sums.fold(part.arm.to_numpy(), values, part.group.to_numpy(), part.w.to_numpy(), compiled=compiled)
     return table, sums
 
 
-def test_they_are_the_sums_that_pandas_forms() -> None:
-    table, sums = kept(1)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_they_are_the_sums_that_pandas_forms(compiled: bool) -> None:
+    table, sums = kept(1, compiled=compiled)
     cells = table.groupby(["arm", "group"])
     np.testing.assert_array_equal(sums.records.ravel(), cells.size())
     for o, (y, a) in enumerate([("y0", "a0"), ("y1", "a1")]):
@@ -144,8 +148,9 @@ def test_they_are_the_sums_that_pandas_forms() -> None:
             assert sums.absolute[arm, o] == pytest.approx((part.w * part[y].abs()).sum(), rel=1e-12)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("one_by_one", [False, True])
-def test_no_digits_are_lost_to_the_level(one_by_one: bool) -> None:
+def test_no_digits_are_lost_to_the_level(one_by_one: bool, compiled: bool) -> None:
     """An outcome of 10⁹ ± 1, against exact arithmetic; the first record comes alone.
 
     One by one, the first few records, of which no spread is known yet, are rounded to the digits of a sum of 10⁹.
@@ -156,7 +161,7 @@ def test_no_digits_are_lost_to_the_level(one_by_one: bool) -> None:
     arm, group = rng.integers(0, 2, n), rng.integers(0, 4, n)
     sums = Sums.empty(SumsShape(2, 1, 4))
     for start, stop in [(i, i + 1) for i in range(n)] if one_by_one else [(0, 1), (1, n)]:
-        sums = sums.fold(arm[start:stop], v[None, start:stop], group[start:stop])
+        sums = sums.fold(arm[start:stop], v[None, start:stop], group[start:stop], compiled=compiled)
     for a in range(2):
         exact = [Fraction(x) for x in v[arm == a]]
         mean = sum(exact) / len(exact)
@@ -168,13 +173,26 @@ def test_no_digits_are_lost_to_the_level(one_by_one: bool) -> None:
     assert sums.level[0] % 64 == 0  # it says nothing about a single record
 
 
-def test_arms_far_apart_keep_their_spread() -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+def test_arms_far_apart_keep_their_spread(compiled: bool) -> None:
     rng = np.random.default_rng(3)
     arm = rng.integers(0, 2, 4000)
     v = np.where(arm == 1, 1e8, -1e8) + rng.normal(size=4000)
-    sums = Sums.empty(SumsShape(2, 1, 1)).fold(arm, v[None])
+    sums = Sums.empty(SumsShape(2, 1, 1)).fold(arm, v[None], compiled=compiled)
     expected = [np.var(v[arm == a]) * np.sum(arm == a) for a in range(2)]
     np.testing.assert_allclose(sums.square[:, 0], expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_first_records_that_are_unlike_the_others_cost_no_digits(compiled: bool) -> None:
+    """Few of them, so that the sums begin about a number far away from nearly all records."""
+    rng = np.random.default_rng(5)
+    v = 1e6 + rng.normal(size=20_000)
+    v[:1500] = rng.normal(size=1500)
+    arm = (np.arange(len(v)) >= 1500).astype(int)
+    sums = Sums.empty(SumsShape(2, 1, 1)).fold(arm, v[None], compiled=compiled)
+    expected = [np.var(v[arm == a]) * np.sum(arm == a) for a in range(2)]
+    np.testing.assert_allclose(sums.square[:, 0], expected, rtol=1e-9)
 
 
 def test_the_level_is_zero_for_ordinary_outcomes_and_for_constants() -> None:

@@ -95,8 +95,9 @@ def _speaks_arrow(data: Any) -> bool:
 
 
 def _given(data: Any, names: Sequence[str]) -> Given:
-    pandas = sys.modules.get("pandas")
-    if pandas is not None and isinstance(data, pandas.DataFrame):
+    # Another thread may be in the middle of importing pandas.
+    frames = getattr(sys.modules.get("pandas"), "DataFrame", None)
+    if frames is not None and isinstance(data, frames):
         # Column by column, since one column of mixed objects would make pandas refuse the whole table.
         return Given(
             [name for name in data.columns if isinstance(name, str)], lambda name: _array(data[name]), len(data)
@@ -112,6 +113,10 @@ def _given(data: Any, names: Sequence[str]) -> Given:
 
 
 def _table(data: Any) -> pa.Table:
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])  # `pa.table` would import pandas
     if hasattr(data, "__arrow_c_stream__"):
         return pa.table(data)
     if hasattr(data, "__arrow_c_array__"):

@@ -41,8 +41,9 @@ def numbers(column: Column, *, text: bool = False) -> tuple[Floats, Masks]:
     else:
         values, null, wrong = _to_floats(column, text)
     masks = {NULL: null, WRONG_TYPE: wrong}
-    size = np.abs(values)
-    if not (size <= LARGEST).all():
+    # With a NaN among them, the least and the largest are NaN, and no comparison holds.
+    if len(values) and not (values.min() >= -LARGEST and values.max() <= LARGEST):
+        size = np.abs(values)
         infinite = np.isinf(values)
         masks |= {NAN: np.isnan(values), INFINITE: infinite, TOO_LARGE: (size > LARGEST) & ~infinite}
     return values, _found(masks)
@@ -98,7 +99,9 @@ def _by_entry(
     column: pa.DictionaryArray, read: Callable[[pa.Array], tuple[NDArray[Scalar], Masks]]
 ) -> tuple[NDArray[Scalar], Masks]:
     """Read a dictionary's entries once instead of each record's; the entries may hold nulls, or a value twice."""
-    entries = pa.concat_arrays([column.dictionary, pa.nulls(1, column.dictionary.type)])
+    entries = column.dictionary
+    if column.indices.null_count:
+        entries = pa.concat_arrays([entries, pa.nulls(1, entries.type)])
     found, masks = read(entries)
     index = _indices(column)
     return found[index], _found({rule: mask[index] for rule, mask in masks.items()})
@@ -106,6 +109,8 @@ def _by_entry(
 
 def _indices(column: pa.DictionaryArray) -> NDArray[np.int64]:
     """Each record's entry, -1 for null."""
+    if not column.indices.null_count:
+        return as_numpy(column.indices).astype(np.int64, copy=False)
     return as_numpy(pc.fill_null(column.indices.cast(pa.int64()), -1))
 
 

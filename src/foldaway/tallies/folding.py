@@ -10,16 +10,13 @@ units comes out as if the records themselves had been folded.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldaway.numerics.block import Block, Floats
-from foldaway.numerics.threads import cores, one_blas_thread
+from foldaway.numerics.threads import cores, on_threads, one_blas_thread
 from foldaway.records.batch import Batch
 from foldaway.tallies.arm import ArmTally
 
@@ -35,20 +32,15 @@ def fold_batch(arms: Sequence[ArmTally], batch: Batch, workers: int | None = Non
     if len(batch) + sum(arm.n for arm in arms) >= _WORTH_COMPILING:
         batch = replace(batch, compiled=True)
     workers = min(workers or cores(), max(1, len(batch) // _WORTH_A_WORKER))
-    cuts = batch.cuts(workers)
-    if workers == 1:
-        with one_blas_thread():
-            return _fold_part(arms, batch, cuts[0], cuts[-1])
-    arms = [_with_frame(arm, number, batch) for number, arm in enumerate(arms)]
-    with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
-        parts = [
-            # In this thread's context: it has NumPy's allocator, which a server makes wipe what it frees.
-            pool.submit(copy_context().run, _fold_part, [arm.emptied() for arm in arms], batch, start, stop)
-            for start, stop in pairwise(cuts)
-        ]
+    with one_blas_thread():
+        if workers == 1:
+            return _fold_part(arms, batch, 0, len(batch))
+        arms = [_with_frame(arm, number, batch) for number, arm in enumerate(arms)]
         folded = list(arms)
-        for part in parts:
-            folded = [have + more for have, more in zip(folded, part.result(), strict=True)]
+        for part in on_threads(
+            lambda start, stop: _fold_part([arm.emptied() for arm in arms], batch, start, stop), batch.cuts(workers)
+        ):
+            folded = [have + more for have, more in zip(folded, part, strict=True)]
     return folded
 
 

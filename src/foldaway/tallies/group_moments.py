@@ -11,6 +11,7 @@ happen to span would make a frame from which others change with a loss.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -22,11 +23,11 @@ from foldaway.errors import EstimateError, StateError
 from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Floats, Shape
 from foldaway.numerics.linalg import append_rows, frame_rows
+from foldaway.tallies.cells import Cells, Dealt, deal
 from foldaway.tallies.frame import Frame
-from foldaway.tallies.sums import Indices
 
-# Records per step: enough of them in each of some hundred cells for a matrix product to pay.
-_STEP = 1 << 17
+STEP = 1 << 16
+"""Records per step: enough of them in each of some hundred cells for a product of theirs to pay."""
 
 # Columns in a frame are about as long as the first: below this share of it, what is there is rounding.
 _NO_LENGTH = 1e-11
@@ -97,13 +98,23 @@ class GroupMoments:
         frame = Frame(np.eye(K, order="F"), 0)
         return cls(shape, frame, np.zeros((shape.arms, shape.groups)), moments, squared, absolute)
 
+    def emptied(self) -> Self:
+        """The moments of no records, in this frame: for another worker to fold into."""
+        return replace(self.empty(self.shape), frame=self.frame)
+
     @property
     def n(self) -> int:
         """The number of records."""
         return int(self.records.sum())
 
     def fold(
-        self, arm: ArrayLike, rows: ArrayLike, group: ArrayLike | None = None, weight: ArrayLike | None = None
+        self,
+        arm: ArrayLike,
+        rows: ArrayLike,
+        group: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
+        *,
+        compiled: bool = False,
     ) -> Self:
         """Take records in.
 
@@ -112,49 +123,46 @@ class GroupMoments:
             rows: K by n; column i is record i's z = [1, x, y].
             group: Each record's group; all in one if there are no units.
             weight: Observation weights, positive.
+            compiled: Whether compiled loops are to serve: loading them pays for many records.
         """
-        arms, z = np.asarray(arm), np.asarray(rows, dtype=np.float64)
-        w = None if weight is None else np.asarray(weight, dtype=np.float64)
-        if z.shape != (self.shape.row.columns, len(arms)) or (w is None) == self.shape.weighted:
-            raise ValueError("the records do not have the shape of the moments")
-        cell = arms * self.shape.groups + (0 if group is None else np.asarray(group))
-        folded = self
-        for start in range(0, len(arms), _STEP):
-            part = slice(start, start + _STEP)
-            folded = folded + folded._of(cell[part], z[:, part], None if w is None else w[part])
+        shape, folded = self.shape, self
+        size = shape.row.columns, shape.groups
+        for dealt in deal(arm, rows, group, weight, size=size, weighted=shape.weighted, step=STEP):
+            folded = folded.fold_pieces([dealt], compiled=compiled)
         return folded
 
-    def _of(self, cell: Indices, rows: Floats, weight: Floats | None) -> Self:
-        """The moments of a few records alone, in this frame if there is one yet."""
+    def fold_pieces(self, pieces: Iterable[Dealt], *, compiled: bool) -> Self:
+        """Take records in that come in pieces, of which the first makes the frame if there is none yet."""
+        made = self.emptied()
+        for piece in pieces:
+            if not made.frame.n:
+                made = replace(made, frame=_first_frame(piece, self.shape.row))
+            made._write(piece, compiled)
+        return self + made
+
+    def _write(self, piece: Dealt, compiled: bool) -> None:
+        """Add a piece's records to these moments, in place."""
         arms, groups, row, _ = self.shape
-        made = self.empty(self.shape)
-        counts = np.bincount(cell, minlength=arms * groups)
-        made.records[:] = counts.reshape(arms, groups)
+        cell, rows, weight = piece
+
+        def by_cell(values: Floats | None) -> Floats:
+            sums = np.bincount(cell, values, arms * groups).reshape(arms, groups)
+            return sums.astype(np.float64, copy=False)
+
+        self.records[:] += by_cell(None)
         sizes = np.abs(rows[row.regressors :])
         for o, size in enumerate(sizes if weight is None else sizes * weight):
-            made.absolute[:, o] = np.bincount(cell // groups, size, arms)
-        frame = self.frame
-        if not frame.n:
-            weighted = rows if weight is None else rows * np.sqrt(weight)
-            if len(cell) < _few(row):
-                frame = _centred(weighted @ weighted.T, np.eye(row.columns), len(cell))
-            else:
-                R = append_rows(np.zeros((row.columns, row.columns), order="F"), weighted.T)
-                frame = Frame.of(R, row, len(cell))
-        # By cell, each cell's rows side by side: one matrix product for each.
-        order = np.argsort(cell.astype(np.int32), kind="stable")
-        z = frame_rows(frame.F, np.asfortranarray(rows[:, order].T)).T
-        w = None if weight is None else weight[order]
-        ends = np.cumsum(counts)
-        for c in np.flatnonzero(counts):
-            part = slice(ends[c] - counts[c], ends[c])
-            here = z[:, part]
-            if w is None or made.squared is None:
-                made.moments[c // groups, c % groups] = here @ here.T
-            else:
-                made.moments[c // groups, c % groups] = (here * w[part]) @ here.T
-                made.squared[c // groups, c % groups] = (here * w[part] ** 2) @ here.T
-        return replace(made, frame=frame)
+            self.absolute[:, o] += by_cell(size).sum(axis=1)
+        F, cells = self.frame.F, (-1, row.columns, row.columns)
+        if compiled:
+            from foldaway.numerics.kernels import moments
+
+            add_grams, z = moments.add_grams, moments.frame_rows(F, np.ascontiguousarray(rows))
+        else:
+            add_grams, z = _add_grams, frame_rows(F, np.asfortranarray(rows.T)).T
+        add_grams(z if weight is None else z * np.sqrt(weight), cell, self.moments.reshape(cells))
+        if weight is not None and self.squared is not None:
+            add_grams(z * weight, cell, self.squared.reshape(cells))
 
     def __add__(self, other: Self) -> Self:
         """The moments of both sets of records, in the frame of the larger."""
@@ -232,6 +240,27 @@ class GroupMoments:
 def _few(row: Shape) -> int:
     """So many records span every direction well, unless two columns are one."""
     return 2 * row.columns
+
+
+def _first_frame(piece: Dealt, row: Shape) -> Frame:
+    """The frame that the first records make."""
+    _, rows, weight = piece
+    n = rows.shape[1]
+    weighted = rows if weight is None else rows * np.sqrt(weight)
+    if n < _few(row):
+        return _centred(weighted @ weighted.T, np.eye(row.columns), n)
+    R = append_rows(np.zeros((row.columns, row.columns), order="F"), weighted.T)
+    return Frame.of(R, row, n)
+
+
+def _add_grams(rows: Floats, cell: Cells, grams: Floats) -> None:
+    """Add Σ z z' of each cell: its rows side by side, and one matrix product."""
+    z = rows[:, np.argsort(cell.astype(np.int32), kind="stable")]
+    counts = np.bincount(cell, minlength=len(grams))
+    ends = np.cumsum(counts)
+    for c in np.flatnonzero(counts):
+        here = z[:, ends[c] - counts[c] : ends[c]]
+        grams[c] += here @ here.T
 
 
 def _centred(moments: Floats, F: Floats, n: int) -> Frame:

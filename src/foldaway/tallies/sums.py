@@ -14,6 +14,7 @@ have in common.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -24,8 +25,8 @@ from numpy.typing import ArrayLike, NDArray
 from foldaway.errors import EstimateError, StateError
 from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Floats
-
-Indices = NDArray[np.integer[Any]]
+from foldaway.numerics.cell_sums import ABSOLUTE, CROSS, FIELDS, FIRST, MASS, RECORDS, SQUARE, TILDE, TOTAL, WEIGHT
+from foldaway.tallies.cells import Cells, deal
 
 GROUPS = 128
 """Groups unless the plan says otherwise."""
@@ -37,6 +38,9 @@ _STEP = 1 << 16
 _FAR = 1024
 # … which is a multiple of at least this many.
 _COARSE = 64
+
+# Of so many records the mean is taken for what sums are about.
+_HEAD = 1024
 
 # Squares about a common mean serve an arm if its own spread is at least this share of them.
 _APART = 1e-3
@@ -80,6 +84,15 @@ class SumsState(msgspec.Struct, array_like=True):
     square: Array
     cross: Array | None
     absolute: Array
+
+
+class Piece(NamedTuple):
+    """Some records: their cells, outcomes by records, the ỹ of these and observation weights, if there are any."""
+
+    cell: Cells
+    y: Floats
+    tilde: Floats | None
+    weight: Floats | None
 
 
 def group_of(hashes: NDArray[np.uint64], groups: int) -> NDArray[np.int64]:
@@ -164,7 +177,13 @@ class Sums:
         return totals
 
     def fold(
-        self, arm: ArrayLike, values: ArrayLike, group: ArrayLike | None = None, weight: ArrayLike | None = None
+        self,
+        arm: ArrayLike,
+        values: ArrayLike,
+        group: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
+        *,
+        compiled: bool = False,
     ) -> Self:
         """Take records in.
 
@@ -173,56 +192,75 @@ class Sums:
             values: The columns v, each a row: outcomes, then their ỹ. NaN where an outcome is missing.
             group: Each record's group; all in one if there are no units.
             weight: Observation weights, positive.
+            compiled: Whether compiled loops are to serve: loading them pays for many records.
         """
-        arms, v = np.asarray(arm), np.asarray(values, dtype=np.float64)
-        w = None if weight is None else np.asarray(weight, dtype=np.float64)
-        if v.shape != (self.shape.columns, len(arms)) or (w is None) == self.shape.weighted:
-            raise ValueError("the records do not have the shape of the sums")
-        cell = arms * self.shape.groups + (0 if group is None else np.asarray(group))
-        folded = self
-        for start in range(0, len(arms), _STEP):
-            part = slice(start, start + _STEP)
-            folded = folded + self._of(cell[part], v[:, part], None if w is None else w[part])
+        shape, folded = self.shape, self
+        size = shape.columns, shape.groups
+        for cell, v, w in deal(arm, values, group, weight, size=size, weighted=shape.weighted, step=_STEP):
+            tilde = v[shape.outcomes :] if shape.adjusted else None
+            folded = folded.fold_pieces([Piece(cell, v[: shape.outcomes], tilde, w)], compiled=compiled)
         return folded
 
-    def _of(self, cell: Indices, values: Floats, weight: Floats | None) -> Self:
-        """The sums of a few records alone."""
+    def fold_pieces(self, pieces: Iterable[Piece], *, compiled: bool) -> Self:
+        """Take records in that come in pieces; these are gone through a second time if the first was not enough."""
         shape = self.shape
-        made = self.empty(shape)
-        made.records[:] = _by_cell(shape, cell, None)
-        if weight is not None and not shape.missing and made.weight is not None:
-            made.weight[..., 0] = _by_cell(shape, cell, weight)
-        for o in range(shape.outcomes):
-            columns = values[o :: shape.outcomes]
-            if not shape.missing:
-                made._write(o, cell, columns, weight)
-                continue
-            here = ~np.isnan(columns[0])
-            made._write(o, cell[here], columns[:, here], None if weight is None else weight[here])
-        return made.settled()
+        if (first_piece := next(iter(pieces), None)) is None:
+            return self
+        level = _level(first_piece)
+        center = np.tile(level, (shape.arms, 1))
+        for again in (True, False):
+            sums = self._by_cell(pieces, center, compiled)
+            arms = sums.sum(axis=1)
+            mass = _wide(arms[..., MASS], shape)
+            first, about = (_columns(arms, field, shape) for field in (FIRST, SQUARE))
+            square = about - _ratio(first**2, mass)
+            if not (again and np.any(square < _APART * about)):
+                break
+            # The arms lie far apart next to their spread: each about a mean of its own.
+            center = center + _ratio(first, mass)
+        moved = center - level
+        weights = _wide(sums[..., WEIGHT], shape)
+        records = sums[..., 0, RECORDS].copy()
+        if shape.missing:
+            counted = sum(np.bincount(piece.cell, minlength=records.size) for piece in pieces)
+            records[:] = np.reshape(counted, records.shape)
+        cross = None
+        if shape.adjusted:
+            y, tilde = np.split(first, 2, axis=1)
+            cross = arms[..., CROSS] - _ratio(y * tilde, arms[..., MASS])
+        made = type(self)(
+            shape,
+            level,
+            records,
+            sums[..., RECORDS].copy() if shape.missing else None,
+            sums[..., : shape.outcomes if shape.missing else 1, WEIGHT].copy() if shape.weighted else None,
+            _columns(sums, TOTAL, shape) + weights * moved[:, None],
+            arms[..., MASS].copy(),
+            first + mass * moved,
+            np.maximum(square, 0),
+            cross,
+            arms[..., ABSOLUTE].copy(),
+        )
+        return self + made.settled()
 
-    def _write(self, o: int, cell: Indices, columns: Floats, weight: Floats | None) -> None:
-        """Write the sums of one outcome, and of its ỹ, into these, which have none of it yet."""
+    def _by_cell(self, pieces: Iterable[Piece], center: Floats, compiled: bool) -> Floats:
+        """The sums of `numerics.cell_sums` about each arm's center, by arm and group."""
+        if compiled:
+            from foldaway.numerics.kernels.sums import add_sums
+        else:
+            from foldaway.numerics.cell_sums import add_sums
         shape = self.shape
-        if self.present is not None:
-            self.present[..., o] = _by_cell(shape, cell, None)
-            if self.weight is not None:
-                self.weight[..., o] = _by_cell(shape, cell, weight)
-        squared = None if weight is None else weight * weight
-        mass = self.counts(o).sum(axis=1) if squared is None else _by_cell(shape, cell, squared).sum(axis=1)
-        self.mass[:, o] = mass
-        about = [_centred(shape, cell, v, weight, squared, mass) for v in columns]
-        for column, parts in zip(range(o, shape.columns, shape.outcomes), about, strict=True):
-            self.level[column] = parts.level
-            self.first[:, column] = parts.first + mass * (parts.center - parts.level)
-            self.total[..., column] = parts.total + self.weights(o) * (parts.center - parts.level)[:, None]
-            self.square[:, column] = parts.square
-        if self.cross is not None:
-            y, adjusted = about
-            products = _by_cell(shape, cell, y.d * adjusted.d2).sum(axis=1)
-            self.cross[:, o] = products - _ratio(y.first * adjusted.first, mass)
-        sizes = np.abs(columns[0])
-        self.absolute[:, o] = _by_cell(shape, cell, sizes if weight is None else sizes * weight).sum(axis=1)
+        arms, outcomes, groups = shape.arms, shape.outcomes, shape.groups
+        about = np.zeros((arms, groups, outcomes, 2))
+        about[..., : 1 + shape.adjusted] = center.reshape(arms, 1, -1, outcomes).swapaxes(2, 3)
+        sums = np.zeros((arms, groups, outcomes, FIELDS))
+        for piece in pieces:
+            add_sums(*piece, about.reshape(-1, outcomes, 2), shape.missing, sums.reshape(-1, outcomes, FIELDS))
+        if not shape.weighted:
+            sums[..., WEIGHT] = sums[..., MASS] = sums[..., RECORDS]
+            sums[..., FIRST] = sums[..., TOTAL]
+            sums[..., FIRST + TILDE] = sums[..., TOTAL + TILDE]
+        return sums
 
     def __add__(self, other: Self) -> Self:
         """The sums of both sets of records."""
@@ -364,41 +402,18 @@ def _sizes(shape: SumsShape) -> dict[str, tuple[int, ...] | None]:
     }
 
 
-def _by_cell(shape: SumsShape, cell: Indices, values: Floats | None) -> Floats:
-    """Sums by arm and group; numbers of records if there are no values."""
-    sums = np.bincount(cell, values, shape.arms * shape.groups)
-    return sums.reshape(shape.arms, shape.groups).astype(np.float64, copy=False)
+def _level(piece: Piece) -> Floats:
+    """A number near the values of each column."""
+    columns = [v[:, :_HEAD] for v in (piece.y, piece.tilde) if v is not None]
+    head = np.concatenate(columns)
+    here = ~np.isnan(head)
+    mean: Floats = head.sum(axis=1, where=here) / np.maximum(here.sum(axis=1), 1)
+    return mean
 
 
-class _Centred(NamedTuple):
-    """A column of a few records about each arm's center: sums, and the differences d and w² d themselves."""
-
-    center: Floats
-    level: float
-    d: Floats
-    d2: Floats
-    total: Floats
-    first: Floats
-    square: Floats
-
-
-def _centred(
-    shape: SumsShape, cell: Indices, v: Floats, weight: Floats | None, squared: Floats | None, mass: Floats
-) -> _Centred:
-    level = float(v.mean()) if len(v) else 0.0
-    center = np.full(shape.arms, level)
-    for again in (True, False):
-        d = v - (level if again else center[cell // shape.groups])
-        d2 = d if squared is None else d * squared
-        total = _by_cell(shape, cell, d if weight is None else d * weight)
-        first = total.sum(axis=1) if squared is None else _by_cell(shape, cell, d2).sum(axis=1)
-        about = _by_cell(shape, cell, d * d2).sum(axis=1)
-        square = about - _ratio(first**2, mass)
-        if not (again and np.any(square < _APART * about)):
-            break
-        # The arms lie far apart next to their spread: each about a mean of its own.
-        center = level + _ratio(first, mass)
-    return _Centred(center, level, d, d2, total, first, np.maximum(square, 0))
+def _columns(sums: Floats, field: int, shape: SumsShape) -> Floats:
+    """A field of the outcomes and, if there are any, of their ỹ."""
+    return np.concatenate([sums[..., field + TILDE * which] for which in range(1 + shape.adjusted)], axis=-1)
 
 
 def _wide(by_outcome: Floats, shape: SumsShape) -> Floats:

@@ -27,6 +27,18 @@ def test_the_gram_matrix_is_the_plain_one(K: int, n: int) -> None:
     np.testing.assert_allclose(moments.gram(rows), rows @ rows.T, rtol=1e-13, atol=1e-13 * n)
 
 
+@pytest.mark.parametrize("K", [1, 2, 7])
+@pytest.mark.parametrize("n", [0, 1, 1000])
+def test_gram_matrices_by_cell_are_those_of_the_cells_rows(K: int, n: int) -> None:
+    rng = np.random.default_rng(K)
+    rows, cell = rng.normal(size=(K, n)), rng.integers(0, 5, n)
+    grams = np.ones((6, K, K))  # they are added to what is there
+    moments.add_grams(rows, cell, grams)
+    for c in range(6):
+        z = rows[:, cell == c]
+        np.testing.assert_allclose(grams[c], 1 + z @ z.T, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("K", [1, 2, 5, 9])
 @pytest.mark.parametrize("n", [1, 255, 256, 513])
 @pytest.mark.parametrize("level", [0.0, 1e9])

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import foldaway as fa
+from foldaway.numerics.threads import CORES
 from foldaway.sources.runs import shares
 from foldaway.sources.runs.processes import Workers
 from foldaway.sources.runs.shares import ReadOptions, shares_of
@@ -84,6 +85,26 @@ def test_any_split_is_the_fold_in_one_pass(
         np.testing.assert_allclose(numbers_of(trial), numbers_of(whole), rtol=1e-9, atol=1e-12)
         states[processes] = trial.dumps()
     assert len(set(states.values())) == 1  # to the bit, however many processes
+
+
+def test_any_number_of_threads_gives_the_same_bits_and_reports_to_the_caller(
+    drawn: tuple[fa.Plan, pd.DataFrame], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, states, reports = everywhere(drawn[0]), set(), []
+    for threads in (1, 2, 5):
+        monkeypatch.setenv(CORES, str(threads))
+        used: dict[Any, int] = {}
+        listeners = set()
+
+        def progress(path: Any, done: int, used: dict[Any, int] = used, listeners: set[int] = listeners) -> None:
+            used[path] = done
+            listeners.add(threading.get_ident())
+
+        states.add(fa.fold_files(folder / "*", plan, progress=progress).dumps())
+        reports.append(used)
+        assert listeners == {threading.get_ident()}
+    assert len(states) == 1
+    assert reports == [reports[0]] * 3
 
 
 def test_one_large_file_is_shared_out(drawn: tuple[fa.Plan, pd.DataFrame], folder: Path) -> None:

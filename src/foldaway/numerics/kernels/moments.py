@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.numerics.kernels.compiling import njit_sums, njit_vectors
+from foldaway.numerics.kernels.compiling import njit_sums, njit_vectors, run
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -65,6 +65,45 @@ def gram(rows: Floats) -> Floats:
         for i in range(j):
             sums[i, j] = sums[j, i]
     return sums
+
+
+def add_grams(rows: Floats, cell: Indices, grams: Floats) -> None:
+    """Add Σ z z' over the records (columns of rows, K by n) of each cell.
+
+    Example:
+        >>> grams = np.zeros((2, 1, 1))
+        >>> add_grams(np.array([[1.0, 2.0, 3.0]]), np.array([1, 0, 1]), grams)
+        >>> grams.ravel()
+        array([ 4., 10.])
+    """
+    run(_add_grams, rows, cell, grams)
+
+
+@njit_sums
+def _add_grams(rows: Floats, cell: Indices, grams: Floats) -> None:
+    K, n = rows.shape
+    # Each cell's records side by side, so that its sums are dot products.
+    starts = np.zeros(len(grams) + 1, dtype=np.intp)
+    for i in range(n):
+        starts[cell[i] + 1] += 1
+    for c in range(len(grams)):
+        starts[c + 1] += starts[c]
+    following = starts.copy()
+    place = np.empty(n, dtype=np.intp)
+    for i in range(n):
+        place[i] = following[cell[i]]
+        following[cell[i]] += 1
+    z = np.empty((K, n))
+    for j in range(K):
+        for i in range(n):
+            z[j, place[i]] = rows[j, i]
+    for c in range(len(grams)):
+        for j in range(K):
+            for k in range(j + 1):
+                total = grams[c, j, k]
+                for i in range(starts[c], starts[c + 1]):
+                    total += z[j, i] * z[k, i]
+                grams[c, j, k] = grams[c, k, j] = total
 
 
 @njit_sums

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from foldaway.errors import RecordError
-from foldaway.numerics.kernels.compiling import compile_for, njit, njit_inline
-from foldaway.numerics.kernels.lanes import load_word, trailing_zeros
+from foldaway.numerics.kernels.compiling import compile_for, njit, njit_part
+from foldaway.numerics.kernels.lanes import load_word
 
 KEY_LENGTH = 16
 
@@ -27,10 +27,6 @@ State = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
 
 _EIGHT = np.uint64(8)
 _TOP = np.uint64(56)
-
-_E4, _E8, _E16 = np.uint64(10**4), np.uint64(10**8), np.uint64(10**16)
-_ZEROS = np.uint64(0x3030303030303030)
-_MINUS = np.uint64(ord("-"))
 
 
 def hash_identifiers(column: pa.Array | pa.ChunkedArray, key: bytes) -> Words:
@@ -78,7 +74,8 @@ def _hash_array(column: pa.Array, start: State, hashes: Words) -> None:
     elif pa.types.is_dictionary(kind):
         _hash_dictionary(column, start, hashes)
     elif pa.types.is_integer(kind):
-        _hash_integers(column, start, hashes)
+        # Arrow writes a number about as fast as a kernel would, which has to be compiled first.
+        _hash_octets(pc.cast(column, pa.large_string()), np.int64, start, hashes)
     elif pa.types.is_boolean(kind):
         _hash_dictionary(pc.cast(column, pa.string()).dictionary_encode(), start, hashes)
     elif pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
@@ -101,15 +98,6 @@ def _hash_octets(column: pa.Array, offset_type: type[np.signedinteger[Any]], sta
     bounds = _view(offsets, offset_type)[column.offset : column.offset + len(column) + 1]
     compile_for(_sip_octets, octets, bounds, start, hashes)
     _sip_octets(octets, bounds, start, hashes)
-
-
-def _hash_integers(column: pa.Array, start: State, hashes: Words) -> None:
-    signed = pa.types.is_signed_integer(column.type)
-    values = column.to_numpy().astype(np.int64 if signed else np.uint64, copy=False)
-    words = values.view(np.uint64)
-    words.flags.writeable = False
-    compile_for(_sip_integers, words, signed, start, hashes)
-    _sip_integers(words, signed, start, hashes)
 
 
 def _hash_dictionary(column: pa.DictionaryArray, start: State, hashes: Words) -> None:
@@ -158,87 +146,20 @@ def _sip_octets(octets: NDArray[np.uint8], bounds: NDArray[Any], start: State, h
         hashes[i] = _finish(_compress(state, last))
 
 
-@njit
-def _sip_integers(words: Words, signed: bool, start: State, hashes: Words) -> None:
-    for i in range(len(hashes)):
-        negative = signed and (words[i] >> np.uint64(63)) != np.uint64(0)
-        magnitude = np.uint64(0) - words[i] if negative else words[i]
-        first, second, third, length = _decimal_text(magnitude, negative)
-        last = np.uint64(length) << _TOP
-        state = start
-        if length >= 8:
-            state = _compress(state, first)
-            first, second = second, third
-        if length >= 16:
-            state = _compress(state, first)
-            first = second
-        hashes[i] = _finish(_compress(state, first | last))
-
-
-@njit_inline
-def _decimal_text(magnitude: np.uint64, negative: bool) -> tuple[np.uint64, np.uint64, np.uint64, np.intp]:
-    """The decimal text of an integer as three little-endian words, with zeros after its end, and its length."""
-    first = _eight_digits(magnitude // _E16)
-    second = _eight_digits(magnitude // _E8 % _E8)
-    third = _eight_digits(magnitude % _E8)
-    # 24 digits, of which the leading zeros, at least four and at most 23, go.
-    gone = np.uint64(23)
-    if first != np.uint64(0):
-        gone = trailing_zeros(first) >> np.uint64(3)
-    elif second != np.uint64(0):
-        gone = np.uint64(8) + (trailing_zeros(second) >> np.uint64(3))
-    elif third != np.uint64(0):
-        gone = np.uint64(16) + (trailing_zeros(third) >> np.uint64(3))
-    first, second, third = first + _ZEROS, second + _ZEROS, third + _ZEROS
-    if negative:
-        gone -= np.uint64(1)
-        sign = (_MINUS - np.uint64(ord("0"))) << (np.uint64(8) * (gone & np.uint64(7)))
-        if gone < np.uint64(8):
-            first += sign
-        elif gone < np.uint64(16):
-            second += sign
-        else:
-            third += sign
-    length = np.intp(24) - np.intp(gone)
-    while gone >= np.uint64(8):
-        first, second, third = second, third, np.uint64(0)
-        gone -= np.uint64(8)
-    if gone > np.uint64(0):
-        down, up = np.uint64(8) * gone, np.uint64(64) - np.uint64(8) * gone
-        first = (first >> down) | (second << up)
-        second = (second >> down) | (third << up)
-        third = third >> down
-    return first, second, third, length
-
-
-@njit_inline
-def _eight_digits(number: np.uint64) -> np.uint64:
-    """The digits of a number below 10⁸, leading zeros included, the first in the lowest octet.
-
-    Two halves, then four quarters, then eight digits, each split of all parts at once; the multiplications are
-    divisions by 100 and by 10 that are exact for parts of that size.
-    """
-    halves = number // _E4 | (number % _E4) << np.uint64(32)
-    hundreds = (halves * np.uint64(5243) >> np.uint64(19)) & np.uint64(0x0000007F0000007F)
-    quarters = hundreds | (halves - np.uint64(100) * hundreds) << np.uint64(16)
-    tens = (quarters * np.uint64(103) >> np.uint64(10)) & np.uint64(0x000F000F000F000F)
-    return tens | (quarters - np.uint64(10) * tens) << np.uint64(8)
-
-
-@njit_inline
+@njit_part
 def _compress(state: State, word: np.uint64) -> State:
     v0, v1, v2, v3 = _round(_round((state[0], state[1], state[2], state[3] ^ word)))
     return v0 ^ word, v1, v2, v3
 
 
-@njit_inline
+@njit_part
 def _finish(state: State) -> np.uint64:
     state = (state[0], state[1], state[2] ^ np.uint64(0xFF), state[3])
     v0, v1, v2, v3 = _round(_round(_round(_round(state))))
     return v0 ^ v1 ^ v2 ^ v3
 
 
-@njit_inline
+@njit_part
 def _round(state: State) -> State:
     v0, v1, v2, v3 = state
     v0 += v1
@@ -254,6 +175,6 @@ def _round(state: State) -> State:
     return v0, v1, v2, v3
 
 
-@njit_inline
+@njit_part
 def _rotate(word: np.uint64, by: np.uint64) -> np.uint64:
     return (word << by) | (word >> (np.uint64(64) - by))

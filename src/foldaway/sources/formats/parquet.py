@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pyarrow.parquet as pq
 
+from foldaway.numerics.threads import cores
 from foldaway.sources.formats.chunk import ROWS, Chunk, WantedColumns, blank, present
 from foldaway.sources.formats.streams import Stream
 
@@ -26,7 +27,8 @@ def chunks(stream: Stream, wanted: WantedColumns, *, rows: int = ROWS, part: ran
         yield Chunk(blank(names))
         done, total = 0, max(file.metadata.num_rows, 1)
         groups = None if part is None else list(part)
-        for records in file.iter_batches(rows, row_groups=groups, columns=names) if names else ():
+        reading = file.iter_batches(rows, row_groups=groups, columns=names, use_threads=cores() > 1)
+        for records in reading if names else ():
             # Arrow takes the writer's word for offsets and UTF-8; a damaged file must not get past here.
             records.validate(full=True)
             done += records.num_rows

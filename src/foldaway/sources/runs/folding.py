@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from foldaway.errors import PlanError, SourceError
+from foldaway.numerics.threads import cores, one_blas_thread, one_core
 from foldaway.plan import Plan
 from foldaway.sources.formats.paths import Stdin, expand, size
 from foldaway.sources.runs.processes import Workers
@@ -124,8 +128,11 @@ def fold_shares(
     if processes < 1:
         raise SourceError("the number of processes must be 1 or more.")
     if processes == 1 or len(shares) < 2:
-        for share in shares:
-            more, counts = fold_share(share, trial.plan, key, options, tell)
+        # The bootstrap splits its replicates over the cores; splitting the shares as well would crowd them.
+        threads = 1 if trial.plan.bootstrap is not None else min(cores(), len(shares))
+        for share, (more, counts) in zip(
+            shares, _by_threads(shares, trial.plan, key, options, tell, threads), strict=True
+        ):
             trial += more
             yield FoldedShare(share, trial, counts)
         return
@@ -133,3 +140,37 @@ def fold_shares(
         for share, answer in zip(shares, workers.fold(shares, tell), strict=True):
             trial += Trial.loads(answer.state, trial.plan, key=key)
             yield FoldedShare(share, trial, answer.counts)
+
+
+def _by_threads(
+    shares: Sequence[Share],
+    plan: Plan,
+    key: bytes | None,
+    options: ReadOptions,
+    tell: Callable[[Path, int], None],
+    threads: int,
+) -> Iterator[tuple[Trial, list[Count]]]:
+    """The trial of each share, in order, a few of them folded at a time."""
+    if threads <= 1:
+        for share in shares:
+            yield fold_share(share, plan, key, options, tell)
+        return
+
+    def fold(share: Share) -> tuple[Trial, list[Count], list[tuple[Path, int]]]:
+        used: list[tuple[Path, int]] = []
+        with one_core():
+            folded = fold_share(share, plan, key, options, lambda path, more: used.append((path, more)))
+        return *folded, used
+
+    ahead: deque[Future[tuple[Trial, list[Count], list[tuple[Path, int]]]]] = deque()
+    waiting = iter(shares)
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        for _ in shares:
+            # In this thread's context: it has NumPy's allocator, which a server makes wipe what it frees.
+            ahead += [
+                pool.submit(copy_context().run, fold, share) for share in islice(waiting, threads + 1 - len(ahead))
+            ]
+            trial, counts, used = ahead.popleft().result()
+            for path, more in used:  # whoever listens is called by this thread only
+                tell(path, more)
+            yield trial, counts

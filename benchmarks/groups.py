@@ -1,0 +1,188 @@
+"""Sums and moments by group, from a Parquet file, beside DuckDB's sums in SQL and two ways of resampling.
+
+    python -m benchmarks groups
+
+All on two threads, in one run. The coefficients are in the plan, so that a record is folded as its outcome and ỹ.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import duckdb
+import numpy as np
+from files import (
+    BOOTSTRAP,
+    COVARIATES,
+    DRAWS,
+    KEPT,
+    LOADED,
+    REPLICATES,
+    ROWS,
+    UNITS,
+    first_rows,
+    load,
+    resampler,
+    write,
+)
+from measure import best_times, show
+
+import foldaway as fa
+from foldaway.numerics.block import Shape
+from foldaway.numerics.threads import on_threads, one_core
+from foldaway.records.check import check
+from foldaway.records.keys import UnitKeys
+from foldaway.sources.formats.chunk import wanted_by
+from foldaway.sources.formats.files import parts, read
+from foldaway.tallies.group_folding import fold_group_moments, fold_sums
+from foldaway.tallies.group_moments import GroupMoments, MomentsShape
+from foldaway.tallies.sums import GROUPS, Sums, SumsShape
+
+THREADS = 2
+CENTER, SLOPES = np.array([0.0, 100.0, 0.0, 50.0, 0.0]), np.array([[1.0, 0.1, -1.0, 0.2, 1.0]])
+KEYS = UnitKeys(bytes(range(16)))
+SUMS = SumsShape(arms=2, outcomes=1, groups=GROUPS, adjusted=True)
+MOMENTS = MomentsShape(2, GROUPS, Shape(1 + len(COVARIATES), 1))
+
+PREDICTED = " + ".join(
+    f"{slope} * ({name} - {mean})" for name, mean, slope in zip(COVARIATES, CENTER, SLOPES[0], strict=True)
+)
+SQL = f"""
+select arm, hash(unit) & {GROUPS - 1} as g, count(*), sum(y), sum(t), sum(y * y), sum(t * t), sum(y * t), sum(abs(y))
+from (select arm, unit, y, y - ({PREDICTED}) as t from read_parquet('{{file}}'))
+group by all
+"""
+
+MOST_OF_SQL = {"sums": 2.0, "moments": 4.0}  # times DuckDB's time
+LEAST_OF_BOOTSTRAP, LEAST_OF_ARCH = 15, 1000  # times faster, per record
+MOST_FROM_COLD = 3.0  # seconds
+
+Tally = TypeVar("Tally", Sums, GroupMoments)
+
+
+def main() -> None:
+    """Print the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "trial.parquet")
+        write(file)
+        some = first_rows(file, LOADED)
+        few = first_rows(file, 2 * THREADS * LOADED // 10)
+        for source in (few, some):  # the first compiles
+            sums_in(source), moments_in(source)
+        fa.fold_files(few, BOOTSTRAP)
+        per_record = against_sql(file)
+        against_resampling(file, some, per_record)
+        from_cold(few)
+
+
+def sums_in(file: Path) -> Sums:
+    """The sums of a file, with ỹ."""
+    return fold(file, Sums.empty(SUMS), partial(fold_sums, coefficients=(CENTER, SLOPES)))
+
+
+def moments_in(file: Path) -> GroupMoments:
+    """The moments of a file, by group."""
+    return fold(file, GroupMoments.empty(MOMENTS), fold_group_moments)
+
+
+def fold(file: Path, empty: Tally, take: Callable[..., Tally]) -> Tally:
+    """The tally of a file's records, of which each thread reads and folds a part."""
+
+    def part(start: int, stop: int) -> Tally:
+        tally = empty
+        with one_core():
+            for chunk in read(file, wanted_by(BOOTSTRAP), part=range(start, stop)):
+                batch, _ = check(chunk.records, BOOTSTRAP, text=True, keys=KEYS)
+                tally = take(tally, batch)
+        return tally
+
+    groups = len(parts(file))
+    whole = empty
+    for tally in on_threads(part, [groups * thread // THREADS for thread in range(THREADS + 1)]):
+        whole = whole + tally
+    return whole
+
+
+def against_sql(file: Path) -> float:
+    """The same sums in SQL; gives our seconds per record for the sums."""
+    connection = duckdb.connect(config={"threads": THREADS})
+
+    def sql() -> list[Any]:
+        return connection.sql(SQL.format(file=file)).fetchall()
+
+    times = best_times({"sql": sql, "sums": lambda: sums_in(file), "moments": lambda: moments_in(file)}, rounds=5)
+    cells = sql()
+    sums, moments = sums_in(file), moments_in(file)
+    assert sums.n == moments.n == sum(cell[2] for cell in cells) == ROWS
+    for column, place in ((0, 3), (1, 4)):
+        np.testing.assert_allclose(sums.totals(column).sum(), sum(cell[place] for cell in cells), rtol=1e-9)
+    names = {"sql": "DuckDB, the same sums in SQL", "sums": "foldaway, sums", "moments": "foldaway, moments"}
+    rows = [
+        [names[name], f"{t:.3f} s", f"{ROWS / t / 1e6:.1f}", f"{t / times['sql']:.2f}", *limit(name, t / times["sql"])]
+        for name, t in times.items()
+    ]
+    title = f"{ROWS:,} records of a Parquet file, {len(COVARIATES)} covariates, {GROUPS} groups, {THREADS} threads"
+    show(title, rows, ["", "time", "million a second", "times DuckDB", "at most", "met"])
+    return times["sums"] / ROWS
+
+
+def limit(name: str, ratio: float) -> list[str]:
+    """What was promised, and whether it is kept."""
+    most = MOST_OF_SQL.get(name)
+    return ["", ""] if most is None else [f"{most:g}", "yes" if ratio <= most else "NO"]
+
+
+def against_resampling(file: Path, some: Path, per_record: float) -> None:
+    """An error by unit from our own bootstrap, and from a library that draws from kept rows."""
+    times = best_times({"bootstrap": lambda: fa.fold_files(some, BOOTSTRAP)}, rounds=1)
+    peers = {"foldaway, bootstrap": (LOADED, times["bootstrap"], LEAST_OF_BOOTSTRAP)}
+    try:
+        frame = load(file)
+        kept = frame[frame["unit"] < UNITS * KEPT / ROWS]
+        drawn = best_times({"arch": resampler(kept)}, rounds=1)["arch"] * REPLICATES / DRAWS
+        peers["arch, on kept rows"] = (len(kept), drawn, LEAST_OF_ARCH)
+    except ImportError:
+        print("\narch is not installed: not measured")
+    rows = [["foldaway, sums", f"{ROWS:,}", f"{1e6 * per_record:.3f} µs", "", "", ""]]
+    for name, (n, seconds, least) in peers.items():
+        faster = seconds / n / per_record
+        met = "yes" if faster >= least else "NO"
+        rows.append([name, f"{n:,}", f"{1e6 * seconds / n:.3f} µs", f"{faster:,.0f}", f"{least:,}", met])
+    title = (
+        f"Errors by unit: sums by group beside {REPLICATES:,} replicates (arch: {DRAWS}, times {REPLICATES // DRAWS})"
+    )
+    show(title, rows, ["", "records", "per record", "times slower", "at least", "met"])
+
+
+def from_cold(few: Path) -> None:
+    """The first use on a machine: a new process without compiled kernels on disk, beside one that finds them."""
+    seconds = []
+    with tempfile.TemporaryDirectory() as cache:
+        for _ in range(2):
+            start = time.perf_counter()
+            program = f"import groups, pathlib; groups.sums_in(pathlib.Path({str(few)!r}))"
+            environment = os.environ | {"NUMBA_CACHE_DIR": cache, "PYTHONPATH": os.pathsep.join(sys.path)}
+            subprocess.run([sys.executable, "-c", program], check=True, env=environment)
+            seconds.append(time.perf_counter() - start)
+    rows = [
+        [
+            "no compiled kernels yet",
+            f"{seconds[0]:.2f} s",
+            f"{MOST_FROM_COLD:g} s",
+            "yes" if seconds[0] <= MOST_FROM_COLD else "NO",
+        ],
+        ["compiled kernels on disk", f"{seconds[1]:.2f} s", "", ""],
+    ]
+    show("Start to end of a process that folds a small file", rows, ["", "time", "at most", "met"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Batches folded into sums and moments by group, on all cores: each worker folds a part, and the parts are added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from foldaway.numerics.block import Floats
+from foldaway.numerics.threads import cores, on_threads, one_blas_thread
+from foldaway.records.batch import Batch
+from foldaway.tallies.cells import Dealt, cell_of
+from foldaway.tallies.group_moments import STEP, GroupMoments
+from foldaway.tallies.sums import Piece, Sums, group_of
+
+# With this many records, loading the compiled loops costs less than they save.
+_WORTH_COMPILING = 100_000
+
+# Below this many records per worker, starting it costs more than it saves.
+_WORTH_A_WORKER = 40_000
+
+# Records whose sums are made about one center …
+_STRETCH = 1 << 18
+# … and of these, records whose columns stay in a core's cache.
+_PIECE = 1 << 14
+
+
+def fold_sums(
+    sums: Sums,
+    batch: Batch,
+    coefficients: tuple[Floats, Floats] | None = None,
+    workers: int | None = None,
+) -> Sums:
+    """The sums with the batch taken in; those given are left as they were.
+
+    Args:
+        sums: The sums.
+        batch: The records; their groups come from their keyed hashes.
+        coefficients: x̄₀ by covariate column and β₀ by outcome and covariate column, if the sums have ỹ.
+        workers: How many threads; as many as there are cores, if left out.
+    """
+    if (coefficients is None) == sums.shape.adjusted:
+        raise ValueError("adjusted sums, and only these, need coefficients")
+    compiled = _is_worth_compiling(sums.n, batch)
+    empty = Sums.empty(sums.shape)
+
+    def fold(start: int, stop: int) -> Sums:
+        folded = empty
+        for at in range(start, stop, _STRETCH):
+            pieces = _Pieces(sums, batch, coefficients, at, min(at + _STRETCH, stop), compiled)
+            folded = folded.fold_pieces(pieces, compiled=compiled)
+        return folded
+
+    for part in on_threads(fold, _cuts(batch, workers)):
+        sums = sums + part
+    return sums
+
+
+def fold_group_moments(moments: GroupMoments, batch: Batch, workers: int | None = None) -> GroupMoments:
+    """The moments with the batch taken in; those given are left as they were.
+
+    Args:
+        moments: The moments.
+        batch: The records; their groups come from their keyed hashes.
+        workers: How many threads; as many as there are cores, if left out.
+    """
+    compiled = _is_worth_compiling(moments.n, batch)
+    empty = moments.emptied()
+
+    def fold(start: int, stop: int) -> GroupMoments:
+        folded = empty
+        for at in range(start, stop, STEP):
+            step = _PIECE if folded.frame.n else STEP  # a first frame is made from many records
+            pieces = _dealt(batch, at, min(at + STEP, stop), moments.shape.groups, step)
+            folded = folded.fold_pieces(pieces, compiled=compiled)
+        return folded
+
+    with one_blas_thread():
+        for part in on_threads(fold, _cuts(batch, workers)):
+            moments = moments + part
+    return moments
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """A stretch of a batch, piece by piece, as often as it is asked for."""
+
+    sums: Sums
+    batch: Batch
+    coefficients: tuple[Floats, Floats] | None
+    start: int
+    stop: int
+    compiled: bool
+
+    def __iter__(self) -> Iterator[Piece]:
+        shape = self.sums.shape
+        for cell, rows, weight in _dealt(self.batch, self.start, self.stop, shape.groups, _PIECE):
+            x, y = rows[1 : len(rows) - shape.outcomes], rows[len(rows) - shape.outcomes :]
+            yield Piece(cell, y, None if self.coefficients is None else self._adjusted(x, y), weight)
+
+    def _adjusted(self, x: Floats, y: Floats) -> Floats:
+        """ỹ = y − (x − x̄₀)'β₀."""
+        assert self.coefficients is not None
+        center, slopes = self.coefficients
+        if self.compiled:
+            from foldaway.numerics.kernels.sums import adjusted
+
+            return adjusted(x, y, center, slopes)
+        predicted: Floats = slopes @ (x - center[:, None])
+        return y - predicted
+
+
+def _dealt(batch: Batch, start: int, stop: int, groups: int, step: int) -> Iterator[Dealt]:
+    """A part of the batch in steps, dealt to cells."""
+    for at in range(start, stop, step):
+        part = slice(at, min(at + step, stop))
+        arm = np.zeros(part.stop - at, dtype=np.int8) if batch.arm is None else batch.arm[part]
+        cell = cell_of(arm, None if batch.key is None else group_of(batch.key[part], groups), groups)
+        yield Dealt(cell, batch.assemble(part), None if batch.weight is None else batch.weight[part])
+
+
+def _is_worth_compiling(n: int, batch: Batch) -> bool:
+    return n + len(batch) >= _WORTH_COMPILING
+
+
+def _cuts(batch: Batch, workers: int | None) -> list[int]:
+    return batch.cuts(min(workers or cores(), max(1, len(batch) // _WORTH_A_WORKER)))

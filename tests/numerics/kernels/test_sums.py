@@ -1,0 +1,40 @@
+"""The compiled sums by cell, against NumPy's; which of the two serves changes nothing beyond rounding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from foldaway.numerics import cell_sums
+from foldaway.numerics.cell_sums import FIELDS
+from foldaway.numerics.kernels import sums
+
+CELLS = 6
+
+
+@pytest.mark.parametrize("tilde", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("n", [0, 1, 1000])
+def test_the_sums_are_those_of_numpy(n: int, missing: bool, weighted: bool, tilde: bool) -> None:
+    rng = np.random.default_rng(n)
+    y, ty = rng.normal(size=(2, 2, n))
+    if missing:
+        y[rng.random((2, n)) < 0.2] = np.nan
+    cell, weight = rng.integers(0, CELLS, n), rng.uniform(0.5, 2, n) if weighted else None
+    about = rng.normal(size=(CELLS, 2, 2))
+    ours, theirs = np.ones((2, CELLS, 2, FIELDS))  # they are added to what is there
+    for add, to in ((sums.add_sums, ours), (cell_sums.add_sums, theirs)):
+        add(cell, y, ty if tilde else None, weight, about, missing, to)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-11)
+    assert np.isfinite(ours).all()
+
+
+@pytest.mark.parametrize("n", [1, 255, 257, 1000])
+@pytest.mark.parametrize("columns", [0, 1, 5])
+def test_adjusted_outcomes_are_those_of_numpy(n: int, columns: int) -> None:
+    rng = np.random.default_rng(n)
+    x, y = 1e9 + rng.normal(size=(columns, n)), rng.normal(size=(2, n))
+    center, slopes = np.full(columns, 1e9), rng.normal(size=(2, columns))
+    expected = y - slopes @ (x - center[:, None])
+    np.testing.assert_allclose(sums.adjusted(x, y, center, slopes), expected, rtol=1e-12, atol=1e-13)
