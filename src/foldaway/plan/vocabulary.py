@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeVar
 
 # What is kept for errors, by the names under which the tallies stand in an arm and its state.
 RECORDS, UNITS, REPLICATES = "records", "units", "replicates"
 
 # What a trial keeps: sums by arm and group, or the moments of its rows.
-SUMS, MOMENTS = "sums", "moments"
 Keep = Literal["sums", "moments"]
+SUMS: Final = "sums"
+MOMENTS: Final = "moments"
 
 # Scores corrected for leverage where the records are: never kept, only collected.
 LEVERAGE = "leverage"

@@ -19,12 +19,12 @@ import numpy as np
 from foldaway.errors import StateError
 from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Floats, Shape
-from foldaway.numerics.threads import one_blas_thread
 from foldaway.plan import Plan
 from foldaway.records.batch import Batch
+from foldaway.tallies.group_folding import fold_group_moments, fold_sums
 from foldaway.tallies.group_moments import GroupMoments, MomentsShape
 from foldaway.tallies.predictor import Predictor, lean
-from foldaway.tallies.sums import Sums, SumsShape, group_of
+from foldaway.tallies.sums import Sums, SumsShape
 
 FOLDS = 16
 """Into so many parts records without units are dealt in turn, so that coefficients can be fitted without each."""
@@ -33,9 +33,6 @@ DIFFERENT = (
     "the tallies that were merged were adjusted with different coefficients, so only their plain outcomes can be "
     "added. Put the same coefficients into every part's plan: `foldaway plan calibrate`."
 )
-
-# Records per step: their rows fit into a cache.
-_STEP = 1 << 16
 
 
 class GroupedState(msgspec.Struct):
@@ -105,29 +102,12 @@ class Grouped:
 
     def fold(self, batch: Batch) -> Self:
         """Take a batch in."""
-        folded = self
-        with one_blas_thread():
-            for start in range(0, len(batch), _STEP):
-                folded = folded._fold(batch, slice(start, min(start + _STEP, len(batch))))
-        return folded
-
-    def _fold(self, batch: Batch, part: slice) -> Self:
-        rows = batch.assemble(part)
-        n = rows.shape[1]
-        arm = np.zeros(n, dtype=np.int64) if batch.arm is None else batch.arm[part].astype(np.int64)
-        weight = None if batch.weight is None else batch.weight[part]
-        key = None if batch.key is None else batch.key[part]
-        if self.moments is not None:
-            dealt = (self.moments.n + np.arange(n)) % FOLDS
-            group = dealt if key is None else group_of(key, self.plan.groups)
-            return replace(self, moments=self.moments.fold(arm, rows, group, weight))
-        assert self.sums is not None
-        k = len(self.plan.regressors)
-        values = rows[k:]
-        if self.predictor is not None:
-            values = np.concatenate([values, self.predictor.adjusted(rows[1:k], values)])
-        group = None if key is None else group_of(key, self.plan.groups)
-        return replace(self, sums=self.sums.fold(arm, values, group, weight))
+        if self.moments is None:
+            assert self.sums is not None
+            return replace(self, sums=fold_sums(self.sums, batch, self.predictor))
+        if batch.key is None:  # in turn, so that coefficients can be fitted without each part
+            batch = replace(batch, key=np.arange(self.moments.n, self.moments.n + len(batch), dtype=np.uint64))
+        return replace(self, moments=fold_group_moments(self.moments, batch))
 
     def fixed(self, predictor: Predictor | None, without: Floats | None = None, why: str = "") -> Self:
         """The same records as sums, from here on with this predictor.
