@@ -19,7 +19,7 @@ PLAN = fa.Plan(
     arm="g",
     arms={"a": 0.9, "b": 0.1},
     outcomes=["y"],
-    estimators=["difference"],
+    keep="moments", estimators=["difference"],
     errors=["HC2"],
     anytime_n=1000,
 )
