@@ -45,7 +45,7 @@ def many() -> fa.Trial:
 def failing() -> fa.Trial:
     """Those who spent much are missing from the treatment; each customer has one record."""
     rows = pa.Table.from_batches(list(checkout(6_000))).to_pandas()
-    trial = fa.Trial(msgspec.structs.replace(PLAN, complete_units=True))
+    trial = fa.Trial(msgspec.structs.replace(PLAN, keep="moments", complete_units=True))
     trial.fold(rows[(rows["variant"] == "control") | (rows["revenue"] < 40)])
     return trial
 
@@ -60,7 +60,7 @@ def faulty() -> fa.Trial:
 
 
 def resampled() -> fa.Trial:
-    plan = msgspec.structs.replace(PLAN, bootstrap=fa.Bootstrap(250, "double-or-nothing"), outcomes=["revenue"])
+    plan = msgspec.structs.replace(PLAN, keep="moments", bootstrap=fa.Bootstrap(250, "double-or-nothing"), outcomes=["revenue"])
     trial = fa.Trial(plan, key=bytes(range(16)))
     for batch in checkout(2_000):
         trial.fold(batch)

@@ -198,8 +198,10 @@ def test_with_the_key_and_no_more_records_than_replicates_every_outcome_can_be_s
     trial = folded(plan_of("poisson", 150), rows)
     found = solved(trial, {arm: rows["who"][rows["group"] == arm].tolist() for arm in ("a", "b")})
     np.testing.assert_allclose([found[who] for who in rows["who"]], rows["y"], rtol=1e-6)
-    # Hence the floor: a trial of this size shows no bootstrap at all.
-    assert len(trial.effects().filter(se_kind="bootstrap")) == 0
+    # Hence the floor: a trial of this size shows nothing that comes from the replicates.
+    for row in trial.effects().filter(se_kind="bootstrap"):
+        assert not row.reliable
+        assert (row.std_error, row.percentile_ci_lower, row.percentile_p_value, row.replicates) == (None,) * 4
     larger = records_of(400)
     assert min((larger["group"] == arm).sum() for arm in ("a", "b")) > 150
     assert len(folded(trial.plan, larger).effects().filter(se_kind="bootstrap")) > 0

@@ -30,7 +30,7 @@ def test_every_estimate_and_error_is_that_of_the_kept_rows(drawn: tuple[fa.Plan,
     plan, rows = drawn
     cut = len(rows) // 3
     batches = (cut, 2 * cut) if not plan.complete_units else ()
-    effects = folded(plan, rows, *batches).effects()
+    effects = folded(plan, rows, *batches).effects(population=False)
     assert len(effects) == len(plan.outcomes) * (len(plan.arms) - 1) * sum(
         3 + 2 * plan.complete_units + (e == "difference" and not plan.weight)
         for e in (["ipw", "difference"] + (["regression", "interacted"] if plan.covariates else []))
@@ -65,7 +65,7 @@ def test_arms_whose_covariates_are_unlike_one_another(
     plan = fa.Plan(name="unlike", arm="g", arms={"a": 0.5, "b": 0.5}, keep="moments", outcomes=["y"], covariates=["x"])
     trial = fa.Trial(plan)
     trial.fold({"g": group, "x": x, "y": y})
-    row = trial.effects().filter(estimator=estimator, se_kind="HC0")[0]
+    row = trial.effects(population=False).filter(estimator=estimator, se_kind="HC0")[0]
     error = exact_hc0(estimator, (group == "b"), x, y)
     # The inputs themselves have no more digits than this about their means.
     assert row.std_error == pytest.approx(error, rel=max(1e-9, 1e-15 * (abs(center) / spread + outlier)))
@@ -107,7 +107,7 @@ def solved(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction
 
 def test_hc2_is_welchs_test() -> None:
     plan, rows = make_trial(5, n=200, covariates=0)
-    row = folded(plan, rows).effects().filter(estimator="difference", se_kind="HC2")[0]
+    row = folded(plan, rows).effects(population=False).filter(estimator="difference", se_kind="HC2")[0]
     groups = [rows.loc[rows.group == arm, "y0"] for arm in ("arm1", "arm0")]
     welch = stats.ttest_ind(*groups, equal_var=False)
     assert row.statistic == pytest.approx(welch.statistic, rel=1e-10)
@@ -119,7 +119,7 @@ def test_hc2_is_welchs_test() -> None:
 
 def test_clustered_intervals_use_t_with_units_minus_one() -> None:
     plan, rows = make_trial(6, n=200, units=True)
-    row = folded(plan, rows).effects().filter(estimator="regression", se_kind="CR1")[0]
+    row = folded(plan, rows).effects(population=False).filter(estimator="regression", se_kind="CR1")[0]
     units = rows["unit"].nunique()
     assert row.df == units - 1
     assert row.p_value == pytest.approx(2 * stats.t.sf(abs(row.statistic), units - 1), rel=1e-12)
@@ -128,7 +128,7 @@ def test_clustered_intervals_use_t_with_units_minus_one() -> None:
 @pytest.mark.parametrize("estimator", ["ipw", "difference", "regression", "interacted"])
 def test_the_relative_effect_is_the_delta_method_on_the_kept_rows(estimator: str) -> None:
     plan, rows = make_trial(7, n=500, arms=3, covariates=2, shift=10)
-    row = folded(plan, rows).effects().filter(estimator=estimator, se_kind="HC0", arm="arm2")[0]
+    row = folded(plan, rows).effects(population=False).filter(estimator=estimator, se_kind="HC0", arm="arm2")[0]
     level = row.control_level
     assert row.relative == pytest.approx(row.estimate / level, rel=1e-12)
     # Independently: the ratio's standard error by numerical differentiation over perturbed record weights
@@ -169,7 +169,7 @@ def _effect_and_level(plan: fa.Plan, rows: pd.DataFrame, estimator: str, w: np.n
 def test_the_populations_effect_adds_the_variance_of_the_covariate_mean() -> None:
     plan, rows = make_trial(8, n=400, covariates=2)
     trial = folded(plan, rows)
-    of_sample = trial.effects().filter(estimator="interacted", se_kind="HC0")[0]
+    of_sample = trial.effects(population=False).filter(estimator="interacted", se_kind="HC0")[0]
     of_population = trial.effects(population=True).filter(estimator="interacted", se_kind="HC0")[0]
     x = covariate_columns(plan, rows)
     y = rows["y0"].to_numpy()
@@ -199,10 +199,10 @@ def test_the_sample_ratio_is_checked() -> None:
     plan, rows = make_trial(10, n=4000, covariates=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert folded(plan, rows).effects().sample_ratio.ok
+        assert folded(plan, rows).effects(population=False).sample_ratio.ok
     trial = folded(plan, rows[(rows.group == "arm0") | (np.arange(len(rows)) % 4 > 0)])
     with pytest.warns(fa.SampleRatioWarning, match="do not fit"):
-        effects = trial.effects()
+        effects = trial.effects(population=False)
     ratio = effects.sample_ratio
     counts = list(trial.counts.values())
     expected = stats.chisquare(counts, np.array(list(plan.arms.values())) * sum(counts))

@@ -82,9 +82,8 @@ def test_every_mode_equals_kept_rows(case: str, server: Served) -> None:
 
 # Petersen's panel has no arms, but a regression on a constant and x. Five further devices, in an arm of their own, have
 # two records each with outcomes of zero, which are fitted exactly, and such x that the mean of all, at which the
-# interacted estimator compares the arms, is zero. The effect is then the constant of Petersen's regression, and its
-# error too.
-# Divided by x, with weights x², the same rows have the slope as their constant.
+# interacted estimator compares the arms, is zero. The effect is then the constant of Petersen's regression, with its
+# error. Divided by x, with weights x², the same rows have the slope as their constant.
 
 
 def petersen(what: str) -> tuple[pd.DataFrame, float, float]:

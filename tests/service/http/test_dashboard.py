@@ -228,6 +228,49 @@ def test_arms_without_records_have_no_share(browser: Browser, server: Served) ->
         watched.require_quiet()
 
 
+def test_what_cannot_be_told_is_said_with_its_reason(browser: Browser, server: Served) -> None:
+    (plain, *_) = folded(*make_trial(1, covariates=0)).effects()
+    waiting = msgspec.structs.replace(plain, anytime_ci_lower=None, anytime_ci_upper=None, anytime_why="It waits.")
+    without = msgspec.structs.replace(
+        waiting,
+        reliable=False,
+        why="So few.",
+        anytime_why="So few.",
+        ci_lower=None,
+        ci_upper=None,
+        relative_why="So few.",
+    )
+    nothing = msgspec.structs.replace(without, estimate=None, control_level=None)
+    with page_at(browser, server.url, width=1200, scheme="light") as watched:
+        told = watched.page.evaluate(
+            """async (rows) => {
+                const { explained, heard, reasons, verdict } = await import("/dashboard/words.js");
+                const { headline } = await import("/dashboard/choice.js");
+                const text = (parts) => parts.map((part) => part.textContent ?? part).join("");
+                const all = JSON.parse(rows);
+                const other = { ...all[0], se_kind: "CR1", reliable: false };
+                return {
+                    verdicts: all.map((row) => text(verdict(row))),
+                    explained: all.map((row) => text(explained(row, 0.95))),
+                    heard: all.map((row) => heard(row, 100)),
+                    reasons: reasons(all),
+                    leads: [[all[0], other], [other, all[0]]].map((pair) => headline(pair)[0].se_kind),
+                };
+            }""",
+            msgspec.json.encode([waiting, without, nothing]).decode(),
+        )
+        watched.require_quiet()
+    assert told["verdicts"] == [
+        "No effect of arm1 on y0 is established so far",
+        "No error can be given for arm1 on y0",
+        "No effect of arm1 on y0 can be told yet",
+    ]
+    assert [said.split(" The level")[0].strip() for said in told["explained"]] == ["It waits.", "So few.", "So few."]
+    assert not any("null" in said or "NaN" in said for said in told["heard"] + told["explained"])
+    assert told["reasons"] == ["It waits.", "So few."]
+    assert told["leads"] == [plain.se_kind] * 2
+
+
 def test_the_share_of_the_control_is_shown_by_the_rule_of_the_reports(browser: Browser, server: Served) -> None:
     (plain, *_) = folded(*make_trial(1, covariates=0)).effects()
     rows = [
@@ -244,7 +287,7 @@ def test_the_share_of_the_control_is_shown_by_the_rule_of_the_reports(browser: B
             }""",
             msgspec.json.encode(rows).decode(),
         )
-        assert told == [relative_text(row) != "-" for row in rows]
+        assert told == [relative_text(row) != "–" for row in rows]
         assert 0 < sum(told) < len(rows)
         watched.require_quiet()
 
