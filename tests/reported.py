@@ -60,7 +60,9 @@ def faulty() -> fa.Trial:
 
 
 def resampled() -> fa.Trial:
-    plan = msgspec.structs.replace(PLAN, keep="moments", bootstrap=fa.Bootstrap(250, "double-or-nothing"), outcomes=["revenue"])
+    plan = msgspec.structs.replace(
+        PLAN, keep="moments", bootstrap=fa.Bootstrap(250, "double-or-nothing"), outcomes=["revenue"]
+    )
     trial = fa.Trial(plan, key=bytes(range(16)))
     for batch in checkout(2_000):
         trial.fold(batch)

@@ -207,7 +207,7 @@ def test_few_records_have_a_reason_and_no_number() -> None:
         assert row.reliable is (row.why is None)
         assert row.reliable is (row.std_error is not None and row.ci_lower is not None)
     adjusted = effects.filter(estimator="adjusted")
-    assert all("too few to adjust" in row.why for row in adjusted)
+    assert all("covariates takes 15 records" in row.why for row in adjusted)
     assert all(row.estimate is None for row in adjusted)
     assert all("groups" in row.why for row in effects.filter(estimator="difference", se_kind="jackknife"))
 

@@ -70,7 +70,8 @@ def test_every_row_of_any_few_records(records: list[tuple[str, float, int]], boo
         outcomes=["y"],
         covariates=["x"],
         unit="u",
-        keep="moments", complete_units=True,
+        keep="moments",
+        complete_units=True,
         bootstrap=bootstrap,
     )
     trial = fa.Trial(plan, key=None if bootstrap is None else bytes(16))
@@ -89,7 +90,9 @@ def test_what_is_shown_says_each_reason_once() -> None:
 
 
 def test_rows_keep_their_types_where_nothing_can_be_told() -> None:
-    nothing = effects_of(fa.Trial(fa.Plan(name="n", arm="g", arms={"a": 0.5, "b": 0.5}, keep="moments", outcomes=["y"])))
+    nothing = effects_of(
+        fa.Trial(fa.Plan(name="n", arm="g", arms={"a": 0.5, "b": 0.5}, keep="moments", outcomes=["y"]))
+    )
     something = effects_of(case("large"))
     assert len(nothing) > 0
     assert nothing.to_arrow().schema == something.to_arrow().schema

@@ -19,7 +19,8 @@ PLAN = fa.Plan(
     arm="g",
     arms={"a": 0.9, "b": 0.1},
     outcomes=["y"],
-    keep="moments", estimators=["difference"],
+    keep="moments",
+    estimators=["difference"],
     errors=["HC2"],
     anytime_n=1000,
 )

@@ -136,7 +136,7 @@ def test_collinear_covariates_give_the_effects_of_the_pseudoinverse(make: Any, a
 def test_the_rank_does_not_depend_on_the_batches(make: Any, step: int) -> None:
     rows = make_rows(2)
     plan = make_plan(rows, make(rows)[0])
-    whole, batches = folded(plan, rows).effects(population=False), folded(plan, rows, *range(step, len(rows), step)).effects()
+    whole, batches = folded(plan, rows).effects(), folded(plan, rows, *range(step, len(rows), step)).effects()
     assert len(whole) == len(batches)
     for one, other in zip(batches, whole, strict=True):
         assert one.df == pytest.approx(other.df, rel=1e-9)

@@ -102,7 +102,7 @@ def _row(
     plan: Plan, reading: Reading, outcome: int, arm: int, estimator: str, kind: str, levels: Levels | None
 ) -> Effect:
     counts = reading.tallies.counts
-    point = ArmEffect(None, None, reliable=False, why=reading.why or "there are no records yet.")
+    point = ArmEffect(None, None, reliable=False, why=reading.why if sum(counts) else "there are no records yet.")
     anytime = None
     if levels is not None:
         point = effect_of(levels, arm, plan.confidence)

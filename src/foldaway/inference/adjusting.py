@@ -58,7 +58,7 @@ def fit_start(moments: GroupMoments, *, told: bool = False) -> Start:
         return Start(None, none, "the plan has no covariates.")
     if moments.n < LEAST_PER_COLUMN * columns:
         needed = LEAST_PER_COLUMN * columns
-        why = f"{moments.n:,} records are too few to adjust for {columns} columns of covariates; it takes {needed:,}."
+        why = f"to adjust for {columns} columns of covariates takes {needed:,} records; so far there are {moments.n:,}."
         return Start(None, none, why)
     moments = moments.reframed()
     frame, whole = moments.frame, moments.moments.sum(axis=1)
