@@ -12,45 +12,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import duckdb
 import numpy as np
-from files import (
-    BOOTSTRAP,
-    COVARIATES,
-    DRAWS,
-    KEPT,
-    LOADED,
-    REPLICATES,
-    ROWS,
-    UNITS,
-    first_rows,
-    load,
-    resampler,
-    write,
-)
+from files import BOOTSTRAP, DRAWS, KEPT, LOADED, REPLICATES, ROWS, UNITS, first_rows, load, resampler, write
+from folded_by_group import CENTER, COVARIATES, GROUPS, SLOPES, THREADS, moments_in, sums_in
 from measure import best_times, show
 
 import foldaway as fa
-from foldaway.numerics.block import Shape
-from foldaway.numerics.threads import on_threads, one_core
-from foldaway.records.check import check
-from foldaway.records.keys import UnitKeys
-from foldaway.sources.formats.chunk import wanted_by
-from foldaway.sources.formats.files import parts, read
-from foldaway.tallies.group_folding import fold_group_moments, fold_sums
-from foldaway.tallies.group_moments import GroupMoments, MomentsShape
-from foldaway.tallies.sums import GROUPS, Sums, SumsShape
-
-THREADS = 2
-CENTER, SLOPES = np.array([0.0, 100.0, 0.0, 50.0, 0.0]), np.array([[1.0, 0.1, -1.0, 0.2, 1.0]])
-KEYS = UnitKeys(bytes(range(16)))
-SUMS = SumsShape(arms=2, outcomes=1, groups=GROUPS, adjusted=True)
-MOMENTS = MomentsShape(2, GROUPS, Shape(1 + len(COVARIATES), 1))
 
 PREDICTED = " + ".join(
     f"{slope} * ({name} - {mean})" for name, mean, slope in zip(COVARIATES, CENTER, SLOPES[0], strict=True)
@@ -65,8 +36,6 @@ MOST_OF_SQL = {"sums": 2.0, "moments": 4.0}  # times DuckDB's time
 LEAST_OF_BOOTSTRAP, LEAST_OF_ARCH = 15, 1000  # times faster, per record
 MOST_FROM_COLD = 3.0  # seconds
 
-Tally = TypeVar("Tally", Sums, GroupMoments)
-
 
 def main() -> None:
     """Print the table."""
@@ -74,41 +43,13 @@ def main() -> None:
         file = Path(folder, "trial.parquet")
         write(file)
         some = first_rows(file, LOADED)
-        few = first_rows(file, 2 * THREADS * LOADED // 10)
+        few = first_rows(file, 2 * LOADED // 5)
         for source in (few, some):  # the first compiles
             sums_in(source), moments_in(source)
         fa.fold_files(few, BOOTSTRAP)
         per_record = against_sql(file)
         against_resampling(file, some, per_record)
         from_cold(few)
-
-
-def sums_in(file: Path) -> Sums:
-    """The sums of a file, with ỹ."""
-    return fold(file, Sums.empty(SUMS), partial(fold_sums, coefficients=(CENTER, SLOPES)))
-
-
-def moments_in(file: Path) -> GroupMoments:
-    """The moments of a file, by group."""
-    return fold(file, GroupMoments.empty(MOMENTS), fold_group_moments)
-
-
-def fold(file: Path, empty: Tally, take: Callable[..., Tally]) -> Tally:
-    """The tally of a file's records, of which each thread reads and folds a part."""
-
-    def part(start: int, stop: int) -> Tally:
-        tally = empty
-        with one_core():
-            for chunk in read(file, wanted_by(BOOTSTRAP), part=range(start, stop)):
-                batch, _ = check(chunk.records, BOOTSTRAP, text=True, keys=KEYS)
-                tally = take(tally, batch)
-        return tally
-
-    groups = len(parts(file))
-    whole = empty
-    for tally in on_threads(part, [groups * thread // THREADS for thread in range(THREADS + 1)]):
-        whole = whole + tally
-    return whole
 
 
 def against_sql(file: Path) -> float:
@@ -168,7 +109,7 @@ def from_cold(few: Path) -> None:
     with tempfile.TemporaryDirectory() as cache:
         for _ in range(2):
             start = time.perf_counter()
-            program = f"import groups, pathlib; groups.sums_in(pathlib.Path({str(few)!r}))"
+            program = f"import pathlib, folded_by_group; folded_by_group.sums_in(pathlib.Path({str(few)!r}))"
             environment = os.environ | {"NUMBA_CACHE_DIR": cache, "PYTHONPATH": os.pathsep.join(sys.path)}
             subprocess.run([sys.executable, "-c", program], check=True, env=environment)
             seconds.append(time.perf_counter() - start)

@@ -228,11 +228,7 @@ def _remedy(plan: Plan) -> str:
     """What would let units be told apart."""
     if plan.complete_units:
         return "add CR1 to the plan's errors"
-    return (
-        "promise complete_units"
-        if plan.weight is not None
-        else "add a bootstrap to the plan, or promise complete_units"
-    )
+    return "leave out `keep`, which gives sums by group of units, or promise complete_units"
 
 
 def alarm_of(ratio: SampleRatio) -> str | None:
@@ -263,7 +259,7 @@ def _notes(plan: Plan, arms: Sequence[ArmTally], ratio: SampleRatio, faults: Fau
         remedy = (
             "prefer the bootstrap rows, which are by unit"
             if plan.bootstrap is not None
-            else "add a bootstrap to the plan, or promise complete_units, for errors by unit"
+            else "leave out `keep`, or promise complete_units, for errors by unit"
         )
         yield f"All but bootstrap errors take records as independent. If units have several records, {remedy}."
     yield from notes_on(faults)

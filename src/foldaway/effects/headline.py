@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
-from foldaway.plan.vocabulary import BOOTSTRAP, ERRORS, ESTIMATORS, best
+from foldaway.plan.vocabulary import BOOTSTRAP, ERRORS, ESTIMATORS, MODES, best
 
 # Records of the smaller arm for each of its coefficients, below which arms are not adjusted each on its own.
 _ENOUGH = 20
@@ -40,14 +40,18 @@ class Comparison(NamedTuple):
 
 
 def headline(rows: Iterable[Effect]) -> list[Effect]:
-    """One row for each outcome, arm and estimator: of those that are reliable, if any is, the kind that ranks first."""
+    """One row for each outcome, arm and estimator: of those that are reliable, if any is, the kind that ranks first.
+
+    Where an error that allows for several records of a unit is withheld, none that does not takes its place.
+    """
     kinds: dict[tuple[str, str, str], dict[str, Effect]] = {}
     for row in rows:
         kinds.setdefault((row.outcome, row.arm, row.estimator), {})[row.se_kind] = row
     found = []
     for those in kinds.values():
-        reliable = [kind for kind, row in those.items() if row.reliable]
-        found.append(those[best(ERRORS, reliable or those)])
+        fitting = [kind for kind in those if kind in ERRORS and ERRORS[kind].clusters] or list(those)
+        reliable = [kind for kind in fitting if those[kind].reliable]
+        found.append(those[best(ERRORS, reliable or fitting)])
     return found
 
 
@@ -60,8 +64,9 @@ def comparisons(effects: Findings) -> list[Comparison]:
 
 
 def _comparison(effects: Findings, rows: list[Effect]) -> Comparison:
-    by_estimator = {row.estimator: row for row in headline([row for row in rows if row.reliable] or rows)}
-    lead = by_estimator[_leading(effects, list(by_estimator))]
+    by_estimator = {row.estimator: row for row in headline(rows)}
+    reliable = [name for name, row in by_estimator.items() if row.reliable]
+    lead = by_estimator[_leading(effects, reliable or list(by_estimator))]
     return Comparison(lead.outcome, lead.arm, lead.control, lead, rows)
 
 
@@ -70,6 +75,8 @@ def _leading(effects: Findings, there: Sequence[str]) -> str:
         return next((name for name in effects.plan.estimators if name in there), there[0])
     large = _large(effects)
     fit = [name for name in there if name in ESTIMATORS and (large or not ESTIMATORS[name].by_arm)]
+    if effects.plan is not None and effects.plan.mode is not None and MODES[effects.plan.mode].at_close:
+        fit = [name for name in fit if not ESTIMATORS[name].by_arm]  # its error is not the population's: see `analysis`
     return best(ESTIMATORS, fit or there[:1])
 
 

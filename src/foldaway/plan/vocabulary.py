@@ -107,6 +107,11 @@ class Error(Word):
         """Whether it comes from the scores of units, and so allows for records of one unit being alike."""
         return self.tally in (UNITS, LEVERAGE)
 
+    @property
+    def clusters(self) -> bool:
+        """Whether it allows for several records of a unit, wherever it is offered."""
+        return self.by_unit or self.name == JACKKNIFE
+
     def serves(self, estimator: str) -> bool:
         """Whether the estimator has it."""
         return not self.only_for or estimator in self.only_for

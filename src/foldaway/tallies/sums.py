@@ -241,7 +241,7 @@ class Sums:
             cross,
             arms[..., ABSOLUTE].copy(),
         )
-        return self + made.settled()
+        return self + made if self.n else made.settled()
 
     def _by_cell(self, pieces: Iterable[Piece], center: Floats, compiled: bool) -> Floats:
         """The sums of `numerics.cell_sums` about each arm's center, by arm and group."""

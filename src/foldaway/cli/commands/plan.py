@@ -148,11 +148,13 @@ class Seen(NamedTuple):
         arms: The names of the arms.
         texts: Which columns have something other than numbers in them.
         unused: Levels that no record has, each with its column.
+        one_each: Whether no two records name the same unit.
     """
 
     arms: list[str]
     texts: list[str]
     unused: list[tuple[str, str]]
+    one_each: bool
 
 
 def _only(file: Path) -> Path:

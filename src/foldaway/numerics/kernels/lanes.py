@@ -43,6 +43,35 @@ def trailing_zeros(typing: Any, word: Any) -> Any:
 
 
 @intrinsic
+def sip_rounds(typing: Any, state: Any, count: Any) -> Any:
+    """SipHash's round, so many times (a constant), on a state of four words.
+
+    As instructions it takes a tenth of the time to compile that it takes as Python.
+    """
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        v = [builder.extract_value(args[0], i) for i in range(4)]
+
+        def mix(a: int, b: int, by: int) -> None:
+            v[a] = builder.add(v[a], v[b])
+            v[b] = builder.xor(turned(v[b], by), v[a])
+
+        def turned(word: Any, by: int) -> Any:
+            return builder.or_(builder.shl(word, _WORD(by)), builder.lshr(word, _WORD(64 - by)))
+
+        for _ in range(count.literal_value):
+            mix(0, 1, 13)
+            mix(2, 3, 16)
+            v[0] = turned(v[0], 32)
+            mix(2, 1, 17)
+            mix(0, 3, 21)
+            v[2] = turned(v[2], 32)
+        return context.make_tuple(builder, signature.return_type, v)
+
+    return types.UniTuple(types.uint64, 4)(state, count), emit
+
+
+@intrinsic
 def count_bits(typing: Any, word: Any) -> Any:
     """How many bits of a uint64 are set."""
 

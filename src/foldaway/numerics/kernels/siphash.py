@@ -18,15 +18,21 @@ from numpy.typing import NDArray
 
 from foldaway.errors import RecordError
 from foldaway.numerics.kernels.compiling import compile_for, njit, njit_part
-from foldaway.numerics.kernels.lanes import load_word
+from foldaway.numerics.kernels.lanes import load_word, sip_rounds, trailing_zeros
 
 KEY_LENGTH = 16
 
 Words = NDArray[np.uint64]
 State = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
+Text = tuple[np.uint64, np.uint64, np.uint64]
 
 _EIGHT = np.uint64(8)
 _TOP = np.uint64(56)
+
+_E4, _E8 = np.uint64(10**4), np.uint64(10**8)
+_ZEROS = np.uint64(0x3030303030303030)
+_LAST = np.uint64(1) << np.uint64(56)
+_MINUS = np.uint64(ord("-"))
 
 
 def hash_identifiers(column: pa.Array | pa.ChunkedArray, key: bytes) -> Words:
@@ -74,8 +80,7 @@ def _hash_array(column: pa.Array, start: State, hashes: Words) -> None:
     elif pa.types.is_dictionary(kind):
         _hash_dictionary(column, start, hashes)
     elif pa.types.is_integer(kind):
-        # Arrow writes a number about as fast as a kernel would, which has to be compiled first.
-        _hash_octets(pc.cast(column, pa.large_string()), np.int64, start, hashes)
+        _hash_integers(column, start, hashes)
     elif pa.types.is_boolean(kind):
         _hash_dictionary(pc.cast(column, pa.string()).dictionary_encode(), start, hashes)
     elif pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
@@ -98,6 +103,15 @@ def _hash_octets(column: pa.Array, offset_type: type[np.signedinteger[Any]], sta
     bounds = _view(offsets, offset_type)[column.offset : column.offset + len(column) + 1]
     compile_for(_sip_octets, octets, bounds, start, hashes)
     _sip_octets(octets, bounds, start, hashes)
+
+
+def _hash_integers(column: pa.Array, start: State, hashes: Words) -> None:
+    signed = pa.types.is_signed_integer(column.type)
+    values = column.to_numpy().astype(np.int64 if signed else np.uint64, copy=False)
+    words = values.view(np.uint64)
+    words.flags.writeable = False
+    compile_for(_sip_integers, words, signed, start, hashes)
+    _sip_integers(words, signed, start, hashes)
 
 
 def _hash_dictionary(column: pa.DictionaryArray, start: State, hashes: Words) -> None:
@@ -146,35 +160,71 @@ def _sip_octets(octets: NDArray[np.uint8], bounds: NDArray[Any], start: State, h
         hashes[i] = _finish(_compress(state, last))
 
 
+@njit
+def _sip_integers(words: Words, signed: bool, start: State, hashes: Words) -> None:
+    for i in range(len(hashes)):
+        negative = signed and (words[i] >> np.uint64(63)) != np.uint64(0)
+        magnitude = np.uint64(0) - words[i] if negative else words[i]
+        first, second, third, length = _decimal_text(magnitude, negative)
+        last = length << _TOP
+        state = start
+        while length >= _EIGHT:
+            state = _compress(state, first)
+            first, second, third = second, third, np.uint64(0)
+            length -= _EIGHT
+        hashes[i] = _finish(_compress(state, first | last))
+
+
+@njit_part
+def _decimal_text(magnitude: np.uint64, negative: bool) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+    """The decimal text of an integer as three little-endian words, with zeros after its end, and its length."""
+    text = np.uint64(0), np.uint64(0), np.uint64(0)
+    length = np.uint64(0)
+    while magnitude >= _E8:
+        text = _before(_eight_digits(magnitude % _E8) + _ZEROS, _EIGHT, text)
+        magnitude //= _E8
+        length += _EIGHT
+    digits = _eight_digits(magnitude)
+    # Of the leading zeros, all but the last octet's go.
+    gone = trailing_zeros(digits | _LAST) >> np.uint64(3)
+    text = _before((digits + _ZEROS) >> (_EIGHT * gone), _EIGHT - gone, text)
+    length += _EIGHT - gone
+    if negative:
+        text = _before(_MINUS, np.uint64(1), text)
+        length += np.uint64(1)
+    return text[0], text[1], text[2], length
+
+
+@njit_part
+def _before(octets: np.uint64, count: np.uint64, text: Text) -> Text:
+    """The text with one to eight octets before it."""
+    if count == _EIGHT:
+        return octets, text[0], text[1]
+    up, down = _EIGHT * count, _EIGHT * (_EIGHT - count)
+    return octets | text[0] << up, text[0] >> down | text[1] << up, text[1] >> down | text[2] << up
+
+
+@njit_part
+def _eight_digits(number: np.uint64) -> np.uint64:
+    """The digits of a number below 10⁸, leading zeros included, the first in the lowest octet.
+
+    Two halves, then four quarters, then eight digits, each split of all parts at once; the multiplications are
+    divisions by 100 and by 10 that are exact for parts of that size.
+    """
+    halves = number // _E4 | (number % _E4) << np.uint64(32)
+    hundreds = (halves * np.uint64(5243) >> np.uint64(19)) & np.uint64(0x0000007F0000007F)
+    quarters = hundreds | (halves - np.uint64(100) * hundreds) << np.uint64(16)
+    tens = (quarters * np.uint64(103) >> np.uint64(10)) & np.uint64(0x000F000F000F000F)
+    return tens | (quarters - np.uint64(10) * tens) << np.uint64(8)
+
+
 @njit_part
 def _compress(state: State, word: np.uint64) -> State:
-    v0, v1, v2, v3 = _round(_round((state[0], state[1], state[2], state[3] ^ word)))
+    v0, v1, v2, v3 = sip_rounds((state[0], state[1], state[2], state[3] ^ word), 2)
     return v0 ^ word, v1, v2, v3
 
 
 @njit_part
 def _finish(state: State) -> np.uint64:
-    state = (state[0], state[1], state[2] ^ np.uint64(0xFF), state[3])
-    v0, v1, v2, v3 = _round(_round(_round(_round(state))))
+    v0, v1, v2, v3 = sip_rounds((state[0], state[1], state[2] ^ np.uint64(0xFF), state[3]), 4)
     return v0 ^ v1 ^ v2 ^ v3
-
-
-@njit_part
-def _round(state: State) -> State:
-    v0, v1, v2, v3 = state
-    v0 += v1
-    v2 += v3
-    v1 = _rotate(v1, np.uint64(13)) ^ v0
-    v3 = _rotate(v3, np.uint64(16)) ^ v2
-    v0 = _rotate(v0, np.uint64(32))
-    v2 += v1
-    v0 += v3
-    v1 = _rotate(v1, np.uint64(17)) ^ v2
-    v3 = _rotate(v3, np.uint64(21)) ^ v0
-    v2 = _rotate(v2, np.uint64(32))
-    return v0, v1, v2, v3
-
-
-@njit_part
-def _rotate(word: np.uint64, by: np.uint64) -> np.uint64:
-    return (word << by) | (word >> (np.uint64(64) - by))

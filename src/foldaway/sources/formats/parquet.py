@@ -8,7 +8,7 @@ from foldaway.numerics.threads import cores
 from foldaway.sources.formats.chunk import ROWS, Chunk, WantedColumns, blank, present
 from foldaway.sources.formats.streams import Stream
 
-_BUFFER = 2**18  # bytes held per column; without a buffer Arrow loads a row group's whole column, however large it is
+_BUFFER = 2**20  # bytes held per column; without a buffer Arrow loads a row group's whole column, however large it is
 
 
 def names(stream: Stream) -> list[str]:

@@ -50,7 +50,8 @@ def fold_files(
         patterns: File names or globs; ``-`` for standard input.
         plan: The plan.
         processes: How many processes to share the files out to. Large Parquet files and Arrow files go by row groups
-            and batches, other files whole; standard input is folded by this process.
+            and batches, other files whole; standard input is folded by this process. One process folds several shares
+            at a time, on all of its cores.
         key: The trial's key; if left out, that of this machine's user. It reaches workers through memory only.
         into: A trial to go on with; a new one if left out. It is left as it was, whatever happens.
         format: csv, tsv, parquet, arrow or ndjson; by default the file's name or first bytes tell.
