@@ -24,8 +24,6 @@ _LOOKS = (
     "The interval and p are for a single look at the data; “any time” is how far the interval must reach to each side "
     "of the effect if you look more than once."
 )
-_ADJUSTING = [name for name, word in ESTIMATORS.items() if word.adjusts]
-_ADJUSTED = f"{' and '.join(_ADJUSTING).capitalize()} make use of the covariates and are mostly the more precise."
 
 
 class Effects(Findings):
@@ -97,8 +95,12 @@ def _headline(effects: Findings) -> str:
 
 
 def _legend(effects: Findings) -> str:
-    adjusted = any(row.estimator in _ADJUSTING for row in effects)
-    return f"{_LOOKS} {_ADJUSTED}" if adjusted else _LOOKS
+    names = dict.fromkeys(row.estimator for row in effects if row.estimator in ESTIMATORS)
+    adjusting = [name for name in names if ESTIMATORS[name].adjusts]
+    if not adjusting:
+        return _LOOKS
+    verbs = "makes use of the covariates and is" if len(adjusting) == 1 else "make use of the covariates and are"
+    return f"{_LOOKS} {' and '.join(adjusting).capitalize()} {verbs} mostly the more precise."
 
 
 def _tables(effects: Findings, all_kinds: bool) -> Iterator[Table]:

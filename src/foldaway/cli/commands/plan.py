@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import difflib
 import re
+import secrets
 import shlex
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -28,6 +29,9 @@ app = typer.Typer(help="Create and check plans.", no_args_is_help=True)
 
 # A column with more values than this, or with fewer records of each than this, does not name arms.
 _MOST_ARMS = 20
+
+# Identifiers that are compared with one another, to see whether any comes twice.
+_MOST_UNITS = 30_000_000
 _FEWEST_RECORDS = 2
 
 # What people call the arm that the others are compared with.
@@ -85,7 +89,7 @@ def new(
     _require_columns(file, delimiter, wanted, named=bool(arm and outcome))
     assert arm is not None  # or the line above has said so
     assert outcome is not None
-    seen = _look(file, delimiter, arm, [*outcome, *numeric], categorical)
+    seen = _look(file, delimiter, arm, [*outcome, *numeric], categorical, unit)
     plan, guesses = _plan(seen, arm, outcome, [*numeric, *categorical], categorical, unit, control, name or _name(file))
     text = "\n".join([*(f"# {guess}" for guess in guesses), "", plan.to_toml()])
     if output is None:
@@ -195,7 +199,45 @@ def _require_columns(file: Path, delimiter: str | None, wanted: Sequence[str], *
         raise PlanError(f"{file} has no column {missing[0]!r}.{hint} Its columns are: {', '.join(columns)}.")
 
 
-def _look(file: Path, delimiter: str | None, arm: str, numeric: Sequence[str], levels: dict[str, list[str]]) -> Seen:
+class _Once:
+    """Whether no identifier comes twice, by hashes under a key that nobody keeps; given up for very large files."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(16)
+        self._hashes: list[Any] = []
+        self.so_far = True
+
+    def look(self, identifiers: Any) -> None:
+        """Look at some more of them."""
+        import numpy as np
+
+        from foldaway.numerics.kernels.siphash import hash_identifiers
+        from foldaway.records.values import identifiers as read
+
+        if not self.so_far:
+            return
+        self._hashes.append(np.unique(hash_identifiers(read(identifiers)[0], self._key)))
+        self.so_far = len(self._hashes[-1]) == len(identifiers) and sum(map(len, self._hashes)) < _MOST_UNITS
+
+    @property
+    def holds(self) -> bool:
+        """Of all of them."""
+        import numpy as np
+
+        if not self.so_far or not self._hashes:
+            return False
+        every = np.concatenate(self._hashes)
+        return len(np.unique(every)) == len(every)
+
+
+def _look(
+    file: Path,
+    delimiter: str | None,
+    arm: str,
+    numeric: Sequence[str],
+    levels: dict[str, list[str]],
+    unit: str | None,
+) -> Seen:
     """Through the whole file once, in bounded memory."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -207,8 +249,9 @@ def _look(file: Path, delimiter: str | None, arm: str, numeric: Sequence[str], l
     counts: dict[str, int] = {}
     used: dict[str, Counter[int]] = {column: Counter() for column in levels}
     texts: set[str] = set()
+    once = _Once()
     with file_progress([file]) as progress:
-        wanted = WantedColumns(tuple(numeric), (arm, *levels))
+        wanted = WantedColumns(tuple(numeric), (arm, *levels, *([unit] if unit else [])))
         for batch in read(file, wanted, delimiter=delimiter, progress=lambda used: progress(file, used)):
             records = batch.records
             column = records.column(arm) if arm in records.schema.names else pa.nulls(0, pa.string())
@@ -221,6 +264,8 @@ def _look(file: Path, delimiter: str | None, arm: str, numeric: Sequence[str], l
                     used[name][pair["values"]] += pair["counts"]
             if len(counts) > _MOST_ARMS:
                 raise PlanError(f"{arm!r} has more than {_MOST_ARMS} different values: is it the column of the arm?")
+            if unit is not None and unit in records.schema.names:
+                once.look(records.column(unit))
             texts |= {name for name in numeric if name in records.schema.names and _is_text(records.column(name).type)}
     if not counts:
         raise RecordError(f"{file} has no records with an arm in {arm!r}.")
@@ -238,7 +283,7 @@ def _look(file: Path, delimiter: str | None, arm: str, numeric: Sequence[str], l
             f"{_FEWEST_RECORDS} records or more."
         )
     unused = [(name, level) for name in levels for i, level in enumerate(levels[name]) if not used[name][i]]
-    return Seen(sorted(counts), [name for name in numeric if name in texts], unused)
+    return Seen(sorted(counts), [name for name in numeric if name in texts], unused, once.holds)
 
 
 def _is_text(kind: object) -> bool:
@@ -278,15 +323,17 @@ def _plan(
         covariates=covariates,
         levels=levels,
         unit=unit,
+        one_record_per_unit=seen.one_each,
     )
     replace = "Replace these with the probabilities used for the allocation."
     guesses = [f"Assumed: equal probabilities for {', '.join(arms)}. {replace}"]
     if control is None:
         guesses.append(f'Assumed: "{first}" is the control arm (it is listed first).')
     guesses += [f"No record has the level {level} of {column}." for column, level in seen.unused]
-    if unit is not None:
+    if seen.one_each:
         guesses.append(
-            f"If {unit} has several records, add complete_units = true if they are in one file, else a bootstrap."
+            f"No two records of this file have the same {unit}, so the plan promises one_record_per_unit. Leave that "
+            "out if later records may come from the same units."
         )
     return plan, guesses
 
