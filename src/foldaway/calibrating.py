@@ -13,7 +13,7 @@ import numpy as np
 
 from foldaway.errors import EstimateError, PlanError
 from foldaway.inference.adjusting import fit_start
-from foldaway.plan import Coefficients, Plan
+from foldaway.plan import Coefficients, Plan, Privacy
 from foldaway.plan.plan import when_calibrated
 from foldaway.plan.vocabulary import SUMS
 from foldaway.records.columns import columns_of
@@ -40,11 +40,8 @@ class Calibration:
         if not plan.covariates or plan.keeps != SUMS:
             raise PlanError("coefficients are for plans with `covariates` that keep sums; this one needs none.")
         self._plan = plan
-        self._trial = Trial(
-            msgspec.structs.replace(
-                plan, unit=None, one_record_per_unit=False, coefficients=None, estimators=(), errors=()
-            )
-        )
+        bare = {"unit": None, "one_record_per_unit": False, "federated": None, "privacy": Privacy()}
+        self._trial = Trial(msgspec.structs.replace(plan, **bare, coefficients=None, estimators=(), errors=()))
 
     @property
     def columns(self) -> list[str]:

@@ -108,6 +108,20 @@ class Trial:
         assert isinstance(self._tallies, Arms)
         self._tallies = self._tallies.fold_clusters(codes, counts, triangles)
 
+    def fold_totals(
+        self, codes: NDArray[np.intp], groups: NDArray[np.intp], counts: NDArray[np.int64], totals: Floats
+    ) -> None:
+        """Take whole units in, of which only sums have come.
+
+        Args:
+            codes: Each unit's arm, by its place in the plan.
+            groups: Each unit's group.
+            counts: Each unit's number of records.
+            totals: Each unit's sums of the outcomes and, with the plan's coefficients, of their ỹ.
+        """
+        assert isinstance(self._tallies, Grouped)
+        self._tallies = self._tallies.fold_totals(codes, groups, counts, totals)
+
     def _keys(self) -> Keys | None:
         if self._sealed:
             raise SealedError("the trial is sealed: no further record can be folded.")

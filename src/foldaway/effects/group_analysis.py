@@ -7,7 +7,7 @@ means of y − λ(y − ỹ).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -15,7 +15,8 @@ from foldaway.effects.analysis import alarm_of, notes_on
 from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.effects import Effects
 from foldaway.inference.adjusting import fit_start
-from foldaway.inference.anytime import anytime_effect, evidence_of
+from foldaway.inference.anytime import UNKNOWN_EVIDENCE, Anytime, anytime_effect, evidence_of
+from foldaway.inference.group_rate import jackknife_adjusted
 from foldaway.inference.group_regression import jackknife_regression, regression_welch
 from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife, mean
 from foldaway.inference.levels import ArmEffect, Levels, effect_of
@@ -30,10 +31,20 @@ from foldaway.tallies.predictor import lean
 from foldaway.tallies.sums import Sums
 
 
-def effects_of_groups(plan: Plan, tallies: Grouped, faults: Faults) -> Effects:
-    """Every effect that the tallies hold, and the checks."""
+def effects_of_groups(
+    plan: Plan, tallies: Grouped, faults: Faults, *, units: Mapping[str, int] | None = None, notes: Sequence[str] = ()
+) -> Effects:
+    """Every effect that the tallies hold, and the checks.
+
+    Args:
+        plan: The plan.
+        tallies: What is held.
+        faults: Faulty records left out.
+        units: How many units there are, by arm, where they are counted.
+        notes: What else there is to say about the records.
+    """
     reading = Reading.of(tallies)
-    ratio = _sample_ratio(plan, tallies)
+    ratio = _sample_ratio(plan, tallies) if units is None else sample_ratio(units, plan.arms, "units")
     return Effects(
         [row for outcome in range(len(plan.outcomes)) for row in _rows(plan, reading, outcome)],
         trial=plan.name,
@@ -43,7 +54,7 @@ def effects_of_groups(plan: Plan, tallies: Grouped, faults: Faults) -> Effects:
         dropped=dict(sorted(faults.records.items())),
         faults=list(faults),
         alarm=alarm_of(ratio),
-        notes=list(notes_on(faults)),
+        notes=[*notes_on(faults), *notes],
         plan=plan,
     )
 
@@ -72,6 +83,18 @@ class Reading(NamedTuple):
             sums = sums.regrouped(1)
         return cls(tallies, sums, fit_start(tallies.moments).why)
 
+    @property
+    def by_device(self) -> bool:
+        """Whether the sums are those of devices, and nothing of second order is known of records."""
+        return self.tallies.plan.federated is not None
+
+    def anytime(self, levels: Levels, outcome: int, arm: int) -> Anytime:
+        """The interval at any time."""
+        if self.by_device:
+            return Anytime(None, None, None, UNKNOWN_EVIDENCE)
+        plan, evidence = self.tallies.plan, evidence_of(self.plain, outcome, arm)
+        return anytime_effect(levels, arm, evidence, plan.confidence, plan.anytime_n)
+
     def levels(self, estimator: str, kind: str, outcome: int) -> Levels:
         """The arms' levels by an estimator, with an error of this kind."""
         by_group, moments = kind == JACKKNIFE, self.tallies.moments
@@ -79,6 +102,8 @@ class Reading(NamedTuple):
             return jackknife(mean, cells_of(self.plain, outcome)) if by_group else welch(spread_of(self.plain, outcome))
         if moments is not None:
             return (jackknife_regression if by_group else regression_welch)(moments.reframed(), outcome)
+        if self.by_device:
+            return jackknife_adjusted(cells_of(self.plain, outcome))
         rate = prediction_rate(spread_of(self.plain, outcome))
         if by_group:
             return jackknife(partial(adjusted_mean, rate=rate), cells_of(self.plain, outcome))
@@ -106,8 +131,7 @@ def _row(
     anytime = None
     if levels is not None:
         point = effect_of(levels, arm, plan.confidence)
-        evidence = evidence_of(reading.plain, outcome, arm)
-        anytime = anytime_effect(levels, arm, evidence, plan.confidence, plan.anytime_n)
+        anytime = reading.anytime(levels, outcome, arm)
     if point.reliable and not point.std_error:
         why = "no record of an arm differs from another in this outcome, so there is no error to give."
         point = ArmEffect(point.estimate, point.base, reliable=False, why=why, relative=point.relative)

@@ -25,6 +25,7 @@ MOST_RECORDS = 10**12
 Number = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 Arm = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=MOST_RECORDS)]
+Group = Annotated[int, msgspec.Meta(ge=0)]
 Numbers = Annotated[bytes, msgspec.Meta(max_length=MOST_BYTES)]
 """Float64, little-endian, one after the other."""
 
@@ -45,8 +46,8 @@ class Enrolment(Message, frozen=True, array_like=True, forbid_unknown_fields=Tru
     """A device joins: the number under which it will report, and its arm. Sent with the device's first record."""
 
 
-class Factored(Message, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A message from which the factor of n records can be read."""
+class Counted(Message, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A message about n records."""
 
     n: Count
 
@@ -54,6 +55,10 @@ class Factored(Message, frozen=True, array_like=True, forbid_unknown_fields=True
     def counts_device(self) -> bool:
         """Whether a device is in the tallies with this message that was not there before."""
         return True
+
+
+class Factored(Counted, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A message from which the factor of n records can be read."""
 
     def triangle(self, columns: int) -> Floats:
         """The factor R, K by K."""
@@ -100,6 +105,13 @@ class Sums(Factored, frozen=True, array_like=True, forbid_unknown_fields=True):
         R[0, 0] = root
         R[0, 1:] = unpacked(self.sums, columns - 1) / root
         return R
+
+
+class GroupSums(Counted, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Mode sums: the device's group, and the sum of each outcome and, if the plan has coefficients, of each ỹ."""
+
+    group: Group
+    sums: Numbers
 
 
 class ScoreReply(Message, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -127,10 +127,14 @@ def jackknife(statistic: Statistic, *cells: Cells) -> Levels:
         >>> np.allclose(np.diag(levels.covariance), y.var(axis=0, ddof=1) / 16)
         True
     """
-    weight = cells[0].weight
-    groups = weight.shape[-2]
     value = statistic(*(each.total() for each in cells))
     without = statistic(*(each.left_out() for each in cells))
+    return jackknifed(value, without, cells[0].weight)
+
+
+def jackknifed(value: Floats, without: Floats, weight: Floats) -> Levels:
+    """Levels with the covariance that they show without each group, whose records weigh so much."""
+    groups = weight.shape[-2]
     away = without - without.mean(axis=-2, keepdims=True)
     covariance = (groups - 1) / groups * np.swapaxes(away, -1, -2) @ away
     n = weight.sum(axis=-2)

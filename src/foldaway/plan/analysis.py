@@ -12,7 +12,7 @@ from foldaway.plan.coefficients import Coefficients
 from foldaway.plan.federated import Federated
 from foldaway.plan.part import Fixed, Part
 from foldaway.plan.privacy import Privacy
-from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES, MOMENTS, SUMS, Error, Keep, ModeName
+from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES, SUMS, Error, Keep, ModeName
 
 Column = Annotated[str, Meta(description="the name of a column")]
 Columns = Annotated[Sequence[str], Meta(description="a list of column names")]
@@ -107,20 +107,19 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
 
     @property
     def keeps(self) -> Keep:
-        """What tallies are kept: moments, if the plan says so or its records stay with devices, which send them."""
-        if self.federated is not None:
-            return MOMENTS
-        return self.keep or SUMS
+        """What tallies are kept: sums, unless the plan or what devices send says otherwise."""
+        return MODES[self.mode].keeps if self.mode is not None else self.keep or SUMS
 
     @property
     def grouped(self) -> bool:
-        """Whether units are dealt into groups: where a unit may have several records."""
-        return self.keeps == SUMS and self.unit is not None and not self.one_record_per_unit
+        """Whether units are dealt into groups: where a unit, such as a device, may have several records."""
+        several = self.unit is not None and not self.one_record_per_unit
+        return self.keeps == SUMS and (several or self.federated is not None)
 
     @property
     def keyed(self) -> bool:
-        """Whether a secret key ties identifiers to groups or bootstrap weights."""
-        return self.grouped or self.bootstrap is not None
+        """Whether a secret key ties identifiers to groups or bootstrap weights; devices draw their groups."""
+        return (self.grouped and self.federated is None) or self.bootstrap is not None
 
     @property
     def control(self) -> str:

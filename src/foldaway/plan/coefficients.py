@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, ClassVar, Self
 
 from msgspec import Meta
 
@@ -34,6 +34,12 @@ class Coefficients(Part, frozen=True, kw_only=True):
 
     center: Numbers
     slopes: Slopes
+
+    @classmethod
+    def none(cls, columns: Iterable[str], outcomes: Iterable[str]) -> Self:
+        """Those that predict nothing."""
+        zeros = dict.fromkeys(columns, 0.0)
+        return cls(center=zeros, slopes={outcome: dict(zeros) for outcome in outcomes})
 
     def misfits(self, columns: tuple[str, ...], outcomes: tuple[str, ...]) -> Iterator[str]:
         """A sentence for each table that does not have a number for every column, or a table for every outcome."""

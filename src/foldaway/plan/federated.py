@@ -20,7 +20,8 @@ class Federated(Part, frozen=True):
 
     Attributes:
         mode: What a device sends: ``"one-message"`` (its triangular factor, once), ``"scores"`` (factors during the
-            trial, its score at the close, which gives CR2 and CR3 too) or ``"delta"`` (counts and sums only).
+            trial, its score at the close, which gives CR2 and CR3 too), ``"delta"`` (counts and sums only) or
+            ``"sums"`` (the same and a random group, so that the coordinator keeps nothing but sums).
         reply_deadline: Seconds after the close in which reports still count.
         reply_share: The share of the devices whose reports end the wait early; in mode ``scores``, of those in the
             coefficients.

@@ -117,8 +117,8 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         path.write_text(self.to_json() if kind == ".json" else self.to_toml(), encoding="utf-8")
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a plan from a ``.toml`` or ``.json`` file."""
+    def load(cls, path: str | Path, **others: Any) -> Self:
+        """Read a plan from a ``.toml`` or ``.json`` file; other settings take the place of those in it."""
         path = Path(path)
         try:
             text = path.read_text(encoding="utf-8")
@@ -127,14 +127,14 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         except UnicodeDecodeError:
             raise PlanError(f"cannot read the plan {path}: it is not UTF-8 text.") from None
         try:
-            return cls.loads(text)
+            return cls.loads(text, **others)
         except PlanError as error:
             faults = str(error)
         raise PlanError(f"{path} is not a plan that can be run:\n{faults}")
 
     @classmethod
-    def loads(cls, text: str) -> Self:
-        """Read a plan from TOML or JSON text.
+    def loads(cls, text: str, **others: Any) -> Self:
+        """Read a plan from TOML or JSON text; other settings take the place of those in it.
 
         Example:
             >>> Plan.loads("name = 'demo'")
@@ -149,7 +149,7 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
             settings = json.loads(text, object_pairs_hook=_unrepeated) if is_json else tomllib.loads(text)
         except (ValueError, RecursionError) as error:
             raise PlanError(f"the plan is neither TOML nor JSON: {error}.") from None
-        return cls.of(settings)
+        return cls.of({**settings, **others})
 
 
 if Plan.__doc__ and Written.__doc__:  # for help(Plan): settings are documented where they are declared

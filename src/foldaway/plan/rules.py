@@ -50,8 +50,8 @@ def _keeping_faults(plan: Analysis) -> Iterator[str]:
         yield "`groups` must be a power of two from 8 to 4,096."
     if plan.keeps == SUMS and plan.complete_units:
         yield '`complete_units` is for moments: add `keep = "moments"`, or leave it out; sums need no such promise.'
-    if plan.federated is not None and plan.keep == SUMS:
-        yield "devices send moments: leave out `keep`."
+    if plan.keep not in (None, plan.keeps):
+        yield f'mode "{plan.mode}" keeps {plan.keeps}: leave out `keep`.'
     if plan.federated is None and plan.bootstrap is not None:
         yield from ERRORS[BOOTSTRAP].faults(plan)
     if plan.keeps == MOMENTS and plan.coefficients is not None:
@@ -142,7 +142,7 @@ def _estimator_faults(plan: Analysis) -> Iterator[str]:
 def _error_faults(plan: Analysis) -> Iterator[str]:
     kinds = {name: word for name, word in ERRORS.items() if word.setting == "errors"}
     if plan.errors and plan.federated is not None:
-        ours = " and ".join(name for name, word in kinds.items() if word.by_unit)
+        ours = " and ".join(name for name, word in kinds.items() if word.suits(plan))
         yield f"`errors` is not for a federated plan: its errors are {ours} by device, and `federated.leverage`."
         return
     for kind in dict.fromkeys(plan.errors):

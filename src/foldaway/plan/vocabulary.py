@@ -26,7 +26,7 @@ LEVERAGE = "leverage"
 # A word without a rank leads only where there is none that has one.
 UNRANKED = 99
 
-ModeName = Literal["one-message", "scores", "delta"]
+ModeName = Literal["one-message", "scores", "delta", "sums"]
 Leverage = Literal["CR2", "CR3"]
 
 
@@ -124,12 +124,14 @@ class Mode(Word):
     Attributes:
         collects: The tallies that are not kept, since devices send their part of them at the close.
         sites: Whether sites, which hold many units, may take part as well.
+        keeps: What the coordinator keeps.
     """
 
     SENTENCE: ClassVar[str] = "Each device {}."
 
     collects: tuple[str, ...] = ()
     sites: bool = False
+    keeps: Keep = MOMENTS
 
     @property
     def at_close(self) -> bool:
@@ -155,6 +157,11 @@ _NO_COVARIATES = Need(
 _COUNTED = Need(
     lambda plan: plan.weight is None,
     'mode "{name}" counts records: leave out `weight`, or choose "one-message".',
+)
+_CALIBRATED = Need(
+    lambda plan: not plan.covariates or plan.coefficients is not None,
+    'mode "{name}" sends no covariates, but outcomes less what these predict: find `coefficients` in records from '
+    "before the trial (`foldaway plan calibrate`), or leave out `covariates`.",
 )
 _COVARIATES = Need(lambda plan: bool(plan.covariates), "the estimator {name!r} needs `covariates`.")
 _FROM_MOMENTS = Need(lambda plan: plan.keeps == MOMENTS, '{name!r} is read from moments: add `keep = "moments"`.')
@@ -211,7 +218,7 @@ WELCH, JACKKNIFE = "welch", "jackknife"
 _UNEQUAL, _UNITS = "allows for unequal spread", "allows for several records of a unit"
 
 ERRORS = _by_name(
-    Error(WELCH, "takes records as independent, and each arm's spread as its own", (_FROM_SUMS,), rank=8),
+    Error(WELCH, "takes records as independent, and each arm's spread as its own", (_FROM_SUMS, _RECORDS_HERE), rank=8),
     Error(JACKKNIFE, f"{_UNITS}, however they are scattered", (_FROM_SUMS, _GROUPED), rank=1),
     Error(CLASSICAL, "takes the spread as equal in all arms", (_FROM_MOMENTS, _RECORDS_HERE)),
     Error("HC0", f"{_UNEQUAL}, without a correction for small samples", (_FROM_MOMENTS, _RECORDS_HERE), tally=RECORDS),
@@ -257,6 +264,7 @@ MODES: dict[str, Mode] = _by_name(
     Mode("one-message", "sends its tallies once", sites=True),
     Mode("scores", "sends tallies during the trial, and its scores at the close", collects=(UNITS, LEVERAGE)),
     Mode("delta", "sends sums of outcomes alone", (_NO_COVARIATES, _COUNTED)),
+    Mode("sums", "sends sums of outcomes and the group that it drew at random", (_CALIBRATED, _COUNTED), keeps=SUMS),
 )
 
 

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from foldaway.errors import StateError
 from foldaway.keeping.state import Array, decode_part
@@ -74,7 +75,7 @@ class Grouped:
     @classmethod
     def empty(cls, plan: Plan) -> Self:
         """What is held of no records."""
-        predictor = _predictor_of(plan)
+        predictor = predictor_of(plan)
         if plan.covariates and predictor is None:
             return cls(plan, GroupMoments.empty(_moments_shape(plan)), None)
         return cls(plan, None, Sums.empty(_sums_shape(plan, adjusted=predictor is not None)), predictor)
@@ -108,6 +109,22 @@ class Grouped:
         if batch.key is None:  # in turn, so that coefficients can be fitted without each part
             batch = replace(batch, key=np.arange(self.moments.n, self.moments.n + len(batch), dtype=np.uint64))
         return replace(self, moments=fold_group_moments(self.moments, batch))
+
+    def fold_totals(
+        self, arm: NDArray[np.intp], group: NDArray[np.intp], counts: NDArray[np.int64], totals: Floats
+    ) -> Self:
+        """Take in sums over each unit's records: see `Sums.fold_totals`."""
+        assert self.sums is not None
+        return replace(self, sums=self.sums.fold_totals(arm, group, counts, totals))
+
+    def mean_squares(self) -> Floats:
+        """About the mean square of each column, from the spread of totals over the cells."""
+        assert self.sums is not None
+        n = self.sums.records[self.sums.records > 0][:, None]
+        totals = self.sums.total[self.sums.records > 0]
+        mean = totals.sum(axis=0) / n.sum()
+        squares: Floats = mean**2 + np.mean((totals - n * mean) ** 2 / n, axis=0)
+        return squares
 
     def fixed(self, predictor: Predictor | None, without: Floats | None = None, why: str = "") -> Self:
         """The same records as sums, from here on with this predictor.
@@ -171,7 +188,7 @@ class Grouped:
         return cls(plan, None, sums, predictor if adjusted else None, saved.why)
 
 
-def _predictor_of(plan: Plan) -> Predictor | None:
+def predictor_of(plan: Plan) -> Predictor | None:
     """The predictor that the plan's coefficients make."""
     if plan.coefficients is None:
         return None

@@ -243,6 +243,25 @@ class Sums:
         )
         return self + made if self.n else made.settled()
 
+    def fold_totals(self, arm: ArrayLike, group: ArrayLike, records: ArrayLike, totals: ArrayLike) -> Self:
+        """Take in sums over the records of each of some units. Nothing of second order is known of these.
+
+        Args:
+            arm: Each unit's arm.
+            group: Each unit's group.
+            records: Each unit's number of records.
+            totals: Σv over them, units by columns.
+
+        Example:
+            >>> sums = Sums.empty(SumsShape(arms=2, outcomes=1, groups=4))
+            >>> sums.fold_totals([0, 1, 1], [0, 3, 3], [1, 2, 5], [[2.0], [3.0], [4.0]]).totals(0)[1]
+            array([0., 0., 0., 7.])
+        """
+        units = type(self).empty(self.shape)
+        np.add.at(units.records, (arm, group), records)
+        np.add.at(units.total, (arm, group), totals)
+        return self + units
+
     def _by_cell(self, pieces: Iterable[Piece], center: Floats, compiled: bool) -> Floats:
         """The sums of `numerics.cell_sums` about each arm's center, by arm and group."""
         if compiled:

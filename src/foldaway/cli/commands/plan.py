@@ -120,12 +120,14 @@ def calibrate(
 
     from foldaway.calibrating import Calibration
     from foldaway.cli.terminal.progress import file_progress
-    from foldaway.plan import Plan
+    from foldaway.plan import Coefficients, Plan
     from foldaway.sources.formats.chunk import WantedColumns, wanted_by
     from foldaway.sources.formats.paths import expand
     from foldaway.sources.runs.shares import ReadOptions, fold_columns
 
-    the_plan = Plan.load(plan)
+    # A mode of devices may need the very coefficients that are to be found.
+    bare = Plan.load(plan, federated=None, privacy={})
+    the_plan = Plan.load(plan, coefficients=Coefficients.none(bare.regressors[1:], bare.outcomes))
     calibration = Calibration(the_plan)
     columns = wanted_by(the_plan)
     wanted = WantedColumns(columns.numeric, tuple(set(columns.text) - {the_plan.arm, the_plan.unit}))
@@ -135,7 +137,7 @@ def calibrate(
             fold_columns(calibration, path, wanted, options, progress=partial(progress, path))
     calibrated = calibration.plan()
     text = calibrated.to_toml()
-    if the_plan.coefficients is None and plan.suffix.lower() == ".toml":  # with whatever comments it has
+    if bare.coefficients is None and plan.suffix.lower() == ".toml":  # with whatever comments it has
         table = {"coefficients": msgspec.to_builtins(calibrated.coefficients)}
         text = f"{plan.read_text(encoding='utf-8').rstrip()}\n\n{tomli_w.dumps(table)}"
     if output is None:

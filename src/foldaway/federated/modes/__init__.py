@@ -11,9 +11,10 @@ from foldaway.federated.messages import encoded as _encoded
 from foldaway.federated.modes.mode import Mode
 from foldaway.federated.modes.one_round import Delta, OneMessage
 from foldaway.federated.modes.scores import Scores
+from foldaway.federated.modes.sums import SumsByGroup
 from foldaway.plan import Plan
 
-MODES: dict[str, Mode] = {mode.name: mode for mode in (OneMessage(), Scores(), Delta())}
+MODES: dict[str, Mode] = {mode.name: mode for mode in (OneMessage(), Scores(), Delta(), SumsByGroup())}
 """Every mode by its name in a plan."""
 
 # What other clients' MessagePack may need more than ours.

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.mode import many
 from foldaway.keeping import cohort
-from foldaway.numerics.block import Shape
 from foldaway.plan import Plan
-from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.kinds import kinds_of
+from foldaway.tallies import empty_holding
 
 _TIMES = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 
@@ -28,12 +26,11 @@ def described(plan: Plan) -> list[str]:
     if plan.federated is None:
         return []
     mode = mode_of(plan)
-    arm = ArmTally.empty(Shape(len(plan.regressors), len(plan.outcomes)), kinds_of(plan))
     return [
         f"Federated, {mode.name}: {mode.described(plan)}",
         " ".join(_counted(plan)),
         " ".join(_kept_for(plan)),
-        f"Kept on the coordinator: {len(plan.arms) * arm.size():,} numbers about the records, however many there are, "
+        f"Kept on the coordinator: {empty_holding(plan).size:,} numbers about the records, however many there are, "
         "and a hash of each message's random number.",
     ]
 

@@ -1,4 +1,4 @@
-"""The modes of one round, one-message and delta: a device keeps what its records come to, and sends that once."""
+"""Modes of one round, such as one-message and delta: a device keeps what its records come to, and sends it once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from foldaway.effects.analysis import effects_of
 from foldaway.federated.messages import (
     MOST_RECORDS,
     Coefficients,
-    Factored,
+    Counted,
     Message,
     Moments,
     Sums,
@@ -30,7 +30,7 @@ from foldaway.plan import Plan
 class OneRound(Mode):
     """A mode in which a device keeps only what its records come to, and sends that once."""
 
-    reports: ClassVar[type[Factored]]
+    reports: ClassVar[type[Counted]]
 
     def report(self, plan: Plan, holding: Holding, published: Coefficients | None) -> Message:
         """What the records came to, as it is."""
@@ -44,7 +44,7 @@ class OneRound(Mode):
 
     def results(self, share: Share, devices: Devices, published: Published | None) -> tuple[Effects, None]:
         """Those of an analysis of clusters, with a note on who is missing from it."""
-        notes = list(_missing_notes(devices))
+        notes = list(missing_notes(devices))
         return effects_of(share.plan, share.trial.arms, share.trial.dropped, notes=notes), None
 
     def longest(self, plan: Plan) -> Sequence[Message]:
@@ -98,7 +98,8 @@ class Delta(OneRound):
         return f"a device keeps a count and {sums}, and no record. It sends them once, in at most {size}."
 
 
-def _missing_notes(devices: Devices) -> Iterator[str]:
+def missing_notes(devices: Devices) -> Iterator[str]:
+    """Who is in the effects, and who is not."""
     enrolled, missing = sum(devices.enrolled.values()), sum(devices.missing.values())
     by_arm = ", ".join(f"{arm} {devices.reported[arm]:,} of {n:,}" for arm, n in devices.enrolled.items())
     yield f"Devices that have reported: {enrolled - missing:,} of {enrolled:,} enrolled ({by_arm})."

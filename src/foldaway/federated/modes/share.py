@@ -1,6 +1,6 @@
 """A coordinator's share of a federated trial: what has come from devices, as tallies. No numbers, no network.
 
-While the trial is open, factors fold into the arms, whatever the mode. Once a mode with replies is closing, the arms
+While the trial is open, what devices send folds into its tallies. Once a mode with replies is closing, the arms
 are frozen and published, and replies fold into sums. Shares of several servers add up.
 """
 
@@ -12,15 +12,16 @@ from typing import Any, Self, cast
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from foldaway.errors import MessageError, StateError
-from foldaway.federated.messages import Factored
+from foldaway.federated.messages import Counted, Factored, GroupSums
 from foldaway.federated.replies.published import Published
 from foldaway.federated.replies.tally import Replies
 from foldaway.keeping.state import pack, unpack
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.tallies.arm import ArmTally
+from foldaway.tallies import Grouped
 from foldaway.tallies.kinds import UNITS
 from foldaway.tallies.scores import UnitScores
 from foldaway.trial import Trial
@@ -120,21 +121,39 @@ class Share:
         self.code(message.arm)
         R = message.triangle(len(self.plan.columns))
         _check_triangle(self.plan, message.n, R)
-        if self._most is None:
-            self._most = _most_squares(self.trial.arms)
-        if self._most is not None and np.any(np.sum(R**2, axis=0) > self._most * R[0, 0] ** 2):
-            raise MessageError("the message's numbers are absurdly large next to those of all other devices.")
+        self.require_usual(np.sum(R**2, axis=0) / R[0, 0] ** 2)
         return R
+
+    def require_usual(self, mean_squares: Floats) -> None:
+        """Refuse mean squares, by column, that are absurd next to those of all other devices.
+
+        Raises:
+            MessageError: They are.
+        """
+        if self._most is None:
+            self._most = _most_squares(self.trial)
+        if self._most is not None and np.any(mean_squares > self._most):
+            raise MessageError("the message's numbers are absurdly large next to those of all other devices.")
 
     def fold(self, messages: Sequence[Factored], triangles: Sequence[Floats]) -> None:
         """Take checked factors in."""
         if messages:
-            codes = np.array([self.code(message.arm) for message in messages], dtype=np.intp)
-            counts = np.array([message.n for message in messages], dtype=np.int64)
-            self.trial.fold_clusters(codes, counts, np.stack(triangles))
-            for code, message in zip(codes, messages, strict=True):
-                self.devices[code] += message.counts_device
-            self._most = None
+            self.trial.fold_clusters(*self._counted(messages), np.stack(triangles))
+
+    def fold_sums(self, messages: Sequence[GroupSums], totals: Sequence[Floats]) -> None:
+        """Take checked sums in."""
+        if messages:
+            codes, counts = self._counted(messages)
+            groups = np.array([message.group for message in messages], dtype=np.intp)
+            self.trial.fold_totals(codes, groups, counts, np.stack(totals))
+
+    def _counted(self, messages: Sequence[Counted]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Count the devices, and give the messages' arms and numbers of records."""
+        codes = np.array([self.code(message.arm) for message in messages], dtype=np.intp)
+        for code, message in zip(codes, messages, strict=True):
+            self.devices[code] += message.counts_device
+        self._most = None
+        return codes, np.array([message.n for message in messages], dtype=np.int64)
 
     def merge(self, other: Share) -> Self:
         """The share of both servers."""
@@ -167,10 +186,14 @@ def _check_triangle(plan: Plan, n: int, R: Floats) -> None:
         raise MessageError("the message's factor has more directions than records.")
 
 
-def _most_squares(arms: Sequence[ArmTally]) -> Floats | None:
+def _most_squares(trial: Trial) -> Floats | None:
     """The largest mean squares, by column, that are not absurd next to those here; none while there are too few."""
-    if sum(arm.n for arm in arms) < _MEASURE:
+    if trial.n < _MEASURE:
         return None
-    here = np.sum([np.sum(arm.raw_factor() ** 2, axis=0) for arm in arms], axis=0)
+    if isinstance(trial.tallies, Grouped):
+        here = trial.tallies.mean_squares()
+    else:
+        sums = np.sum([np.sum(arm.raw_factor() ** 2, axis=0) for arm in trial.arms], axis=0)
+        here = sums / sums[0]
     # A column that has been zero until now says nothing about its size.
-    return np.where(here > 0, _ABSURD**2 * here / here[0], np.inf)
+    return np.where(here > 0, _ABSURD**2 * here, np.inf)

@@ -23,6 +23,8 @@ from foldaway.effects import Effects
 from foldaway.errors import FoldawayError, ServerError
 from foldaway.federated.link import HttpLink
 from foldaway.plan import Plan
+from foldaway.plan.analysis import errors_of
+from foldaway.plan.vocabulary import ERRORS, best
 from foldaway.simulation.federated.clients import ClientCounts, work
 from foldaway.simulation.federated.kept_rows import analysed
 from foldaway.simulation.federated.population import World
@@ -78,7 +80,7 @@ def _simulate(world: World, coordinator: Coordinator, processes: int, progress: 
     progress("analysing kept rows", 0)
     effects = Effects.from_json(msgspec.json.encode(closed["effects"]))
     estimator = "regression" if world.plan.covariates else "difference"
-    effect = effects.filter(estimator=estimator, se_kind="CR1")[0]
+    effect = effects.filter(estimator=estimator, se_kind=best(ERRORS, errors_of(world.plan)))[0]
     about = closed["federated"]
     return Summary(
         world=world,
