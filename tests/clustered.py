@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 import foldaway as fa
-from foldaway.federated.messages import Message, Moments, ScoreReply, Sums, packed
+from foldaway.federated.messages import GroupSums, Message, Moments, ScoreReply, Sums, packed
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.integrity import Integrity
@@ -31,8 +31,21 @@ class Kept(NamedTuple):
 
 def federated(plan: fa.Plan, mode: str, **others: Any) -> fa.Plan:
     """The same plan for records that stay on devices."""
-    settings = msgspec.structs.asdict(plan) | {"unit": None, "complete_units": False, "federated": mode} | others
-    return fa.Plan(**in_parts(settings))
+    of_devices = {"unit": None, "complete_units": False, "keep": None, "federated": mode}
+    if mode == "sums" and plan.covariates:
+        of_devices["coefficients"] = some_coefficients(plan)
+    return fa.Plan(**in_parts(msgspec.structs.asdict(plan) | of_devices | others))
+
+
+def some_coefficients(plan: fa.Plan) -> fa.Coefficients:
+    """Any numbers, different for every column and outcome."""
+    columns = dict(enumerate(plan.regressors[1:]))
+    return fa.Coefficients(
+        center={name: 0.5 + i for i, name in columns.items()},
+        slopes={
+            outcome: {name: 0.7 + o - 0.4 * i for i, name in columns.items()} for o, outcome in enumerate(plan.outcomes)
+        },
+    )
 
 
 def devices_of(plan: fa.Plan, frame: pd.DataFrame, unit: str = "unit") -> list[Kept]:
@@ -59,11 +72,25 @@ def moments(kept: Kept) -> Moments:
     return Moments.of(secrets.token_bytes(16), kept.arm, len(kept.rows), triangle(kept.rows, kept.weights))
 
 
-def report(plan: fa.Plan, kept: Kept) -> Moments | Sums:
-    """A device's report in the modes of one round."""
+def report(plan: fa.Plan, kept: Kept, group: int | None = None) -> Moments | Sums | GroupSums:
+    """A device's report in the modes of one round; in mode sums in this group, or a random one."""
+    if plan.mode == "sums":
+        group = secrets.randbelow(plan.groups) if group is None else group
+        values = np.column_stack([kept.rows[:, len(plan.regressors) :], adjusted(plan, kept.rows)])
+        return GroupSums(secrets.token_bytes(16), kept.arm, len(kept.rows), group, packed(values.sum(axis=0)))
     if plan.mode == "delta":
         return Sums(secrets.token_bytes(16), kept.arm, len(kept.rows), packed(kept.rows[:, 1:].sum(axis=0)))
     return moments(kept)
+
+
+def adjusted(plan: fa.Plan, rows: Any) -> Any:
+    """ỹ of each outcome, n by outcomes; none without coefficients."""
+    if plan.coefficients is None:
+        return np.empty((len(rows), 0))
+    names, k = plan.regressors[1:], len(plan.regressors)
+    away = rows[:, 1:k] - [plan.coefficients.center[name] for name in names]
+    slopes = [[plan.coefficients.slopes[outcome][name] for name in names] for outcome in plan.outcomes]
+    return rows[:, k:] - away @ np.transpose(slopes)
 
 
 def answer(plan: fa.Plan, published: Published, kept: Kept) -> ScoreReply:
@@ -79,10 +106,10 @@ def batches(items: list[Any], size: int) -> Iterator[list[Any]]:
 
 
 def share_of(plan: fa.Plan, messages: list[Any], size: int = 64) -> Share:
-    """The share of a server that has got these factors, so many at a time."""
-    share = Share.of(plan)
+    """The share of a server that has got these messages, so many at a time."""
+    share, mode = Share.of(plan), mode_of(plan)
     for some in batches(messages, size):
-        share.fold(some, [share.check(message) for message in some])
+        mode.fold(share, some, [mode.check(share, message, None) for message in some], None)
     return share
 
 

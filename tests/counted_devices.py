@@ -12,7 +12,7 @@ import numpy as np
 
 import foldaway as fa
 from foldaway.errors import FoldawayError, TrialClosed
-from foldaway.federated.messages import Enrolment, Moments, Received, Sums, encoded, new_number, packed
+from foldaway.federated.messages import Enrolment, GroupSums, Moments, Received, Sums, encoded, new_number, packed
 from foldaway.service.collecting.service import Service
 from plans import SMALL, in_parts
 
@@ -53,6 +53,9 @@ class Simulated:
             return self.scores
         if self.plan.mode == "delta":
             return encoded(Sums(self.number, self.arm, self.n, packed(self.n * np.array([3.0]))))
+        if self.plan.mode == "sums":
+            group = self.n.bit_length() % self.plan.groups
+            return encoded(GroupSums(self.number, self.arm, self.n, group, packed(self.n * np.array([3.0]))))
         return encoded(Moments(self.number, self.arm, self.n, self.moments.factor))
 
     def told(self, kind: str, outcome: Received | FoldawayError) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 import pandas as pd
 import pytest
 
 import foldaway as fa
+from by_groups import by_groups
 from foldaway.federated import Device
 from foldaway.federated.device.state import DeviceState
 from foldaway.federated.device.store import MemoryStore
@@ -98,9 +101,35 @@ def report_all(devices: Sequence[Device], rounds: int = 3, threads: int = 1) -> 
     return states
 
 
-def assert_as_kept_rows(effects: fa.Effects, plan: fa.Plan, rows: pd.DataFrame, rtol: float = 1e-9) -> None:
-    """CR0 and CR1 of every effect are those of statsmodels on the pooled rows; `plan` names the unit."""
+def groups_of(devices: Sequence[Device]) -> list[int]:
+    """The groups that devices in mode sums have drawn, while they have not reported."""
+    with ExitStack() as stack:
+        states = [stack.enter_context(device._store.changing()) for device in devices]
+        return [int(np.frombuffer(state.sums)[0]) for state in states]
+
+
+def assert_as_kept_rows(
+    effects: fa.Effects, plan: fa.Plan, rows: pd.DataFrame, rtol: float = 1e-9, groups: Sequence[int] | None = None
+) -> None:
+    """Every effect and its errors are those of all rows, kept; `plan` names the unit.
+
+    CR0 and CR1 are those of statsmodels. The jackknife is its definition, with each unit in its group, in the order in
+    which they come; if the groups are not known, differences are compared without their errors.
+    """
     compared = 0
+    if effects.plan is not None and effects.plan.mode == "sums":
+        for row in effects:
+            if groups is not None:
+                frame = rows.assign(group_of_unit=np.array(groups)[pd.factorize(rows["unit"])[0]])
+                estimate, error = by_groups(effects.plan, frame, row.estimator, row.arm, row.outcome, "group_of_unit")
+                assert row.std_error == pytest.approx(error, rel=rtol)
+            else:
+                estimate, error, _ = fitted(plan, rows, "difference", row.arm, row.outcome, "CR1")
+            assert row.se_kind == "jackknife"
+            assert row.estimate == pytest.approx(estimate, rel=rtol, abs=rtol * error)
+            compared += 1
+        assert compared == (2 if plan.covariates else 1) * (len(plan.arms) - 1) * len(plan.outcomes)
+        return
     for row in effects:
         if row.se_kind not in ("CR0", "CR1"):
             continue

@@ -34,9 +34,10 @@ from foldaway.service.collecting.device_closings import DeviceClosings
 from foldaway.service.collecting.device_trials import DeviceTrials, FederatedAnswer
 from foldaway.service.database.store import Store as Database
 from foldaway.service.keys.vault import Vault
+from foldaway.tallies import Grouped
 from in_process import received
 
-MODES = ("one-message", "scores", "delta")
+MODES = ("one-message", "scores", "delta", "sums")
 DEVICES = 5
 MOST_RECORDS = 3
 
@@ -134,7 +135,7 @@ class Coordinator:
 
     def _keep(self, found: FederatedAnswer) -> str:
         self.found = found
-        self.arms = self.trials.whole(self.plan)[0].trial.arms  # in mode scores the close deletes them
+        self.trial = self.trials.whole(self.plan)[0].trial  # in mode scores the close deletes them
         return "{}"
 
 
@@ -284,8 +285,7 @@ class Schedule:
     # What came of it.
 
     def _judge(self) -> None:
-        arms = self._tallied_arms()
-        tallied = self._digits(arms)
+        tallied = self._digits()
         about = self.coordinator.found.federated
         enrolled, reported = sum(about.enrolled.values()), sum(about.reported.values())
         scores = self.plan.mode == "scores"
@@ -317,13 +317,12 @@ class Schedule:
         if not is_so:
             self.tale.wrong.append(otherwise)
 
-    def _tallied_arms(self) -> Any:
-        return self.coordinator.arms
-
-    def _digits(self, arms: Any) -> list[int]:
+    def _digits(self) -> list[int]:
         """How often each record is in the tallies."""
-        total = 0
-        for arm in arms:
+        trial, total = self.coordinator.trial, 0
+        if isinstance(trial.tallies, Grouped) and trial.tallies.sums is not None:
+            total = round(trial.tallies.sums.totals(0).sum())
+        for arm in trial.arms:
             if arm.n:
                 R = arm.raw_factor()
                 total += round(float(R[:, 0] @ R[:, 1]))

@@ -93,6 +93,7 @@ def others_report(trial: Hosted) -> None:
         ("scores", []),
         pytest.param("one-message", [], marks=pytest.mark.slow),
         pytest.param("delta", [], marks=pytest.mark.slow),
+        pytest.param("sums", [], marks=pytest.mark.slow),
     ],
 )
 def test_nothing_is_left_of_what_a_device_has_forgotten(mode: str, covariates: list[str], tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import foldaway as fa
 from clustered import federated
-from devices import Hosted, assert_as_kept_rows, devices_for, records_of, report_all, store_in
+from devices import Hosted, assert_as_kept_rows, devices_for, groups_of, records_of, report_all, store_in
 from foldaway.errors import CoordinatorWarning, ServerError, StateError
 from foldaway.federated import Device
 from foldaway.federated.link import HttpLink
@@ -53,6 +53,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "scores, levels": ("scores", {"levels": 3, "outcomes": 2, "covariates": 1}),
     "delta": ("delta", {}),
     "delta, two outcomes": ("delta", {"outcomes": 2, "arms": 3}),
+    "sums": ("sums", {"covariates": 0}),
+    "sums, adjusted": ("sums", {"levels": 3, "outcomes": 2, "arms": 3}),
 }
 
 
@@ -62,6 +64,7 @@ def test_every_mode_equals_kept_rows(case: str, server: Served) -> None:
     kept, plan, rows = trial_of(mode, 11, f"equal-{list(CASES).index(case)}", made=made)
     trial = Hosted(server, plan)
     devices = devices_for(plan, rows, trial.link)
+    groups = groups_of(devices) if mode == "sums" else None
     states = report_all(devices)
     assert set(states) <= {"waiting for coefficients" if mode == "scores" else "counted", "pending"}
     trial.close(deadline=600 if mode == "scores" else 0)
@@ -71,7 +74,7 @@ def test_every_mode_equals_kept_rows(case: str, server: Served) -> None:
         states = report_all(devices)
     assert set(states) == {"counted"}
     answer = trial.close()
-    assert_as_kept_rows(trial.effects(), kept, rows)
+    assert_as_kept_rows(trial.effects(), kept, rows, groups=groups)
     about = answer["federated"]
     assert about["enrolled"] == about["reported"]
     assert sum(about["enrolled"].values()) == rows["unit"].nunique()
@@ -167,12 +170,13 @@ def test_leverage_is_corrected_for_where_the_records_are(kind: str, server: Serv
 # Missing, late, repeated, out of order.
 
 
-@pytest.mark.parametrize("mode", ["one-message", "delta"])
+@pytest.mark.parametrize("mode", ["one-message", "delta", "sums"])
 def test_who_drops_out_or_is_late_is_missing_and_the_rest_is_exact(mode: str, server: Served) -> None:
     kept, plan, rows = trial_of(mode, 13, f"dropout-{mode}")
     trial = Hosted(server, plan)
     devices = devices_for(plan, rows, trial.link)
     gone, late, rest = devices[:4], devices[4:7], devices[7:]
+    groups = groups_of(rest) if mode == "sums" else None
     report_all(rest)
     about = trial.close(deadline=0)["federated"]
     assert report_all(rest) == ["counted"] * len(rest)
@@ -180,7 +184,7 @@ def test_who_drops_out_or_is_late_is_missing_and_the_rest_is_exact(mode: str, se
     assert sum(about["missing"].values()) == 7
     assert {device.status.state for device in gone} == {"enrolled"}
     units = rows["unit"].unique()
-    assert_as_kept_rows(trial.effects(), kept, rows[~rows["unit"].isin(units[:7])])
+    assert_as_kept_rows(trial.effects(), kept, rows[~rows["unit"].isin(units[:7])], groups=groups)
 
 
 def test_in_mode_scores_missing_replies_change_the_errors_alone(server: Served) -> None:
@@ -205,7 +209,7 @@ def test_in_mode_scores_missing_replies_change_the_errors_alone(server: Served) 
         assert row.std_error != pytest.approx(error, rel=1e-6)
 
 
-@pytest.mark.parametrize("mode", ["one-message", "scores", "delta"])
+@pytest.mark.parametrize("mode", ["one-message", "scores", "delta", "sums"])
 def test_repeats_duplicates_and_any_order_change_nothing(mode: str, server: Served) -> None:
     """Every message goes out again and again, in any order, also long after it was durable."""
     kept, plan, rows = trial_of(mode, 15, f"repeats-{mode}", made={"n": 60})
@@ -225,6 +229,7 @@ def test_repeats_duplicates_and_any_order_change_nothing(mode: str, server: Serv
     open_still = True
     trial.link.post = repeating  # type: ignore[method-assign]
     devices = devices_for(plan, rows, trial.link)
+    groups = groups_of(devices) if mode == "sums" else None
     chance.shuffle(devices)
     report_all(devices)
     open_still = False
@@ -234,7 +239,7 @@ def test_repeats_duplicates_and_any_order_change_nothing(mode: str, server: Serv
     about = trial.close(deadline=0)["federated"]
     assert report_all(devices) == ["counted"] * len(devices)
     assert sum(about["reported"].values()) == sum(about["enrolled"].values()) == len(devices)
-    assert_as_kept_rows(trial.effects(), kept, rows)
+    assert_as_kept_rows(trial.effects(), kept, rows, groups=groups)
 
 
 def test_a_lost_answer_is_as_good_as_a_late_one(server: Served) -> None:
@@ -415,7 +420,7 @@ def pending_device(trial: Hosted, folder: Path) -> Device:
     return device
 
 
-@pytest.mark.parametrize("mode", ["one-message", "delta"])
+@pytest.mark.parametrize("mode", ["one-message", "delta", "sums"])
 def test_who_reports_and_forgets_is_counted_even_if_the_coordinator_crashes(
     mode: str, tmp_path: Path, served_from: Nursery
 ) -> None:

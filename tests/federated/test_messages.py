@@ -18,6 +18,7 @@ from foldaway.federated.messages import (
     MOST_BYTES,
     Coefficients,
     Enrolment,
+    GroupSums,
     Model,
     Moments,
     ScoreReply,
@@ -36,7 +37,7 @@ from foldaway.plan import vocabulary
 from plans import SMALL
 from trials import make_trial
 
-KINDS: tuple[Any, ...] = (Enrolment, Moments, Sums, ScoreReply, Coefficients)
+KINDS: tuple[Any, ...] = (Enrolment, Moments, Sums, GroupSums, ScoreReply, Coefficients)
 NUMBER = bytes(range(16))
 
 
@@ -202,6 +203,7 @@ def test_every_mode_of_the_vocabulary_is_an_object_with_its_report() -> None:
         "one-message": Moments,
         "scores": ScoreReply,
         "delta": Sums,
+        "sums": GroupSums,
     }
 
 

@@ -24,7 +24,7 @@ def run(seeds: range, *, files: bool = False) -> Tale:
 
 
 def test_each_device_is_counted_once_or_missing() -> None:
-    tale = run(range(15))
+    tale = run(range(20))
     assert not tale.wrong, tale.wrong
     assert tale.counted > 15
     assert tale.missing > 3
@@ -32,7 +32,7 @@ def test_each_device_is_counted_once_or_missing() -> None:
 
 
 def test_with_the_devices_state_in_files() -> None:
-    tale = run(range(100, 103), files=True)
+    tale = run(range(100, 104), files=True)
     assert not tale.wrong, tale.wrong
     assert tale.counted > 2
 
@@ -46,7 +46,7 @@ def test_a_report_that_is_counted_twice_shows(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(DeviceCollector, "_answered", careless)
     monkeypatch.setattr("foldaway.service.database.device_table._use", lambda *_: None)
-    assert any("is counted 2 times" in wrong for wrong in run(range(0, 30, 3)).wrong)  # mode one-message
+    assert any("is counted 2 times" in wrong for wrong in run(range(0, 40, 4)).wrong)  # mode one-message
 
 
 def test_a_device_that_sends_its_records_again_shows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,4 +56,4 @@ def test_a_device_that_sends_its_records_again_shows(monkeypatch: pytest.MonkeyP
         store._messages[number] = message
 
     monkeypatch.setattr(MemoryStore, "send_later", careless)
-    assert any("is counted" in wrong for wrong in run(range(1, 30, 3)).wrong)  # mode scores
+    assert any("is counted" in wrong for wrong in run(range(1, 40, 4)).wrong)  # mode scores

@@ -124,6 +124,17 @@ FEDERATED_CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"federated": "delta", "covariates": [], "weight": "w"},
         "counts records: leave out `weight`",
     ),
+    "sums without coefficients": ({"federated": "sums"}, "`foldaway plan calibrate`"),
+    "sums with weights": (
+        {"federated": "sums", "covariates": [], "weight": "w"},
+        "counts records: leave out `weight`",
+    ),
+    "sums of sites": ({"federated": "sums", "covariates": [], "unit": "u"}, "`unit` in a federated plan is for sites"),
+    "moments of sums": ({"federated": "sums", "covariates": [], "keep": "moments"}, "keeps sums: leave out `keep`"),
+    "errors of sums": (
+        {"federated": "sums", "covariates": [], "errors": ["welch"]},
+        "its errors are jackknife by device",
+    ),
     "sites that reply": ({"unit": "u", "complete_units": True}, "`unit` in a federated plan is for sites"),
     "units that are spread": (
         {"unit": "u", "federated": "one-message"},

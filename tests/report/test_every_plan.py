@@ -43,7 +43,7 @@ def test_whatever_errors_the_plan_asks_for(setting: str, weighted: bool) -> None
     assert reported >= (7 if weighted else 15)
 
 
-@pytest.mark.parametrize("mode", ["one-message", "delta", "scores"])
+@pytest.mark.parametrize("mode", ["one-message", "delta", "scores", "sums"])
 def test_trials_on_devices(mode: str) -> None:
     given, rows = make_trial(4, n=600, covariates=0 if mode == "delta" else 1, units=True)
     plan = federated(given, mode)

@@ -35,7 +35,7 @@ def test_roles_come_in_their_shares() -> None:
     assert roles.count("is late") == pytest.approx(400, abs=100)
 
 
-@pytest.mark.parametrize("mode", ["one-message", "delta"])
+@pytest.mark.parametrize("mode", ["one-message", "delta", "sums"])
 def test_without_statsmodels_kept_rows_are_analysed_by_foldaway(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(300, mode)
     theirs = analysed(world, reported_only=True)

@@ -31,8 +31,8 @@ LEAST_GROUPS_ANYTIME = 16
 """Non-empty groups that each arm needs."""
 
 UNKNOWN_EVIDENCE = (
-    "an any-time interval waits until enough records carry the outcome, and whether they do cannot be told from sums of "
-    "whole devices."
+    "an any-time interval waits until enough records carry the outcome, and whether they do cannot be told from "
+    "sums of whole devices."
 )
 
 # Sums of a 0/1 outcome agree with one another but for rounding.

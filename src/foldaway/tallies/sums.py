@@ -26,7 +26,7 @@ from foldaway.errors import EstimateError, StateError
 from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Floats
 from foldaway.numerics.cell_sums import ABSOLUTE, CROSS, FIELDS, FIRST, MASS, RECORDS, SQUARE, TILDE, TOTAL, WEIGHT
-from foldaway.tallies.cells import Cells, deal
+from foldaway.tallies.cells import Cells, cell_of, deal
 
 GROUPS = 128
 """Groups unless the plan says otherwise."""
@@ -258,8 +258,9 @@ class Sums:
             array([0., 0., 0., 7.])
         """
         units = type(self).empty(self.shape)
-        np.add.at(units.records, (arm, group), records)
-        np.add.at(units.total, (arm, group), totals)
+        cell = cell_of(arm, group, self.shape.groups)
+        np.add.at(units.records.reshape(-1), cell, records)
+        np.add.at(units.total.reshape(-1, self.shape.columns), cell, totals)
         return self + units
 
     def _by_cell(self, pieces: Iterable[Piece], center: Floats, compiled: bool) -> Floats:

@@ -37,7 +37,7 @@ def plan_of(mode: str) -> fa.Plan:
         arm="group",
         arms={"a": 0.5, "b": 0.5},
         outcomes=["y"],
-        covariates=[] if mode == "delta" else ["x"],
+        covariates=[] if mode in ("delta", "sums") else ["x"],
         federated=mode,  # type: ignore[arg-type]
         # In mode scores a device's later moments wait until its first ones are durable; short of a cohort they would
         # come too late, and be missing from the effects.
@@ -95,8 +95,10 @@ def both_arms(crowd: Crowd) -> bool:
 
 SLOW = pytest.mark.slow
 
+KILLED = [pytest.param("one-message", marks=SLOW), "scores", *(pytest.param(m, marks=SLOW) for m in ("delta", "sums"))]
 
-@pytest.mark.parametrize("mode", [pytest.param("one-message", marks=SLOW), "scores", pytest.param("delta", marks=SLOW)])
+
+@pytest.mark.parametrize("mode", KILLED)
 def test_whoever_is_killed_is_counted_once(
     mode: str, tmp_path: Path, device_nursery: DeviceNursery, served_from: Nursery
 ) -> None:

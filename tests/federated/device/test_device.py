@@ -211,7 +211,25 @@ def test_mode_delta_keeps_sums(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.frombuffer(kept.sums), [-3.5, -35.0])
 
 
-@pytest.mark.parametrize("mode", ["one-message", "delta", "scores"])
+def test_mode_sums_draws_a_group_once_and_keeps_sums(tmp_path: Path) -> None:
+    coefficients = {"center": {"x": 1.0}, "slopes": {"y": {"x": 2.0}}}
+    settings = {**SETTINGS, "covariates": ["x"], "levels": {}, "weight": None, "federated": "sums"}
+    plan = fa.Plan(**settings, coefficients=coefficients)
+    groups = set()
+    for i in range(20):
+        for x, y in ((3.0, 1.5), (0.0, 2.0)):
+            Device(plan, tmp_path / str(i)).record({"x": x, "y": y})
+            kept = kept_by(Device(plan, tmp_path / str(i)))
+            group, *sums = np.frombuffer(kept.sums)
+            groups.add((i, group))
+        assert kept.records == 2
+        assert sums == [3.5, 1.5 - 2 * 2.0 + 2.0 + 2.0]
+    assert len(groups) == 20  # the second record has drawn none
+    assert {group for _, group in groups} <= set(range(plan.groups))
+    assert len({group for _, group in groups}) > 8
+
+
+@pytest.mark.parametrize("mode", ["one-message", "delta", "scores", "sums"])
 def test_only_mode_scores_keeps_records(mode: str, tmp_path: Path) -> None:
     marks = Marks(200)
     settings = {**SETTINGS, "federated": mode, "covariates": [], "levels": {}}

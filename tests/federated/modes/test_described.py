@@ -25,7 +25,7 @@ def sizes(plan: fa.Plan) -> list[int]:
 
 @pytest.mark.parametrize("outcomes", [1, 2])
 @pytest.mark.parametrize(
-    ("mode", "leverage"), [("one-message", None), ("delta", None), ("scores", None), ("scores", "CR2")]
+    ("mode", "leverage"), [("one-message", None), ("delta", None), ("sums", None), ("scores", None), ("scores", "CR2")]
 )
 def test_devices_send_as_many_bytes_as_is_said(mode: str, leverage: str | None, outcomes: int) -> None:
     plan, rows = make_trial(7, n=200, units=True, covariates=0 if mode == "delta" else 2, outcomes=outcomes)

@@ -163,7 +163,7 @@ SCHEDULES = int(os.environ.get("FOLDAWAY_SCHEDULES", "10"))
 
 
 @pytest.mark.parametrize("part", range(4))
-@pytest.mark.parametrize("mode", ["delta", "one-message", "scores"])
+@pytest.mark.parametrize("mode", ["delta", "sums", "one-message", "scores"])
 def test_random_schedules(store: Store, mode: str, part: int) -> None:
     for seed in range(part * SCHEDULES, (part + 1) * SCHEDULES):
         if mode == "scores":
@@ -390,7 +390,7 @@ def ready(service: Service, mode: str) -> tuple[fa.Plan, str, list[bytes]]:
     return plan, kind, [device.message(kind) for device in devices]
 
 
-@pytest.mark.parametrize("mode", ["scores", "one-message", "delta"])
+@pytest.mark.parametrize("mode", ["scores", "one-message", "delta", "sums"])
 def test_between_two_looks_at_the_database_another_server_moves_on(
     service: Service, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -421,7 +421,7 @@ def test_between_two_looks_at_the_database_another_server_moves_on(
     assert one(other, plan, kind, messages[0]) == Received(repeated=True, durable=True)
 
 
-@pytest.mark.parametrize("mode", ["scores", "one-message", "delta"])
+@pytest.mark.parametrize("mode", ["scores", "one-message", "delta", "sums"])
 def test_a_commit_that_comes_too_late_does_not_refuse_what_is_durable(
     service: Service, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,7 +117,7 @@ def columns(status: str) -> list[str]:
     return re.split(r"\s{2,}", header)[1:]
 
 
-@pytest.mark.parametrize("mode", ["one-message", "scores", "delta"])
+@pytest.mark.parametrize("mode", ["one-message", "scores", "delta", "sums"])
 def test_while_a_trial_is_open_nobody_is_missing_and_what_is_pending_is_said(server: Served, mode: str) -> None:
     trial = Hosted(server, f"open-{mode}", mode)
     trial.enrol()

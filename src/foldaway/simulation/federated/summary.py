@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from foldaway.federated.replies.integrity import Integrity
+from foldaway.plan.vocabulary import SUMS
 from foldaway.simulation.federated.kept_rows import KeptRows
 from foldaway.simulation.federated.population import World
 from foldaway.table import ABSENT, number, text_table
@@ -138,6 +139,8 @@ class Summary(msgspec.Struct, frozen=True):
                 "The kept rows are those of all clients: the effect is the same, and the standard errors differ by "
                 "what the missing replies would have said."
             )
+        if self.world.plan.keeps == SUMS:
+            yield "The standard error comes from groups of devices, and differs from that of kept rows by chance."
 
 
 def _mebibytes(count: int | None) -> str:
