@@ -65,3 +65,21 @@ def fitted(
         keywords = {"groups": groups, "use_correction": kind == "CR1"}
         fit = model.fit(method="qr", cov_type="cluster", cov_kwds=keywords)
     return float(fit.params[position]), float(fit.bse[position]), fit
+
+
+def mean_variance(plan: fa.Plan, rows: pd.DataFrame, arm: str, outcome: str) -> float:
+    """What the interacted estimator's variance gains since the covariates' mean is that of a sample of units.
+
+    δ'Var(x̄)δ, with δ the difference of the arms' slopes (Negi and Wooldridge 2021).
+    """
+    x, y = covariate_columns(plan, rows), rows[outcome].to_numpy(float)
+    w = rows[plan.weight].to_numpy(float) if plan.weight else np.ones(len(rows))
+    slopes = []
+    for name in (plan.control, arm):
+        mine = (rows[plan.arm] == name).to_numpy()
+        root = np.sqrt(w[mine])[:, None]
+        X = np.column_stack([np.ones(mine.sum()), x[mine]])
+        slopes.append(np.linalg.lstsq(X * root, y[mine] * root[:, 0], rcond=None)[0][1:])
+    along = (x - np.average(x, axis=0, weights=w)) @ (slopes[1] - slopes[0])
+    by_unit = np.bincount(pd.factorize(rows[plan.unit])[0], w * along)
+    return float(by_unit @ by_unit / w.sum() ** 2)

@@ -68,14 +68,14 @@ def in_process(pid: int, patterns: list[bytes]) -> bool:
 
 
 def others_report(trial: Hosted) -> None:
-    """Devices that make up a cohort in every arm."""
+    """Devices that make up a cohort in every arm, and in mode sums fill its groups: sums of one device are its own."""
     from devices import report_all, store_in
     from foldaway.federated import Device
 
     devices = [
         Device(trial.plan, store=store_in(trial.plan, arm), link=trial.link)
         for arm in trial.plan.arms
-        for _ in range(trial.plan.privacy.cohort)
+        for _ in range(60 if trial.plan.mode == "sums" else trial.plan.privacy.cohort)
     ]
     for i, device in enumerate(devices):
         for k in (0, 3):
@@ -107,6 +107,7 @@ def test_nothing_is_left_of_what_a_device_has_forgotten(mode: str, covariates: l
         outcomes=["revenue"],
         covariates=covariates,
         federated=mode,  # type: ignore[arg-type]
+        groups=8,
         privacy=fa.Privacy(cohort=3, min_per_arm=1, remainder="include"),
     )
     with Served(tmp_path / "server", None) as server:
