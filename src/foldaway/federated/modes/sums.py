@@ -69,7 +69,8 @@ class SumsByGroup(OneRound):
         sums, size = many(_columns(plan), "sum"), many(len(encoded(message)), "byte")
         return (
             f"a device draws one of {plan.groups:,} groups at random. It keeps that, a count and {sums}, and no "
-            f"record. It sends them once, in at most {size}."
+            f"record. It sends them once, in at most {size}. Where an arm's group has one device, the coordinator "
+            f"keeps that device's sums: have several times {len(plan.arms) * plan.groups:,} devices, or fewer `groups`."
         )
 
     def longest(self, plan: Plan) -> Sequence[GroupSums]:
