@@ -105,7 +105,7 @@ def messages(records: pa.Table, sizes: Iterable[int]) -> list[Sent]:
 
 
 def one_pass(plan: fa.Plan, records: pa.Table, key: bytes | None = None) -> fa.Trial:
-    trial = fa.Trial(plan, key=key)
+    trial = fa.Trial(plan, key=key or (KEY if plan.keyed else None))
     trial.fold(records)
     return trial
 
@@ -145,7 +145,7 @@ def consume(
             where.stream,
             plan,
             opened,
-            key=key,
+            key=key or (KEY if plan.keyed else None),
             options=settings,
             told=told,
             stopping=stopping,
