@@ -1,9 +1,9 @@
 """A product test with CUPED: what users spent before the trial makes the answer more precise.
 
 A shop tries a new checkout button on half of its users. Revenue varies widely between users, and much of that was there
-before the trial. Adjusting for earlier revenue takes it out: the method is known as CUPED (Deng et al. 2013). What is kept
-are sums by arm, without anybody's earlier revenue. Every user has one record here, and the plan promises so; without that
-promise sums would be kept by group of users, and the errors would allow for users who come back.
+before the trial. Adjusting for earlier revenue takes it out: the method is known as CUPED (Deng et al. 2013). What is
+kept are sums by arm, without anybody's earlier revenue. Every user has one record here, and the plan promises so;
+without that promise sums would be kept by group of users, and the errors would allow for users who come back.
 
     python examples/product_test.py [report.html]
 """
