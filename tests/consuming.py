@@ -28,7 +28,13 @@ def fresh_name() -> str:
     return f"t{secrets.token_hex(6)}"
 
 
+# A stream fixes its coefficients at its first write. With those of the plan it is the same however it is cut.
+COEFFICIENTS = {"center": {"x": 0.1}, "slopes": {"y": {"x": 0.9}}}
+
+
 def plan_of(name: str, **settings: Any) -> fa.Plan:
+    if settings.get("keep") != "moments" and settings.get("covariates") != []:
+        settings = {"coefficients": COEFFICIENTS, **settings}
     return fa.Plan(
         **in_parts(
             {
