@@ -108,9 +108,7 @@ def assert_as_kept_rows(effects: fa.Effects, plan: fa.Plan, rows: pd.DataFrame, 
         if row.se_kind not in ("CR0", "CR1"):
             continue
         estimate, error, _ = fitted(plan, rows, row.estimator, row.arm, row.outcome, row.se_kind)
-        if (
-            row.estimator == "interacted" and not scored
-        ):  # the population's: compared elsewhere
+        if row.estimator == "interacted" and not scored:  # the population's: compared elsewhere
             same = {name: getattr(row, name) for name in ("outcome", "arm", "estimator", "se_kind")}
             error = kept.effects().filter(**same)[0].std_error
         assert row.estimate == pytest.approx(estimate, rel=rtol, abs=rtol * error)

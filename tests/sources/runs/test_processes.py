@@ -94,7 +94,7 @@ def test_any_number_of_threads_gives_the_same_bits_and_reports_to_the_caller(
     for threads in (1, 2, 5):
         monkeypatch.setenv(CORES, str(threads))
         used: dict[Any, int] = {}
-        listeners = set()
+        listeners: set[int] = set()
 
         def progress(path: Any, done: int, used: dict[Any, int] = used, listeners: set[int] = listeners) -> None:
             used[path] = done
