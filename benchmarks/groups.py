@@ -18,14 +18,14 @@ from typing import Any
 import duckdb
 import numpy as np
 from files import BOOTSTRAP, DRAWS, KEPT, LOADED, REPLICATES, ROWS, UNITS, first_rows, load, resampler, write
-from folded_by_group import CENTER, COVARIATES, GROUPS, SLOPES, THREADS, moments_in, sums_in
+from folded_by_group import CENTER, COVARIATES, SLOPES, SUMS, moments_in, sums_in
 from measure import best_times, show
 
 import foldaway as fa
+from foldaway.tallies import Grouped
 
-PREDICTED = " + ".join(
-    f"{slope} * ({name} - {mean})" for name, mean, slope in zip(COVARIATES, CENTER, SLOPES[0], strict=True)
-)
+THREADS, GROUPS = 2, SUMS.groups
+PREDICTED = " + ".join(f"{SLOPES[name]} * ({name} - {CENTER[name]})" for name in COVARIATES)
 SQL = f"""
 select arm, hash(unit) & {GROUPS - 1} as g, count(*), sum(y), sum(t), sum(y * y), sum(t * t), sum(y * t), sum(abs(y))
 from (select arm, unit, y, y - ({PREDICTED}) as t from read_parquet('{{file}}'))
@@ -61,10 +61,14 @@ def against_sql(file: Path) -> float:
 
     times = best_times({"sql": sql, "sums": lambda: sums_in(file), "moments": lambda: moments_in(file)}, rounds=5)
     cells = sql()
-    sums, moments = sums_in(file), moments_in(file)
-    assert sums.n == moments.n == sum(cell[2] for cell in cells) == ROWS
+    trial = sums_in(file)
+    assert trial.n == moments_in(file).n == sum(cell[2] for cell in cells) == ROWS
+    assert isinstance(trial.tallies, Grouped)
+    assert trial.tallies.sums is not None
     for column, place in ((0, 3), (1, 4)):
-        np.testing.assert_allclose(sums.totals(column).sum(), sum(cell[place] for cell in cells), rtol=1e-9)
+        np.testing.assert_allclose(
+            trial.tallies.sums.totals(column).sum(), sum(cell[place] for cell in cells), rtol=1e-9
+        )
     names = {"sql": "DuckDB, the same sums in SQL", "sums": "foldaway, sums", "moments": "foldaway, moments"}
     rows = [
         [names[name], f"{t:.3f} s", f"{ROWS / t / 1e6:.1f}", f"{t / times['sql']:.2f}", *limit(name, t / times["sql"])]

@@ -10,13 +10,16 @@ import griffe
 import msgspec
 import tomli_w
 
-from foldaway import Bootstrap, Federated, Privacy
+from foldaway import Bootstrap, Coefficients, Federated, Privacy
 from foldaway.plan.analysis import Written
 from foldaway.plan.part import Part, Setting, settings_of
 
 _EXAMPLE = re.compile(r"^( *)Example:$", re.MULTILINE)
 
-PARTS: tuple[type[Part], ...] = (Written, Privacy, Federated, Bootstrap)
+PARTS: tuple[type[Part], ...] = (Written, Coefficients, Privacy, Federated, Bootstrap)
+
+# What a required setting is written out as; of one with few words for it, the first.
+EXAMPLES = {"replicates": 1000, "center": {"before": 12.0}, "slopes": {"revenue": {"before": 0.8}}}
 
 
 class ExampleSections(griffe.Extension):
@@ -71,12 +74,12 @@ def in_python(part: type[Part]) -> str:
 
 
 def _values(part: type[Part]) -> Iterator[tuple[str, Any]]:
-    """Each setting with its default, or else the least it can be."""
+    """Each setting with its default, or else an example."""
     for name, setting in settings_of(part).items():
         if setting.default is not msgspec.NODEFAULT:
             yield name, setting.default
         else:
-            yield name, get_args(setting.plain)[0] if get_origin(setting.plain) is Literal else 1000
+            yield name, get_args(setting.plain)[0] if get_origin(setting.plain) is Literal else EXAMPLES[name]
 
 
 def _type(setting: Setting) -> str:

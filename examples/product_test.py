@@ -1,8 +1,9 @@
 """A product test with CUPED: what users spent before the trial makes the answer more precise.
 
 A shop tries a new checkout button on half of its users. Revenue varies widely between users, and much of that was there
-before the trial. Adjusting for earlier revenue takes it out: the method is known as CUPED (Deng et al. 2013), and is a
-regression with a covariate that was measured before treatment.
+before the trial. Adjusting for earlier revenue takes it out: the method is known as CUPED (Deng et al. 2013). What is
+kept are sums by arm, without anybody's earlier revenue. Every user has one record here, and the plan promises so;
+without that promise sums would be kept by group of users, and the errors would allow for users who come back.
 
     python examples/product_test.py [report.html]
 """
@@ -23,15 +24,17 @@ plan = fa.Plan(
     arms={"control": 0.5, "treatment": 0.5},
     outcomes=["revenue"],
     covariates=["revenue_before"],
+    unit="user_id",
+    one_record_per_unit=True,
 )
 
 trial = fa.Trial(plan)
 for batch in checkout(USERS, effect=TRUE_EFFECT):  # as it comes from a queue, a file, a database
     trial.fold(batch)  # taken in and forgotten
+state = trial.dumps()  # fixes the coefficients: from now on there is nothing but sums
 
 effects = trial.effects()
-plain = effects.filter(estimator="difference", se_kind="HC2")[0]
-cuped = effects.filter(estimator="regression", se_kind="HC1")[0]
+plain, cuped = (effects.filter(estimator=name, se_kind="welch")[0] for name in ("difference", "adjusted"))
 reduction = 1 - (cuped.std_error / plain.std_error) ** 2
 
 print(f"{USERS:,} users saw one of two checkout buttons. Did the new one raise revenue?\n")
@@ -41,7 +44,7 @@ for name, effect in (("plain difference", plain), ("with CUPED", cuped)):
 print(f"\nThe truth, which only a simulation knows, is {TRUE_EFFECT:.2f}.")
 print(f"Earlier revenue explains away {reduction:.0%} of the variance: the plain difference would need", end=" ")
 print(f"{USERS / (1 - reduction):,.0f} users to be as precise.")
-print(f"All that was kept are {len(trial.dumps()):,} bytes.")
+print(f"All that was kept are {len(state):,} bytes, the plan among them.")
 
 if len(sys.argv) > 1:
     trial.report().save(sys.argv[1])

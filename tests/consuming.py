@@ -28,7 +28,13 @@ def fresh_name() -> str:
     return f"t{secrets.token_hex(6)}"
 
 
+# A stream fixes its coefficients at its first write. With those of the plan it is the same however it is cut.
+COEFFICIENTS = {"center": {"x": 0.1}, "slopes": {"y": {"x": 0.9}}}
+
+
 def plan_of(name: str, **settings: Any) -> fa.Plan:
+    if settings.get("keep") != "moments" and settings.get("covariates") != []:
+        settings = {"coefficients": COEFFICIENTS, **settings}
     return fa.Plan(
         **in_parts(
             {
@@ -99,7 +105,7 @@ def messages(records: pa.Table, sizes: Iterable[int]) -> list[Sent]:
 
 
 def one_pass(plan: fa.Plan, records: pa.Table, key: bytes | None = None) -> fa.Trial:
-    trial = fa.Trial(plan, key=key)
+    trial = fa.Trial(plan, key=key or (KEY if plan.keyed else None))
     trial.fold(records)
     return trial
 
@@ -139,7 +145,7 @@ def consume(
             where.stream,
             plan,
             opened,
-            key=key,
+            key=key or (KEY if plan.keyed else None),
             options=settings,
             told=told,
             stopping=stopping,

@@ -6,10 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from commands import foldaway
-from foldaway.simulation.demo import PLAN
+from foldaway.simulation.datasets import checkout
+from foldaway.simulation.demo import PLAN as DEMO
 from plans import replaced
 from served import Served
+
+# With coefficients in the plan, servers and one process compute the same.
+PLAN = DEMO.calibrated(pa.Table.from_batches(list(checkout(3000, seed=99))))
 
 
 def plan_file(folder: Path, name: str, **settings: Any) -> Path:

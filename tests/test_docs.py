@@ -45,6 +45,7 @@ def test_the_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("BROKER", "")
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-home"))
     monkeypatch.setenv("MPLBACKEND", "agg")
     with Reader(str(page), tmp_path, dict(os.environ)) as reader:
         found = list(snippets((ROOT / page).read_text(encoding="utf-8")))

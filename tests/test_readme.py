@@ -28,6 +28,7 @@ def test_the_snippets_run_and_print_what_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-home"))
     with Reader("README.md", tmp_path, {**os.environ, **measured()}) as reader:
         for snippet in snippets(README):
             reader.run(snippet)

@@ -51,7 +51,7 @@ def make(seed: int, n: int = 4000, units: int = 700) -> pd.DataFrame:
     )
 
 
-def folded(plan: fa.Plan, *batches: pd.DataFrame, key: bytes | None = KEY) -> fa.Trial:
+def folded(plan: fa.Plan, *batches: pd.DataFrame, key: bytes | None = KEY) -> Any:  # a trial; rows have None
     trial = fa.Trial(plan, key=key if plan.keyed else None)
     for batch in batches:
         trial.fold(batch)
@@ -127,7 +127,7 @@ def test_a_saved_state_says_what_the_saving_trial_says_and_goes_on(tmp_path: Pat
     trial = folded(PLAN, rows[:2000])
     rich = trial.effects().filter(estimator="adjusted", se_kind="jackknife")
     trial.save(tmp_path / "state")
-    back = fa.Trial.load(tmp_path / "state", key=KEY)
+    back: Any = fa.Trial.load(tmp_path / "state", key=KEY)
     assert back.effects().to_json() == trial.effects().to_json()
     lean = trial.effects().filter(estimator="adjusted", se_kind="jackknife")
     for before, after in zip(rich, lean, strict=True):
@@ -179,7 +179,7 @@ def test_states_with_different_coefficients_keep_the_difference_and_withhold_the
     for shard in shards:
         shard.dumps()
     merged = shards[0] + shards[1]
-    back = fa.Trial.loads(merged.dumps())
+    back: Any = fa.Trial.loads(merged.dumps())
     whole = folded(PLAN, rows).effects()
     for effects in (merged.effects(), back.effects()):
         for row in effects.filter(estimator="adjusted"):

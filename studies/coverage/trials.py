@@ -64,7 +64,7 @@ def intervals(design: Design, trial: fa.Trial) -> Iterator[tuple[Cell, Interval]
     """Every interval that foldaway gives, as of now."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fa.SampleRatioWarning)  # one in a thousand trials has one, by chance
-        effects = list(trial.effects())
+        effects = list(trial.effects(population=False))
         if design.slope:
             wider = [row for row in trial.effects(population=True) if row.estimator == "interacted"]
             effects += [fa.Effect(**{**_fields(row), "estimator": POPULATION}) for row in wider]

@@ -265,8 +265,6 @@ def test_what_cannot_work_is_refused_before_anything_runs(session: Any, tmp_path
         spark.fold_stream(session.read.parquet(str(source.folder)), plan, store=store, key=KEY)
     with pytest.raises(fa.PlanError, match="complete_units"):
         spark.fold_stream(stream, make_trial(3, units=True)[0], store=store)
-    with pytest.raises(fa.PlanError, match="needs its key at every start"):
-        spark.fold_stream(stream, plan, store=store)
     with pytest.raises(fa.RecordError, match="no column 'y0'"):
         spark.fold_stream(stream.drop("y0"), plan, store=store, key=KEY)
 

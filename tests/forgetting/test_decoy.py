@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,12 +15,13 @@ import pytest
 import foldaway as fa
 from foldaway.forgetting.decoys import Decoys, fold_decoy
 from foldaway.forgetting.harden import environment
-from foldaway.numerics.block import Block
-from foldaway.tallies.frame import Frame
+from foldaway.numerics import linalg
+from foldaway.tallies import frame, group_moments
 from memory_scan import count_numbers
 from plans import FULL, SMALL
 
-PLAN = fa.Plan(name="decoy", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], covariates=["x"], unit="u")
+SUMS = fa.Plan(name="decoy", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], covariates=["x"], unit="u")
+MOMENTS = msgspec.structs.replace(SUMS, keep="moments")
 
 # Folds the batches it is sent and waits; it has no other way to know their rows.
 CHILD = """
@@ -62,32 +64,35 @@ def batches(n: int, rare: int) -> list[pa.RecordBatch]:
     ]
 
 
-def framed(given: list[pa.RecordBatch], monkeypatch: pytest.MonkeyPatch) -> Rows:
+def framed(plan: fa.Plan, given: list[pa.RecordBatch], monkeypatch: pytest.MonkeyPatch) -> Rows:
     """The outcomes and covariates of the last batch as they go into the tallies: in the frame."""
     seen: list[Rows] = []
-    apply = Frame.apply
+    apply = linalg.frame_rows
 
-    def spy(frame: Frame, block: Block) -> Block:
-        seen.append(apply(frame, block).rows)
-        return apply(frame, block)
+    def spy(F: Rows, rows: Rows) -> Rows:
+        if len(rows) > len(F):  # records, and not another frame
+            seen.append(apply(F, rows).T)
+        return apply(F, rows)
 
-    trial = fa.Trial(PLAN)
+    trial = fa.Trial(plan)
     for batch in given:
         seen.clear()
         with monkeypatch.context() as patch:
-            patch.setattr(Frame, "apply", spy)
+            for module in (frame, group_moments):
+                patch.setattr(module, "frame_rows", spy)
             trial.fold(batch)
     return np.concatenate([rows[1:].ravel() for rows in seen])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("plan", [SUMS, MOMENTS], ids=["sums", "moments"])
 @pytest.mark.parametrize(("n", "rare"), [(3000, 2), (3000, 500), (20, 2)])
-def test_decoys_overwrite_the_last_rows(n: int, rare: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decoys_overwrite_the_last_rows(n: int, rare: int, plan: fa.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     given = batches(n, rare)
-    rows = framed(given, monkeypatch)
+    rows = framed(plan, given, monkeypatch)
     left = {}
     for care in ("decoy", "none"):
-        command = [sys.executable, "-c", CHILD, PLAN.to_json(), care]
+        command = [sys.executable, "-c", CHILD, plan.to_json(), care]
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **environment({})}
         )
@@ -128,7 +133,7 @@ def test_a_decoy_is_as_large_as_the_largest_batch(monkeypatch: pytest.MonkeyPatc
     )
     decoys = Decoys()
     small = fa.Plan(**SMALL)
-    for plan, records in [(small, 10), (PLAN, 7), (small, 500), (small, 20)]:
+    for plan, records in [(small, 10), (SUMS, 7), (small, 500), (small, 20)]:
         decoys.add(plan, records)
     decoys.fold()
     decoys.fold()

@@ -91,6 +91,9 @@ def anytime_variance(levels: Levels, arm: int, control: int = 0) -> Floats:
     of both arms; clustering is in V_a, and so in σ².
     """
     ours, theirs = levels.covariance[..., arm, arm], levels.covariance[..., control, control]
+    if levels.groups is None:  # noise that both levels have in common is none of the effect's
+        shared = np.clip(levels.covariance[..., arm, control], 0, np.minimum(ours, theirs))
+        ours, theirs = ours - shared, theirs - shared
     n, m = levels.n[..., arm], levels.n[..., control]
     per_record = over(n**2 * ours + m**2 * theirs, n + m)
     pooled = over(per_record * (n + m), n * m)

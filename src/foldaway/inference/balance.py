@@ -56,6 +56,7 @@ class Balance(NamedTuple):
         df: The degrees of freedom with which that is known.
         by_record: Whether it is too small if units have several records, since these could not be told apart, or if
             weights differ much and only their sum is known.
+        predicted: Whether it is what the covariates predict of an outcome, and none of them by itself.
     """
 
     covariate: str
@@ -66,6 +67,7 @@ class Balance(NamedTuple):
     chance: float
     df: float = math.inf
     by_record: bool = False
+    predicted: bool = False
 
     @property
     def verdict(self) -> Verdict:
@@ -124,6 +126,7 @@ def prediction_balance(plan: Plan, tallies: Grouped) -> list[Balance]:
                     _standardised(difference, variances[arm], variances[0]),
                     math.sqrt(variance) / scale if scale else 0.0,
                     df,
+                    predicted=True,
                 )
             )
     return balances

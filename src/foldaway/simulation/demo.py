@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import gc
+import math
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from foldaway import Effects, Plan
+from foldaway.keeping.secret import LENGTH
 from foldaway.numerics.block import Block, Floats
 from foldaway.records.batch import Batch
 from foldaway.simulation.datasets import checkout
@@ -44,15 +48,23 @@ def demonstrate(records: int, seed: int, showing: Showing) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "checkout.parquet")
         _write(file, records, seed)
+        # Its key comes from the seed, so that the demo prints the same every time and leaves no key on the machine.
+        key = seed.to_bytes(LENGTH, "little", signed=True)
         with showing([file]) as progress:
-            trial = fold_files(str(file), PLAN, progress=progress)
+            trial = fold_files(str(file), PLAN, key=key, progress=progress)
     # The file is gone now; what follows is read from the tallies.
     effects = trial.effects()
     print(effects)
-    print("\nThe same from an analysis that kept every row (NumPy, HC1 errors):\n")
-    print(_comparison(effects, records, seed))
-    print(f"\nRecords still held by foldaway: {_held()}. Its state is {len(trial.dumps()):,} bytes, and would be")
-    print("the same size after a billion records.")
+    rows = pa.Table.from_batches(list(checkout(records, seed=seed)))
+    print("\nThe same from an analysis that kept every row (NumPy), for independent records:\n")
+    print(_independent(effects, rows))
+    print(f"\nClustered by user: foldaway leaves out each of {PLAN.groups} groups of users in turn, the")
+    print("analysis of kept rows adds up each user's residuals. The first varies by about")
+    print(f"{100 * _spread():.0f} % with how users fall into groups; its t quantile allows for that.\n")
+    print(_clustered(effects, rows))
+    print(f"\nRecords still held by foldaway: {_held()}. The state it saves is {len(trial.dumps()):,} bytes of")
+    print("sums by group, without covariates, and would be the same size after a billion")
+    print("records.")
 
 
 def _write(file: Path, records: int, seed: int) -> None:
@@ -64,38 +76,91 @@ def _write(file: Path, records: int, seed: int) -> None:
         writer.close()
 
 
-def _comparison(effects: Effects, records: int, seed: int) -> str:
-    rows = pa.Table.from_batches(list(checkout(records, seed=seed)))
+def _independent(effects: Effects, rows: pa.Table) -> str:
     cells = []
     for outcome in PLAN.outcomes:
-        ours = effects.filter(outcome=outcome, estimator="regression", se_kind="HC1")[0]
-        estimate, error = _kept_rows(rows, outcome)
-        difference = max(abs(ours.estimate / estimate - 1), abs(ours.std_error / error - 1))
-        cells += [
-            [outcome, "foldaway", number(ours.estimate, 10), number(ours.std_error, 10), ""],
-            ["", "all rows kept", number(estimate, 10), number(error, 10), f"{difference:.0e}"],
-        ]
-    return text_table(["outcome", "analysis", "effect", "std. error", "relative difference"], cells, left=2)
+        for estimator in ("difference", "adjusted"):
+            ours = effects.filter(outcome=outcome, estimator=estimator, se_kind="welch")[0]
+            kept = KeptRows.of(rows, outcome, adjusted=estimator == "adjusted")
+            apart = max(abs(ours.estimate / kept.effect - 1), abs(ours.std_error / kept.error() - 1))
+            first = outcome if estimator == "difference" else ""
+            cells += [
+                [first, estimator, "foldaway", number(ours.estimate, 10), number(ours.std_error, 10), ""],
+                ["", "", "all rows kept", number(kept.effect, 10), number(kept.error(), 10), f"{apart:.0e}"],
+            ]
+    return text_table(["outcome", "estimator", "analysis", "effect", "std. error", "differs by"], cells, left=3)
 
 
-def _kept_rows(rows: pa.Table, outcome: str) -> tuple[float, float]:
-    """The regression on all rows at once, with HC1 errors, by the textbook."""
+def _clustered(effects: Effects, rows: pa.Table) -> str:
+    cells = []
+    _, user = np.unique(rows["user_id"].to_numpy().astype(str), return_inverse=True)
+    for outcome in PLAN.outcomes:
+        for estimator in ("difference", "adjusted"):
+            ours = effects.filter(outcome=outcome, estimator=estimator, se_kind="jackknife")[0].std_error
+            kept = KeptRows.of(rows, outcome, adjusted=estimator == "adjusted").clustered_error(user)
+            first = outcome if estimator == "difference" else ""
+            cells.append([first, estimator, number(ours, 4), number(kept, 4), f"{100 * (ours / kept - 1):+.0f} %"])
+    header = ["outcome", "estimator", "foldaway, jackknife", "all rows kept, CR1", "differs by"]
+    return text_table(header, cells, left=2)
 
-    def column(name: str) -> Floats:
-        values: Floats = rows[name].to_numpy().astype(np.float64)
-        return values
 
-    country = rows["country"].to_numpy()
-    treated = (rows["variant"].to_numpy() == "treatment").astype(float)
-    levels = [(country == level).astype(float) for level in ("fr", "us")]
-    X = np.column_stack([np.ones(len(treated)), treated, column("revenue_before"), *levels])
-    y = column(outcome)
-    coef = np.linalg.lstsq(X, y, rcond=None)[0]
-    residual = y - X @ coef
-    bread = np.linalg.inv(X.T @ X)
-    n, k = X.shape
-    covariance = bread @ (X.T * residual**2 @ X) @ bread * n / (n - k)
-    return float(coef[1]), float(np.sqrt(covariance[1, 1]))
+def _spread() -> float:
+    """The standard deviation of a standard error from this many groups, relative to it."""
+    return 1 / math.sqrt(2 * (PLAN.groups - 1))
+
+
+class KeptRows(NamedTuple):
+    """A regression on all rows at once, by the textbook: arms alone, or arms and covariates.
+
+    Attributes:
+        X: The design: an intercept, whether treated, covariates.
+        residual: What it leaves of the outcome.
+        effect: The coefficient of the treatment.
+    """
+
+    X: Floats
+    residual: Floats
+    effect: float
+
+    @classmethod
+    def of(cls, rows: pa.Table, outcome: str, *, adjusted: bool) -> KeptRows:
+        """By least squares."""
+
+        def column(name: str) -> Floats:
+            values: Floats = rows[name].to_numpy().astype(np.float64)
+            return values
+
+        country = rows["country"].to_numpy()
+        treated = (rows["variant"].to_numpy() == "treatment").astype(float)
+        columns = [np.ones(len(treated)), treated]
+        if adjusted:
+            columns += [column("revenue_before"), *((country == level).astype(float) for level in ("fr", "us"))]
+        X, y = np.column_stack(columns), column(outcome)
+        coef = np.linalg.lstsq(X, y, rcond=None)[0]
+        return cls(X, y - X @ coef, float(coef[1]))
+
+    def error(self) -> float:
+        """Welch's: each arm has a residual variance of its own; slopes cost degrees of freedom and add leverage."""
+        n, k = self.X.shape
+        arms = [self.X[:, 1] == arm for arm in (0, 1)]
+        spent = (n - 2) / (n - k)
+        own = [spent * self.residual[arm].var(ddof=1) / arm.sum() for arm in arms]
+        if k == 2:
+            return float(np.sqrt(sum(own)))
+        means = [self.X[arm, 2:].mean(axis=0) for arm in arms]
+        within = [self.X[arm, 2:] - mean for arm, mean in zip(arms, means, strict=True)]
+        pooled = sum(variance * arm.sum() ** 2 for variance, arm in zip(own, arms, strict=True)) / n
+        apart = means[1] - means[0]
+        leverage = apart @ np.linalg.solve(sum(x.T @ x for x in within), apart)
+        return float(np.sqrt(sum(own) + pooled * leverage))
+
+    def clustered_error(self, cluster: NDArray[np.intp]) -> float:
+        """CR1: the residuals of a cluster stand together."""
+        (n, k), clusters = self.X.shape, int(cluster.max()) + 1
+        scores = np.column_stack([np.bincount(cluster, x * self.residual) for x in self.X.T])
+        bread = np.linalg.inv(self.X.T @ self.X)
+        covariance = bread @ (scores.T @ scores) @ bread * clusters / (clusters - 1) * (n - 1) / (n - k)
+        return float(np.sqrt(covariance[1, 1]))
 
 
 def _held() -> str:

@@ -52,7 +52,8 @@ def test_from_a_csv_file_to_a_report_in_three_commands(folder: Path) -> None:
     *guesses, following = made.stderr.splitlines()
     assert [guess.split(":")[0] for guess in guesses[:2]] == ["Assumed", "Assumed"]
     plan = fa.Plan.load(folder / "plan.toml")
-    assert plan == fa.Plan(**{**{n: getattr(PLAN, n) for n in PLAN.__struct_fields__}, "name": "my-trial"})
+    settings = {name: getattr(PLAN, name) for name in PLAN.__struct_fields__}
+    assert plan == fa.Plan(**{**settings, "name": "my-trial", "one_record_per_unit": True})
     command = shlex.split(following.removeprefix("Next: foldaway "))
     foldaway(*command, folder=folder)
     foldaway("report", command[-1], folder=folder)

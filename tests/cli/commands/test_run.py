@@ -21,9 +21,13 @@ import pytest
 import foldaway as fa
 from commands import foldaway
 from foldaway.simulation.datasets import checkout, wards
-from foldaway.simulation.demo import PLAN
+from foldaway.simulation.demo import PLAN as DEMO
 
 SECRET = "SECRET-31415"
+
+
+# With coefficients in the plan, a trial is the same however it is cut, saved and resumed.
+PLAN = DEMO.calibrated(pa.Table.from_batches(list(checkout(3000, seed=99))))
 
 
 @pytest.fixture(scope="module")
@@ -183,14 +187,13 @@ def test_a_state_is_never_lost_to_a_slip(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_key_that_is_missing_or_no_key(folder: Path, tmp_path: Path) -> None:
-    plan = fa.Plan(**{**_settings(PLAN), "keep": "moments", "bootstrap": 100})
+    plan = fa.Plan(**{**_settings(DEMO), "keep": "moments", "bootstrap": 100})
     plan.save(tmp_path / "plan.toml")
     words = ["run", str(tmp_path / "plan.toml"), str(folder / "day1.csv")]
     (tmp_path / "no-key").write_text("hello")
     assert "does not hold a key" in foldaway(*words, "--key", tmp_path / "no-key", code=1).stderr
     assert "cannot be made" in foldaway(*words, "--key", tmp_path / "none" / "key", code=1).stderr
-    told = foldaway(*words, "--save", tmp_path / "state").stderr
-    assert "not resumed" in told
+    foldaway(*words, "--save", tmp_path / "state")  # under the user's own key
     missing = foldaway(
         *words, "--resume", tmp_path / "state", "--save", tmp_path / "state", "--key", tmp_path / "other", code=1
     )
@@ -221,7 +224,7 @@ def test_a_person_gets_a_table_within_80_columns(folder: Path) -> None:
     assert "revenue: treatment against control" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
     more = foldaway("run", folder / "plan.toml", folder / "day1.csv", "--all", "--adjust", "holm")
-    assert more.stdout.count("classical") == 8
+    assert more.stdout.count("welch") == more.stdout.count("jackknife") == 4
     assert "adj. p" in more.stdout
 
 
@@ -320,7 +323,7 @@ def test_complete_units_make_each_file_one_batch(tmp_path: Path) -> None:
 
 
 def test_a_bootstrap_resumes_under_its_key(folder: Path, tmp_path: Path) -> None:
-    plan = fa.Plan(**{**_settings(PLAN), "keep": "moments", "bootstrap": 200})
+    plan = fa.Plan(**{**_settings(DEMO), "keep": "moments", "bootstrap": 200})
     plan.save(tmp_path / "plan.toml")
     state, key = tmp_path / "state", tmp_path / "key"
     words: list[str | Path] = ["run", tmp_path / "plan.toml"]
@@ -332,7 +335,8 @@ def test_a_bootstrap_resumes_under_its_key(folder: Path, tmp_path: Path) -> None
     whole.fold(pq.read_table(folder / "day1.parquet"))
     whole.fold(pq.read_table(folder / "day2.parquet"))
     check_same(json.loads(done.stdout), json.loads(whole.effects().to_json()))
-    assert "without its key" in foldaway(*words, folder / "day2.csv", "--resume", state, "--save", state, code=1).stderr
+    refused = foldaway(*words, folder / "day2.csv", "--resume", state, "--save", state, code=1).stderr
+    assert "without its key" in refused
     (tmp_path / "other").write_text("00" * 16)
     other = foldaway(
         *words, folder / "day2.csv", "--resume", state, "--save", state, "--key", tmp_path / "other", code=1

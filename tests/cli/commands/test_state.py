@@ -60,7 +60,8 @@ def test_a_run_writes_a_report_along_with_its_table(folder: Path) -> None:
     PLAN.save(folder / "whole.toml")
     done = foldaway("run", "whole.toml", "trial.parquet", "--report", "run.html", folder=folder)
     assert "revenue: treatment against control" in done.stdout
-    assert (folder / "run.html").read_text(encoding="utf-8") == fa.Trial.load(folder / "state").report().html
+    expected = fa.fold_files(folder / "trial.parquet", PLAN).report().html
+    assert (folder / "run.html").read_text(encoding="utf-8") == expected
     refused = foldaway("run", "whole.toml", "trial.parquet", "--report", "whole.toml", folder=folder, code=1)
     assert refused.stderr == "error: whole.toml exists and is no report; choose another name.\n"
     assert refused.stdout == ""

@@ -90,7 +90,7 @@ class Crowd:
 
 def both_arms(crowd: Crowd) -> bool:
     arms = crowd.rows().groupby("group")["unit"].nunique().to_dict()
-    return min(arms.get(arm, 0) for arm in crowd.plan.arms) >= COHORT
+    return min(arms.get(arm, 0) for arm in crowd.plan.arms) >= 5  # with fewer devices an error is withheld
 
 
 SLOW = pytest.mark.slow

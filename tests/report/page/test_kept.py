@@ -17,6 +17,8 @@ from foldaway.keeping.saved import Saved, load
 from foldaway.report.page.kept import inventory
 from foldaway.sources.runs.backlog import Backlog
 from foldaway.sources.runs.shares import ReadOptions
+from foldaway.tallies import Arms
+from foldaway.tallies.grouped import GroupedState
 from fuzzing import fuzz
 from measured import measured
 from pages import parsed, tables
@@ -27,13 +29,18 @@ EVERY = pytest.mark.parametrize("name", CASES)
 
 
 def floats(trial: fa.Trial) -> int:
-    return sum(arm.size() for arm in trial.arms)
+    tallies = trial.tallies
+    if isinstance(tallies, Arms):
+        return tallies.size
+    sums = 0 if tallies.sums is None or not trial.n else sum(array.size for array in tallies.sums.arrays().values())
+    found = trial.n and tallies.predictor is not None and trial.plan.coefficients is None
+    return sums + (sum(array.size for array in tallies.predictor) if found and tallies.predictor else 0)
 
 
 def counts(trial: fa.Trial) -> int:
     """The whole numbers: of the frame and the factor of each arm, of its tallies, and of faults."""
     by_tally = {"records": 2, "units": 2, "replicates": 1}  # records and clusters; records and clusters; records
-    per_arm = 2 + sum(by_tally[name] for name in trial.arms[0].tallies)
+    per_arm = 2 + sum(by_tally[name] for name in trial.arms[0].tallies) if trial.arms else 0
     return per_arm * len(trial.arms) + len(trial.dropped.records) + len(list(trial.dropped))
 
 
@@ -48,9 +55,11 @@ def test_sizes_add_up_to_the_state_and_numbers_to_the_tallies(name: str) -> None
     for kept in found:
         assert kept.size > 0
         assert kept.what
-    # Nothing hides in what holds the parts together: six names, four in each arm, and a byte or so around each part.
-    names = sum(len(word) for word in ("plan", "arms", "dropped", "faults", "key_mark", "sealed"))
+    # Nothing hides in what holds the parts together: six names, some in the tallies, and a byte or so around each part.
+    names = sum(len(word) for word in ("plan", "tallies", "dropped", "faults", "key_mark", "sealed"))
     names += len(trial.arms) * sum(len(word) for word in ("frame_n", "frame", "factor", "tallies"))
+    if not trial.arms:
+        names += sum(len(word) for word in GroupedState.__struct_fields__)
     tallies = sum(len(tally) + 2 for arm in trial.arms for tally in arm.tallies)
     assert names < found[-1].size <= names + tallies + 20 + 6 * len(trial.arms)
 

@@ -132,7 +132,7 @@ def test_a_point_says_what_an_answer_said_at_that_moment(place: Place) -> None:
     assert [point.records for point in points] == list(said) == [50, 100, 150, 200, 250, 300]
     for point in points:
         rows = said[point.records]
-        assert len(rows) == 8  # two outcomes, four estimators
+        assert len(rows) == 4  # two outcomes, two estimators
         for told, row in zip(point.effects, rows, strict=True):
             assert msgspec.structs.asdict(told) == {name: getattr(row, name) for name in told.__struct_fields__}
 

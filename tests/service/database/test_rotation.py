@@ -53,7 +53,7 @@ def opens_all(place: Place, vault: Vault) -> bool:
         states["one"] == b"state of one"
         and states["two"] == b"state of two"
         and states["idle"] is None
-        and found.bootstrap_key(BOOTSTRAPPED.name) == KEY
+        and found.trial_key(BOOTSTRAPPED.name) == KEY
     )
 
 
@@ -80,7 +80,7 @@ def test_a_running_server_goes_on_under_the_new_key(filled: Store, place: Place,
     running = place.open(Vault.open(None, key_file, {}))
     rotate_key(filled)
     assert running.shards.commit(NAME, "one", version=1, n=200, state=b"after", sequences={"one": (1, 2)}) == 2
-    assert running.bootstrap_key(BOOTSTRAPPED.name) == KEY
+    assert running.trial_key(BOOTSTRAPPED.name) == KEY
     rotate_key(filled)
     reader = Vault.open(None, key_file, {})
     assert place.open(reader).shards.one(NAME, "one").state == b"after"

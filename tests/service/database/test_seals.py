@@ -39,7 +39,7 @@ def store(place: Place) -> Store:
 def test_states_and_keys_are_sealed_wherever_they_lie(store: Store, place: Place) -> None:
     store.create_trial(BOOTSTRAPPED, KEY)
     assert (store.shards.one(NAME, "one").state or b"").startswith(MARKER)
-    assert store.bootstrap_key(BOOTSTRAPPED.name) == KEY
+    assert store.trial_key(BOOTSTRAPPED.name) == KEY
     found = place.files()
     for hidden in (MARKER, KEY, KEY.hex().encode(), b"oneoneone"):
         assert hidden not in found
@@ -73,7 +73,7 @@ def test_a_key_opens_for_its_own_plan_alone(store: Store, place: Place) -> None:
     store.create_trial(BOOTSTRAPPED, KEY)
     place.sql("UPDATE foldaway_keys SET fingerprint = ?", PLAN.fingerprint, file="keys.db")
     with pytest.raises(VaultError, match="altered, damaged or put in another place"):
-        store.bootstrap_key(NAME)
+        store.trial_key(NAME)
 
 
 def test_an_older_state_is_gone_from_sqlites_files(folder: Place) -> None:
@@ -118,7 +118,7 @@ def test_a_key_whose_trial_was_closed_right_before_a_crash_goes_at_the_next_star
         with pytest.raises(KeyboardInterrupt):
             store.close_trial(BOOTSTRAPPED.name, '{"final": 1}')
     assert sealed_key(place) == sealed
-    assert store.bootstrap_key(BOOTSTRAPPED.name) is None  # whatever is still there
+    assert store.trial_key(BOOTSTRAPPED.name) is None  # whatever is still there
     again = place.open()
     assert place.sql("SELECT * FROM foldaway_keys", file="keys.db") == []
     assert sealed not in place.files(log=False)
@@ -152,7 +152,7 @@ def test_a_server_killed_while_it_closes_leaves_no_trial_open_without_its_key(pl
         os.waitpid(pid, 0)
         after = place.open()
         closed = after.trial(plan.name).status == "closed"
-        assert after.bootstrap_key(plan.name) == (None if closed else KEY)
+        assert after.trial_key(plan.name) == (None if closed else KEY)
         after.close_trial(plan.name, "{}")
         assert place.sql("SELECT * FROM foldaway_keys", file="keys.db") == []
     found = place.files(log=False)

@@ -74,7 +74,7 @@ def test_a_changed_plan_is_another_trial(store: Store) -> None:
 
 @pytest.mark.parametrize("name", ["none", "", "small\0", "\ud800", "x" * 10_000, "'; DROP TABLE foldaway_trials; --"])
 def test_a_trial_that_is_not_there_is_unknown(store: Store, name: str) -> None:
-    for ask in (store.trial, store.shards.all, store.bootstrap_key, lambda name: store.shards.one(name, "main")):
+    for ask in (store.trial, store.shards.all, store.trial_key, lambda name: store.shards.one(name, "main")):
         with pytest.raises(UnknownTrial, match="no trial with this name"):
             ask(name)
     with pytest.raises(UnknownTrial):
@@ -183,13 +183,13 @@ def test_a_bootstraps_key_lives_as_long_as_its_trial_is_open(place: Place) -> No
     store = place.open()
     store.create_trial(BOOTSTRAPPED, KEY)
     store.create_trial(PLAN, None)
-    assert store.bootstrap_key(BOOTSTRAPPED.name) == place.open().bootstrap_key(BOOTSTRAPPED.name) == KEY
-    assert store.bootstrap_key(NAME) is None
+    assert store.trial_key(BOOTSTRAPPED.name) == place.open().trial_key(BOOTSTRAPPED.name) == KEY
+    assert store.trial_key(NAME) is None
     # The first key counts: records were folded under it.
     store.create_trial(BOOTSTRAPPED, bytes(16))
-    assert store.bootstrap_key(BOOTSTRAPPED.name) == KEY
+    assert store.trial_key(BOOTSTRAPPED.name) == KEY
     store.close_trial(BOOTSTRAPPED.name, "{}")
-    assert store.bootstrap_key(BOOTSTRAPPED.name) is None
+    assert store.trial_key(BOOTSTRAPPED.name) is None
     store.create_trial(BOOTSTRAPPED, KEY)
     assert place.sql("SELECT count(*) FROM foldaway_keys", file="keys.db") == [(0,)]
 
@@ -211,7 +211,7 @@ def test_servers_that_register_a_plan_at_once_share_its_key(place: Place) -> Non
     for thread in threads:
         thread.join()
     assert sorted(rows) == [False, False, False, True]
-    assert len({store.bootstrap_key(BOOTSTRAPPED.name) for store in stores}) == 1
+    assert len({store.trial_key(BOOTSTRAPPED.name) for store in stores}) == 1
 
 
 def test_tokens_are_kept_and_taken_back(place: Place) -> None:

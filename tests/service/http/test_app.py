@@ -247,7 +247,7 @@ def test_the_course_of_a_trial_and_what_is_asked_of_it(server: Served) -> None:
     assert (whole["name"], whole["fingerprint"]) == ("course", made["fingerprint"])
     assert [point["records"] for point in whole["points"]] == [20, 60]
     now = server.ask("GET", "/v1/trials/course/effects", read).json()["effects"]["effects"]
-    (shown,) = [row for row in now if (row["estimator"], row["se_kind"]) == ("difference", "HC2")]
+    (shown,) = [row for row in now if (row["estimator"], row["se_kind"]) == ("difference", "welch")]
     asked = {"outcome": "y", "arm": "b", "estimator": "difference", "after": 20}
     (point,) = server.ask("GET", path, read, params=asked).json()["points"]
     assert point["effects"] == [{name: shown[name] for name in point["effects"][0]}]

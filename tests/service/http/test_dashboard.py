@@ -149,7 +149,7 @@ def test_the_estimate_moves_and_the_interval_narrows_as_records_arrive(browser: 
         assert re.fullmatch(r"just now|\d+ (second|minute)s? ago", text(page, "#forgotten"))
         assert "raises revenue by" in text(page, "#verdict")
         answer = server.ask("GET", "/v1/trials/moving/effects", trial.read).json()["effects"]
-        (shown,) = [r for r in answer["effects"] if (r["estimator"], r["se_kind"]) == ("difference", "HC2")]
+        (shown,) = [r for r in answer["effects"] if (r["estimator"], r["se_kind"]) == ("difference", "welch")]
         assert number(text(page, "#estimate")) == pytest.approx(shown["estimate"], abs=0.01)
         # The chart: a line over three points, in the band between the intervals' ends.
         path = page.locator("path.line").get_attribute("d") or ""
@@ -200,7 +200,7 @@ def test_a_sample_ratio_that_does_not_fit_is_said_first(browser: Browser, server
 
 
 def test_a_sample_ratio_that_cannot_be_told_is_no_alarm(browser: Browser, server: Served) -> None:
-    trial = Arriving(server, "crowded", unit="customer")
+    trial = Arriving(server, "crowded", unit="customer", keep="moments")
     trial.send(200)
     trial.send(200, only=0)
     with looking(browser, server, trial.read) as watched:
@@ -300,11 +300,11 @@ def test_outcome_arm_and_estimator_are_chosen(browser: Browser, server: Served) 
     with looking(browser, server, trial.read) as watched:
         page = watched.page
         page.locator("#estimate").wait_for()
-        assert page.get_by_label("Estimator", exact=True).input_value() == "interacted"
+        assert page.get_by_label("Estimator", exact=True).input_value() == "adjusted"
         page.get_by_label("Outcome").select_option("visits")
         page.get_by_label("Arm", exact=True).select_option("bronze")
-        page.get_by_label("Estimator", exact=True).select_option("regression")
-        wanted = {"outcome": "visits", "arm": "bronze", "estimator": "regression", "se_kind": "HC1"}
+        page.get_by_label("Estimator", exact=True).select_option("difference")
+        wanted = {"outcome": "visits", "arm": "bronze", "estimator": "difference", "se_kind": "welch"}
         (row,) = [row for row in answer if all(row[field] == value for field, value in wanted.items())]
         until(page, lambda: number(text(page, "#estimate")) == pytest.approx(row["estimate"], abs=0.05))
         forest = page.locator(".forest tbody tr").all_inner_texts()

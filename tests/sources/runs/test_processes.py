@@ -94,7 +94,7 @@ def test_any_number_of_threads_gives_the_same_bits_and_reports_to_the_caller(
     for threads in (1, 2, 5):
         monkeypatch.setenv(CORES, str(threads))
         used: dict[Any, int] = {}
-        listeners = set()
+        listeners: set[int] = set()
 
         def progress(path: Any, done: int, used: dict[Any, int] = used, listeners: set[int] = listeners) -> None:
             used[path] = done
@@ -136,14 +136,14 @@ def test_complete_units_keep_files_whole(drawn: tuple[fa.Plan, pd.DataFrame], fo
 
 def test_going_on_with_a_trial_leaves_it_as_it_was(drawn: tuple[fa.Plan, pd.DataFrame], folder: Path) -> None:
     plan = msgspec.structs.replace(everywhere(drawn[0]), keep="moments", bootstrap=20)
-    started = fa.fold_files(folder / "large.parquet", plan)
+    started = fa.fold_files(folder / "large.parquet", plan, key=bytes(16))
     before = started.dumps()
     both = fa.fold_files([folder / "batches.arrow", folder / "packed.csv.gz"], plan, into=started, processes=2)
     assert started.dumps() == before
     assert both.n == 3000 + 1500 + 500
     assert both.key == started.key
     with pytest.raises(fa.PlanError, match="has its key already"):
-        fa.fold_files(folder / "large.parquet", plan, into=started, key=bytes(16))
+        fa.fold_files(folder / "large.parquet", plan, into=started, key=bytes(range(16)))
     with pytest.raises(fa.SealedError, match="without its key"):
         fa.fold_files(folder / "large.parquet", plan, into=fa.Trial.loads(before))
 

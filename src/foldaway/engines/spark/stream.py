@@ -168,7 +168,8 @@ class StreamFold:
     def close(self) -> Trial:
         """End the trial: stop, and seal what is stored, with the remainder if the plan says ``remainder = "include"``.
 
-        Otherwise the records short of a cohort are left out. The bootstrap's key is not needed any more; destroy it.
+        Otherwise the records short of a cohort are left out. The key of this machine's user is destroyed; destroy any
+        other that you gave.
 
         Raises:
             StateError: The stream was stopped before, and another may have gone on from its store; start it again to

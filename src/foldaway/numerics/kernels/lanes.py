@@ -68,7 +68,8 @@ def sip_rounds(typing: Any, state: Any, count: Any) -> Any:
             v[2] = turned(v[2], 32)
         return context.make_tuple(builder, signature.return_type, v)
 
-    return types.UniTuple(types.uint64, 4)(state, count), emit
+    words: Any = types.UniTuple
+    return words(types.uint64, 4)(state, count), emit
 
 
 @intrinsic

@@ -227,4 +227,5 @@ def _compress(state: State, word: np.uint64) -> State:
 @njit_part
 def _finish(state: State) -> np.uint64:
     v0, v1, v2, v3 = sip_rounds((state[0], state[1], state[2] ^ np.uint64(0xFF), state[3]), 4)
-    return v0 ^ v1 ^ v2 ^ v3
+    word: np.uint64 = v0 ^ v1 ^ v2 ^ v3
+    return word

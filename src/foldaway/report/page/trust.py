@@ -174,7 +174,8 @@ def _balance_sentence(balances: Sequence[Balance]) -> tuple[State, Html]:
             f"{some} lie beyond {CUSTOMARY}, no more than chance gives in a trial of this size. The adjusted estimates "
             "allow for them."
         )
-    return "passes", html(f"No covariate differs between arms by more than {CUSTOMARY} standard deviations.")
+    what = "Nothing that the covariates predict" if balances[0].predicted else "No covariate"
+    return "passes", html(f"{what} differs between arms by more than {CUSTOMARY} standard deviations.")
 
 
 def _love_plot(balances: Sequence[Balance]) -> Html:
@@ -200,7 +201,7 @@ def _love_plot(balances: Sequence[Balance]) -> Html:
     legend = [tag("li", key_mark(number), named(arm)) for number, arm in enumerate(arms)]
     more = " (shapes repeat)" if len(arms) > SHAPES else ""
     caption = html(
-        "Distance of each arm from the control, in standard deviations of the covariate. "
+        f"Distance of each arm from the control, in standard deviations of the {_subject(balances)}. "
         f"The broken lines mark ±{CUSTOMARY}{more}."
     )
     ends = tag("li", tag("span", class_="label"), axis_row(axis), class_="ends")
@@ -234,17 +235,24 @@ def _balance_table(balances: Sequence[Balance]) -> Html:
         ]
         for each in balances
     ]
-    header = ["covariate", "arm", "mean", "mean in control", "difference", "by chance", "so"]
+    header = [_subject(balances), "arm", "mean", "mean in control", "difference", "by chance", "so"]
     return details(
         "The statistics",
         tag(
             "p",
             "The difference is the standardised mean difference: that of the means over the root mean square of the "
             "two standard deviations (Austin 2009). By chance is the standard deviation that randomisation alone "
-            "gives it. For a level of a categorical covariate, the mean is the share of records that have it.",
+            "gives it. ",
+            "A prediction is what the covariates say of an outcome; they are not kept themselves."
+            if balances[0].predicted
+            else "For a level of a categorical covariate, the mean is the share of records that have it.",
         ),
         table("Covariate balance", header, rows, left=2),
     )
+
+
+def _subject(balances: Sequence[Balance]) -> str:
+    return "prediction" if balances[0].predicted else "covariate"
 
 
 def _difference(each: Balance) -> str:

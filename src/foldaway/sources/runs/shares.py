@@ -70,7 +70,7 @@ def shares_of(paths: Sequence[Path], plan: Plan, format: str | None = None) -> l
         [['a.csv', 'b.csv']]
     """
     sizes = {path: size(path) or 0 for path in paths}
-    least = _BYTES_PER_BYTE_OF_STATE * 8 * empty_holding(plan).size
+    least = _BYTES_PER_BYTE_OF_STATE * (1000 + 8 * empty_holding(plan).size)
     enough = max(min(_LARGEST, sum(sizes.values()) // _SHARES), least)
     shares: list[Share] = []
     small: Share = []
