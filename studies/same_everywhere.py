@@ -1,7 +1,8 @@
 """Does the same trial give the same numbers, whatever engine or stream it comes through?
 
 One simulated trial is folded by every path there is, into sums by group and again into moments; every sum, effects,
-errors and every replicate of the bootstrap by unit are compared with those of one process. A path is a function, entered into `PATHS` by the decorator `path`.
+errors and every replicate of the bootstrap by unit are compared with those of one process. A path is a function,
+entered into `PATHS` by the decorator `path`.
 """
 
 from __future__ import annotations
@@ -279,15 +280,16 @@ def _findings(rows: Sequence[Sequence[str]], records: int, replicates: int) -> F
         f"""One simulated trial of {records:,} records, in {FILES} Parquet files, is folded by every path into foldaway:
         by one process and by two (`fold_files`), by a query (`fold_query`), on Dask, on Spark as a data frame and as a
         stream of micro-batches, and as messages through a NATS and a Redis server (`foldaway consume`). Its units have
-        several records, which lie apart. Once the plan keeps sums by group, with coefficients; once it keeps moments, and
-        a bootstrap by unit with B = {replicates} replicates; both under one key.
+        several records, which lie apart. Once the plan keeps sums by group, with coefficients; once it keeps moments,
+        and a bootstrap by unit with B = {replicates} replicates; both under one key.
 
         What is compared, each path with one process: the number of records of each arm and group, which must be the
         same; the sums, and from moments the effects and the bootstrap, as follows. Sums: every single number that the
-        state holds, relative to itself, or to the mean size of its kind where that is larger. Effects: every estimate and every standard error, over all outcomes,
-        estimators and kinds of error; the largest difference, relative to the effect, or to its error where that is
-        larger. Bootstrap: every single replicate, over all outcomes and estimators; the largest difference, relative
-        to the replicate, or to the replicates' spread where that is larger.
+        state holds, relative to itself, or to the mean size of its kind where that is larger. Effects: every estimate
+        and every standard error, over all outcomes, estimators and kinds of error; the largest difference, relative
+        to the effect, or to its error where that is larger. Bootstrap: every single replicate, over all outcomes and
+        estimators; the largest difference, relative to the replicate, or to the replicates' spread where that is
+        larger.
 
         Seconds: of the whole path, with the start of its processes (for Spark, of Java; for NATS and Redis, of the
         server, and with the sending), on two cores that may have had other work; they show what to expect, not who is
