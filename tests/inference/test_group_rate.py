@@ -22,7 +22,7 @@ def trials(rng: np.random.Generator, count: int, devices: int, groups: int, slop
     cell = (np.arange(count)[:, None] * groups + group) * 2 + arm
 
     def summed(values: Floats) -> Floats:
-        return np.bincount(cell.ravel(), values.ravel(), count * groups * 2).reshape(count, groups, 2)
+        return np.bincount(cell.ravel(), values.ravel(), count * groups * 2).reshape(count, groups, 2).astype(float)
 
     return Cells(summed(n.astype(float)), summed(y), summed(y - slope * x))
 
