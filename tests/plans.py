@@ -47,8 +47,11 @@ FEDERATED: dict[str, Any] = {
 # Those that no plan can have that keeps moments.
 CALIBRATED: dict[str, Any] = {
     **SMALL,
+    "outcomes": ["y", "z"],
+    "totals": ["z"],
+    "assigned_units": 500,
     "covariates": ["x"],
-    "coefficients": {"center": {"x": 0.5}, "slopes": {"y": {"x": 2.5}}},
+    "coefficients": {"center": {"x": 0.5}, "slopes": {"y": {"x": 2.5}, "z": {"x": 0.5}}},
 }
 
 PARTS = {name: setting.part for name, setting in settings_of(fa.Plan).items() if setting.part is not None}

@@ -320,3 +320,51 @@ def test_stale_coefficients_cost_no_width() -> None:
 
 def _settings(plan: fa.Plan) -> dict[str, Any]:
     return {name: getattr(plan, name) for name in plan.__struct_fields__}
+
+
+# Totals.
+
+
+def test_a_total_is_the_sum_over_the_probability_and_covers_where_a_mean_misleads() -> None:
+    """The treatment doubles the visits and leaves revenue per unit as it is: half the mean, the same total."""
+    plan = fa.Plan(
+        name="total",
+        arm="g",
+        arms={"a": 0.3, "b": 0.7},
+        outcomes=["v", fa.Total("r")],
+        unit="u",
+        assigned_units=900,
+    )
+    covered = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        treated = rng.random(900) < 0.7
+        visits = np.where(treated, 4, 2)
+        unit = np.repeat(np.arange(900), visits)
+        spend = rng.gamma(2, 5, 900)
+        rows = pd.DataFrame({"g": np.where(treated, "b", "a")[unit], "u": unit, "v": 1.0, "r": (spend / visits)[unit]})
+        trial = folded(plan, rows)
+        with pytest.warns(fa.SampleRatioWarning):
+            [row] = trial.effects().filter(outcome="r", se_kind="jackknife")
+        sums = rows.groupby("g")["r"].sum()
+        assert row.estimator == "total"
+        assert row.estimate == pytest.approx((sums["b"] / 0.7 - sums["a"] / 0.3) / 900, rel=1e-9)
+        assert row.control_level == pytest.approx(sums["a"] / 0.3 / 900, rel=1e-9)
+        assert row.anytime_ci_lower is None
+        covered += row.ci_lower <= 0 <= row.ci_upper
+    assert covered >= 53  # of 60, at 95 %: fewer in one of a hundred runs
+
+
+def test_without_several_records_of_a_unit_a_total_is_the_papers_estimate() -> None:
+    rows = make(20).drop_duplicates("user_id")
+    settings = {"outcomes": [fa.Total("revenue")], "covariates": [], "levels": {}, "one_record_per_unit": True}
+    plan = fa.Plan(**{**_settings(PLAN), **settings, "assigned_units": len(rows)})
+    [row] = folded(plan, rows).effects()
+    z = rows["revenue"] * np.where(rows["variant"] == "treatment", 2.0, -2.0)
+    assert row.estimate == pytest.approx(z.mean(), rel=1e-9)
+    assert row.std_error == pytest.approx(z.std() / math.sqrt(len(z)), rel=1e-9)
+    assert fa.Plan.loads(plan.to_toml()) == plan
+    with pytest.raises(PlanError, match="not in `outcomes`"):
+        fa.Plan(**{**_settings(PLAN), "totals": ["visits"]})
+    with pytest.raises(PlanError, match="read from sums"):
+        fa.Plan(**{**_settings(PLAN), "totals": ["revenue"], "keep": "moments"})

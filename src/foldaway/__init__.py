@@ -20,7 +20,7 @@ from foldaway.errors import (
     WorkerError,
 )
 from foldaway.least_squares import LeastSquares
-from foldaway.plan import Bootstrap, Coefficients, Federated, Plan, Privacy
+from foldaway.plan import Bootstrap, Coefficients, Federated, Plan, Privacy, Total
 from foldaway.trial import Trial
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ __all__ = [
     "SealedError",
     "SourceError",
     "StateError",
+    "Total",
     "Trial",
     "WorkerError",
     "fold_files",

@@ -149,7 +149,7 @@ OTHER_IN_PARTS: dict[str, Any] = {
     },
     "federated": {"mode": "one-message", "reply_deadline": 60.6, "reply_share": 0.91, "leverage": "CR3"},
     "bootstrap": {"replicates": 201, "weights": "poisson"},
-    "coefficients": {"center": {"x": 0.6}, "slopes": {"y": {"x": 2.6}}},
+    "coefficients": {"center": {"x": 0.6}, "slopes": {"y": {"x": 2.6}, "z": {"x": 0.5}}},
 }
 BASES = {"bootstrap": FULL, "coefficients": CALIBRATED}
 IN_PARTS = [(part, setting) for part, settings in OTHER_IN_PARTS.items() for setting in settings]
@@ -157,7 +157,7 @@ IN_PARTS = [(part, setting) for part, settings in OTHER_IN_PARTS.items() for set
 
 def test_every_setting_is_tried_below() -> None:
     assert set(OTHER) == set(FULL)
-    assert set(OTHER) | set(OTHER_IN_PARTS) == set(fa.Plan.__struct_fields__)
+    assert set(OTHER) | set(OTHER_IN_PARTS) | set(CALIBRATED) == set(fa.Plan.__struct_fields__)
     parts = {
         "coefficients": fa.Coefficients,
         "bootstrap": fa.Bootstrap,
@@ -262,6 +262,8 @@ def test_settings_at_their_default_do_not_count(plan: fa.Plan, data: st.DataObje
     """However the default is written: parsed anew it is another object of the same value."""
     written = json.loads(plan.to_json())
     defaults: dict[str, Any] = {
+        "totals": [],
+        "assigned_units": None,
         "covariates": [],
         "levels": {},
         "unit": None,

@@ -178,6 +178,8 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "arm": NOT_TEXT,
     "arms": [None, 0.5, "ab", ["a", "b"], [("a", 0.5)], {1: 0.5, 2: 0.5}, {"a": "0.5"}, {"a": None}, {"a": 10**400}],
     "outcomes": NOT_NAMES,
+    "totals": NOT_NAMES,
+    "assigned_units": NOT_WHOLE[1:],
     "covariates": NOT_NAMES,
     "levels": [None, 1, "ab", ["a"], {"age": "ab"}, {"age": [1, 2]}, {"age": {"a": "b"}}, {"age": {"a", "b"}}],
     "unit": NOT_TEXT[1:],

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+
 from foldaway.effects.analysis import alarm_of, notes_on
 from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.effects import Effects
@@ -18,13 +20,13 @@ from foldaway.inference.adjusting import fit_start
 from foldaway.inference.anytime import UNKNOWN_EVIDENCE, Anytime, anytime_effect, evidence_of
 from foldaway.inference.group_rate import jackknife_adjusted
 from foldaway.inference.group_regression import jackknife_regression, regression_welch
-from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife, mean
+from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife, mean, total_per_unit
 from foldaway.inference.levels import ArmEffect, Levels, effect_of
 from foldaway.inference.sample_ratio import SampleRatio, sample_ratio, sample_ratio_of_groups
-from foldaway.inference.welch import prediction_rate, spread_of, welch
+from foldaway.inference.welch import prediction_rate, spread_of, welch, welch_total
 from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of, estimators_of
-from foldaway.plan.vocabulary import ESTIMATORS, JACKKNIFE
+from foldaway.plan.vocabulary import ESTIMATORS, JACKKNIFE, TOTAL
 from foldaway.records.faults import Faults
 from foldaway.tallies.grouped import Grouped
 from foldaway.tallies.predictor import lean
@@ -92,12 +94,25 @@ class Reading(NamedTuple):
         """The interval at any time."""
         if self.by_device:
             return Anytime(None, None, None, UNKNOWN_EVIDENCE)
+        if self.is_total(outcome):
+            return Anytime(None, None, None, "an any-time interval is for means, and not for totals.")
         plan, evidence = self.tallies.plan, evidence_of(self.plain, outcome, arm)
         return anytime_effect(levels, arm, evidence, plan.confidence, plan.anytime_n)
+
+    def is_total(self, outcome: int) -> bool:
+        """Whether the plan asks for the outcome's total."""
+        return self.tallies.plan.outcomes[outcome] in self.tallies.plan.totals
 
     def levels(self, estimator: str, kind: str, outcome: int) -> Levels:
         """The arms' levels by an estimator, with an error of this kind."""
         by_group, moments = kind == JACKKNIFE, self.tallies.moments
+        if self.is_total(outcome):
+            plan = self.tallies.plan
+            shares, units = np.array(list(plan.arms.values())), float(plan.assigned_units or 1)
+            if by_group:
+                total = partial(total_per_unit, probabilities=shares, units=units)
+                return jackknife(total, cells_of(self.plain, outcome))
+            return welch_total(spread_of(self.plain, outcome), shares, units)
         if not ESTIMATORS[estimator].adjusts:
             return jackknife(mean, cells_of(self.plain, outcome)) if by_group else welch(spread_of(self.plain, outcome))
         if moments is not None:
@@ -112,7 +127,8 @@ class Reading(NamedTuple):
 
 def _rows(plan: Plan, reading: Reading, outcome: int) -> Iterator[Effect]:
     """The rows of one outcome."""
-    kinds = [(name, kind) for name in estimators_of(plan) for kind in errors_of(plan, name)]
+    names = [name for name in estimators_of(plan) if (name == TOTAL) == reading.is_total(outcome)]
+    kinds = [(name, kind) for name in names for kind in errors_of(plan, name)]
     levels = {
         each: reading.levels(*each, outcome)
         for each in kinds

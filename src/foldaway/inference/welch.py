@@ -83,10 +83,15 @@ def welch(spread: Spread, rate: Floats | float | None = None) -> Levels:
     return Levels(value, covariance, _doubt(n), n)
 
 
-def welch_total(spread: Spread, probabilities: Floats) -> Levels:
-    """Σv/π_a over the number of all records: the paper's mean of z = 1[arm]·y/π_arm (Eq. 3), and its covariance.
+def welch_total(spread: Spread, probabilities: Floats, units: float | None = None) -> Levels:
+    """Σv/π_a over the number of units: the paper's mean of z = 1[arm]·y/π_arm (Eq. 3), and its covariance.
 
     Records are units here, and each has been in every arm's mean, with 0 where it was in another arm.
+
+    Args:
+        spread: The arms' sums.
+        probabilities: The arms' probabilities.
+        units: What totals are divided by; the number of all records if left out.
     """
     pi = np.asarray(probabilities)
     everyone = spread.n.sum(axis=-1, keepdims=True)
@@ -96,7 +101,8 @@ def welch_total(spread: Spread, probabilities: Floats) -> Levels:
     second = squares[..., None] * np.eye(len(pi))
     covariance = (second - value[..., :, None] * value[..., None, :]) / (everyone - 1)[..., None]
     doubt = np.broadcast_to(1 / (everyone - 1)[..., None], covariance.shape)
-    return Levels(value, covariance, doubt, spread.n)
+    scale = np.ones_like(everyone) if units is None else everyone / units
+    return Levels(value * scale, covariance * scale[..., None] ** 2, doubt, spread.n)
 
 
 def _doubt(n: Floats) -> Floats:

@@ -10,5 +10,6 @@ from foldaway.plan.coefficients import Coefficients
 from foldaway.plan.federated import Federated
 from foldaway.plan.plan import Plan
 from foldaway.plan.privacy import Privacy
+from foldaway.plan.total import Total
 
-__all__ = ["Bootstrap", "Coefficients", "Federated", "Plan", "Privacy"]
+__all__ = ["Bootstrap", "Coefficients", "Federated", "Plan", "Privacy", "Total"]

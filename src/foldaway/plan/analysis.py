@@ -10,7 +10,7 @@ from msgspec import Meta
 from foldaway.plan.bootstrap import Bootstrap
 from foldaway.plan.coefficients import Coefficients
 from foldaway.plan.federated import Federated
-from foldaway.plan.part import Fixed, Part
+from foldaway.plan.part import Count, Fixed, Part
 from foldaway.plan.privacy import Privacy
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES, SUMS, Error, Keep, ModeName
 
@@ -35,6 +35,10 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         arm: The column that names the arm.
         arms: Allocation probability of each arm; the first arm is the control.
         outcomes: Numeric columns to compare between arms.
+        totals: Those of the outcomes that are compared by their total per assigned unit, in place of their mean per
+            record; in Python, ``fa.Total("revenue")`` among the outcomes.
+        assigned_units: How many units were assigned to the arms, if that is known: totals are then told per unit, and
+            otherwise as what all units together would have had in the arm.
         covariates: Columns measured before treatment, for precision.
         levels: The levels of each categorical covariate; the first is the reference.
         unit: The column that names what was randomised; also the cluster.
@@ -64,6 +68,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     arm: Column
     arms: Arms
     outcomes: Columns
+    totals: Columns = ()
+    assigned_units: Count | None = None
     covariates: Columns = ()
     levels: Levels = Fixed()
     unit: Column | None = None

@@ -17,6 +17,7 @@ from foldaway.errors import PlanError
 from foldaway.plan.analysis import Analysis, Written
 from foldaway.plan.part import Fixed
 from foldaway.plan.rules import faults_of
+from foldaway.plan.total import Total
 
 
 class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, as what it extends
@@ -33,6 +34,12 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
     """
 
     def __post_init__(self) -> None:
+        if isinstance(self.outcomes, list | tuple) and isinstance(self.totals, list | tuple):
+            named = [str(outcome) for outcome in self.outcomes if isinstance(outcome, Total)]
+            totals = [*self.totals, *(name for name in named if name not in self.totals)]
+            msgspec.structs.force_setattr(self, "totals", totals)
+            plain = [str(each) if isinstance(each, Total) else each for each in self.outcomes]
+            msgspec.structs.force_setattr(self, "outcomes", plain)
         super().__post_init__()
         if self.levels:  # in whatever order the table names them
             msgspec.structs.force_setattr(self, "levels", Fixed(sorted(self.levels.items())))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from foldaway.plan.analysis import Analysis, estimators_of, tallies_of
 from foldaway.plan.privacy import Privacy
-from foldaway.plan.vocabulary import BOOTSTRAP, ERRORS, ESTIMATORS, MODES, MOMENTS, SUMS
+from foldaway.plan.vocabulary import BOOTSTRAP, ERRORS, ESTIMATORS, MODES, MOMENTS, SUMS, TOTAL
 
 # The robust tally keeps about k⁴/4 numbers per arm; at 60 columns that is 27 MB. Without it there is room for more.
 MOST_COLUMNS = 60
@@ -38,6 +38,7 @@ def faults_of(plan: Analysis) -> Iterator[str]:
     yield from _estimator_faults(plan)
     yield from _error_faults(plan)
     yield from _keeping_faults(plan)
+    yield from _total_faults(plan)
     yield from _federated_faults(plan)
 
 
@@ -58,6 +59,18 @@ def _keeping_faults(plan: Analysis) -> Iterator[str]:
         yield "`coefficients` are for sums: leave them out, or leave out `keep`."
     if plan.coefficients is not None:
         yield from plan.coefficients.misfits(plan.regressors[1:], tuple(plan.outcomes))
+
+
+def _total_faults(plan: Analysis) -> Iterator[str]:
+    unknown = [name for name in plan.totals if name not in plan.outcomes]
+    if unknown:
+        yield f"`totals` names {_listed(unknown)}, which is not in `outcomes`."
+    if plan.totals:
+        yield from ESTIMATORS[TOTAL].faults(plan)
+    if plan.assigned_units is not None and not plan.totals:
+        yield "`assigned_units` is for `totals`; this plan has none."
+    if plan.totals and plan.weight is not None:
+        yield "`totals` are sums of records as they are: leave out `weight`."
 
 
 def _federated_faults(plan: Analysis) -> Iterator[str]:

@@ -166,6 +166,7 @@ _CALIBRATED = Need(
 _COVARIATES = Need(lambda plan: bool(plan.covariates), "the estimator {name!r} needs `covariates`.")
 _FROM_MOMENTS = Need(lambda plan: plan.keeps == MOMENTS, '{name!r} is read from moments: add `keep = "moments"`.')
 _FROM_SUMS = Need(lambda plan: plan.keeps == SUMS, '{name!r} is read from sums by group: leave out `keep = "moments"`.')
+_TOTALS = Need(lambda plan: bool(plan.totals), "the estimator {name!r} is for outcomes in `totals`.")
 _GROUPED = Need(lambda plan: plan.grouped, "the error {name!r} needs `unit`, and units of several records.")
 _RECORDS_HERE = Need(lambda plan: plan.federated is None, "the error {name!r} is not for a federated plan.")
 _UNWEIGHTED = Need(lambda plan: plan.weight is None, "the error {name!r} is for records without weights.")
@@ -173,6 +174,8 @@ _WHOLE_UNITS = Need(
     lambda plan: plan.complete_units or plan.federated is not None, "the error {name!r} needs `complete_units`."
 )
 _NO_WEIGHT = Need(lambda plan: plan.weight is None, "`federated.leverage` is defined for plans without `weight` only.")
+
+TOTAL = "total"
 
 # In the order in which they are reported.
 ESTIMATORS = _by_name(
@@ -210,6 +213,13 @@ ESTIMATORS = _by_name(
         needs=(_FROM_MOMENTS,),
         rank=5,
         residuals_of="difference",
+    ),
+    Estimator(
+        TOTAL,
+        "the difference of totals: what all units together would have had in the arm, and in the control",
+        needs=(_TOTALS, _FROM_SUMS),
+        rank=6,
+        because="the plan asks for this outcome's total, which no adjustment changes.",
     ),
 )
 

@@ -43,7 +43,9 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
 def _roles(plan: Plan) -> list[list[str]]:
     arms = ", ".join(f"{name} {share:.4g}" for name, share in plan.arms.items())
     rows = [[plan.arm, "arm", f"{arms}; {plan.control} is the control"]]
-    rows += [[name, "outcome", "compared by its mean"] for name in plan.outcomes]
+    rows += [
+        [name, "outcome", f"compared by its {'total' if name in plan.totals else 'mean'}"] for name in plan.outcomes
+    ]
     for name in plan.covariates:
         levels = plan.levels.get(name)
         rows.append([name, "covariate", f"levels {', '.join(levels)}" if levels else ""])
