@@ -1,7 +1,8 @@
 """Does the same trial give the same numbers, whatever engine or stream it comes through?
 
-One simulated trial is folded by every path there is; effects, errors and every replicate of the bootstrap by unit are
-compared with those of one process. A path is a function, entered into `PATHS` by the decorator `path`.
+One simulated trial is folded by every path there is, into sums by group and again into moments; every sum, effects,
+errors and every replicate of the bootstrap by unit are compared with those of one process. A path is a function,
+entered into `PATHS` by the decorator `path`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 # One thread for linear algebra, two processes at most: every path has the same two cores.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+import msgspec  # noqa: E402
 import numpy as np  # noqa: E402
 import pyarrow as pa  # noqa: E402
 import pyarrow.compute as pc  # noqa: E402
@@ -28,6 +31,7 @@ import pyarrow.parquet as pq  # noqa: E402
 
 import foldaway as fa  # noqa: E402
 from foldaway.simulation.datasets import checkout  # noqa: E402
+from foldaway.tallies import Grouped  # noqa: E402
 from studies import findings  # noqa: E402
 from studies.brokers import through_nats, through_redis  # noqa: E402
 from studies.findings import Findings, options_of, publish  # noqa: E402
@@ -45,8 +49,8 @@ class Setting:
 
     Attributes:
         files: Parquet files with all records.
-        plan: The plan: several records to a unit, and a bootstrap by unit.
-        key: The bootstrap's key.
+        plan: The plan: several records to a unit, and sums by group, or moments and a bootstrap by unit.
+        key: The trial's key.
         folder: An empty folder for whatever the path needs.
     """
 
@@ -157,20 +161,31 @@ def over_redis(setting: Setting) -> fa.Trial:
     return through_redis(setting.batches(), setting.plan, setting.key)
 
 
-def plan_of(replicates: int) -> fa.Plan:
-    """The plan of all paths."""
-    return fa.Plan(
-        name="same-everywhere",
-        arm="variant",
-        arms={"control": 0.5, "treatment": 0.5},
-        outcomes=["revenue", "converted"],
-        covariates=["revenue_before", "country"],
-        levels={"country": ["de", "fr", "us"]},
-        unit="unit",
-        keep="moments",
-        bootstrap=fa.Bootstrap(replicates),
-        privacy=fa.Privacy(remainder="include"),
-    )
+COLUMNS = ("revenue_before", "country[fr]", "country[us]")
+
+SUMS = fa.Plan(
+    name="same-everywhere",
+    arm="variant",
+    arms={"control": 0.5, "treatment": 0.5},
+    outcomes=["revenue", "converted"],
+    covariates=["revenue_before", "country"],
+    levels={"country": ["de", "fr", "us"]},
+    unit="unit",
+    coefficients=fa.Coefficients(
+        center=dict(zip(COLUMNS, (20.0, 0.3, 0.2), strict=True)),
+        slopes={
+            "revenue": dict(zip(COLUMNS, (0.5, 1.0, -1.0), strict=True)),
+            "converted": dict(zip(COLUMNS, (0.001, 0.02, 0.01), strict=True)),
+        },
+    ),
+    privacy=fa.Privacy(remainder="include"),
+)
+
+
+def moments_plan(replicates: int) -> fa.Plan:
+    """The same question of a trial that keeps moments and a bootstrap by unit."""
+    changes = {"keep": "moments", "coefficients": None, "bootstrap": fa.Bootstrap(replicates)}
+    return msgspec.structs.replace(SUMS, **changes)
 
 
 def write(folder: Path, records: int, seed: int) -> list[Path]:
@@ -186,6 +201,20 @@ def write(folder: Path, records: int, seed: int) -> list[Path]:
         files.append(folder / f"{number:03d}.parquet")
         pq.write_table(mixed, files[-1])
     return files
+
+
+def sums_apart(trial: fa.Trial, one: fa.Trial) -> float:
+    """The largest difference of any sum by arm and group, relative to the sum of sizes over its group."""
+    ours, theirs = (cast(Grouped, each.tallies).sums for each in (trial, one))
+    assert ours is not None
+    assert theirs is not None
+    if not np.array_equal(ours.records, theirs.records):
+        return math.inf
+    apart = 0.0
+    for name, array in theirs.arrays().items():
+        scale = np.maximum(np.abs(array), np.abs(array).mean()) + 1e-300
+        apart = max(apart, float(np.max(np.abs(ours.arrays()[name] - array) / scale)))
+    return apart
 
 
 def differences(trial: fa.Trial, one: fa.Trial) -> tuple[float, float]:
@@ -205,22 +234,30 @@ def differences(trial: fa.Trial, one: fa.Trial) -> tuple[float, float]:
 
 def study(records: int, replicates: int, seed: int) -> list[list[str]]:
     """A row for each path."""
-    rows, wrong, one = [], [], None
+    rows, wrong = [], []
+    first: list[fa.Trial] = []
     with tempfile.TemporaryDirectory(prefix="foldaway-same-") as folder:
         files = write(Path(folder, "trial"), records, seed)
         for number, (name, fold) in enumerate(PATHS.items()):
             place = Path(folder, str(number))
             place.mkdir()
-            began = time.perf_counter()
-            trial = fold(Setting(files, plan_of(replicates), KEY, place))
-            seconds = time.perf_counter() - began
-            one = one or trial
-            effects, bootstrap = differences(trial, one) if trial.counts == one.counts else (math.inf, math.inf)
-            print(f"{name}: {trial.n:,} records, {seconds:.1f} s", file=sys.stderr, flush=True)
-            if trial.n != records or not max(effects, bootstrap) <= MOST:
+            trials, seconds = [], []
+            for plan in (SUMS, moments_plan(replicates)):
+                inner = place / plan.keeps
+                inner.mkdir()
+                began = time.perf_counter()
+                trials.append(fold(Setting(files, plan, KEY, inner)))
+                seconds.append(time.perf_counter() - began)
+            first = first or trials
+            apart = [math.inf] * 3
+            if all(trial.counts == one.counts for trial, one in zip(trials, first, strict=True)):
+                apart = [sums_apart(trials[0], first[0]), *differences(trials[1], first[1])]
+            spent = " and ".join(f"{each:.1f}" for each in seconds)
+            print(f"{name}: {trials[0].n:,} records, {spent} s", file=sys.stderr, flush=True)
+            if any(trial.n != records for trial in trials) or not max(apart) <= MOST:
                 wrong.append(name)
-            apart = ["–", "–"] if trial is one else [f"{effects:.0e}", f"{bootstrap:.0e}"]
-            rows.append([name, f"{trial.n:,}", f"{seconds:.1f}", *apart])
+            told = ["–"] * 3 if trials is first else [f"{each:.0e}" for each in apart]
+            rows.append([name, f"{trials[0].n:,}", *(f"{each:.1f}" for each in seconds), *told])
     if wrong:
         sys.exit(f"Not the same: {', '.join(wrong)}: {rows}")
     return rows
@@ -243,18 +280,21 @@ def _findings(rows: Sequence[Sequence[str]], records: int, replicates: int) -> F
         f"""One simulated trial of {records:,} records, in {FILES} Parquet files, is folded by every path into foldaway:
         by one process and by two (`fold_files`), by a query (`fold_query`), on Dask, on Spark as a data frame and as a
         stream of micro-batches, and as messages through a NATS and a Redis server (`foldaway consume`). Its units have
-        several records, which lie apart; the bootstrap by unit has B = {replicates} replicates, under one key.
+        several records, which lie apart. Once the plan keeps sums by group, with coefficients; once it keeps moments,
+        and a bootstrap by unit with B = {replicates} replicates; both under one key.
 
-        What is compared, each path with one process: the number of records of each arm, which must be the same; and
-        the effects and the bootstrap, as follows. Effects: every estimate and every standard error, over all outcomes,
-        estimators and kinds of error; the largest difference, relative to the effect, or to its error where that is
-        larger. Bootstrap: every single replicate, over all outcomes and estimators; the largest difference, relative
-        to the replicate, or to the replicates' spread where that is larger.
+        What is compared, each path with one process: the number of records of each arm and group, which must be the
+        same; the sums, and from moments the effects and the bootstrap, as follows. Sums: every single number that the
+        state holds, relative to itself, or to the mean size of its kind where that is larger. Effects: every estimate
+        and every standard error, over all outcomes, estimators and kinds of error; the largest difference, relative
+        to the effect, or to its error where that is larger. Bootstrap: every single replicate, over all outcomes and
+        estimators; the largest difference, relative to the replicate, or to the replicates' spread where that is
+        larger.
 
         Seconds: of the whole path, with the start of its processes (for Spark, of Java; for NATS and Redis, of the
         server, and with the sending), on two cores that may have had other work; they show what to expect, not who is
         faster.""",
-        ["path", "records", "seconds", "effects", "bootstrap"],
+        ["path", "records", "seconds, sums", "seconds, moments", "sums", "effects", "bootstrap"],
         rows,
         f"""No path differs from one process by more than {MOST:.0e}; what there is comes from the order in which
         floating point numbers are added.""",
