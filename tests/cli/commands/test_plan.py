@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+import tomli_w
 
 import foldaway as fa
 from commands import foldaway
@@ -196,3 +197,30 @@ def test_a_wrong_plan_is_told_in_sentences(tmp_path: Path) -> None:
     assert "add up to 1.1" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+# foldaway plan calibrate
+
+
+@pytest.mark.parametrize("kind", ["toml", "json"])
+def test_a_plan_of_devices_that_lacks_coefficients_is_calibrated(folder: Path, tmp_path: Path, kind: str) -> None:
+    """Without them it is no plan that could be run; the command that it is referred to takes it all the same."""
+    settings = {"name": "d", "arm": "variant", "arms": {"control": 0.5, "treatment": 0.5}, "outcomes": ["revenue"]}
+    settings |= {"covariates": ["revenue_before"], "federated": "sums", "privacy": {"retention": 3600}}
+    path, whole = tmp_path / f"plan.{kind}", tmp_path / f"whole.{kind}"
+    path.write_text(json.dumps(settings) if kind == "json" else tomli_w.dumps(settings))
+    assert "foldaway plan calibrate" in foldaway("plan", "check", path.name, folder=tmp_path, code=1).stderr
+    foldaway("plan", "calibrate", path.name, str(folder / "trial.parquet"), "-o", whole.name, folder=tmp_path)
+    plan = fa.Plan.load(whole)
+    assert plan.coefficients is not None
+    assert plan == fa.Plan.of({**settings, "coefficients": plan.coefficients})
+    again = foldaway("plan", "calibrate", whole.name, str(folder / "trial.parquet"), folder=tmp_path)
+    assert fa.Plan.loads(again.stdout) == plan
+
+
+def test_moments_of_devices_need_no_coefficients(folder: Path, tmp_path: Path) -> None:
+    settings = {"name": "d", "arm": "variant", "arms": {"control": 0.5, "treatment": 0.5}, "outcomes": ["revenue"]}
+    settings |= {"covariates": ["revenue_before"], "federated": "one-message"}
+    (tmp_path / "plan.json").write_text(json.dumps(settings))
+    done = foldaway("plan", "calibrate", "plan.json", str(folder / "trial.parquet"), folder=tmp_path, code=1)
+    assert "`coefficients` are for sums" in done.stderr
