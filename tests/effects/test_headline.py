@@ -94,12 +94,12 @@ def test_verdicts(low: float, high: float, adjusted: float | None, said: str) ->
     assert verdict(effects, msgspec.structs.replace(row, reliable=False)) == "unknown"
 
 
-def test_a_row_without_an_error_does_not_lead_where_another_has_one() -> None:
+def test_an_error_that_takes_records_as_independent_does_not_lead_for_want_of_units() -> None:
     plan, rows = make_trial(3, n=40, units=True, covariates=0)
     plan = msgspec.structs.replace(plan, estimators=["difference"])
     few = rows.assign(unit=rows["group"] + [str(i % 4) for i in range(len(rows))])
     [found] = comparisons(folded(plan, few).effects())
-    assert (found.lead.se_kind, found.lead.reliable) == ("HC2", True)  # not CR1, for want of units
+    assert (found.lead.se_kind, found.lead.reliable) == ("CR1", False)
     assert [row.se_kind for row in found.rows if not row.reliable] == ["CR0", "CR1"]
     [alone] = comparisons(folded(msgspec.structs.replace(plan, errors=["CR1"]), few).effects())
     assert not alone.lead.reliable

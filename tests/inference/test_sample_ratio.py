@@ -95,7 +95,7 @@ def test_an_open_check_neither_warns_nor_passes() -> None:
 
 
 def test_what_would_close_an_open_check_is_said() -> None:
-    assert "add a bootstrap to the plan, or promise complete_units" in open_trial().effects().notes[0]
+    assert "leave out `keep`, which gives sums by group of units, or promise" in open_trial().effects().notes[0]
     known = crowded(3, lost=0.6, each=20, complete_units=True, errors=["classical"]).effects()
     assert known.sample_ratio.state == "open"
     assert "add CR1 to the plan's errors" in known.notes[0]
