@@ -368,3 +368,81 @@ def test_without_several_records_of_a_unit_a_total_is_the_papers_estimate() -> N
         fa.Plan(**{**_settings(PLAN), "totals": ["visits"]})
     with pytest.raises(PlanError, match="read from sums"):
         fa.Plan(**{**_settings(PLAN), "totals": ["revenue"], "keep": "moments"})
+
+
+# Other arms, and the edges of what can be told.
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("unit", ["user_id", None])
+def test_an_arm_of_few_records_takes_nothing_from_the_others(unit: str | None, saved: bool, others: int) -> None:
+    settings = {**_settings(PLAN), "unit": unit, "arms": {"control": 0.4, "treatment": 0.4, "third": 0.2}}
+    rows = make(21)
+    with_third = pd.concat([rows, rows[:others].assign(variant="third")])
+    trial = folded(fa.Plan(**settings), with_third)
+    if saved:
+        trial.dumps()
+    with pytest.warns(fa.SampleRatioWarning):
+        effects = trial.effects()
+    for row in effects:
+        assert row.reliable is (row.arm == "treatment"), row
+        if row.reliable:
+            assert math.isfinite(row.estimate)
+            assert math.isfinite(row.std_error)
+
+
+def test_relative_effects_of_the_pooled_regression_cover() -> None:
+    """The level itself varies with the covariates' mean, which a conditional error would leave out."""
+    plan = fa.Plan(name="r", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], covariates=["x"])
+    covered = 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        x, b = rng.normal(size=400), rng.random(400) < 0.5
+        trial = folded(plan, pd.DataFrame({"g": np.where(b, "b", "a"), "x": x, "y": 10 + 10 * b + 3 * x}))
+        trial.fold(pd.DataFrame({"g": ["a", "b"], "x": [0.0, 0.0], "y": [9.0, 21.0]}))
+        row = trial.effects().filter(estimator="adjusted")[0]
+        covered += row.relative_ci_lower <= 1 <= row.relative_ci_upper
+    assert covered >= 275  # of 300, at 95 %
+
+
+def test_the_covariates_narrow_the_any_time_interval_too() -> None:
+    rng = np.random.default_rng(5)
+    n = 4000
+    x, b = rng.normal(0, 10, n), rng.random(n) < 0.5
+    rows = pd.DataFrame(
+        {"g": np.where(b, "b", "a"), "u": np.arange(n), "x": x, "y": 20 + x + 0.5 * b + rng.normal(size=n)}
+    )
+    plan = fa.Plan(name="n", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], covariates=["x"], unit="u")
+    trial = folded(plan, rows)
+    for _ in ("in memory", "saved"):
+        for kind in ("welch", "jackknife"):
+            [row] = trial.effects().filter(estimator="adjusted", se_kind=kind)
+            assert (row.anytime_ci_upper - row.estimate) / row.std_error < 4
+        trial.dumps()
+
+
+def test_an_any_time_interval_without_bounds_is_withheld() -> None:
+    plan = fa.Plan(**{**_settings(PLAN), "anytime_n": 10**12})
+    for row in folded(plan, make(22, n=400, units=200)).effects().filter(se_kind="jackknife"):
+        assert row.anytime_ci_lower is None
+        assert "infinity" in row.anytime_why
+
+
+def test_a_level_of_few_people_gets_no_coefficient_that_is_told() -> None:
+    rows = make(23)
+    rows.loc[rows["country"] == "us", "country"] = "de"
+    rows.loc[rows.index[:3], ["country", "revenue"]] = "us", 87_321.0
+    plan = PLAN.calibrated(rows)
+    assert plan.coefficients is not None
+    assert plan.coefficients.slopes["revenue"]["country[us]"] == 0
+    trial = folded(PLAN, rows)
+    trial.dumps()
+    assert trial.tallies.predictor.slopes[0][2] == 0
+
+
+def test_an_outcome_with_a_total_has_its_row() -> None:
+    settings = {**_settings(PLAN), "covariates": [], "levels": {}}
+    for estimators in (["difference"], ["total"]):
+        with pytest.raises(PlanError, match="total"):
+            fa.Plan(**{**settings, "totals": ["revenue"], "estimators": estimators})

@@ -17,7 +17,7 @@ from foldaway.effects import Effects
 from foldaway.effects.analysis import effects_of
 from foldaway.effects.group_analysis import effects_of_groups
 from foldaway.errors import PlanError, SampleRatioWarning, SealedError, StateError, instead_of
-from foldaway.inference.adjusting import Start, fit_start
+from foldaway.inference.adjusting import Start, fit_start, rare_columns
 from foldaway.keeping.saved import Positions, Saved, load, naming
 from foldaway.keeping.secret import Secret
 from foldaway.keeping.state import pack, unpack
@@ -163,11 +163,17 @@ class Trial:
         """Whether the trial takes no further records."""
         return self._sealed
 
-    def seal(self) -> None:
-        """End the trial: destroy the key, so that nobody can ever tie an identifier to a group; fold no more."""
+    def seal(self, *, everywhere: bool = True) -> None:
+        """End the trial: destroy the key, so that nobody can ever tie an identifier to a group; fold no more.
+
+        Args:
+            everywhere: Whether the user's own key for the design goes too, so that no other state of it can take
+                records any more. If not, call again once the sealed state is safe.
+        """
         if self._secret is not None:
             self._secret.destroy()
-        destroy_user_key(self.plan.design, self._key_mark)
+        if everywhere:
+            destroy_user_key(self.plan.design, self._key_mark)
         self._sealed = True
 
     def merge(self, other: Trial) -> Self:
@@ -267,9 +273,17 @@ class Trial:
         return isinstance(self._tallies, Grouped) and self._tallies.moments is not None
 
     def start(self) -> Start | None:
-        """The coefficients that the records so far give, to be fixed; none if the trial is not rich."""
+        """The coefficients that are fixed, or that the records so far give; none if the trial keeps moments."""
         tallies = self._tallies
-        return fit_start(tallies.moments, told=True) if isinstance(tallies, Grouped) and tallies.moments else None
+        if not isinstance(tallies, Grouped):
+            return None
+        if tallies.moments is None:
+            return Start(tallies.predictor, None, tallies.why)
+        start = fit_start(tallies.moments, rare=rare_columns(self.plan, tallies.moments), told=True)
+        if start.predictor is None:
+            saved = f"it was saved after {self.n:,} records. Put coefficients into its plan: `foldaway plan calibrate`."
+            return start._replace(why=f"{start.why.partition(';')[0]}, and {saved}")
+        return start
 
     def fix(self, start: Start | None = None) -> None:
         """Make a rich trial lean: fix the coefficients and keep sums alone, from which no regression can be read.
@@ -277,8 +291,9 @@ class Trial:
         Args:
             start: The coefficients, if they are to come from more records than are here.
         """
-        start = start or self.start()
-        if isinstance(self._tallies, Grouped) and start is not None and self.n:
+        if isinstance(self._tallies, Grouped) and self.rich and self.n:
+            start = start or self.start()
+            assert start is not None
             self._tallies = self._tallies.fixed(start.predictor, start.without, start.why)
 
     def dumps(self) -> bytes:

@@ -95,7 +95,7 @@ def _headline(effects: Findings) -> str:
 
 
 def _legend(effects: Findings) -> str:
-    names = dict.fromkeys(row.estimator for row in effects if row.estimator in ESTIMATORS)
+    names = dict.fromkeys(row.estimator for row in effects if row.estimator in ESTIMATORS and row.reliable)
     adjusting = [name for name in names if ESTIMATORS[name].adjusts]
     if not adjusting:
         return _LOOKS

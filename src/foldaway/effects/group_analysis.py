@@ -7,6 +7,7 @@ means of y − λ(y − ỹ).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -90,21 +91,23 @@ class Reading(NamedTuple):
         """Whether the sums are those of devices, and nothing of second order is known of records."""
         return self.tallies.plan.federated is not None
 
-    def anytime(self, levels: Levels, outcome: int, arm: int) -> Anytime:
+    def anytime(self, estimator: str, kind: str, outcome: int, arm: int) -> Anytime:
         """The interval at any time."""
         if self.by_device:
             return Anytime(None, None, None, UNKNOWN_EVIDENCE)
         if self.is_total(outcome):
             return Anytime(None, None, None, "an any-time interval is for means, and not for totals.")
         plan, evidence = self.tallies.plan, evidence_of(self.plain, outcome, arm)
+        # What levels have in common would count as theirs where the arms' variances are pooled.
+        levels = self.levels(estimator, kind, outcome, recentred=False)
         return anytime_effect(levels, arm, evidence, plan.confidence, plan.anytime_n)
 
     def is_total(self, outcome: int) -> bool:
         """Whether the plan asks for the outcome's total."""
         return self.tallies.plan.outcomes[outcome] in self.tallies.plan.totals
 
-    def levels(self, estimator: str, kind: str, outcome: int) -> Levels:
-        """The arms' levels by an estimator, with an error of this kind."""
+    def levels(self, estimator: str, kind: str, outcome: int, *, recentred: bool = True) -> Levels:
+        """The arms' levels by an estimator, with an error of this kind; recentred for all but any-time intervals."""
         by_group, moments = kind == JACKKNIFE, self.tallies.moments
         if self.is_total(outcome):
             plan = self.tallies.plan
@@ -116,12 +119,14 @@ class Reading(NamedTuple):
         if not ESTIMATORS[estimator].adjusts:
             return jackknife(mean, cells_of(self.plain, outcome)) if by_group else welch(spread_of(self.plain, outcome))
         if moments is not None:
-            return (jackknife_regression if by_group else regression_welch)(moments.reframed(), outcome)
+            if by_group:
+                return jackknife_regression(moments.reframed(), outcome, recentred=recentred)
+            return regression_welch(moments.reframed(), outcome)
         if self.by_device:
             return jackknife_adjusted(cells_of(self.plain, outcome))
         rate = prediction_rate(spread_of(self.plain, outcome))
         if by_group:
-            return jackknife(partial(adjusted_mean, rate=rate), cells_of(self.plain, outcome))
+            return jackknife(partial(adjusted_mean, rate=rate, recentred=recentred), cells_of(self.plain, outcome))
         return welch(spread_of(self.plain, outcome), rate)
 
 
@@ -147,8 +152,8 @@ def _row(
     anytime = None
     if levels is not None:
         point = effect_of(levels, arm, plan.confidence)
-        anytime = reading.anytime(levels, outcome, arm)
-    if point.reliable and not point.std_error:
+        anytime = reading.anytime(estimator, kind, outcome, arm)
+    if point.reliable and not (point.std_error and math.isfinite(point.std_error)):
         why = "no record of an arm differs from another in this outcome, so there is no error to give."
         point = ArmEffect(point.estimate, point.base, reliable=False, why=why, relative=point.relative)
     told = anytime if point.reliable else None

@@ -13,9 +13,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foldaway.inference.group_regression import pooled_slopes, raw_slopes
 from foldaway.numerics.block import Floats
+from foldaway.plan import Plan
 from foldaway.tallies.group_moments import GroupMoments
 from foldaway.tallies.predictor import Predictor
 
@@ -31,16 +33,25 @@ class Start(NamedTuple):
 
     Attributes:
         predictor: For later records; None if there is no adjustment.
-        without: Slopes fitted without each group: groups by outcomes by columns.
+        without: Slopes fitted without each group: groups by outcomes by columns; None if it was fitted elsewhere.
         why: Why there is no adjustment; empty if there is.
     """
 
     predictor: Predictor | None
-    without: Floats
+    without: Floats | None
     why: str = ""
 
 
-def fit_start(moments: GroupMoments, *, told: bool = False) -> Start:
+def rare_columns(plan: Plan, moments: GroupMoments) -> NDArray[np.intp]:
+    """Columns of levels that fewer records than a cohort have, or lack: a slope of theirs would be those people's."""
+    everyone = moments.moments.sum(axis=(0, 1))
+    counts = everyone[0] @ moments.frame.F[:, 1 : moments.shape.row.regressors]
+    few = np.minimum(counts, everyone[0, 0] - counts) < plan.privacy.cohort
+    levels = np.array([name.endswith("]") and name.partition("[")[0] in plan.levels for name in plan.regressors[1:]])
+    return np.flatnonzero(few & levels)
+
+
+def fit_start(moments: GroupMoments, *, rare: NDArray[np.intp] | None = None, told: bool = False) -> Start:
     """Coefficients of the regression on arms and covariates, pooled within arms.
 
     Fitted on all records of a trial and used for all of them, they make the difference of means of ỹ the pooled
@@ -49,6 +60,7 @@ def fit_start(moments: GroupMoments, *, told: bool = False) -> Start:
 
     Args:
         moments: Of the start, or of earlier records in one arm and group.
+        rare: Columns whose slopes are 0, whatever the records say.
         told: Whether the coefficients leave memory: they then have three digits.
     """
     _, groups, row, _ = moments.shape
@@ -66,6 +78,8 @@ def fit_start(moments: GroupMoments, *, told: bool = False) -> Start:
     slopes = np.stack(
         [raw_slopes(pooled_slopes(fits, frame, k, o).coef, frame, k) for o in range(row.outcomes)], axis=1
     )
+    if rare is not None:
+        slopes[..., rare] = 0
     everyone = whole.sum(axis=0)
     center = everyone[0] @ frame.F[:, 1:k] / everyone[0, 0]
     if told:

@@ -68,7 +68,10 @@ def anytime_reach(n: Floats, confidence: float, tightest_at: int, df: Floats | f
     df = np.asarray(df, dtype=np.float64)
     if np.all(np.isinf(df)):
         return reach
-    return np.where(np.isinf(df), reach, -stdtrit(np.where(np.isinf(df), 1.0, df), ndtr(-reach)))
+    tail = ndtr(-reach)
+    through_t = -stdtrit(np.where(np.isinf(df), 1.0, df), np.maximum(tail, np.finfo(np.float64).tiny))
+    # So far out that no tail is left, there is no reach to tell.
+    return np.where(np.isinf(df), reach, np.where(tail > np.finfo(np.float64).tiny, through_t, np.inf))
 
 
 def anytime_p_value(
@@ -180,6 +183,11 @@ def anytime_interval(
     """The interval around an estimate with this error, after n observations."""
     count = np.asarray(n)
     reach = float(anytime_reach(count, confidence, tightest_at, df)) * error
+    if not math.isfinite(reach):
+        few = (
+            f"with so few records, an any-time interval that is to be tightest at {tightest_at:,} reaches to infinity."
+        )
+        return Anytime(None, None, None, few)
     statistic = estimate / error if error else math.copysign(math.inf, estimate) if estimate else 0.0
     p_value = float(anytime_p_value(np.asarray(statistic), count, confidence, tightest_at, df))
     return Anytime(estimate - reach, estimate + reach, p_value)

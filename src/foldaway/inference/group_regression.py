@@ -104,34 +104,38 @@ def raw_slopes(slopes: Floats, frame: Frame, k: int) -> Floats:
     return raw
 
 
-def regression_levels(moments: Floats, frame: Frame, k: int, outcome: int) -> tuple[Floats, NDArray[np.int64]]:
+def regression_levels(
+    moments: Floats, frame: Frame, k: int, outcome: int, *, recentred: bool = True
+) -> tuple[Floats, NDArray[np.int64]]:
     """The arms' levels by pooled regression at the overall means of the covariates, (…, A), and its rank.
 
-    A statistic of moments as `adjusted_mean` is one of sums: with coefficients from these very records, λ = 1.
+    A statistic of moments as `adjusted_mean` is one of sums: with coefficients from these very records, λ = 1. If not
+    recentred, the levels are those at the frame's origin, which no difference depends on.
     """
     slopes = pooled_slopes(moments, frame, k, outcome)
     weight = moments[..., 0, 0]
     with np.errstate(divide="ignore", invalid="ignore"):
         means = moments[..., 0, :] / weight[..., None]
         overall = moments[..., 0, :].sum(axis=-2) / weight.sum(axis=-1)[..., None]
-    away = means[..., 1:k] - overall[..., None, 1:k]
+    away = means[..., 1:k] - (overall[..., None, 1:k] if recentred else 0.0)
     levels = means @ frame.F[:, k + outcome] - np.einsum("...ai,...i->...a", away, slopes.coef)
     return levels, slopes.rank
 
 
-def jackknife_regression(moments: GroupMoments, outcome: int) -> Levels:
+def jackknife_regression(moments: GroupMoments, outcome: int, *, recentred: bool = True) -> Levels:
     """The pooled regression's levels, and their covariance with the coefficients fitted anew without each group."""
     k = moments.shape.row.regressors
     whole = moments.moments.sum(axis=1)
-    value, rank = regression_levels(whole, moments.frame, k, outcome)
+    value, rank = regression_levels(whole, moments.frame, k, outcome, recentred=recentred)
     without = whole - np.moveaxis(moments.moments, 1, 0)
-    levels, ranks = regression_levels(without, moments.frame, k, outcome)
+    levels, ranks = regression_levels(without, moments.frame, k, outcome, recentred=recentred)
     groups = moments.shape.groups
     away = levels - levels.mean(axis=0)
     weight = moments.moments[..., 0, 0].T
     # A direction that only one group shows leaves its coefficient, and the levels, without an error.
     shown = (weight > 0).sum(axis=0) if np.all(ranks == rank) else np.zeros(len(value))
-    return Levels(value, (groups - 1) / groups * away.T @ away, group_doubt(weight), weight.sum(axis=0), shown)
+    n = moments.records.sum(axis=1)
+    return Levels(value, (groups - 1) / groups * away.T @ away, group_doubt(weight), n, shown)
 
 
 def regression_welch(moments: GroupMoments, outcome: int) -> Levels:
@@ -139,23 +143,32 @@ def regression_welch(moments: GroupMoments, outcome: int) -> Levels:
 
     A level is ȳ_a − (x̄_a − x̄)'β. Given the covariates, the first part varies as Welch's formula has it for the
     residuals, whose slopes cost as many degrees of freedom as there are. The second part adds (x̄_a − x̄)' σ² S⁻¹
-    (x̄_b − x̄), S being the covariates' products within arms.
+    (x̄_b − x̄), S being the covariates' products within arms. That x̄ is the mean of a sample adds β' Var(x̄) β to every
+    entry alike, which matters for relative effects alone.
     """
     arms, _, row, _ = moments.shape
     k, frame, whole = row.regressors, moments.frame, moments.moments.sum(axis=1)
     value, rank = regression_levels(whole, frame, k, outcome)
     slopes = np.zeros((row.outcomes, k - 1))
-    slopes[outcome] = raw_slopes(pooled_slopes(whole, frame, k, outcome).coef, frame, k)
+    slope = pooled_slopes(whole, frame, k, outcome).coef
+    slopes[outcome] = raw_slopes(slope, frame, k)
     both = spread_of(lean(moments, Predictor(np.zeros(k - 1), slopes)), outcome)
     residuals = Spread(both.n, both.weight, both.mean[:, 1:], both.products[:, 1:, 1:])
     n = both.n.sum()
     with np.errstate(divide="ignore", invalid="ignore"):
         spent = (n - arms) / max(n - arms - int(rank), 0)
         own = welch(residuals)
-        pooled = np.sum(np.diag(own.covariance) * both.weight**2) / both.weight.sum() * spent
-        away = whole[:, 0, 1:k] / both.weight[:, None] - whole[:, 0, 1:k].sum(axis=0) / both.weight.sum()
-    toward = solve(_within(whole)[1:k, 1:k], np.nan_to_num(away), np.full(arms, n), frame.F[1:k, 1:k]).coef
-    return Levels(value, own.covariance * spent + pooled * away @ toward.T, own.doubt * spent, both.n)
+        # An arm without spread, or without records, takes nothing away from what is known of the others.
+        variances = np.nan_to_num(np.diag(own.covariance)) * spent
+        pooled = np.sum(variances * both.weight**2) / both.weight.sum()
+        overall = whole[:, 0, 1:k].sum(axis=0) / both.weight.sum()
+        away = np.nan_to_num(whole[:, 0, 1:k] / both.weight[:, None] - overall)
+    toward = solve(_within(whole)[1:k, 1:k], away, np.full(arms, n), frame.F[1:k, 1:k]).coef
+    squared = (moments.moments if moments.squared is None else moments.squared).sum(axis=(0, 1))[:k, :k]
+    centred = np.eye(k)[:, 1:] - np.outer(np.eye(k)[0], overall)  # x − x̄ of a row [1, x]
+    common = slope @ centred.T @ squared @ centred @ slope / both.weight.sum() ** 2
+    covariance = np.diag(variances) + pooled * away @ toward.T + common
+    return Levels(value, covariance, np.nan_to_num(own.doubt) * spent, both.n)
 
 
 class JackknifedFit(NamedTuple):

@@ -35,6 +35,7 @@ class Cells(NamedTuple):
         level: What the sums of y are about.
         adjusted_level: What those of ỹ are about.
         share: The share of all groups that is in the sums, for statistics that are totals.
+        records: The number of records, where that is not their weight.
     """
 
     weight: Floats
@@ -43,6 +44,7 @@ class Cells(NamedTuple):
     level: float = 0.0
     adjusted_level: float = 0.0
     share: float = 1.0
+    records: Floats | None = None
 
     def total(self) -> Cells:
         """The sums over all groups."""
@@ -71,6 +73,7 @@ def cells_of(sums: Sums, outcome: int) -> Cells:
         sums.total[..., adjusted].T if sums.shape.adjusted else None,
         float(sums.level[outcome]),
         float(sums.level[adjusted]) if sums.shape.adjusted else 0.0,
+        records=None if sums.weight is None else sums.counts(outcome).T,
     )
 
 
@@ -79,7 +82,7 @@ def mean(cells: Cells) -> Floats:
     return cells.level + over(cells.value, cells.weight)
 
 
-def adjusted_mean(cells: Cells, rate: float | Floats) -> Floats:
+def adjusted_mean(cells: Cells, rate: float | Floats, *, recentred: bool = True) -> Floats:
     """The arms' means of y − λ(p − p̄), where p = y − ỹ is the prediction and p̄ its mean over all arms.
 
     Their differences are the estimator ``adjusted``. Recentred by p̄, levels mean the same as those of y however far the
@@ -88,11 +91,13 @@ def adjusted_mean(cells: Cells, rate: float | Floats) -> Floats:
     Args:
         cells: The sums.
         rate: λ, as `prediction_rate` gives it.
+        recentred: Whether by p̄, which no difference depends on.
     """
     assert cells.adjusted is not None
     offset = cells.level - cells.adjusted_level
     predicted = cells.value - cells.adjusted
     overall = offset + over(predicted.sum(axis=-1, keepdims=True), cells.weight.sum(axis=-1, keepdims=True))
+    overall = overall if recentred else np.zeros_like(overall)
     lam = np.asarray(rate, dtype=np.float64)
     lam = lam.reshape(lam.shape + (1,) * (cells.weight.ndim - lam.ndim))  # the same for all groups and arms
     return mean(cells) - lam * (offset + over(predicted, cells.weight) - overall)
@@ -129,7 +134,8 @@ def jackknife(statistic: Statistic, *cells: Cells) -> Levels:
     """
     value = statistic(*(each.total() for each in cells))
     without = statistic(*(each.left_out() for each in cells))
-    return jackknifed(value, without, cells[0].weight)
+    levels = jackknifed(value, without, cells[0].weight)
+    return levels if cells[0].records is None else levels._replace(n=cells[0].records.sum(axis=-2))
 
 
 def jackknifed(value: Floats, without: Floats, weight: Floats) -> Levels:

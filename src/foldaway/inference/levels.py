@@ -171,6 +171,8 @@ def withheld(levels: Levels, arms: tuple[int, int]) -> str:
     groups = int(min(levels.groups[..., arm] for arm in arms))
     if groups >= LEAST_GROUPS:
         return ""
+    if not groups:
+        return "a coefficient rests on the units of one group alone, so there is no error to give."
     return f"an arm has units in only {groups} of the groups that the error is computed from; it takes {LEAST_GROUPS}."
 
 

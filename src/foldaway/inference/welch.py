@@ -73,12 +73,14 @@ def welch(spread: Spread, rate: Floats | float | None = None) -> Levels:
     if rate is None:
         variances = each[..., 0, 0]
         return Levels(spread.mean[..., 0], variances[..., None] * np.eye(n.shape[-1]), _doubt(n), n)
+    # An arm that has shown no spread, or no record, takes nothing away from what is known of the others.
+    means, each = np.nan_to_num(spread.mean), np.nan_to_num(each)
     # Level a is (1 − λ) ȳ_a + λ ỹ_a + λ Σ_b s_b (ȳ_b − ỹ_b): linear in the means, s_b being the arms' shares.
     lam = np.asarray(rate, dtype=np.float64)[..., None, None]
     share = (spread.weight / spread.weight.sum(axis=-1, keepdims=True))[..., None, :]
     own = np.eye(n.shape[-1])
     parts = np.stack([(1 - lam) * own + lam * share, lam * own - lam * share], axis=-1)  # (…, a, b, 2)
-    value = np.einsum("...abi,...bi->...a", parts, spread.mean)
+    value = np.where(n > 0, np.einsum("...abi,...bi->...a", parts, means), np.nan)
     covariance = np.einsum("...abi,...bij,...cbj->...ac", parts, each, parts)
     return Levels(value, covariance, _doubt(n), n)
 

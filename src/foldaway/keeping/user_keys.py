@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
-from foldaway.errors import SourceError
+from foldaway.keeping.disk import destroy_file
 from foldaway.keeping.secret import LENGTH, Secret, read_or_make_key
 
 
@@ -21,14 +22,20 @@ def state_home() -> Path:
 
 
 def user_key(design: str, *, new: bool = True) -> bytes | None:
-    """The user's key for a design; made if it may be and is not there, for this process alone if it cannot be kept."""
-    try:
-        path = _place(design)
-        if new:
+    """The user's key for a design; made if it may be and is not there, for this process alone if it cannot be kept.
+
+    Raises:
+        SourceError: There is a file that holds no key, such as a crash may leave where one was destroyed.
+    """
+    path = _place(design)
+    if path is not None and (path.exists() or new):
+        try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return read_or_make_key(path, new=new)
-    except (OSError, RuntimeError, SourceError):
-        return _of_this_process(design) if new else _PROCESS_KEYS.get(design)
+            if path.exists() or _may_write(path.parent):
+                return read_or_make_key(path, new=new)
+        except OSError:
+            pass  # nowhere to keep it
+    return _PROCESS_KEYS.setdefault(design, secrets.token_bytes(LENGTH)) if new else _PROCESS_KEYS.get(design)
 
 
 def destroy_user_key(design: str, mark: bytes) -> None:
@@ -37,23 +44,20 @@ def destroy_user_key(design: str, mark: bytes) -> None:
     if key is None or Secret(key).mark() != mark:
         return
     _PROCESS_KEYS.pop(design, None)
+    if (path := _place(design)) is not None:
+        with suppress(OSError):
+            destroy_file(path)
+
+
+def _place(design: str) -> Path | None:
     try:
-        path = _place(design)
-        with path.open("r+b") as file:
-            file.write(b"0" * (2 * LENGTH))
-            file.flush()
-            os.fsync(file.fileno())
-        path.unlink()
-    except (OSError, RuntimeError):
-        pass  # it was this process's alone
+        return state_home() / "keys" / f"{design[:32]}.key"
+    except RuntimeError:
+        return None  # a user without a home
 
 
-def _place(design: str) -> Path:
-    return state_home() / "keys" / f"{design[:32]}.key"
+def _may_write(folder: Path) -> bool:
+    return os.access(folder, os.W_OK)
 
 
 _PROCESS_KEYS: dict[str, bytes] = {}
-
-
-def _of_this_process(design: str) -> bytes:
-    return _PROCESS_KEYS.setdefault(design, secrets.token_bytes(LENGTH))

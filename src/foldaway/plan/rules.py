@@ -67,6 +67,10 @@ def _total_faults(plan: Analysis) -> Iterator[str]:
         yield f"`totals` names {_listed(unknown)}, which is not in `outcomes`."
     if plan.totals:
         yield from ESTIMATORS[TOTAL].faults(plan)
+    if plan.totals and plan.estimators and TOTAL not in plan.estimators:
+        yield f'`estimators` has none for `totals`: add "{TOTAL}", or leave `estimators` out.'
+    if list(plan.estimators) == [TOTAL] and set(plan.totals) < set(plan.outcomes):
+        yield f'the estimator "{TOTAL}" is for `totals` alone: add one for the other outcomes, such as "difference".'
     if plan.assigned_units is not None and not plan.totals:
         yield "`assigned_units` is for `totals`; this plan has none."
     if plan.totals and plan.weight is not None:

@@ -184,6 +184,8 @@ class Grouped:
             columns = len(plan.regressors) - 1
             predictor = Predictor(saved.center.read(columns), saved.slopes.read(len(plan.outcomes), columns))
         adjusted = predictor is not None and not saved.why
+        if plan.covariates and not adjusted and not saved.why:
+            raise StateError("the state is damaged: its outcomes are not adjusted, and it does not say why.")
         sums = Sums.restore(saved.sums, _sums_shape(plan, adjusted=adjusted))
         return cls(plan, None, sums, predictor if adjusted else None, saved.why)
 

@@ -395,6 +395,12 @@ class Sums:
         for counts in (sums.records, sums.present):
             if counts is not None and (np.any(counts < 0) or np.any(counts != np.floor(counts))):
                 raise StateError("the state is damaged: its counts do not fit.")
+        if sums.present is not None and np.any(sums.present > sums.records[..., None]):
+            raise StateError("the state is damaged: its counts do not fit.")
+        if not shape.weighted and sums.mass.any():  # it is 0 in sums that devices have sent
+            counts = np.stack([sums.counts(outcome).sum(axis=1) for outcome in range(shape.outcomes)], axis=1)
+            if not np.array_equal(sums.mass, counts):
+                raise StateError("the state is damaged: its counts do not fit.")
         if any(np.any(array < 0) for array in (sums.mass, sums.square, sums.absolute)):
             raise StateError("the state is damaged: a sum of squares is negative.")
         return sums

@@ -7,10 +7,11 @@ import pyarrow as pa
 import pytest
 
 import foldaway as fa
-from foldaway.errors import Conflict
+from foldaway.errors import Conflict, Unavailable
 from foldaway.service.collecting.collector import FIXED_AT, Collector, merged
+from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
-from foldaway.sources.formats.body import Decoded
+from foldaway.sources.formats.body import Decoded, Limits
 from foldaway.tallies import Grouped
 from stores import Place
 
@@ -86,3 +87,50 @@ def test_all_shards_get_the_same_coefficients_at_once_and_nothing_is_lost(store:
     assert abs(ours.estimate - theirs.estimate) < 0.1 * theirs.std_error
     plain, expected = (trial.effects().filter(se_kind="jackknife")[0] for trial in (lean, whole))
     assert plain.std_error == pytest.approx(expected.std_error, rel=1e-9)
+
+
+def test_a_database_that_fails_while_it_fixes_loses_nothing_acknowledged(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Collector(store, PLAN.name, "one")
+    for number in range(FIXED_AT // BATCH - 1):
+        server.receive(records(number), "p", number + 1)
+
+    def fail(*_: object) -> None:
+        raise Unavailable("the database does not answer.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store.shards), "rewrite", fail)
+        receipt = server.receive(records(500), "p", FIXED_AT // BATCH)
+    assert receipt.durable == FIXED_AT // BATCH
+    assert merged(PLAN, store.shards.all(PLAN.name)).n == FIXED_AT
+    server.receive(records(501), "p", FIXED_AT // BATCH + 1)
+    assert merged(PLAN, store.shards.all(PLAN.name)).n == FIXED_AT + BATCH
+    assert all(shard.moments is None for shard in shards(store))
+
+
+def test_a_server_that_joins_later_takes_the_coefficients_that_there_are(store: Store) -> None:
+    first = Collector(store, PLAN.name, "one")
+    for number in range(FIXED_AT // BATCH):
+        first.receive(records(number), "p", number + 1)
+    versions = {row.shard: row.version for row in store.shards.all(PLAN.name)}
+    second = Collector(store, PLAN.name, "two")
+    second.receive(records(900), "q", 1)
+    predictors = [shard.predictor for shard in shards(store)]
+    assert predictors[0] is not None
+    assert predictors[1] is not None
+    assert np.array_equal(predictors[0].slopes, predictors[1].slopes)
+    assert all(row.reliable for row in merged(PLAN, store.shards.all(PLAN.name)).effects())
+    assert versions["one"] == {row.shard: row.version for row in store.shards.all(PLAN.name)}["one"]
+
+
+def test_a_trial_that_closes_early_keeps_no_moments(folder: Place) -> None:
+    store = folder.open()
+    service = Service(store, "one", Limits())
+    made = service.create(PLAN.to_json())
+    assert made.name == PLAN.name
+    for number in range(5):
+        service.records.collector(PLAN.name).receive(records(number), "p", number + 1)
+    assert all(shard.moments is not None for shard in shards(store))
+    service.close(PLAN.name)
+    assert all(shard.moments is None for shard in shards(store))

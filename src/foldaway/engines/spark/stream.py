@@ -244,8 +244,9 @@ class _Batches:
         if not self._stored.reached.closed:
             left_out = self._gate.left_out()
             final = self._stored.of(self.plan, self.key) if left_out else self._trial
-            final.seal()
+            final.seal(everywhere=False)
             self._write(final, left_out=left_out, closed=True)
+            final.seal()  # only now: what a crash leaves must be able to go on
             self._trial = final
             self.let_go()
         return self._trial

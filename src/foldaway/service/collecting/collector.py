@@ -13,9 +13,11 @@ from functools import partial
 from hashlib import blake2b
 
 import msgspec
+import numpy as np
 
 from foldaway.effects import Effects
-from foldaway.errors import Conflict, SequenceGap, TrialClosed
+from foldaway.errors import Conflict, FoldawayError, SequenceGap, TrialClosed
+from foldaway.inference.adjusting import LEAST_PER_COLUMN
 from foldaway.keeping.cohort import Gate, require_enough
 from foldaway.plan import Plan
 from foldaway.service.database.shard_table import ShardRow
@@ -25,6 +27,11 @@ from foldaway.trial import Trial, quiet_effects
 
 FIXED_AT = 2_000
 """Records of all servers together at which a trial's coefficients are fixed and its moments destroyed."""
+
+
+def fixed_at(plan: Plan) -> int:
+    """`FIXED_AT`, or as many as a plan with very many columns needs."""
+    return max(FIXED_AT, LEAST_PER_COLUMN * len(plan.regressors))
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -114,7 +121,9 @@ class Collector:
             # is no longer ours, and the next commit is a Conflict.
             self._live, self._sequences, self._gate = before
             raise
-        return self._receipt(producer, sequence, folded=folded, repeated=False)
+        receipt = self._receipt(producer, sequence, folded=folded, repeated=False)
+        self.fix_if_due()
+        return receipt
 
     def _known(self, producer: str | None) -> tuple[int, int]:
         """A producer's last durable sequence, and its last one here."""
@@ -160,7 +169,20 @@ class Collector:
             raise
         self._gate.wrote()
         self._sequences = {}
-        if self._live.rich and sum(row.n for row in self._store.shards.all(self.name)) >= FIXED_AT:
+
+    def fix_if_due(self) -> None:
+        """Let all servers' moments become sums, once there are records enough; whatever fails is tried again later."""
+        if not self._live.rich or self.pending:
+            return
+        try:
+            if sum(row.n for row in self._store.shards.all(self.name)) >= fixed_at(self.plan):
+                self.fix()
+        except (FoldawayError, np.linalg.LinAlgError):
+            return  # what was acknowledged is durable, as moments still
+
+    def fix(self) -> None:
+        """Let all servers' moments become sums now; nothing must be pending here."""
+        if self._live.rich:
             self._store.shards.rewrite(self.name, partial(_fixed, self.plan))
             self._reload()
 
@@ -183,12 +205,12 @@ class Collector:
 
 
 def _fixed(plan: Plan, shards: Sequence[ShardRow]) -> dict[str, bytes]:
-    """Every shard's state with the coefficients that all of them together give: sums, and no moments any more."""
+    """The states of shards that hold moments, as sums: with the coefficients that others have, or all together give."""
     start = merged(plan, shards).start()
     states = {}
     for row in shards:
-        if row.state is not None:
-            trial = Trial.loads(row.state, plan)
+        trial = None if row.state is None else Trial.loads(row.state, plan)
+        if trial is not None and trial.rich:
             trial.fix(start)
             states[row.shard] = trial.exchanged()
     return states

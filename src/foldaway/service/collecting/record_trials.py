@@ -104,6 +104,8 @@ class RecordTrials:
     def _close(self, row: TrialRow, final: Callable[[RecordAnswer], str], *, without_effects: bool) -> TrialRow:
         collector = self.collector(row.name)
         pending = collector.finish()
+        if not pending:
+            collector.fix()  # the start is destroyed at the latest now
         shards = self._store.shards.all(row.name)
         effects: Effects | None = None
         try:

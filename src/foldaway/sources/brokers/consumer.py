@@ -289,8 +289,9 @@ class Consumer:
         """End the trial: with the remainder or without, as the plan says; without its key in any case."""
         left_out = self._gate.left_out()
         final = self._durable.of(self.plan, self._key) if left_out else self._live
-        final.seal()
+        final.seal(everywhere=False)
         self._write(final, left_out=left_out, closed=True)
+        final.seal()  # only now: what a crash leaves must be able to go on
 
     def _tell(self, away: float | None = None) -> None:
         self._told(msgspec.structs.replace(self.progress, away=away))
