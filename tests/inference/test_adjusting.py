@@ -65,6 +65,7 @@ def test_coefficients_are_the_pooled_regressions_with_and_without_each_group(wei
     table = make(1, level=level)
     start = fit_start(moments_of(table, weighted=weighted))
     assert start.predictor is not None
+    assert start.without is not None
     for o, outcome in enumerate(["y0", "y1"]):
         expected = pooled(table.assign(y0=table.y0 - level), outcome, weighted=weighted)[2:]
         np.testing.assert_allclose(start.predictor.slopes[o], expected, rtol=1e-8 if level else 1e-11)
@@ -112,6 +113,7 @@ def test_the_map_gives_the_sums_that_folding_adjusted_records_gives(
     moments = moments_of(table, weighted=weighted)
     start = fit_start(moments)
     assert start.predictor is not None
+    assert start.without is not None
     mapped = lean(moments, start.predictor, start.without if cross_fitted else None)
     x, y = table[["x1", "x2"]].to_numpy().T, table[["y0", "y1"]].to_numpy().T
     adjusted = np.empty_like(y)
@@ -147,11 +149,13 @@ def test_directions_that_were_not_shown_get_zero() -> None:
     table = make(6).assign(rare=0.0)
     start = fit_start(moments_of(table, covariates=("x1", "rare", "x2")))
     assert start.predictor is not None
+    assert start.without is not None
     assert np.all(start.predictor.slopes[:, 1] == 0)
     np.testing.assert_allclose(start.predictor.slopes[0, [0, 2]], pooled(table, "y0")[2:], rtol=1e-10)
     # Shown in one group only, it is not known to the others' coefficients without that group.
     table.loc[(table.group == 3) & (table.x2 > 16), "rare"] = 1.0
     start = fit_start(moments_of(table, covariates=("x1", "rare", "x2")))
+    assert start.without is not None
     assert np.abs(start.without[3, :, 1]).max() < 1e-6
     assert np.abs(start.without[2, :, 1]).max() > 1e-3
 
@@ -194,6 +198,7 @@ def test_earlier_records_without_arms_calibrate_a_plan() -> None:
     moments = GroupMoments.empty(MomentsShape(1, 1, Shape(3, 2)))
     start = fit_start(moments.fold(np.zeros(2500, int), rows_of(table, "x1", "x2", "y0", "y1")))
     assert start.predictor is not None
+    assert start.without is not None
     X = sm.add_constant(table[["x1", "x2"]])
     for o, outcome in enumerate(["y0", "y1"]):
         expected = sm.OLS(table[outcome], X).fit().params.to_numpy()[1:]
