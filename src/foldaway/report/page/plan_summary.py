@@ -112,7 +112,8 @@ def _rich(plan: Plan) -> list[str]:
         ]
     if plan.covariates and plan.coefficients is None:
         return [
-            "Until the trial is first saved, memory also holds products of the columns by group of units. Then "
-            "coefficients are fixed and the products are destroyed. `foldaway plan calibrate` fixes them beforehand."
+            "Until the trial is first saved, memory also holds products of the columns by group of units; a server "
+            "stores them, encrypted, until there are 2,000 records. Then coefficients are fixed and the products are "
+            "destroyed. `foldaway plan calibrate` fixes them beforehand."
         ]
     return []
