@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from brokers import broker, kafka_server, nats_server, redis_server
 from browser import browser
@@ -12,6 +13,10 @@ from postgres import postgres
 from served import served_from
 
 __all__ = ["broker", "browser", "kafka_server", "nats_server", "postgres", "redis_server", "served_from"]
+
+# The same cases in every run: what fails, fails for everybody.
+settings.register_profile("same", derandomize=True, deadline=None, database=None)
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session", autouse=True)
