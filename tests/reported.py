@@ -113,6 +113,10 @@ CASES = {maker.__name__: maker for maker in MAKERS}
 
 
 @cache
-def case(name: str) -> fa.Trial:
-    """The trial of that name, made once."""
+def _made(name: str) -> fa.Trial:
     return CASES[name]()
+
+
+def case(name: str) -> fa.Trial:
+    """The trial of that name, made once; a copy, since saving a trial changes it."""
+    return _made(name).copy()
