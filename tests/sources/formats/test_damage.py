@@ -182,4 +182,4 @@ def test_nothing_is_left_open(tmp_path: Path) -> None:
     for name in WRITERS:
         outcome(put(tmp_path, name, VALID[name]))
         outcome(put(tmp_path, name, VALID[name][: len(VALID[name]) // 2]))
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before  # others' may have been closed meanwhile
