@@ -57,15 +57,7 @@ class Counted(Message, frozen=True, array_like=True, forbid_unknown_fields=True)
         return True
 
 
-class Factored(Counted, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A message from which the factor of n records can be read."""
-
-    def triangle(self, columns: int) -> Floats:
-        """The factor R, K by K."""
-        raise NotImplementedError
-
-
-class Moments(Factored, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Moments(Counted, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The triangular factor of rows z = [1, x, y], times the roots of their weights.
 
     Mode one-message: of all records of the device, as its report. Mode scores: of the records since the last such
@@ -93,7 +85,7 @@ class Moments(Factored, frozen=True, array_like=True, forbid_unknown_fields=True
         return R
 
 
-class Sums(Factored, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Sums(Counted, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Mode delta: how many records the device has, and the sum of each outcome in the plan's order."""
 
     sums: Numbers
@@ -105,6 +97,10 @@ class Sums(Factored, frozen=True, array_like=True, forbid_unknown_fields=True):
         R[0, 0] = root
         R[0, 1:] = unpacked(self.sums, columns - 1) / root
         return R
+
+
+Factored = Moments | Sums
+"""A message from which the factor of n records can be read."""
 
 
 class GroupSums(Counted, frozen=True, array_like=True, forbid_unknown_fields=True):

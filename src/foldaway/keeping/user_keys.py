@@ -31,7 +31,7 @@ def user_key(design: str, *, new: bool = True) -> bytes | None:
     if path is not None and (path.exists() or new):
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if path.exists() or _may_write(path.parent):
+            if path.exists() or os.access(path.parent, os.W_OK):
                 return read_or_make_key(path, new=new)
         except OSError:
             pass  # nowhere to keep it
@@ -54,10 +54,6 @@ def _place(design: str) -> Path | None:
         return state_home() / "keys" / f"{design[:32]}.key"
     except RuntimeError:
         return None  # a user without a home
-
-
-def _may_write(folder: Path) -> bool:
-    return os.access(folder, os.W_OK)
 
 
 _PROCESS_KEYS: dict[str, bytes] = {}
