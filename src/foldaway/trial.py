@@ -18,6 +18,7 @@ from foldaway.effects.analysis import effects_of
 from foldaway.effects.group_analysis import effects_of_groups
 from foldaway.errors import PlanError, SampleRatioWarning, SealedError, StateError, instead_of
 from foldaway.inference.adjusting import Start, fit_start, rare_columns
+from foldaway.keeping.cohort import Census, Newcomers, may_write
 from foldaway.keeping.saved import Positions, Saved, load, naming
 from foldaway.keeping.secret import Secret
 from foldaway.keeping.state import pack, unpack
@@ -25,12 +26,16 @@ from foldaway.keeping.user_keys import destroy_user_key, user_key
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records import Fault, Faults, check
+from foldaway.records.batch import Batch
 from foldaway.records.keys import Keys, RecordKeys, UnitKeys
 from foldaway.tallies import Arms, Grouped, Holding, empty_holding, restored_holding
 from foldaway.tallies.arm import ArmTally
 
 if TYPE_CHECKING:
     from foldaway.report.page.document import Report
+
+
+_LOOK = 1_024  # records whose units are looked at together
 
 
 class TrialState(msgspec.Struct):
@@ -42,6 +47,7 @@ class TrialState(msgspec.Struct):
     faults: list[Fault]
     key_mark: bytes
     sealed: bool
+    newcomers: tuple[int, int, list[int]] | None = None  # between workers of one run alone
 
 
 class Trial:
@@ -72,6 +78,7 @@ class Trial:
         self.plan = plan
         self._tallies: Holding = empty_holding(plan)
         self._faults = Faults()
+        self._newcomers = Newcomers()
         self._sealed = False
         self._secret = None if key is None else Secret(key)  # without one given, it comes with the first record
         self._key_mark = b"" if self._secret is None else self._secret.mark()
@@ -93,8 +100,40 @@ class Trial:
         batch, faults = check(data, self.plan, text=text, ragged=unreadable, keys=self._keys())
         folded = self._tallies.fold(batch) if len(batch) else self._tallies
         mark = self._secret.mark() if len(batch) and self._secret is not None else self._key_mark
+        newcomers = (self._newcomers + self._units_in(batch)).within(self.plan.privacy)
         # All of it or nothing, even if the thread is interrupted: the tallies are values.
-        self._tallies, self._faults, self._key_mark = folded, self._faults + faults, mark
+        self._tallies, self._faults, self._key_mark, self._newcomers = folded, self._faults + faults, mark, newcomers
+
+    def _units_in(self, batch: Batch) -> Newcomers:
+        """How many units a batch is of; hashes only where they may come back, and only until there is a cohort."""
+        if batch.unit is not None:
+            return Newcomers(len(batch), int(np.count_nonzero(np.diff(batch.unit, prepend=-1))))
+        if self.plan.unit is None or self.plan.one_record_per_unit:
+            return Newcomers(len(batch), len(batch))
+        hashes: set[int] = set()
+        for start in range(0, len(batch), _LOOK):
+            if len(hashes) >= self.plan.privacy.cohort or may_write(self.plan.privacy, self._newcomers):
+                break
+            assert batch.key is not None
+            hashes.update(batch.key[start : start + _LOOK].tolist())
+        return Newcomers(len(batch), 0, frozenset(hashes))
+
+    @property
+    def newcomers(self) -> Newcomers:
+        """Who has come since the tallies were last written."""
+        return self._newcomers
+
+    def wrote(self) -> None:
+        """The tallies were written: whoever comes from now on is new."""
+        self._newcomers = Newcomers()
+
+    def census(self) -> Census:
+        """How many stand behind the tallies."""
+        if self.plan.grouped and isinstance(self._tallies, Grouped):
+            cells = self._tallies.records.astype(int).tolist()
+            return Census(dict(zip(self.plan.arms, cells, strict=True)), by_group=True)
+        counts = self._tallies.units if isinstance(self._tallies, Arms) else self._tallies.counts
+        return Census({arm: [n] for arm, n in zip(self.plan.arms, counts, strict=True)})
 
     def fold_clusters(self, codes: NDArray[np.intp], counts: NDArray[np.int64], triangles: Floats) -> None:
         """Take whole clusters in, of which only the second moments have come.
@@ -191,6 +230,7 @@ class Trial:
         merged = self.copy()
         merged._tallies = self._tallies + other._tallies  # type: ignore[operator]  # of one plan, so of one kind
         merged._faults = self._faults + other._faults
+        merged._newcomers = (self._newcomers + other._newcomers).within(self.plan.privacy)
         merged._sealed = self._sealed or other._sealed
         if not self.n or (self._secret is None and self._key_mark == other._key_mark):
             merged._secret, merged._key_mark = _twin(other._secret), other._key_mark
@@ -303,8 +343,13 @@ class Trial:
         self.fix()
         return self.exchanged()
 
-    def exchanged(self) -> bytes:
-        """The state as it is in memory, for workers of one run and stores that encrypt it."""
+    def exchanged(self, *, newcomers: bool = False) -> bytes:
+        """The state as it is in memory, for workers of one run and stores that encrypt it.
+
+        Args:
+            newcomers: Whether to say who has come since the last write, for workers alone: it is never stored.
+        """
+        new = self._newcomers
         state = TrialState(
             self.plan.canonical().decode(),
             self._tallies.state(),
@@ -312,6 +357,7 @@ class Trial:
             list(self._faults),
             self._key_mark,
             self._sealed,
+            (new.records, new.units, sorted(new.hashes)) if newcomers else None,
         )
         return pack(state)
 
@@ -338,9 +384,12 @@ class Trial:
         trial._tallies = restored_holding(state.tallies, made_under)
         trial._faults = Faults(state.dropped.items(), state.faults)
         trial._restore_key(state, given=key is not None)
+        if state.newcomers is not None:
+            records, units, hashes = state.newcomers
+            trial._newcomers = Newcomers(records, units, frozenset(hashes))
         if min([*state.dropped.values(), *(fault.records for fault in state.faults)], default=1) < 1:
             raise StateError("the state is damaged: its counts do not fit.")
-        if trial.exchanged() != bytes(data):  # one state has one form
+        if trial.exchanged(newcomers=state.newcomers is not None) != bytes(data):  # one state has one form
             raise StateError("the state is damaged: it is not written as `dumps` writes it.")
         return trial
 
@@ -365,11 +414,11 @@ class Trial:
         return f"Trial: {self.plan.name} | n={self.n:_} | {counts}"
 
 
-def quiet_effects(trial: Trial, adjust: str | None = None) -> Effects:
+def quiet_effects(trial: Trial, adjust: str | None = None, *, rounded: bool = False) -> Effects:
     """The trial's effects, without the warning: what it would say is in them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SampleRatioWarning)
-        return trial.effects(adjust=adjust)
+        return trial.effects(adjust=adjust, rounded=rounded)
 
 
 def open_saved(

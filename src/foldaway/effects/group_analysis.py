@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from foldaway.effects.analysis import Checks, assembled
-from foldaway.effects.effect import Effect, sentence, told
+from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.effects import Effects
 from foldaway.inference.adjusting import fit_start
 from foldaway.inference.anytime import UNKNOWN_EVIDENCE, Anytime, anytime_effect, evidence_of
@@ -161,9 +161,9 @@ def _row(
         anytime = reading.anytime(estimator, kind, outcome, arm, levels)
     if point.reliable and not (point.std_error and math.isfinite(point.std_error)):
         why = "no record of an arm differs from another in this outcome, so there is no error to give."
-        point = ArmEffect(
-            told(point.estimate), told(point.base), reliable=False, why=why, relative=told(point.relative)
-        )
+        point = ArmEffect(point.estimate, point.base, reliable=False, why=why, relative=point.relative)
+    if reading.rounded and not point.reliable:  # without an error there is nothing to round to
+        point = ArmEffect(None, None, reliable=False, why=point.why)
     at_any_time = anytime if point.reliable else None
     return Effect(
         outcome=plan.outcomes[outcome],

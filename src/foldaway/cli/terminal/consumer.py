@@ -14,7 +14,7 @@ import msgspec
 from foldaway.cli.terminal.words import tell
 from foldaway.effects import Effects
 from foldaway.errors import TooEarly
-from foldaway.keeping.cohort import require_enough
+from foldaway.keeping.cohort import too_early, too_few_to_answer
 from foldaway.sources.brokers.consumer import Consumer, Progress
 from foldaway.trial import Trial, quiet_effects
 
@@ -122,12 +122,13 @@ def show_end(trial: Trial, consumer: Consumer, *, delete: bool, json: bool) -> N
 
 
 def effects_of(trial: Trial) -> Effects:
-    """The effects, if every arm has the plan's minimum of records.
+    """The effects, if every arm has units enough.
 
     Raises:
         TooEarly: It has not.
     """
-    require_enough(trial.plan.privacy, trial.counts)
+    if too_few_to_answer(trial.plan.privacy, trial.census().units()):
+        raise too_early(trial.plan.privacy)
     return quiet_effects(trial)
 
 

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 _PAUSE = 1.0
 
 
-def close_and_wait(
-    client: Client, name: str, deadline: float | None, share: float | None, without_effects: bool
-) -> dict[str, Any]:
+def close_and_wait(client: Client, name: str, **request: Any) -> dict[str, Any]:
     """Close a trial; where records stay on devices, show their reports coming in until it is closed.
+
+    Args:
+        client: The server's.
+        name: The trial.
+        request: How to close it: see `Client.finish`.
 
     Returns:
         The final answer. Interrupted, the server goes on waiting, and the same command without options shows it.
@@ -29,7 +32,7 @@ def close_and_wait(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    answer = client.finish(name, deadline=deadline, share=share, without_effects=without_effects)
+    answer = client.finish(name, **request)
     if answer["final"]:
         return answer
     console = Console(stderr=True)

@@ -11,11 +11,12 @@ import msgspec
 from foldaway.effects import Effects
 from foldaway.errors import FoldawayError, IngestError
 from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.inference.rounding import round_count
 from foldaway.plan import Plan
 from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
+from foldaway.service.collecting.answers import Answers, History, Series
 from foldaway.service.collecting.device_closings import DeviceClosings
 from foldaway.service.collecting.device_trials import DeviceTrials, Federated, FederatedAnswer
-from foldaway.service.collecting.history import History, Series
 from foldaway.service.collecting.record_trials import RecordAnswer, RecordTrials
 from foldaway.service.database.shard_table import left_out
 from foldaway.service.database.store import Store
@@ -47,7 +48,7 @@ class TrialStatus(msgspec.Struct, frozen=True):
     """How a trial stands.
 
     Attributes:
-        records: Durable records, of all servers.
+        records: Durable records, of all servers, rounded.
         pending: Records that this server has folded but not yet made durable: fewer than a cohort.
         left_out: Records given up at the close because no cohort came together for them; messages, where records stay
             on devices.
@@ -55,6 +56,7 @@ class TrialStatus(msgspec.Struct, frozen=True):
         forgotten: When this server last wiped a batch that it had folded, in seconds since 1970; null if none has come
             since it started.
         federated: Of a trial whose records stay on devices, who takes part in it.
+        exact_answers: How often an admin has asked for exact numbers.
     """
 
     name: str
@@ -69,6 +71,7 @@ class TrialStatus(msgspec.Struct, frozen=True):
     in_passing: int
     forgotten: float | None
     federated: Federated | None = None
+    exact_answers: int = 0
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -100,8 +103,9 @@ class Service:
         self.limits = limits
         self.in_passing: Counter[str] = Counter()
         self.tokens = AccessTokens(store)
-        self.records = RecordTrials(store, shard, limits)
-        self.devices = DeviceTrials(store, shard)
+        self.answers = Answers(store.history)
+        self.records = RecordTrials(store, shard, limits, self.answers)
+        self.devices = DeviceTrials(store, shard, self.answers)
         self.closings = DeviceClosings(self.devices)
 
     def create(self, text: str) -> Created:
@@ -139,7 +143,7 @@ class Service:
             row.name,
             row.fingerprint,
             row.status,
-            sum(shard.n for shard in shards),
+            round_count(sum(shard.n for shard in shards)),
             self.devices.pending(row.name) if federated else pending,
             plan.privacy.cohort,
             left_out(shards),
@@ -148,22 +152,26 @@ class Service:
             self.in_passing[row.name],
             self.records.forgotten.get(row.name),
             self.devices.who(plan) if federated else None,
+            row.exact_answers,
         )
 
-    def effects(self, name: str) -> Answer:
-        """The effects, from durable states only: two answers differ by a cohort of records or not at all."""
+    def effects(self, name: str, *, exact: bool = False) -> Answer:
+        """What is told of a trial; exact numbers, of which it is noted that somebody asked, if they are wanted."""
         row = self.store.trial(name)
         if row.final is not None:
             return msgspec.json.decode(row.final, type=Answer)
         plan = Plan.loads(row.plan)
-        if plan.federated is not None:
-            return _answer(row, *self.devices.so_far(plan))
-        return _answer(row, *self.records.so_far(plan))
+        trials = self.records if plan.federated is None else self.devices
+        if exact:
+            answer = _answer(row, *trials.exactly(plan))
+            self.store.count_exact_answer(name)
+            return answer
+        return _answer(row, *trials.so_far(plan))
 
     def history(self, name: str, after: int, series: Series) -> History:
-        """How the estimates have moved, at points a cohort or more apart."""
+        """How the estimates have moved: the answers that were given."""
         row = self.store.trial(name)
-        return History(row.name, row.fingerprint, self.records.history.read(name, after, series))
+        return History(row.name, row.fingerprint, self.answers.course(name, after, series))
 
     def close(self, name: str, wanted: CloseRequest | None = None) -> Answer:
         """End a trial: no more records, its key destroyed, its effects final.
@@ -185,13 +193,15 @@ class Service:
             return msgspec.json.decode(row.final, type=Answer)
         if wanted.waits:
             raise IngestError(409, "a deadline or a share is for trials whose records stay on devices.")
-        row = self.records.close(row, partial(_final, row), without_effects=wanted.without_effects)
-        return msgspec.json.decode(row.final or "", type=Answer)
+        closed = self.records.close(row, partial(_final, row), without_effects=wanted.without_effects)
+        answer = msgspec.json.decode(closed.row.final or "", type=Answer)
+        if not wanted.exact or closed.exact is None:
+            return answer
+        self.store.count_exact_answer(name)
+        return msgspec.structs.replace(answer, effects=msgspec.Raw(closed.exact.to_json().encode()))
 
     def tick(self) -> None:
-        """Now and then: commit what has waited for as long as its plan allows; notice trials closed elsewhere.
-
-        Trials whose durable records have grown get a point in their history.
+        """Now and then: commit what could not be committed before, tell what is due, notice trials closed elsewhere.
 
         Raises:
             FoldawayError: The first that went wrong; the other trials had their turn all the same.

@@ -115,7 +115,7 @@ class ShardTable:
             # Shared: servers commit side by side, but not while the trial is being closed.
             if read_trial(connection, trial, lock="share").status != "open":
                 raise TrialClosed(f"the trial {trial} is closed and takes no more records.")
-            _write_sequences(connection, trial, sequences)
+            write_sequences(connection, trial, sequences)
             sealed = vault.encrypt(state, state_context(trial, shard, version + 1))
             write_shard(connection, trial, shard, version=version, n=n, sealed=sealed)
         return version + 1
@@ -152,7 +152,7 @@ def read_versions(connection: sa.Connection, trial: str) -> dict[str, int]:
     return {row.shard: row.version for row in connection.execute(query)}
 
 
-def _write_sequences(connection: sa.Connection, trial: str, sequences: Mapping[str, tuple[int, int]]) -> None:
+def write_sequences(connection: sa.Connection, trial: str, sequences: Mapping[str, tuple[int, int]]) -> None:
     """Move each producer from the first number of its pair to the second.
 
     Raises:

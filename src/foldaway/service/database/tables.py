@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from foldaway.errors import StoreError
 
-SCHEMA = 2
+SCHEMA = 3
 Part = Literal["trials", "keys"]
 
 T = TypeVar("T")
@@ -43,6 +43,7 @@ TRIALS = sa.Table(
     sa.Column("created", sa.Double, nullable=False),
     sa.Column("closed", sa.Double),
     sa.Column("final", sa.Text),
+    sa.Column("exact_answers", sa.BigInteger, nullable=False, server_default="0"),
 )
 
 SHARDS = sa.Table(
@@ -106,7 +107,7 @@ TOKENS = sa.Table(
     sa.Column("revoked", sa.Boolean, nullable=False),
 )
 
-# Points of a trial's course, a cohort or more apart; the estimates are sealed as states are.
+# What was told of each trial, and when. The last one also has the whole answer, and who stood behind it.
 HISTORY = sa.Table(
     "foldaway_history",
     _about["trials"],
@@ -114,6 +115,8 @@ HISTORY = sa.Table(
     sa.Column("records", sa.BigInteger, primary_key=True),
     sa.Column("time", sa.Double, nullable=False),
     sa.Column("estimates", sa.LargeBinary, nullable=False),
+    sa.Column("answer", sa.LargeBinary),
+    sa.Column("census", sa.LargeBinary),
 )
 
 # By fingerprint, not by name: a key left behind by a registration that broke off never meets another plan.
