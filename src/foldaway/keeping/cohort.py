@@ -99,6 +99,13 @@ class Census(msgspec.Struct, frozen=True):
         return sum(more > 0 for more in grown) if self.by_group else sum(grown)
 
 
+class Told(msgspec.Struct, frozen=True):
+    """What was told last: the effects as JSON, and who stood behind them."""
+
+    census: Census
+    effects: str
+
+
 def may_tell(settings: CohortSettings, now: Census, last: Census | None, *, growth: float = GROWTH) -> bool:
     """Whether effects may be told, after those of the last census.
 

@@ -52,7 +52,7 @@ def in_one_line(progress: Progress) -> str:
     """The progress in one line.
 
     Example:
-        >>> in_one_line(Progress(records=1200, pending=34, lag=5, rate=810.0, skipped=0, missed=0, left_out=0))
+        >>> in_one_line(Progress(records=1200, pending=34, lag=5, rate=810.0, skipped=0, missed=0))
         '1,200 records | 34 pending | 5 messages waiting | 810 records/s'
     """
     parts = [f"{progress.records:,} records", f"{progress.pending:,} pending"]
@@ -113,7 +113,6 @@ def show_end(trial: Trial, consumer: Consumer, *, delete: bool, json: bool) -> N
     tell(sentence)
     for count, what in (
         (progress.pending, f"more wait at the broker until a cohort of {trial.plan.privacy.cohort:,} has come"),
-        (progress.left_out, "records were left out at the close: they were fewer than a cohort"),
         (progress.skipped, "faulty messages were passed over"),
         (progress.missed, "messages were gone from the broker before they could be read"),
     ):

@@ -112,7 +112,9 @@ def load(store: str | Path, plan: Plan | None = None, *, key: bytes | None = Non
     Raises:
         StateError: There is none, or it is damaged or of another plan or key.
     """
-    stored = read(Path(store))
+    stored = read(Path(store), key)
+    if stored is not None and stored.final is not None:
+        raise SealedError(f"the trial in {store} is closed: `foldaway effects {store}` prints its effects.")
     if stored is None or not stored.trial:
         raise StateError(f"{store} holds no state yet: it is written when the first cohort of records has come.")
     return Trial.loads(stored.trial, plan, key=key)
@@ -165,7 +167,7 @@ class StreamFold:
         self._batches.let_go()
 
     def close(self) -> Trial:
-        """End the trial: stop, and seal what is stored; records short of a cohort are left out.
+        """End the trial: stop, and store its effects, of all records, in place of its tallies.
 
         The key of this machine's user is destroyed; destroy any
         other that you gave.
@@ -227,24 +229,24 @@ class _Batches:
                 "checkpoint will not go back further. Nothing is lost: start the stream again, its trigger longer."
             )
 
-    def _write(self, trial: Trial, *, left_out: int = 0, closed: bool = False) -> None:
+    def _write(self, trial: Trial, *, closed: bool = False) -> None:
         if self._store is None:
             raise StateError("the stream was stopped, and another may have gone on from its store: start it again.")
-        reached = StreamPositions(_STREAM, self._query, {_PART: (self._batch,)}, left_out=left_out, closed=closed)
-        stored = StreamState(reached, trial.dumps())
-        self._store.write(stored)
+        reached = StreamPositions(_STREAM, self._query, {_PART: (self._batch,)}, closed=closed)
+        if closed:
+            stored = StreamState(reached, final=trial.final())
+            self._store.write(stored, None)
+        else:
+            stored = StreamState(reached, trial.dumps())
+            self._store.write(stored, trial.file_key())
         self._stored = stored
         trial.wrote()
 
     def close(self) -> Trial:
-        """The final trial, sealed and stored; the same one if it is closed already."""
+        """The final trial, sealed; its effects are stored in place of its tallies."""
         if not self._stored.reached.closed:
-            left_out = 0 if may_write(self.plan.privacy, self._trial.newcomers) else self.pending
-            final = self._stored.of(self.plan, self.key) if left_out else self._trial
-            final.seal(everywhere=False)
-            self._write(final, left_out=left_out, closed=True)
-            final.seal()  # only now: what a crash leaves must be able to go on
-            self._trial = final
+            self._write(self._trial, closed=True)
+            self._trial.seal()  # only now: what a crash leaves must be able to go on
             self.let_go()
         return self._trial
 

@@ -41,6 +41,8 @@ def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> 
         forms, balances = spreads(effects, plan, tallies.arms), balance(plan, tallies.arms)
     else:
         forms, balances = {}, prediction_balance(plan, tallies)
+    if effects.rounded:
+        forms, balances = {}, [each.rounded() for each in balances]
     sections = [
         asked(plan),
         found(effects, forms),

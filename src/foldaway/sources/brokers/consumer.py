@@ -59,7 +59,6 @@ class Progress(msgspec.Struct, frozen=True):
         rate: Records a second, lately.
         skipped: Faulty messages passed over.
         missed: Messages that were gone from the broker before they were read.
-        left_out: Records left out at the close.
         away: Seconds until the broker is tried again; null while it is there.
     """
 
@@ -69,7 +68,6 @@ class Progress(msgspec.Struct, frozen=True):
     rate: float
     skipped: int
     missed: int
-    left_out: int
     away: float | None = None
 
 
@@ -118,7 +116,7 @@ class Consumer:
         self._told = told
         self._stopping = stopping
         self._wanted = wanted_by(plan)
-        self._durable = store.read() or StreamState(StreamPositions(stream))
+        self._durable = store.read(key) or StreamState(StreamPositions(stream))
         reached = self._durable.reached
         if reached.stream != stream:
             raise SourceError(
@@ -144,15 +142,15 @@ class Consumer:
     @property
     def progress(self) -> Progress:
         """How far it is."""
-        left_out, durable = self._durable.reached.left_out, self._live.n - self.pending
+        durable = self._live.n - self.pending
         rate = self._rate.of(self._live.n)
-        return Progress(durable, self.pending, self._lag, rate, self._skipped, self._missed, left_out)
+        return Progress(durable, self.pending, self._lag, rate, self._skipped, self._missed)
 
     def run(self) -> Trial:
         """Consume until told to stop, or until the stream is empty.
 
         Returns:
-            The trial as far as it is durable.
+            The trial as far as it is durable, or all of it if it was closed now.
 
         Raises:
             FaultyMessage: The plan refuses a message; what was before it stays counted, and it stays at the broker.
@@ -160,11 +158,11 @@ class Consumer:
             SourceError: The broker refuses.
             StateError: The store cannot be written.
         """
-        if self._durable.reached.closed and not self._options.close:
+        if self._durable.reached.closed:
             raise SealedError("the trial in this store is closed: it takes no more records.")
         try:
             self._patience.through(lambda: None)
-            while not (self._durable.reached.closed or self._stopping()):
+            while not self._stopping():
                 if self._step() and (self._options.until_empty or self._options.close):
                     if self._options.close:
                         self._close()
@@ -176,7 +174,7 @@ class Consumer:
         finally:
             self._broker.close()
         self._tell()
-        return self._durable.of(self.plan)
+        return self._live if self._durable.reached.closed else self._durable.of(self.plan)
 
     def _reconnect(self) -> None:
         """Open the stream after what has been folded so far, durable or not."""
@@ -250,17 +248,20 @@ class Consumer:
         if rested and may_write(self.plan.privacy, self._live.newcomers):
             self._write(self._live)
 
-    def _write(self, trial: Trial, *, left_out: int = 0, closed: bool = False) -> None:
+    def _write(self, trial: Trial, *, closed: bool = False) -> None:
         reached = msgspec.structs.replace(
             self._durable.reached,
             places=dict(self._positions),
             skipped=self._skipped,
             missed=self._missed,
-            left_out=left_out,
             closed=closed,
         )
-        state = StreamState(reached, trial.dumps())
-        self._store.write(state)
+        if closed:
+            state = StreamState(reached, final=trial.final())
+            self._store.write(state, None)
+        else:
+            state = StreamState(reached, trial.dumps())
+            self._store.write(state, trial.file_key())
         self._durable, self._live = state, trial
         trial.wrote()
         self._safe += self._taken
@@ -279,12 +280,9 @@ class Consumer:
             self.can_delete = self._broker.delete(self._durable.reached.places)
 
     def _close(self) -> None:
-        """End the trial, without its key."""
-        left_out = 0 if may_write(self.plan.privacy, self._live.newcomers) else self.pending
-        final = self._durable.of(self.plan, self._key) if left_out else self._live
-        final.seal(everywhere=False)
-        self._write(final, left_out=left_out, closed=True)
-        final.seal()  # only now: what a crash leaves must be able to go on
+        """End the trial: its effects, of all records, take the place of its tallies, and its key goes."""
+        self._write(self._live, closed=True)
+        self._live.seal()  # only now: what a crash leaves must be able to go on
 
     def _tell(self, away: float | None = None) -> None:
         self._told(msgspec.structs.replace(self.progress, away=away))

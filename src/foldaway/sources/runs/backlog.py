@@ -24,7 +24,7 @@ from foldaway.keeping.cohort import may_write
 from foldaway.keeping.disk import remove_draft, sync_folder, trouble
 from foldaway.keeping.ledger import Entry, Ledger, Pages
 from foldaway.keeping.locks import locked
-from foldaway.keeping.saved import Positions, Saved, of_kind
+from foldaway.keeping.saved import Positions, of_kind
 from foldaway.plan import Plan
 from foldaway.records.faults import none_folded
 from foldaway.sources.formats.paths import Stdin, expand
@@ -204,7 +204,7 @@ class Backlog:
         self._next_save = end + (end - start) / _SAVING
 
     def _write(self) -> None:
-        Saved(self.outcome.trial.dumps(), self.ledger.pages).save(self.save)
+        self.outcome.trial.save(self.save, positions=self.ledger.pages)
 
     def _delete(self, paths: Sequence[Path]) -> None:
         self.outcome.barren += [path for path in paths if self.ledger.is_barren(path)]
