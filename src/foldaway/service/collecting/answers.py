@@ -15,6 +15,7 @@ import msgspec
 
 from foldaway.effects import Effects
 from foldaway.effects.headline import headline
+from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, may_tell
 from foldaway.plan import Plan
 from foldaway.service.database.history_table import HistoryTable, ToldRow
@@ -44,7 +45,7 @@ class Point(msgspec.Struct, frozen=True):
     """The estimates after so many durable records.
 
     Attributes:
-        records: Durable records, of all servers.
+        records: Durable records, of all servers, rounded.
         time: When, in seconds since 1970.
         effects: For each outcome, arm and estimator the row with the kind of error that is shown first.
     """
@@ -157,12 +158,13 @@ class Answers:
             each.pop(name, None)
 
     def course(self, name: str, after: int, series: Series) -> list[Point]:
-        """What was told after so many records, oldest first."""
+        """What was told after more records than this, oldest first."""
         points = []
-        for row in self._table.read(name, after):
-            estimates = msgspec.msgpack.decode(row.estimates, type=list[StoredEstimate])
-            named = [Estimate(*msgspec.structs.astuple(each)) for each in estimates if series.takes(each)]
-            points.append(Point(row.records, row.time, named))
+        for row in self._table.read(name):
+            if (records := round_count(row.records)) > after:
+                estimates = msgspec.msgpack.decode(row.estimates, type=list[StoredEstimate])
+                named = [Estimate(*msgspec.structs.astuple(each)) for each in estimates if series.takes(each)]
+                points.append(Point(records, row.time, named))
         return points
 
 

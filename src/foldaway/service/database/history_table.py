@@ -55,12 +55,13 @@ class HistoryTable:
         self._seals = seals
 
     def last(self, trial: str) -> ToldRow | None:
-        """What was told last; none if nothing was."""
+        """What was told last; none if nothing was, or the trial is closed."""
         with self._engine.begin() as connection:
             return self._last(connection, trial)
 
     def _last(self, connection: sa.Connection, trial: str) -> ToldRow | None:
-        query = sa.select(HISTORY).where(HISTORY.c.trial == trial).order_by(HISTORY.c.records.desc()).limit(1)
+        # Only the last has its answer, and none once the trial is closed.
+        query = sa.select(HISTORY).where(HISTORY.c.trial == trial, HISTORY.c.answer.is_not(None))
         row = connection.execute(query).one_or_none()
         if row is None:
             return None
@@ -85,9 +86,9 @@ class HistoryTable:
             point = {"trial": trial, "records": told.records, "time": time.time(), **sealed}
             connection.execute(HISTORY.insert().values(point))
 
-    def read(self, trial: str, after: int = 0) -> list[PointRow]:
-        """What was told after more records than this, without the whole answers."""
-        query = sa.select(HISTORY).where(HISTORY.c.trial == trial, HISTORY.c.records > after)
+    def read(self, trial: str) -> list[PointRow]:
+        """What was told, oldest first, without the whole answers."""
+        query = sa.select(HISTORY).where(HISTORY.c.trial == trial)
         with self._engine.begin() as connection:
             rows = connection.execute(query.order_by(HISTORY.c.records)).all()
         return [PointRow(row.records, row.time, self._opened(row, "estimates")) for row in rows]
