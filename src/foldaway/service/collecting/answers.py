@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
+import sqlalchemy as sa
 
 from foldaway.effects import Effects
 from foldaway.effects.headline import headline
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, may_tell
 from foldaway.plan import Plan
-from foldaway.service.database.history_table import HistoryTable, ToldRow
+from foldaway.service.database.history_table import HistoryTable, ToldRow, require_last
 
 # The share of this server's time that looking for something new to tell may take, and seconds between two looks.
 _SHARE = 0.05
@@ -145,12 +147,17 @@ class Answers:
             self._opened[name] = Told(row.records, Effects.from_json(row.answer))
         return self._opened[name]
 
-    def final(self, plan: Plan, whole: Candidate) -> Told | None:
-        """What is told at the close: all there is, if a cohort has come since the last answer; else that one."""
+    def final(self, plan: Plan, whole: Candidate) -> tuple[Told | None, Callable[[sa.Connection], None]]:
+        """What is told at the close: all there is, if a cohort has come since the last answer; else that one.
+
+        Returns:
+            That, and what makes sure, in the transaction that closes the trial, that no server has told more since.
+        """
         last = self._table.last(plan.name)
+        unless_told = partial(require_last, trial=plan.name, records=0 if last is None else last.records)
         if may_tell(plan.privacy, whole.census, _census(last), growth=0):
-            return Told(whole.records, whole.effects())
-        return self._last(plan.name)
+            return Told(whole.records, whole.effects()), unless_told
+        return self._last(plan.name), unless_told
 
     def drop(self, name: str) -> None:
         """Let go of a trial's answer; a closed one's is in the database."""

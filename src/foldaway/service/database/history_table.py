@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from foldaway.errors import Conflict
 from foldaway.service.database.databases import writing
 from foldaway.service.database.outages import guarded
 from foldaway.service.database.seals import Seals, history_context
@@ -92,3 +93,14 @@ class HistoryTable:
         with self._engine.begin() as connection:
             rows = connection.execute(query.order_by(HISTORY.c.records)).all()
         return [PointRow(row.records, row.time, self._opened(row, "estimates")) for row in rows]
+
+
+def require_last(connection: sa.Connection, trial: str, records: int) -> None:
+    """Make sure that what was told after so many records, or nothing if that is 0, is the last for all servers.
+
+    Raises:
+        Conflict: A server has told something since.
+    """
+    query = sa.select(sa.func.max(HISTORY.c.records)).where(HISTORY.c.trial == trial)
+    if (connection.execute(query).scalar_one() or 0) != records:
+        raise Conflict(f"another server has given an answer while {trial} was being closed; close it once more.")
