@@ -26,6 +26,8 @@ from stores import VAULT, Place
 
 ALL = Series()
 
+pytestmark = pytest.mark.usefixtures("hurry")
+
 
 def plan_of(**settings: Any) -> fa.Plan:
     return fa.Plan(
@@ -52,13 +54,6 @@ def people(n: int, seed: int = 7) -> pa.Table:
             "hours": rng.normal(38, 5, n),
         }
     )
-
-
-@pytest.fixture(autouse=True)
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer whenever one is due by its records, without the pause between two; one test puts the pause back."""
-    monkeypatch.setattr(answers, "_EVERY", 0.0)
-    monkeypatch.setattr(answers, "_SHARE", 1e9)
 
 
 def serving(place: Place, plan: fa.Plan, shard: str = "main") -> Service:
