@@ -198,7 +198,8 @@ class Service:
         if not wanted.exact or closed.exact is None:
             return answer
         self.store.count_exact_answer(name)
-        return msgspec.structs.replace(answer, effects=msgspec.Raw(closed.exact.to_json().encode()))
+        effects = msgspec.Raw(closed.exact.to_json().encode())
+        return msgspec.structs.replace(answer, effects=effects, records=sum(closed.exact.counts.values()))
 
     def tick(self) -> None:
         """Now and then: commit what could not be committed before, tell what is due, notice trials closed elsewhere.
