@@ -83,6 +83,7 @@ ROUTES = {
     ("GET", "/v1/trials/known"): ["admin", "ingest", "read"],
     ("GET", "/v1/trials/known/plan"): ["admin", "ingest", "read"],
     ("GET", "/v1/trials/known/effects"): ["admin", "read"],
+    ("GET", "/v1/trials/known/effects/exact"): ["admin"],
     ("GET", "/v1/trials/known/history"): ["admin", "read"],
     ("POST", "/v1/trials/known/close"): ["admin"],
     ("POST", "/v1/trials/known/records"): ["admin", "ingest"],
@@ -159,7 +160,7 @@ def test_a_life_and_its_fingerprint(server: Served) -> None:
     records = "/v1/trials/life/records"
     numbered = {"Foldaway-Producer": "me", "Foldaway-Sequence": "1"}
     early = server.ask("GET", "/v1/trials/life/effects", read)
-    assert "2 durable records" in check_problem(early, 425)["detail"]
+    assert "2 units in every arm" in check_problem(early, 425)["detail"]
     answers = [
         created,
         server.ask("POST", records, ingest, json=rows(4), headers=numbered),
@@ -189,7 +190,8 @@ def test_a_life_and_its_fingerprint(server: Served) -> None:
     assert progress["durable"] == 1
     assert (status["records"], status["pending"], status["status"]) == (34, 0, "open")
     assert (effects["records"], effects["final"]) == (34, False)
-    assert (closed["records"], closed["left_out"], closed["final"]) == (34, 3, True)
+    assert (closed["records"], closed["left_out"], closed["final"]) == (36, 0, True)  # 37, rounded
+    assert closed["effects"] == effects["effects"]  # three more are too few to tell anything new
     assert closed == final
     assert "closed" in refusals[1].json()["detail"]
     listed = {row["name"]: row for row in server.ask("GET", "/v1/trials").json()}

@@ -44,7 +44,7 @@ class Hosted:
     def __init__(self, server: Served, name: str, mode: str, **settings: Any) -> None:
         plan, rows = make_trial(5, n=160, units=True, covariates=0 if mode == "delta" else 1)
         self.server = server
-        self.plan = federated(plan, mode, name=name, cohort=5, smallest_cell=2, remainder="include", **settings)
+        self.plan = federated(plan, mode, name=name, cohort=5, smallest_cell=2, **settings)
         answer = server.ask(
             "POST", "/v1/trials", content=self.plan.to_json(), headers={"Content-Type": "application/json"}
         )
