@@ -186,12 +186,15 @@ class Collector:
         """The trial of all servers together, with what is pending here.
 
         Raises:
-            Conflict: This server's shard is no longer the one that it was built upon; what was pending must come again.
+            Conflict: What is pending here is no longer to be counted: another server has taken some of it, or this
+                server's shard is not the one that it was built upon. It must come again.
         """
         others = [row for row in shards if row.shard != self.shard]
-        if sum(row.version for row in shards if row.shard == self.shard) != self._version:
+        durable = self._store.shards.sequences(self.name, self._sequences)
+        taken = any(durable.get(producer, 0) != was for producer, (was, _) in self._sequences.items())
+        if taken or sum(row.version for row in shards if row.shard == self.shard) != self._version:
             self._reload()
-            raise Conflict("the state was written by someone else in between.")
+            raise Conflict("another server has taken the same batches, or written this one's state, in between.")
         return merged(self.plan, others).merge(self._live)
 
     @property

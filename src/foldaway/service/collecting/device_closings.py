@@ -108,9 +108,11 @@ class DeviceClosings:
         if isinstance(step, WaitOn):
             return step.why
         effects, integrity = (None, None) if step.why is not None else mode.results(whole, seen.devices, published)
+        checks = [partial(write_arrivals, trial=plan.name, arrivals=collector.arrivals)]
         if effects is not None:
-            told = self._trials.answers.final(plan, candidate(whole, seen.devices, published))
+            told, unless_told = self._trials.answers.final(plan, candidate(whole, seen.devices, published))
             effects = None if told is None else told.effects
+            checks.append(unless_told)
         federated = msgspec.structs.replace(
             federated_of(plan, seen),
             stage="closed",
@@ -118,8 +120,7 @@ class DeviceClosings:
             note=None if step.why is None else f"{step.why}.",
         )
         answer = FederatedAnswer(effects, round_count(whole.trial.n), left_out(shards), federated)
-        count = partial(write_arrivals, trial=plan.name, arrivals=collector.arrivals)
-        self._trials.store.close_trial(plan.name, final(answer), versions(shards), count)
+        self._trials.store.close_trial(plan.name, final(answer), versions(shards), checks)
         self._trials.let_go(plan.name)
         self._trials.answers.drop(plan.name)
         return None

@@ -127,18 +127,14 @@ class RecordTrials:
         collector = self.collector(row.name)
         plan, shards = collector.plan, self._store.shards.all(row.name)
         whole = collector.whole(shards)
-        told = self._answers.final(plan, _candidate(whole))
+        told, unless_told = self._answers.final(plan, _candidate(whole))
         if told is None and not without_effects:
             raise would_be_without_effects(row.name, str(too_early(plan.privacy)).rstrip("."))
         effects = None if told is None else told.effects
         answer = RecordAnswer(effects, round_count(whole.n), left_out(shards))
+        checks = [partial(write_sequences, trial=row.name, sequences=collector.sequences), unless_told]
         # A commit of another server after this look at its shard would be missing from the final answer.
-        closed = self._store.close_trial(
-            row.name,
-            final(answer),
-            versions(shards),
-            lambda connection: write_sequences(connection, row.name, collector.sequences),
-        )
+        closed = self._store.close_trial(row.name, final(answer), versions(shards), checks)
         del self._collectors[row.name]
         self._answers.drop(row.name)
         return Closed(closed, quiet_effects(whole) if whole.n else None)
