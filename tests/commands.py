@@ -7,6 +7,8 @@ is seen wherever tests kill it, watch it on a terminal, or run the documentation
 from __future__ import annotations
 
 import atexit
+import contextlib
+import io
 import json
 import os
 import select
@@ -19,7 +21,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import coverage
+import pyarrow as pa
+import pyarrow.csv
 
+from foldaway import cli
 from measured import measured
 
 _PATIENCE = 120.0
@@ -74,11 +79,24 @@ def foldaway(
     return subprocess.CompletedProcess(["foldaway", *given], found, out, err)
 
 
+def warm_up() -> None:
+    """Run a small trial, so that whatever is forked from here on has loaded what commands load on their way."""
+    from foldaway.simulation.datasets import checkout
+    from foldaway.simulation.demo import PLAN
+
+    with tempfile.TemporaryDirectory() as place, contextlib.redirect_stdout(io.StringIO()):
+        plan, records = Path(place) / "plan.toml", Path(place) / "records.csv"
+        PLAN.save(plan)
+        pa.csv.write_csv(pa.Table.from_batches(list(checkout(1000, seed=0))), records)
+        cli.app(["run", str(plan), str(records)], standalone_mode=False)
+    measuring = coverage.Coverage(data_file=None, config_file=False)
+    measuring.start()
+    measuring.stop()
+
+
 def _fork_commands() -> None:
     """The program: a line in for each command, its exit code out."""
-    import pandas  # noqa: F401 - which pyarrow loads when it first makes an array
-    import scipy.special  # noqa: F401
-
+    warm_up()
     for line in sys.stdin:
         asked = json.loads(line)
         pid = os.fork()
@@ -98,8 +116,6 @@ def _become_command(asked: dict[str, Any]) -> NoReturn:
         sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)  # the one before has read ahead
         sys.argv = ["foldaway", *asked["words"]]
         coverage.process_startup()  # if the environment says so
-        from foldaway import cli
-
         cli.main()
     except BaseException:
         sys.excepthook(*sys.exc_info())
