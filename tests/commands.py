@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import io
 import json
 import os
@@ -92,6 +93,7 @@ def warm_up() -> None:
     measuring = coverage.Coverage(data_file=None, config_file=False)
     measuring.start()
     measuring.stop()
+    gc.freeze()  # what is shared with those that are forked stays shared
 
 
 def _fork_commands() -> None:

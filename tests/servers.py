@@ -278,6 +278,8 @@ def wait_for(done: Callable[[], bool], seconds: float, what: str) -> None:
 
 def _fork_servers() -> None:
     """The nursery's program: a line in, a process number out."""
+    import litestar.plugins.pydantic  # noqa: F401 - what servers load as they start
+
     import foldaway.cli.terminal.consumer  # noqa: F401 - what consumers load
     from commands import warm_up
     from foldaway import cli
