@@ -278,10 +278,14 @@ def wait_for(done: Callable[[], bool], seconds: float, what: str) -> None:
 
 def _fork_servers() -> None:
     """The nursery's program: a line in, a process number out."""
+    import litestar.plugins.pydantic  # noqa: F401 - what servers load as they start
+
     import foldaway.cli.terminal.consumer  # noqa: F401 - what consumers load
+    from commands import warm_up
     from foldaway import cli
     from foldaway.service import server
 
+    warm_up()
     setattr(server, "rehearse", lambda: None)  # noqa: B010
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that those that are killed are gone
     for line in sys.stdin:
