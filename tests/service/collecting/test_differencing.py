@@ -219,7 +219,7 @@ def test_a_trial_closed_too_early_has_no_effects(folder: Place) -> None:
     with pytest.raises(IngestError, match="99 records wait here for others to make up a cohort of 100"):
         service.close("target")
     assert service.status("target").status == "open"
-    assert service.status("target").pending == 99
+    assert service.records.pending_of("target") == 99
     answer = service.close("target", CloseRequest(without_effects=True))
     assert (bytes(answer.effects), answer.records, answer.left_out) == (b"null", 0, 99)
 
@@ -241,7 +241,8 @@ def test_max_wait_commits_earlier(folder: Place, monkeypatch: pytest.MonkeyPatch
     service.tick()
     assert service.status("target").records == 18
     clock[0] += 100.0
-    assert collector.receive(Decoded(table.slice(0, 2)), "p", 5).pending == 2
+    collector.receive(Decoded(table.slice(0, 2)), "p", 5)
+    assert collector.pending == 2
 
 
 # The same over HTTP.
