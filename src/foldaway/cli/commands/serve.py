@@ -49,8 +49,9 @@ def serve(
     with extra():
         from foldaway.service.server import Settings, serve
 
-    https, limits = (certificate, certificate_key), (max_body * 2**20, queue, patience)
-    serve(Settings(data, database, host, port, shard, key_file, *https, *limits, quiet, password_file))
+    https = certificate, certificate_key
+    limits = max_body * 2**20, queue, patience, quiet
+    serve(Settings(data, database, host, port, shard, key_file, *https, *limits, password_file=password_file))
 
 
 @app.command()

@@ -29,8 +29,8 @@ def require_names(names: Sequence[str], records: pa.RecordBatch) -> None:
         kind = _kind(name, records)
         if kind is not None:
             raise Unreadable(
-                f"has {kind} where the name of column {position} of {len(names)} should be: its first line is a record; "
-                "add one that names the columns"
+                f"has {kind} where the name of column {position} of {len(names)} should be: its first line is a "
+                "record; add one that names the columns"
             )
 
 
