@@ -192,7 +192,7 @@ def test_a_report_is_durable_with_its_cohort_and_not_before(service: Service) ->
     assert one(service, plan, "reports", first) == Received(repeated=False, durable=False)
     assert one(service, plan, "reports", first) == Received(repeated=True, durable=False)
     assert one(service, plan, "reports", second) == Received(repeated=False, durable=False)
-    assert service.status(plan.name).pending == 2
+    assert service.devices.pending(plan.name) == 2
     assert one(service, plan, "reports", third) == Received(repeated=False, durable=True)
     assert one(service, plan, "reports", first) == Received(repeated=True, durable=True)
     assert service.status(plan.name).pending == 0
