@@ -1,4 +1,4 @@
-"""``foldaway merge`` and ``foldaway report``: what is done with saved states, and where a state may be saved."""
+"""``foldaway merge``, ``report`` and ``release``: what is done with saved states, and where a state may be saved."""
 
 from __future__ import annotations
 
@@ -66,6 +66,39 @@ def report(
     trial, positions = open_saved(state)
     page = trial.report(adjust=adjust, positions=positions)
     print(page) if printed else save_report(page, target)
+
+
+@app.command()
+def release(
+    state: Annotated[Path, typer.Argument(metavar="STATE", help="The tallies, as --save wrote them.")],
+    json: AsJson = False,
+    adjust: Adjust = None,
+) -> None:
+    """Tell a trial's effects once, with the noise that its plan asks for; the exact tallies are then gone.
+
+    Safe to repeat: the state then holds the release, and gives the same effects again.
+    """
+    import warnings
+
+    from foldaway.cli.terminal.printing import print_effects
+    from foldaway.errors import SampleRatioWarning
+    from foldaway.keeping.disk import overwrite
+    from foldaway.keeping.locks import locked
+    from foldaway.trial import Trial
+
+    taken = StateError(f"another run is saving to {state}; wait until it has ended.")
+    require_savable(state, state, overwrite=False)
+    with locked(state, taken):
+        trial = Trial.load(state)
+        if not trial.released:
+            with state.open("r+b") as exact, warnings.catch_warnings():
+                warnings.simplefilter("ignore", SampleRatioWarning)  # it stands above the effects
+                trial.release(everywhere=False)
+                trial.save(state)  # before anybody sees it: drawn again, noise could be averaged away
+                overwrite(exact)
+            tell(f"{state} holds the release now, and no exact tallies. Delete older copies of it.")
+        trial.seal()
+    print_effects(trial, json=json, adjust=adjust)
 
 
 def save_report(page: Report, target: Path) -> None:
