@@ -6,7 +6,7 @@ The Gaussian mechanism adds N(0, s²) to a vector that one unit can move by at m
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,7 @@ def noise_scale(epsilon: float, delta: float) -> float:
         >>> round(noise_scale(1.0, 1e-6), 2)
         4.53
     """
-    dp = _opendp()
-    low, high = _LEAST, _MOST
-    found = dp.binary_search(lambda scale: spent(scale, delta) <= epsilon, bounds=(low, high))
+    found = _opendp().binary_search(lambda scale: spent(scale, delta) <= epsilon, bounds=(_LEAST, _MOST))
     assert spent(found, delta) <= epsilon
     return float(found)
 
@@ -55,6 +53,7 @@ def noisy(values: Floats, scale: float, rng: np.random.Generator | None = None) 
     return drawn
 
 
+@lru_cache(maxsize=8)
 def _gaussian(scale: float) -> Any:
     dp = _opendp()
     space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l2_distance(T=float)

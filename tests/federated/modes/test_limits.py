@@ -56,7 +56,7 @@ def p_of(share: Share) -> float:
 def test_a_device_that_claims_very_many_records_makes_no_effect(mode: Any) -> None:
     plan = fa.Plan(**SMALL, federated=mode)
     unlimited = fa.Plan(**SMALL, federated=fa.Federated(mode, device_records=10**9))
-    attack = message(plan, "b", CLAIMED, 54.0)
+    attack = message(plan, "b", CLAIMED, 55.0)
 
     # With the limit off, the attack makes an effect of nothing, and nothing rings.
     share, modes = honest(unlimited), mode_of(unlimited)
@@ -71,7 +71,7 @@ def test_a_device_that_claims_very_many_records_makes_no_effect(mode: Any) -> No
     with pytest.raises(MessageError, match="more records than the plan takes of a device"):
         mode_of(plan).check(share, attack, None)
     # As much as it may say moves the effect by no more than chance does.
-    most = message(plan, "b", 1_000, 54.0)
+    most = message(plan, "b", 1_000, 55.0)
     mode_of(plan).fold(share, [most], [mode_of(plan).check(share, most, None)], None)
     assert p_of(share) > 0.01
 

@@ -53,7 +53,7 @@ class SumsByGroup(OneRound):
         share.require_within(sums[bounded] / message.n, bounds)
         if share.plan.release is not None and (predictor := predictor_of(share.plan)) is not None:
             y, tilde = np.split(sums / message.n, 2)
-            share.require_within(y - tilde, predictor.reach)
+            share.require_within(y - tilde, np.asarray(predictor.reach))
         return sums
 
     def fold(
