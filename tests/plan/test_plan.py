@@ -195,7 +195,7 @@ def test_bounds_are_part_of_the_plan_in_whatever_order_they_are_named() -> None:
     turned = fa.Plan(**{**CALIBRATED, "bounds": {"y": (0, 500), "x": (0, 1)}})
     assert plan == turned
     assert plan.fingerprint == turned.fingerprint
-    assert plan.bounds["y"] == (0, 500)
+    assert plan.bounds["y"] == (0.0, 500.0)
     assert fa.Plan.loads(plan.to_toml()) == fa.Plan.loads(plan.to_json()) == plan
     for other in ({"bounds": {"x": [0, 1], "y": [0, 501]}}, {"beyond": "clip"}):
         assert fa.Plan(**{**CALIBRATED, **other}).fingerprint != plan.fingerprint
