@@ -70,14 +70,16 @@ def release_notes(plan: Plan, rows: Sequence[Effect]) -> Iterator[str]:
         yield "The intervals are mostly noise: more units, narrower bounds or a larger ε would make them narrower."
 
 
+def least_records(plan: Plan) -> int:
+    """The fewest records of an arm that a release tells something of."""
+    return math.ceil(_CLEAR * cell_of(plan).scale[0] * math.sqrt(noisy_groups(plan)))
+
+
 def drowned(plan: Plan, counts: Sequence[int]) -> str:
     """Why there is nothing to tell of arms of so many records; empty if there is."""
-    if plan.release is None:
+    if plan.release is None or min(counts) >= least_records(plan):
         return ""
-    noise = float(cell_of(plan).scale[0]) * math.sqrt(noisy_groups(plan))
-    if min(counts) >= _CLEAR * noise:
-        return ""
-    return f"an arm cannot be told from the noise: it would take about {math.ceil(_CLEAR * noise):,} records."
+    return f"an arm cannot be told from the noise: it would take about {least_records(plan):,} records."
 
 
 def noisier(plan: Plan, sums: Sums) -> list[Sums]:
