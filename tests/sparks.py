@@ -15,8 +15,8 @@ import pytest
 JAVA = "Spark needs Java 17: on Debian, apt-get install openjdk-17-jre-headless"
 
 # Nothing compressed, so that a search of Spark's files can find what is in them; two tasks at a time, and four attempts
-# at each. A closure of any size goes through a file, as a large one would. Java and Spark compile no more than they must:
-# the process is gone before it would pay.
+# at each. A closure of any size goes through a file, as a large one would. Java and Spark compile no more than they
+# must: the process is gone before it would pay.
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",

@@ -72,7 +72,7 @@ def test_unfinished_bodies_stop_nobody_but_their_token_and_are_given_up(server: 
 
 def test_who_watches_learns_nothing_of_single_records(server: Served) -> None:
     """Not from the metrics, nor from a trial's status, whoever asks; counts by the batch take an admin token."""
-    made = server.create("watched", privacy={"cohort": 50, "min_per_arm": 2})
+    made = server.create("watched", privacy={"cohort": 50, "smallest_cell": 2})
     server.ask("POST", "/v1/trials/watched/records", made["ingest_token"], json=rows(1))
 
     def looks() -> dict[str, str]:

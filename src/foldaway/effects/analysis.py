@@ -373,3 +373,8 @@ def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
     if faults:
         by_arm = ", ".join(f"{arm or 'arm unknown or unread'} {n:,}" for arm, n in sorted(faults.records.items()) if n)
         yield f"Faulty records left out: {by_arm}. If this depends on the arm, the effects are biased."
+    columns: dict[str, list[str]] = {}
+    for fault in faults.clipped:
+        columns.setdefault(fault.column, []).append(f"{fault.arm} {fault.records:,}")
+    for column, counts in columns.items():
+        yield f"Values of {column!r} beyond the plan's bounds, which were clipped to them: {', '.join(counts)}."

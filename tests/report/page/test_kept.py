@@ -34,7 +34,7 @@ def floats(trial: fa.Trial) -> int:
         return tallies.size
     sums = 0 if tallies.sums is None or not trial.n else sum(array.size for array in tallies.sums.arrays().values())
     found = trial.n and tallies.predictor is not None and trial.plan.coefficients is None
-    return sums + (sum(array.size for array in tallies.predictor) if found and tallies.predictor else 0)
+    return sums + (sum(array.size for array in tallies.predictor[:2]) if found and tallies.predictor else 0)
 
 
 def counts(trial: fa.Trial) -> int:

@@ -125,8 +125,8 @@ def calibrate(
     from foldaway.sources.formats.paths import expand
     from foldaway.sources.runs.shares import ReadOptions, fold_columns
 
-    # A mode of devices may need the very coefficients that are to be found.
-    bare = Plan.load(plan, federated=None, privacy={})
+    # A mode of devices, or a release, may need the very coefficients that are to be found.
+    bare = Plan.load(plan, federated=None, privacy={}, release=None, complete_units=False)
     the_plan = Plan.load(plan, coefficients=Coefficients.none(bare.regressors[1:], bare.outcomes))
     calibration = Calibration(the_plan)
     columns = wanted_by(the_plan)

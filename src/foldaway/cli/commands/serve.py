@@ -49,9 +49,22 @@ def serve(
     with extra():
         from foldaway.service.server import Settings, serve
 
-    https = certificate, certificate_key
-    limits = max_body * 2**20, queue, patience, quiet
-    serve(Settings(data, database, host, port, shard, key_file, *https, *limits, password_file=password_file))
+    settings = Settings(
+        data,
+        database,
+        host,
+        port,
+        shard,
+        key_file,
+        certificate,
+        certificate_key,
+        max_body * 2**20,
+        queue,
+        patience,
+        quiet,
+        password_file=password_file,
+    )
+    serve(settings)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""What is done with saved states: merge, effects, report, export, seal; and where a state may be saved."""
+"""What is done with saved states: merge, effects, report, export, seal, release; and where one may be saved."""
 
 from __future__ import annotations
 
@@ -135,6 +135,33 @@ def seal(
             destroy_key(key)
     tell(f"{state} is sealed: its tallies and its key are destroyed.")
     found = exact_effects if exact else saved_effects(file)
+    print(found.to_json() if json else found)
+
+
+@app.command()
+def release(state: State, key: KeyOfState = None, json: AsJson = False, adjust: Adjust = None) -> None:
+    """Tell a trial's effects once, with the noise that its plan asks for; the exact tallies are then gone.
+
+    Safe to repeat: the file then holds the release, and gives the same effects again.
+    """
+    from foldaway.keeping.locks import locked
+    from foldaway.keeping.saved import is_encrypted
+    from foldaway.trial import open_saved, saved_effects
+
+    file = _file_of(state)
+    if not file.exists():
+        raise StateError(f"there is no state {state}.")
+    with locked(file, StateError(f"another program is at work on {state}; wait until it has ended.")):
+        if is_encrypted(file):
+            trial, positions = open_saved(file, key=read_key(key))
+            trial.release(everywhere=False)
+            trial.save(file, positions=positions)  # before anybody sees it: drawn again, noise could be averaged away
+            trial.seal()
+            if key is not None:
+                destroy_key(key)
+            tell(f"{state} holds the release now, and no exact tallies. Delete older copies of it.")
+    found = saved_effects(file)
+    found = found if adjust is None else found.adjusted(adjust)
     print(found.to_json() if json else found)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from foldaway.effects import Effects
 from foldaway.effects.headline import comparisons
-from foldaway.inference.balance import balance, prediction_balance
+from foldaway.inference.balance import Balance, balance, prediction_balance
 from foldaway.inference.bootstrap import spread
 from foldaway.inference.contrast import Question
 from foldaway.inference.estimators import distribution
@@ -37,11 +37,12 @@ def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> 
         tallies: What it holds, from which come the balance of the arms and the spread of the bootstrap.
         saved: Its state and what is saved with it, from which comes what was kept.
     """
+    balances: Sequence[Balance] | None
     if isinstance(tallies, Arms):
         forms, balances = spreads(effects, plan, tallies.arms), balance(plan, tallies.arms)
     else:
-        forms, balances = {}, prediction_balance(plan, tallies)
-    if effects.rounded:
+        forms, balances = {}, None if tallies.released else prediction_balance(plan, tallies)
+    if effects.rounded and balances is not None:
         forms, balances = {}, [each.rounded() for each in balances]
     sections = [
         asked(plan),

@@ -25,7 +25,7 @@ export function arms(effects, plan) {
   const verdict = ratio
     ? h("p", { class: `verdict ${VERDICTS[ratioState(ratio)]}` }, ratioVerdict(ratio))
     : h("p", { class: "soft small" },
-      `Counts by arm are told once every arm has ${several(plan.privacy?.min_per_arm ?? 10, durableThing(plan))}.`);
+      `Counts by arm are told once every arm has ${several(plan.privacy?.smallest_cell ?? 10, durableThing(plan))}.`);
   return [h("h2", {}, "Arms and sample ratio"), h("ul", { class: "arms" }, rows), verdict];
 }
 
