@@ -27,6 +27,7 @@ from foldaway.plan.vocabulary import ERRORS
 from foldaway.records.faults import Faults
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.kinds import REPLICATES, UNITS
+from foldaway.tallies.pooling import pooling_notes
 
 # What is left of a constant column, next to its length, when its mean is taken out.
 _ROUNDING = 1e-14
@@ -262,6 +263,7 @@ def _notes(plan: Plan, arms: Sequence[ArmTally], ratio: SampleRatio, faults: Fau
             else "leave out `keep`, or promise complete_units, for errors by unit"
         )
         yield f"All but bootstrap errors take records as independent. If units have several records, {remedy}."
+    yield from pooling_notes(plan, arms[0].pooled)
     yield from notes_on(faults)
 
 

@@ -234,7 +234,8 @@ class _Batches:
         if self._store is None:
             raise StateError("the stream was stopped, and another may have gone on from its store: start it again.")
         reached = StreamPositions(_STREAM, self._query, {_PART: (self._batch,)}, left_out=left_out, closed=closed)
-        stored = StreamState(reached, trial.dumps())
+        # Levels that are pooled in the state may still become common in memory.
+        stored = StreamState(reached, (trial if trial.rich else trial.copy()).dumps())
         self._store.write(stored)
         self._stored = stored
         self._gate.wrote()

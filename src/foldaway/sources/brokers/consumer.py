@@ -266,7 +266,8 @@ class Consumer:
             left_out=left_out,
             closed=closed,
         )
-        state = StreamState(reached, trial.dumps())
+        # Levels that are pooled in the state may still become common in memory.
+        state = StreamState(reached, (trial if trial.rich else trial.copy()).dumps())
         self._store.write(state)
         self._durable, self._live = state, trial
         self._gate.wrote()
