@@ -45,7 +45,7 @@ def plan_of(name: str, **settings: Any) -> fa.Plan:
                 "covariates": ["x"],
                 "unit": "unit",
                 "cohort": 50,
-                "min_per_arm": 2,
+                "smallest_cell": 2,
                 **settings,
             }
         )

@@ -18,7 +18,7 @@ from plans import SMALL, in_parts
 
 
 def plan_of(name: str, mode: str, **settings: Any) -> fa.Plan:
-    return fa.Plan(**in_parts({**SMALL, "name": name, "federated": mode, "min_per_arm": 1, "cohort": 3, **settings}))
+    return fa.Plan(**in_parts({**SMALL, "name": name, "federated": mode, "smallest_cell": 1, "cohort": 3, **settings}))
 
 
 class Simulated:

@@ -161,7 +161,7 @@ class Schedule:
             # Mode scores publishes nothing of an arm of less than a cohort.
             privacy=fa.Privacy(
                 cohort=self._chance.choice([1, 1, 2] if mode == "scores" else [1, 2, 3]),
-                min_per_arm=1,
+                smallest_cell=1,
                 remainder=self._chance.choice(["leave_out", "include"]),
             ),
         )

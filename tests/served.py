@@ -18,7 +18,7 @@ PLAN: dict[str, Any] = {
     "arm": "group",
     "arms": {"a": 0.5, "b": 0.5},
     "outcomes": ["y"],
-    "privacy": {"cohort": 10, "min_per_arm": 2},
+    "privacy": {"cohort": 10, "smallest_cell": 2},
 }
 
 

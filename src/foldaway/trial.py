@@ -235,18 +235,20 @@ class Trial:
         """What the trial holds."""
         return self._tallies
 
-    def effects(self, *, adjust: str | None = None, population: bool = True) -> Effects:
+    def effects(self, *, adjust: str | None = None, population: bool = True, rounded: bool = False) -> Effects:
         """What the trial has found so far.
 
         Args:
             adjust: ``"holm"`` or ``"benjamini-hochberg"``, over arms and outcomes.
             population: Whether the errors of the interacted estimator allow for the covariates' mean being that of a
                 sample, so that the effect is the population's; without, it is the effect on these very records.
+            rounded: Whether to round them for others, so that no person's value can be worked out from several answers.
         """
         if isinstance(self._tallies, Grouped):
-            effects = effects_of_groups(self.plan, self._tallies, self._faults)
+            effects = effects_of_groups(self.plan, self._tallies, self._faults, rounded=rounded)
         else:
-            effects = effects_of(self.plan, self._tallies.arms, self._faults, population=population)
+            arms = self._tallies.arms
+            effects = effects_of(self.plan, arms, self._faults, population=population, rounded=rounded)
         if effects.alarm is not None:
             warnings.warn(effects.alarm, SampleRatioWarning, stacklevel=2)
         return effects if adjust is None else effects.adjusted(adjust)
@@ -300,7 +302,7 @@ class Trial:
             assert start is not None
             self._tallies = self._tallies.fixed(start.predictor, start.without, start.why)
         elif isinstance(self._tallies, Arms) and self.plan.federated is None:
-            rare = rare_levels(self.plan, self._tallies.arms, self.plan.privacy.min_per_arm)
+            rare = rare_levels(self.plan, self._tallies.arms, self.plan.privacy.smallest_cell)
             self._tallies = self._tallies.pool(rare)
 
     def dumps(self) -> bytes:

@@ -41,7 +41,7 @@ def trial_of(mode: str, seed: int, name: str, **others: Any) -> tuple[fa.Plan, f
     """A plan for kept rows, the same for devices, and the rows."""
     made = {"n": 100, "units": True, "arms": 2, "covariates": 0 if mode == "delta" else 2} | others.pop("made", {})
     plan, rows = make_trial(seed, **made)
-    settings = {"cohort": 7, "min_per_arm": 2, "remainder": "include", "name": name} | others
+    settings = {"cohort": 7, "smallest_cell": 2, "remainder": "include", "name": name} | others
     return plan, federated(plan, mode, **settings), rows
 
 
@@ -121,7 +121,7 @@ def test_petersens_errors_with_firms_as_devices(what: str, mode: str, server: Se
         weight="w",
         federated=mode,  # type: ignore[arg-type]
         estimators=["interacted"],
-        privacy=fa.Privacy(cohort=1, min_per_arm=1, remainder="include"),  # the other arm is five devices
+        privacy=fa.Privacy(cohort=1, smallest_cell=1, remainder="include"),  # the other arm is five devices
     )
     trial = Hosted(server, plan)
     devices = devices_for(plan, rows, trial.link, threads=16)
@@ -414,7 +414,7 @@ def test_what_travels_says_nothing_about_who(server: Served) -> None:
 
 def simple_plan(name: str, **others: Any) -> fa.Plan:
     settings = {"name": name, "arm": "g", "arms": {"a": 0.5, "b": 0.5}, "outcomes": ["y"], "federated": "one-message"}
-    return fa.Plan(**in_parts({**settings, "cohort": 3, "min_per_arm": 1, **others}))
+    return fa.Plan(**in_parts({**settings, "cohort": 3, "smallest_cell": 1, **others}))
 
 
 def hosted_device(trial: Hosted, folder: Path) -> Device:

@@ -36,7 +36,7 @@ class Run:
     """A trial of some devices, of which some never send moments and some never reply."""
 
     def __init__(self, service: Service, name: str, *, devices: int, ghosts: int = 0, silent: int = 0) -> None:
-        privacy = fa.Privacy(cohort=5, min_per_arm=2, remainder="include")
+        privacy = fa.Privacy(cohort=5, smallest_cell=2, remainder="include")
         plan = fa.Plan(**{**SMALL, "name": name}, federated="scores", privacy=privacy)
         service.create(plan.to_json())
         link = DirectLink(service, plan)

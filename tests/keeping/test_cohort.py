@@ -417,7 +417,7 @@ def test_tallies_of_a_site_are_of_a_cohort_in_every_arm_that_has_units(seed: int
 
 @pytest.mark.parametrize("counts", [(0, 0), (4, 5), (5, 4), (5, 5), (0, 50), (50, 6)])
 def test_there_is_an_answer_when_every_arm_has_enough_and_not_before(counts: tuple[int, int]) -> None:
-    plan = replaced(PLAN, cohort=1, min_per_arm=5)
+    plan = replaced(PLAN, cohort=1, smallest_cell=5)
     trial = fa.Trial(plan)
     groups = [arm for arm, count in zip(ARMS, counts, strict=True) for _ in range(count)]
     if groups:
@@ -435,7 +435,7 @@ def test_there_is_an_answer_when_every_arm_has_enough_and_not_before(counts: tup
 def test_what_is_published_to_devices_needs_both_a_cohort_and_the_minimum() -> None:
     counts = {"a": 7, "b": 12}
     for cohort, least, few in ((7, 7, {}), (8, 1, {"a": 7}), (1, 8, {"a": 7}), (20, 1, counts)):
-        assert too_few_to_publish(fa.Privacy(cohort=cohort, min_per_arm=least), counts) == few
+        assert too_few_to_publish(fa.Privacy(cohort=cohort, smallest_cell=least), counts) == few
 
 
 def test_what_is_shown_grows_by_a_cohort_and_by_a_share() -> None:

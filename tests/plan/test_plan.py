@@ -136,14 +136,14 @@ OTHER: dict[str, Any] = {
     "errors": ["HC1", "classical"],
     "anytime_n": 5001,
     "bootstrap": {"replicates": 200, "weights": "poisson"},
-    "privacy": {"cohort": 51, "max_wait": 60.5, "min_per_arm": 20, "remainder": "include"},
+    "privacy": {"cohort": 51, "max_wait": 60.5, "smallest_cell": 20, "remainder": "include"},
 }
 
 OTHER_IN_PARTS: dict[str, Any] = {
     "privacy": {
         "cohort": 51,
         "max_wait": 60.6,
-        "min_per_arm": 21,
+        "smallest_cell": 21,
         "remainder": "include",
         "retention": 3600.6,
     },
@@ -285,7 +285,7 @@ def test_settings_at_their_default_do_not_count(plan: fa.Plan, data: st.DataObje
         "privacy": {
             "cohort": 100,
             "max_wait": None,
-            "min_per_arm": 10,
+            "smallest_cell": 10,
             "remainder": "leave_out",
             "retention": 30 * 86_400,
         },

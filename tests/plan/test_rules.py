@@ -102,8 +102,8 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "no wait": ({"max_wait": 0.5}, "`privacy.max_wait` must be a number of seconds from 1 to"),
     "endless wait": ({"max_wait": math.inf}, "`privacy.max_wait` must be a number of seconds from 1 to"),
     "NaN wait": ({"max_wait": math.nan}, "`privacy.max_wait` must be a number of seconds from 1 to"),
-    "none per arm": ({"min_per_arm": 0}, "`privacy.min_per_arm` must be a whole number from 1 to"),
-    "too many per arm": ({"min_per_arm": 10**10}, "`privacy.min_per_arm` must be a whole number from 1 to"),
+    "none per arm": ({"smallest_cell": 0}, "`privacy.smallest_cell` must be a whole number from 1 to"),
+    "too many per arm": ({"smallest_cell": 10**10}, "`privacy.smallest_cell` must be a whole number from 1 to"),
     "federated bootstrap": ({"federated": "one-message", "errors": []}, "`bootstrap` cannot go with `federated`"),
 }
 
@@ -199,7 +199,7 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "bootstrap.weights": [None, "", "normal", 1],
     "privacy.cohort": NOT_WHOLE,
     "privacy.max_wait": NOT_NUMBERS[1:],
-    "privacy.min_per_arm": NOT_WHOLE,
+    "privacy.smallest_cell": NOT_WHOLE,
     "privacy.remainder": [None, "", "leave out", True],
     "privacy.retention": NOT_NUMBERS,
     "federated.mode": [None, "", "Scores", "one message", True, 1],

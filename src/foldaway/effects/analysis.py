@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from foldaway.inference.estimators import distribution, estimator
 from foldaway.inference.fit import ClusterScores
 from foldaway.inference.intervals import critical, p_value
 from foldaway.inference.levels import LEAST_GROUPS
+from foldaway.inference.rounding import INFLATION, STEPS, coarse_p_value, round_count, to_steps, two_digits
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio, sample_ratio, sample_ratio_of_records
 from foldaway.inference.variance import is_clustered
 from foldaway.plan import Plan
@@ -36,12 +37,19 @@ _NOTHING = Estimate(*[math.nan] * len(Estimate._fields))
 _NO_SHARE = "The control's level is zero, or too close to it for a relative effect."
 
 
+ROUNDED = (
+    "Levels are rounded to a quarter of their standard error and counts to match, so that no person's value can be "
+    "worked out from the results."
+)
+
+
 def effects_of(
     plan: Plan,
     arms: Sequence[ArmTally],
     faults: Faults,
     *,
     population: bool = True,
+    rounded: bool = False,
     scored: Mapping[str, Sequence[ArmTally]] | None = None,
     notes: Sequence[str] = (),
 ) -> Effects:
@@ -52,6 +60,7 @@ def effects_of(
         arms: The arms' tallies.
         faults: Faulty records left out.
         population: See ``Trial.effects``.
+        rounded: Whether they are told to others: see `inference.rounding`.
         scored: By estimator, the same arms with the scores that their clusters gave for its own coefficients, where
             scores were collected instead of kept.
         notes: What else there is to say about the records.
@@ -63,24 +72,70 @@ def effects_of(
                 seen = arms if scored is None else scored[name]
                 # Of scores that devices send, none tells how the covariates' mean varies between them.
                 question = Question(seen, list(plan.arms.values()), arm, outcome, population and scored is None)
-                rows += _rows(plan, question, name)
+                rows += _rows(plan, question, name, rounded)
     # Any of the estimators' arms will do: all know the same clusters.
     ratio = _sample_ratio(plan, arms if not scored else next(iter(scored.values())))
+    checks = Checks(_counts(plan, arms), ratio, faults)
+    checks = checks.told(plan) if rounded else checks
+    pooled = pooling_notes(plan, arms[0].pooled)
+    return assembled(plan, rows, checks, [*_notes(plan, checks.ratio), *pooled, *notes])
+
+
+class Checks(NamedTuple):
+    """What says whether to trust the effects: the arms' counts, whether they fit the plan, the faulty records.
+
+    Attributes:
+        few_faults: Whether some faulty records are too few to be counted.
+        rounded: Whether they are told to others.
+    """
+
+    counts: dict[str, int]
+    ratio: SampleRatio
+    faults: Faults
+    few_faults: bool = False
+    rounded: bool = False
+
+    def told(self, plan: Plan) -> Checks:
+        """As they are told to others: counts rounded, and none of fewer faults than the smallest cell."""
+        faults = self.faults.at_least(plan.privacy.smallest_cell, round_count)
+        return Checks(
+            {arm: round_count(n) for arm, n in self.counts.items()},
+            _told_ratio(self.ratio),
+            faults,
+            few_faults=len(faults.reasons) < len(self.faults.reasons),
+            rounded=True,
+        )
+
+
+def _told_ratio(ratio: SampleRatio) -> SampleRatio:
+    return replace(
+        ratio,
+        observed={arm: round_count(n) for arm, n in ratio.observed.items()},
+        expected={arm: round_count(n) for arm, n in ratio.expected.items()},
+        statistic=None if ratio.statistic is None else float(to_steps(math.sqrt(ratio.statistic), 1 / STEPS)) ** 2,
+        p_value=coarse_p_value(ratio.p_value),
+    )
+
+
+def assembled(plan: Plan, rows: Sequence[Effect], checks: Checks, notes: Sequence[str]) -> Effects:
+    """The rows with all that belongs to them."""
+    faults = checks.faults
     return Effects(
         rows,
         trial=plan.name,
         confidence=plan.confidence,
-        counts=_counts(plan, arms),
-        sample_ratio=ratio,
+        counts=checks.counts,
+        sample_ratio=checks.ratio,
         dropped=dict(sorted(faults.records.items())),
         faults=list(faults),
-        alarm=alarm_of(ratio),
-        notes=[*_notes(plan, arms, ratio, faults), *notes],
+        alarm=alarm_of(checks.ratio),
+        notes=[*_notes_on_faults(checks, plan), *notes, *([ROUNDED] if checks.rounded else [])],
+        rounded=checks.rounded,
         plan=plan,
     )
 
 
-def _rows(plan: Plan, question: Question, name: str) -> list[Effect]:
+def _rows(plan: Plan, question: Question, name: str, rounded: bool) -> list[Effect]:
     """The rows of one estimator, one for each kind of error: what can be told, and why the rest cannot."""
     kinds = errors_of(plan, name)
     try:
@@ -88,18 +143,54 @@ def _rows(plan: Plan, question: Question, name: str) -> list[Effect]:
         point = answer.point()
     except EstimateError as reason:
         return [_effect(plan, question, name, kind, _NOTHING, str(reason)) for kind in kinds]
-    rows = []
+    found: list[_Found] = []
     for kind in kinds:
-        found: tuple[Estimate, dict[str, Any]] = (point, {})
-        why = _too_few(plan, question, kind)
+        estimate, why = point, _too_few(plan, question, kind)
+        more: dict[str, Any] = {}
         try:
             if not why:
                 by_replicates = ERRORS[kind].tally == REPLICATES
-                found = _resampled(plan, question, name, point) if by_replicates else (answer.estimate(kind), {})
+                estimate, more = (
+                    _resampled(plan, question, name, point) if by_replicates else (answer.estimate(kind), {})
+                )
         except EstimateError as reason:
             why = str(reason)
-        rows.append(_effect(plan, question, name, kind, found[0], why, **found[1]))
-    return rows
+        found.append(_Found(estimate, more, why))
+    if rounded:
+        found = _told(found)
+    return [
+        _effect(plan, question, name, kind, each.estimate, each.why, rounded=rounded, **each.more)
+        for kind, each in zip(kinds, found, strict=True)
+    ]
+
+
+class _Found(NamedTuple):
+    """An estimate with one kind of error, what else there is to say of it, and why it is withheld if it is."""
+
+    estimate: Estimate
+    more: dict[str, Any]
+    why: str
+
+
+def _told(found: Sequence[_Found]) -> list[_Found]:
+    """One estimate with several kinds of error, rounded to a step of the largest of them."""
+    step = max((float(two_digits(each.estimate.std_error)) for each in found if not each.why), default=math.nan) / STEPS
+    rounded = []
+    for each in found:
+        exact = each.estimate
+        estimate, base = (float(to_steps(value, step)) for value in (exact.estimate, exact.base))
+        relative = estimate / base if base and math.isfinite(exact.relative) else math.nan
+        error, relative_error = (float(two_digits(x * INFLATION)) for x in (exact.std_error, exact.relative_std_error))
+        ends = {name: each.more[name] for name in each.more if "_ci_" in name and each.more[name] is not None}
+        more = each.more | {
+            name: float(to_steps(end, relative_error / STEPS if name.startswith("relative") else step))
+            for name, end in ends.items()
+        }
+        if "percentile_p_value" in more:
+            more["percentile_p_value"] = coarse_p_value(more["percentile_p_value"])
+        told_estimate = Estimate(estimate, error, float(two_digits(exact.df)), base, relative, relative_error)
+        rounded.append(_Found(told_estimate, more, each.why))
+    return rounded
 
 
 def _resampled(plan: Plan, question: Question, name: str, point: Estimate) -> tuple[Estimate, dict[str, Any]]:
@@ -117,19 +208,28 @@ def _resampled(plan: Plan, question: Question, name: str, point: Estimate) -> tu
 
 
 def _effect(
-    plan: Plan, question: Question, name: str, kind: str, point: Estimate, why: str = "", **more: Any
+    plan: Plan,
+    question: Question,
+    name: str,
+    kind: str,
+    point: Estimate,
+    why: str = "",
+    *,
+    rounded: bool = False,
+    **more: Any,
 ) -> Effect:
     """A row; numbers that do not exist become None here."""
     arms = question.arms
+    counts = [round_count(arm.n) if rounded else arm.n for arm in arms]
     row = Effect(
         outcome=plan.outcomes[question.outcome],
         arm=list(plan.arms)[question.arm],
         control=plan.control,
         estimator=name,
         se_kind=kind,
-        n=sum(arm.n for arm in arms),
-        n_arm=arms[question.arm].n,
-        n_control=arms[0].n,
+        n=sum(counts),
+        n_arm=counts[question.arm],
+        n_control=counts[0],
         estimate=told(point.estimate),
         control_level=told(point.base),
     )
@@ -139,7 +239,7 @@ def _effect(
     reach = critical(plan.confidence, point.df)
     statistic = point.estimate / point.std_error
     units = (_units(arms), _fewest_units(question)) if is_clustered(kind) else None
-    anytime = anytime_of_moments(question, point, units, plan.confidence, plan.anytime_n)
+    anytime = anytime_of_moments(question, point, units, plan.confidence, plan.anytime_n, rounded=rounded)
     return replace(
         row,
         std_error=point.std_error,
@@ -249,7 +349,7 @@ def _seen(ratio: SampleRatio) -> str:
     return ", ".join(f"{arm} {ratio.observed[arm]:,} for {ratio.expected[arm]:,.0f}" for arm in ratio.observed)
 
 
-def _notes(plan: Plan, arms: Sequence[ArmTally], ratio: SampleRatio, faults: Faults) -> Iterator[str]:
+def _notes(plan: Plan, ratio: SampleRatio) -> Iterator[str]:
     if ratio.state == "open":
         yield (
             f"Whether the arms got their share cannot be told: {_seen(ratio)} records expected, which is more than "
@@ -263,12 +363,13 @@ def _notes(plan: Plan, arms: Sequence[ArmTally], ratio: SampleRatio, faults: Fau
             else "leave out `keep`, or promise complete_units, for errors by unit"
         )
         yield f"All but bootstrap errors take records as independent. If units have several records, {remedy}."
-    yield from pooling_notes(plan, arms[0].pooled)
-    yield from notes_on(faults)
 
 
-def notes_on(faults: Faults) -> Iterator[str]:
+def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
     """What to know about faulty records."""
+    faults = checks.faults
+    if checks.few_faults:
+        yield f"Faulty records were left out, fewer than {plan.privacy.smallest_cell} of an arm by some rule."
     if faults:
         by_arm = ", ".join(f"{arm or 'arm unknown or unread'} {n:,}" for arm, n in sorted(faults.records.items()) if n)
         yield f"Faulty records left out: {by_arm}. If this depends on the arm, the effects are biased."

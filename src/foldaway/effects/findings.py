@@ -38,6 +38,7 @@ class Findings(Sequence[Effect]):
         faults: Why, by arm, column and rule.
         alarm: What to read before any effect: that the arms' counts do not fit the plan's probabilities.
         notes: What else the reader should know.
+        rounded: Whether they are told to others, and so rounded that no person's value can be worked out.
         plan: The plan that asked for them.
         adjustment: How p-values were adjusted for several comparisons, if they were.
     """
@@ -52,6 +53,7 @@ class Findings(Sequence[Effect]):
     faults: Sequence[Fault]
     alarm: str | None = None
     notes: Sequence[str] = ()
+    rounded: bool = False
     plan: Plan | None = None
     adjustment: str | None = None
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foldaway.effects.analysis import alarm_of, notes_on
-from foldaway.effects.effect import Effect, sentence
+from foldaway.effects.analysis import Checks, assembled
+from foldaway.effects.effect import Effect, sentence, told
 from foldaway.effects.effects import Effects
 from foldaway.inference.adjusting import fit_start
 from foldaway.inference.anytime import UNKNOWN_EVIDENCE, Anytime, anytime_effect, evidence_of
@@ -23,6 +23,7 @@ from foldaway.inference.group_rate import jackknife_adjusted
 from foldaway.inference.group_regression import jackknife_regression, regression_welch
 from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife, mean, total_per_unit
 from foldaway.inference.levels import ArmEffect, Levels, effect_of
+from foldaway.inference.rounding import round_count, rounded_levels
 from foldaway.inference.sample_ratio import SampleRatio, sample_ratio, sample_ratio_of_groups
 from foldaway.inference.welch import prediction_rate, spread_of, welch, welch_total
 from foldaway.plan import Plan
@@ -35,7 +36,13 @@ from foldaway.tallies.sums import Sums
 
 
 def effects_of_groups(
-    plan: Plan, tallies: Grouped, faults: Faults, *, units: Mapping[str, int] | None = None, notes: Sequence[str] = ()
+    plan: Plan,
+    tallies: Grouped,
+    faults: Faults,
+    *,
+    rounded: bool = False,
+    units: Mapping[str, int] | None = None,
+    notes: Sequence[str] = (),
 ) -> Effects:
     """Every effect that the tallies hold, and the checks.
 
@@ -43,23 +50,15 @@ def effects_of_groups(
         plan: The plan.
         tallies: What is held.
         faults: Faulty records left out.
+        rounded: Whether they are told to others: see `inference.rounding`.
         units: How many units there are, by arm, where they are counted.
         notes: What else there is to say about the records.
     """
-    reading = Reading.of(tallies)
+    reading = Reading.of(tallies, rounded)
     ratio = _sample_ratio(plan, tallies) if units is None else sample_ratio(units, plan.arms, "units")
-    return Effects(
-        [row for outcome in range(len(plan.outcomes)) for row in _rows(plan, reading, outcome)],
-        trial=plan.name,
-        confidence=plan.confidence,
-        counts=dict(zip(plan.arms, tallies.counts, strict=True)),
-        sample_ratio=ratio,
-        dropped=dict(sorted(faults.records.items())),
-        faults=list(faults),
-        alarm=alarm_of(ratio),
-        notes=[*notes_on(faults), *notes],
-        plan=plan,
-    )
+    rows = [row for outcome in range(len(plan.outcomes)) for row in _rows(plan, reading, outcome)]
+    checks = Checks(dict(zip(plan.arms, tallies.counts, strict=True)), ratio, faults)
+    return assembled(plan, rows, checks.told(plan) if rounded else checks, notes)
 
 
 class Reading(NamedTuple):
@@ -69,30 +68,32 @@ class Reading(NamedTuple):
         tallies: What the trial holds.
         plain: Sums of the outcomes.
         why: Why outcomes are not adjusted; empty if they are.
+        rounded: Whether effects are told to others.
     """
 
     tallies: Grouped
     plain: Sums
     why: str
+    rounded: bool = False
 
     @classmethod
-    def of(cls, tallies: Grouped) -> Reading:
+    def of(cls, tallies: Grouped, rounded: bool = False) -> Reading:
         """With moments in their own frame, and their sums."""
         if tallies.moments is None:
             assert tallies.sums is not None
-            return cls(tallies, tallies.sums, tallies.why)
+            return cls(tallies, tallies.sums, tallies.why, rounded)
         sums = lean(tallies.moments, None)
         if not tallies.plan.grouped:
             sums = sums.regrouped(1)
-        return cls(tallies, sums, fit_start(tallies.moments).why)
+        return cls(tallies, sums, fit_start(tallies.moments).why, rounded)
 
     @property
     def by_device(self) -> bool:
         """Whether the sums are those of devices, and nothing of second order is known of records."""
         return self.tallies.plan.federated is not None
 
-    def anytime(self, estimator: str, kind: str, outcome: int, arm: int) -> Anytime:
-        """The interval at any time."""
+    def anytime(self, estimator: str, kind: str, outcome: int, arm: int, shown: Levels) -> Anytime:
+        """The interval at any time, beside the levels that are shown."""
         if self.by_device:
             return Anytime(None, None, None, UNKNOWN_EVIDENCE)
         if self.is_total(outcome):
@@ -100,6 +101,8 @@ class Reading(NamedTuple):
         plan, evidence = self.tallies.plan, evidence_of(self.plain, outcome, arm)
         # What levels have in common would count as theirs where the arms' variances are pooled.
         levels = self.levels(estimator, kind, outcome, recentred=False)
+        if self.rounded:  # the difference of levels is the same whether these are recentred or not
+            levels = rounded_levels({kind: levels})[kind]._replace(value=shown.value)
         return anytime_effect(levels, arm, evidence, plan.confidence, plan.anytime_n)
 
     def is_total(self, outcome: int) -> bool:
@@ -139,6 +142,9 @@ def _rows(plan: Plan, reading: Reading, outcome: int) -> Iterator[Effect]:
         for each in kinds
         if sum(reading.tallies.counts) and not (ESTIMATORS[each[0]].adjusts and reading.why)
     }
+    if reading.rounded:
+        of_one = [{each: levels[each] for each in levels if each[0] == name} for name in names]
+        levels = {each: rounded for kinds_of_one in of_one for each, rounded in rounded_levels(kinds_of_one).items()}
     for arm in range(1, len(plan.arms)):
         for name, kind in kinds:
             yield _row(plan, reading, outcome, arm, name, kind, levels.get((name, kind)))
@@ -147,16 +153,18 @@ def _rows(plan: Plan, reading: Reading, outcome: int) -> Iterator[Effect]:
 def _row(
     plan: Plan, reading: Reading, outcome: int, arm: int, estimator: str, kind: str, levels: Levels | None
 ) -> Effect:
-    counts = reading.tallies.counts
+    counts = [round_count(n) if reading.rounded else n for n in reading.tallies.counts]
     point = ArmEffect(None, None, reliable=False, why=reading.why if sum(counts) else "there are no records yet.")
     anytime = None
     if levels is not None:
         point = effect_of(levels, arm, plan.confidence)
-        anytime = reading.anytime(estimator, kind, outcome, arm)
+        anytime = reading.anytime(estimator, kind, outcome, arm, levels)
     if point.reliable and not (point.std_error and math.isfinite(point.std_error)):
         why = "no record of an arm differs from another in this outcome, so there is no error to give."
-        point = ArmEffect(point.estimate, point.base, reliable=False, why=why, relative=point.relative)
-    told = anytime if point.reliable else None
+        point = ArmEffect(
+            told(point.estimate), told(point.base), reliable=False, why=why, relative=told(point.relative)
+        )
+    at_any_time = anytime if point.reliable else None
     return Effect(
         outcome=plan.outcomes[outcome],
         arm=list(plan.arms)[arm],
@@ -178,13 +186,13 @@ def _row(
         relative_std_error=point.relative_std_error,
         relative_ci_lower=point.relative_ci_lower,
         relative_ci_upper=point.relative_ci_upper,
-        anytime_ci_lower=None if told is None else told.lower,
-        anytime_ci_upper=None if told is None else told.upper,
-        anytime_p_value=None if told is None else told.p_value,
+        anytime_ci_lower=None if at_any_time is None else at_any_time.lower,
+        anytime_ci_upper=None if at_any_time is None else at_any_time.upper,
+        anytime_p_value=None if at_any_time is None else at_any_time.p_value,
         reliable=point.reliable,
         why=_sentence(point.why),
         relative_why=_sentence(point.relative_why or point.why),
-        anytime_why=_sentence(point.why if told is None else told.why),
+        anytime_why=_sentence(point.why if at_any_time is None else at_any_time.why),
     )
 
 

@@ -35,6 +35,9 @@ UNKNOWN_EVIDENCE = (
     "sums of whole devices."
 )
 
+# How exactly people are told what the interval waits for: not so that cases could be counted.
+_COARSE = 5
+
 # Sums of a 0/1 outcome agree with one another but for rounding.
 _ROUNDING = 1e-9
 
@@ -171,9 +174,10 @@ def waiting(found: float) -> str:
     """What an interval waits for with this much evidence; empty if it is enough."""
     if found >= ENOUGH:
         return ""
+    so_far = f"fewer than {_COARSE}" if found < _COARSE else f"about {_COARSE * int(found // _COARSE)}"
     return (
         f"an any-time interval waits until about {ENOUGH} records of the smaller arm carry the outcome; "
-        f"so far there are {found:.1f}."
+        f"so far there are {so_far}."
     )
 
 

@@ -18,6 +18,7 @@ from foldaway.inference.anytime import (
 )
 from foldaway.inference.contrast import Estimate, Question
 from foldaway.inference.levels import Levels, difference_of
+from foldaway.inference.rounding import round_count, two_digits
 from foldaway.numerics.block import Floats
 
 # Sums of a 0/1 outcome and of its squares agree but for rounding.
@@ -39,7 +40,13 @@ class Outcome(NamedTuple):
 
 
 def anytime_of_moments(
-    question: Question, point: Estimate, units: tuple[int, int] | None, confidence: float, tightest_at: int
+    question: Question,
+    point: Estimate,
+    units: tuple[int, int] | None,
+    confidence: float,
+    tightest_at: int,
+    *,
+    rounded: bool = False,
 ) -> Anytime:
     """The interval at any time for an effect, or what it waits for.
 
@@ -49,12 +56,16 @@ def anytime_of_moments(
         units: The number of units in all arms, and in the smaller of those compared, if the error is clustered.
         confidence: Of the interval.
         tightest_at: The number of records, or of units if the error is clustered, at which it is to be tightest.
+        rounded: Whether it is told to others, and nothing exact may be behind it.
     """
     seen = _outcome(question)
     if why := _waiting(seen, units):
         return Anytime(None, None, None, why)
     n, df = (sum(arm.n for arm in question.arms), math.inf) if units is None else (units[0], point.df)
-    error = point.std_error * math.sqrt(max(_inflation(seen), 1.0))
+    inflation = math.sqrt(max(_inflation(seen), 1.0))
+    if rounded:
+        n, inflation = round_count(n), float(two_digits(inflation))
+    error = point.std_error * inflation
     return anytime_interval(point.estimate, error, n, confidence, tightest_at, df)
 
 

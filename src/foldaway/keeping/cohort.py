@@ -34,7 +34,7 @@ class CohortSettings(Protocol):
         ...
 
     @property
-    def min_per_arm(self) -> int:
+    def smallest_cell(self) -> int:
         """The fewest of every arm for an answer."""
         ...
 
@@ -121,7 +121,7 @@ def least_growth(settings: CohortSettings, shown: int, steps: int) -> int:
 
 def too_few_to_answer(settings: CohortSettings, counts: Mapping[str, int]) -> dict[str, int]:
     """The arms that have too few for an answer; there is one if there are none such."""
-    return _fewer_than(settings.min_per_arm, counts)
+    return _fewer_than(settings.smallest_cell, counts)
 
 
 def require_enough(settings: CohortSettings, counts: Mapping[str, int]) -> None:
@@ -131,12 +131,12 @@ def require_enough(settings: CohortSettings, counts: Mapping[str, int]) -> None:
         TooEarly: One has not.
     """
     if too_few_to_answer(settings, counts):
-        raise TooEarly(f"no effects yet: every arm needs {settings.min_per_arm} durable records first.")
+        raise TooEarly(f"no effects yet: every arm needs {settings.smallest_cell} durable records first.")
 
 
 def least_to_publish(settings: CohortSettings) -> int:
     """How many of every arm must stand behind what is published to all devices while a trial goes on."""
-    return max(settings.min_per_arm, settings.cohort)
+    return max(settings.smallest_cell, settings.cohort)
 
 
 def too_few_to_publish(settings: CohortSettings, counts: Mapping[str, int]) -> dict[str, int]:

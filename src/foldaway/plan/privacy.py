@@ -19,13 +19,13 @@ class Privacy(Part, frozen=True, kw_only=True):
             files saves. In a federated plan it counts devices.
         max_wait: On a server, seconds after which fewer records than a cohort are stored all the same. Whoever compares
             the states before and after then learns the sum of few records, or of one.
-        min_per_arm: On a server, the fewest records of every arm for an answer; devices, in a federated plan.
+        smallest_cell: On a server, the fewest records of every arm for an answer; devices, in a federated plan.
         remainder: Whether records short of a cohort are left out and counted, or included: on a server at the close, in
             a run over files at its end, where those left out wait for the next run.
         retention: In a federated plan, seconds that a device may keep its records.
 
     Example:
-        >>> Privacy(cohort=50).min_per_arm
+        >>> Privacy(cohort=50).smallest_cell
         10
     """
 
@@ -33,6 +33,6 @@ class Privacy(Part, frozen=True, kw_only=True):
 
     cohort: Count = 100
     max_wait: Seconds | None = None
-    min_per_arm: Count = 10
+    smallest_cell: Count = 10
     remainder: Literal["leave_out", "include"] = "leave_out"
     retention: Retention = 2_592_000.0

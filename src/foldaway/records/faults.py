@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -47,6 +47,13 @@ class Faults:
 
     def __repr__(self) -> str:
         return " | ".join([f"Faults: n={self.total:_}", *self.lines()])
+
+    def at_least(self, fewest: int, rounded: Callable[[float], int]) -> Faults:
+        """Those counts that are no smaller than this, rounded."""
+        return Faults(
+            [(arm, rounded(count)) for arm, count in self.records.items() if count >= fewest],
+            [Fault(*key, rounded(count)) for key, count in self.reasons.items() if count >= fewest],
+        )
 
     @property
     def total(self) -> int:

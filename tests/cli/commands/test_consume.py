@@ -123,7 +123,7 @@ def test_what_is_no_cohort_is_told_and_stays(redis_server: Redis, tmp_path: Path
 
 
 def test_a_part_too_small_for_effects_is_saved_to_be_merged(tmp_path: Path) -> None:
-    plan = plan_of("parts", cohort=2, min_per_arm=15)
+    plan = plan_of("parts", cohort=2, smallest_cell=15)
     records, states = people(60), []
     for number in range(3):
         part = fa.Trial(plan)

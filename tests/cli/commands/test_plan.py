@@ -171,7 +171,7 @@ def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:
     assert "one-message: a device keeps the triangular factor of its records, 6 numbers, and no record" in one
     assert "at least 1 message of devices (`cohort`)" in one
     assert "at the close is left out" in one
-    assert "reports of 10 devices (`min_per_arm`)" in one
+    assert "reports of 10 devices (`smallest_cell`)" in one
     assert "30 days after its first record (`retention`)" in one
     assert "A device refuses a faulty record, whatever `on_fault` says" in one
     assert "batch" not in one

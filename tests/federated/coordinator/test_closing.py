@@ -28,7 +28,7 @@ NOW = 1_000_000.0
 
 
 def plan_of(mode: str, **others: Any) -> fa.Plan:
-    return fa.Plan(**in_parts({**SMALL, "federated": mode, "cohort": 3, "min_per_arm": 2, **others}))
+    return fa.Plan(**in_parts({**SMALL, "federated": mode, "cohort": 3, "smallest_cell": 2, **others}))
 
 
 def seen(
@@ -115,7 +115,7 @@ def test_time_is_not_given_in_vain(enrolled: tuple[int, int], others: dict[str, 
 
 def test_moments_of_a_few_are_not_published() -> None:
     closing = Closing(NOW + 100.0, 1.0, False)
-    course = Course(plan_of("scores", cohort=3, min_per_arm=2))
+    course = Course(plan_of("scores", cohort=3, smallest_cell=2))
     assert course.began(closing, [3, 3], 0, NOW) == (closing, True)
     with pytest.raises(IngestError, match=r"moments of 3 of them.*b has 2\. 5 messages wait"):
         course.began(closing, [3, 2], 5, NOW)

@@ -41,7 +41,7 @@ def plan_of(mode: str) -> fa.Plan:
         federated=mode,  # type: ignore[arg-type]
         # In mode scores a device's later moments wait until its first ones are durable; short of a cohort they would
         # come too late, and be missing from the effects.
-        privacy=fa.Privacy(cohort=1 if mode == "scores" else COHORT, min_per_arm=1, remainder="include"),
+        privacy=fa.Privacy(cohort=1 if mode == "scores" else COHORT, smallest_cell=1, remainder="include"),
     )
 
 

@@ -23,7 +23,7 @@ from plans import SMALL
 from postgres import quick_folder
 from stores import VAULT
 
-PLAN = fa.Plan(**SMALL, federated="one-message", privacy=fa.Privacy(cohort=1, min_per_arm=1, retention=1000.0))
+PLAN = fa.Plan(**SMALL, federated="one-message", privacy=fa.Privacy(cohort=1, smallest_cell=1, retention=1000.0))
 SIXTY_DAYS = 60 * 86_400.0
 
 

@@ -35,7 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, served_from: Nursery) -> It
 
 def site_plan(name: str, seed: int = 31, **others: Any) -> tuple[fa.Plan, fa.Plan, pd.DataFrame]:
     plan, rows = make_trial(seed, n=400, units=True, covariates=1)
-    settings = {"unit": "unit", "complete_units": True, "cohort": 10, "min_per_arm": 2, "remainder": "include"}
+    settings = {"unit": "unit", "complete_units": True, "cohort": 10, "smallest_cell": 2, "remainder": "include"}
     return plan, federated(plan, "one-message", **{"name": name, **settings, **others}), rows
 
 

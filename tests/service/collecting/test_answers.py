@@ -11,7 +11,9 @@ from foldaway.service.collecting import collector
 from foldaway.service.collecting.collector import Answers
 from foldaway.service.database.shard_table import ShardRow
 
-PLAN = fa.Plan(name="small", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], privacy=fa.Privacy(min_per_arm=10))
+PLAN = fa.Plan(
+    name="small", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], privacy=fa.Privacy(smallest_cell=10)
+)
 
 
 def shard(name: str, version: int, n: int = 100, seed: int = 0) -> ShardRow:

@@ -84,7 +84,7 @@ def test_a_deadline_that_too_few_have_kept_destroys_nothing(service: Service, mo
 
 def test_a_trial_that_waits_on_commits_no_single_device(service: Service) -> None:
     """Though its remainder may be included: that is once, at the end."""
-    plan, devices = begun(service, "one-message", count=6, cohort=4, min_per_arm=2, remainder="include")
+    plan, devices = begun(service, "one-message", count=6, cohort=4, smallest_cell=2, remainder="include")
     service.close(plan.name, CloseRequest(deadline=1000.0))
     deadline_passes(service, plan)
     service.tick()
@@ -112,7 +112,7 @@ def test_a_trial_that_waits_on_commits_no_single_device(service: Service) -> Non
 
 
 def test_a_server_that_starts_while_a_trial_waits_on_commits_no_single_device(service: Service) -> None:
-    plan, devices = begun(service, "one-message", count=6, cohort=4, min_per_arm=2, remainder="include")
+    plan, devices = begun(service, "one-message", count=6, cohort=4, smallest_cell=2, remainder="include")
     service.close(plan.name, CloseRequest(deadline=1000.0))
     deadline_passes(service, plan)
     again = Service(service.store, "main", Limits())
@@ -276,7 +276,7 @@ def test_a_share_that_is_enough_ends_it(service: Service) -> None:
     assert one(service, plan, "reports", devices[2].message("reports")) == Received(repeated=True, durable=True)
 
 
-@pytest.mark.parametrize(("settings", "least"), [({"cohort": 3}, 3), ({"cohort": 1, "min_per_arm": 4}, 4)])
+@pytest.mark.parametrize(("settings", "least"), [({"cohort": 3}, 3), ({"cohort": 1, "smallest_cell": 4}, 4)])
 def test_moments_of_a_few_devices_are_not_published(service: Service, settings: dict[str, int], least: int) -> None:
     """An arm's frame and coefficients are those of its few devices: everyone who takes part could read them."""
     plan, devices = begun(service, "scores", count=2 * least - 1, **settings)

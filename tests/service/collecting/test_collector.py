@@ -297,7 +297,7 @@ def send(service: Service, n: int, producer: str = "p", sequence: int = 1, name:
 
 
 def test_a_close_holds_what_another_server_commits_meanwhile(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10, min_per_arm=2))
+    plan = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10, smallest_cell=2))
     store = opened(place, plan)
     service, other = Service(store, "first", Limits()), Service(place.open(), "second", Limits())
     send(service, 20)

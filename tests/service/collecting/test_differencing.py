@@ -172,7 +172,7 @@ def test_a_large_batch_hides_nothing_of_the_small_one_after_it(folder: Place) ->
 
 
 def test_no_effects_before_every_arm_has_its_minimum(folder: Place) -> None:
-    plan = plan_of(cohort=10, min_per_arm=20)
+    plan = plan_of(cohort=10, smallest_cell=20)
     store = opened(folder, plan)
     collector, service = Collector(store, "target", "main"), Service(store, "main", Limits())
     one_arm = pa.table({"arm": ["control"] * 200, "age": [30.0] * 200, "income": np.arange(200.0)})

@@ -113,7 +113,7 @@ def test_max_wait_brings_states_closer_to_each_other_but_not_points(
 
 
 def test_no_point_before_every_arm_has_its_minimum(folder: Place) -> None:
-    service = serving(folder, plan_of(cohort=10, min_per_arm=40))
+    service = serving(folder, plan_of(cohort=10, smallest_cell=40))
     points = run(service, [10] * 12)
     check_law(points, 10)
     first = fa.Effects.from_json(bytes(service.effects("target").effects))
@@ -154,7 +154,7 @@ def test_what_is_asked_for_is_what_comes(folder: Place) -> None:
 
 def test_the_number_of_points_is_bounded_and_the_ends_stay(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "MOST", 12)
-    service = serving(place, plan_of(cohort=10, min_per_arm=2, outcomes=["hours"], estimators=["difference"]))
+    service = serving(place, plan_of(cohort=10, smallest_cell=2, outcomes=["hours"], estimators=["difference"]))
     seen = set()
     for _ in send(service, [10] * 90):
         points = service.history("target", 0, ALL).points
@@ -219,7 +219,7 @@ def test_points_are_not_taken_too_often(folder: Place, monkeypatch: pytest.Monke
     clock = [100.0]
     monkeypatch.setattr("foldaway.service.collecting.history.time.monotonic", lambda: clock[0])
     monkeypatch.setattr(history, "_EVERY", 1.0)
-    service = serving(folder, plan_of(cohort=10, min_per_arm=2))
+    service = serving(folder, plan_of(cohort=10, smallest_cell=2))
     seen = []
     for _ in send(service, [10] * 20):
         clock[0] += 0.25
@@ -239,7 +239,7 @@ def test_what_takes_long_is_done_seldom(folder: Place, monkeypatch: pytest.Monke
     monkeypatch.setattr("foldaway.service.collecting.history.time.monotonic", slowly)
     monkeypatch.setattr(history, "_EVERY", 1.0)
     monkeypatch.setattr(history, "_SHARE", 0.05)
-    service = serving(folder, plan_of(cohort=10, min_per_arm=2))
+    service = serving(folder, plan_of(cohort=10, smallest_cell=2))
     taken: list[float] = []
     for _ in send(service, [10] * 60):
         while len(taken) < len(service.history("target", 0, ALL).points):

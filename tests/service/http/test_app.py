@@ -265,7 +265,7 @@ def test_a_plan_never_changes(server: Served) -> None:
     other = server.ask("POST", "/v1/trials", json={**PLAN, "name": "fixed", "privacy": {"cohort": 11}})
     assert "another plan" in check_problem(other, 409)["detail"]
     toml = 'name = "fixed"\narm = "group"\noutcomes = ["y"]\n'
-    toml += f"arms = {{a = 0.5, b = 0.5}}\n[privacy]\ncohort = {PLAN['privacy']['cohort']}\nmin_per_arm = 2"
+    toml += f"arms = {{a = 0.5, b = 0.5}}\n[privacy]\ncohort = {PLAN['privacy']['cohort']}\nsmallest_cell = 2"
     same = server.ask("POST", "/v1/trials", content=toml, headers={"Content-Type": "application/toml; charset=utf-8"})
     assert same.json()["fingerprint"] == first["fingerprint"]
 

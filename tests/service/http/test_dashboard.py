@@ -344,7 +344,7 @@ def test_federated_progress_is_shown_where_the_status_has_it(browser: Browser, s
 
 def test_a_trial_on_devices_shows_its_effect_and_says_that_there_is_no_course(browser: Browser, server: Served) -> None:
     given, rows = make_trial(5, n=160, units=True, covariates=0)
-    plan = federated(given, "delta", name="devices", cohort=5, min_per_arm=2)
+    plan = federated(given, "delta", name="devices", cohort=5, smallest_cell=2)
     content: dict[str, Any] = {"content": plan.to_json(), "headers": {"Content-Type": "application/json"}}
     tokens = server.ask("POST", "/v1/trials", **content).json()
 

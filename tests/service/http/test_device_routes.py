@@ -44,7 +44,7 @@ class Hosted:
     def __init__(self, server: Served, name: str, mode: str, **settings: Any) -> None:
         plan, rows = make_trial(5, n=160, units=True, covariates=0 if mode == "delta" else 1)
         self.server = server
-        self.plan = federated(plan, mode, name=name, cohort=5, min_per_arm=2, remainder="include", **settings)
+        self.plan = federated(plan, mode, name=name, cohort=5, smallest_cell=2, remainder="include", **settings)
         answer = server.ask(
             "POST", "/v1/trials", content=self.plan.to_json(), headers={"Content-Type": "application/json"}
         )
@@ -197,7 +197,7 @@ def test_a_deadline_that_too_few_have_kept(server: Served) -> None:
     trial.enrol()
     told = trial.foldaway("close", "--deadline", "1", code=1)
     assert "waits on, though its deadline is over" in told
-    assert f"reports of 2 devices (the plan's min_per_arm), and {next(iter(trial.plan.arms))} has 0." in told
+    assert f"reports of 2 devices (the plan's smallest_cell), and {next(iter(trial.plan.arms))} has 0." in told
     status = " ".join(trial.foldaway("status").split())
     assert "replying" in status
     assert "The trial waits on, though its deadline is over" in status

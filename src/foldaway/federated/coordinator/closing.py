@@ -211,7 +211,7 @@ class Course:
         if not few:
             return None
         arm = min(few, key=few.__getitem__)
-        least = f"every arm needs durable reports of {self._privacy.min_per_arm:,} devices (the plan's min_per_arm)"
+        least = f"every arm needs durable reports of {self._privacy.smallest_cell:,} devices (the plan's smallest_cell)"
         return f"{least}, and {arm} has {few[arm]:,}"
 
     # What follows from it.
@@ -250,7 +250,7 @@ class Course:
 
     def _too_few_moments(self, included: Sequence[int]) -> str | None:
         """Why an arm's moments may not be published to devices: they would be those of a few."""
-        least = f"moments of {cohort.least_to_publish(self._privacy):,} of them (the plan's cohort, and min_per_arm)"
+        least = f"moments of {cohort.least_to_publish(self._privacy):,} of them (the plan's cohort, and smallest_cell)"
         few = cohort.too_few_to_publish(self._privacy, dict(zip(self._plan.arms, included, strict=True)))
         for arm, devices in few.items():
             return f"before anything is published to devices, every arm needs {least}, and {arm} has {devices:,}"

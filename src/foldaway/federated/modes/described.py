@@ -50,8 +50,8 @@ def _counted(plan: Plan) -> Iterator[str]:
     if mode_of(plan).replies:
         least = many(cohort.least_to_publish(privacy), "device")
         yield f"Nothing is published to devices unless every arm has moments of {least}."
-    fewest = many(privacy.min_per_arm, "device")
-    yield f"There are no effects unless every arm has reports of {fewest} (`min_per_arm`)."
+    fewest = many(privacy.smallest_cell, "device")
+    yield f"There are no effects unless every arm has reports of {fewest} (`smallest_cell`)."
 
 
 def _kept_for(plan: Plan) -> Iterator[str]:

@@ -113,7 +113,7 @@ class RecordTrials:
         except TooEarly:
             if not without_effects:
                 privacy = collector.plan.privacy
-                least = f"every arm needs {privacy.min_per_arm:,} durable records (the plan's min_per_arm)"
+                least = f"every arm needs {privacy.smallest_cell:,} durable records (the plan's smallest_cell)"
                 few = f"{pending:,} records wait here for others to make up a cohort of {privacy.cohort:,}"
                 raise would_be_without_effects(row.name, f"{least}. {few}") from None
         answer = RecordAnswer(effects, sum(shard.n for shard in shards), left_out(shards) + pending)
