@@ -7,7 +7,7 @@ amounts. To put a name to one takes the trial's key and the identifiers, or othe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +45,14 @@ class ArmCells(NamedTuple):
     square: float
     positive: bool
 
+    def less(self, before: ArmCells) -> ArmCells:
+        """What was added since."""
+        total = self.total - before.total
+        noise = _ZERO * np.maximum(np.abs(self.total), np.abs(before.total))
+        total = np.where(np.abs(total) <= noise, 0.0, total)
+        positive = self.positive and before.positive
+        return ArmCells(self.records - before.records, total, self.square - before.square, positive)
+
 
 class Solved(NamedTuple):
     """What each attack on the cells of an arm finds."""
@@ -56,13 +64,12 @@ class Solved(NamedTuple):
     claims: int
 
 
-def attack_cells(outcome: str, sums: Sums, column: int) -> Iterator[Finding]:
+def attack_cells(outcome: str, arms: Sequence[ArmCells]) -> Iterator[Finding]:
     """Every attack on one outcome's sums."""
-    arms = [_arm(sums, arm, column) for arm in range(sums.shape.arms)]
     found = [solve(arm) for arm in arms]
     cells = "the number of records and the sum of the outcome, by arm and group"
     squares = "sums of squares by arm"
-    remedy = _remedy(arms, sums.shape.groups)
+    remedy = _remedy(arms)
     for attack, people, numbers in (
         (ALONE, [each.alone for each in found], cells),
         (PAIR, [each.pair for each in found], f"counts, sums and {squares}"),
@@ -86,6 +93,14 @@ def attack_cells(outcome: str, sums: Sums, column: int) -> Iterator[Finding]:
             numbers=numbers,
             remedy=remedy,
         )
+
+
+def cells_of_arms(sums: Sums, column: int, before: Sums | None = None) -> list[ArmCells]:
+    """The cells of each arm; or, with an earlier state of the same trial, those of the records in between."""
+    arms = [_arm(sums, arm, column) for arm in range(sums.shape.arms)]
+    if before is None:
+        return arms
+    return [now.less(then) for now, then in zip(arms, cells_of_arms(before, column), strict=True)]
 
 
 def _arm(sums: Sums, arm: int, column: int) -> ArmCells:
@@ -167,11 +182,14 @@ def _rate(count: Floats, empty: int) -> float:
     return high
 
 
-def _remedy(arms: list[ArmCells], groups: int) -> str:
+def _remedy(arms: Sequence[ArmCells]) -> str:
+    groups = len(arms[0].records)
     noise = "Publish a release with noise, and destroy the state."
     if groups == 1:
         return f"Collect more records. {noise}"
-    fewer = min(groups_that_hide(float(arm.records.sum()), _chance(arm)) for arm in arms if arm.records.sum())
+    fewer = min(
+        (groups_that_hide(float(arm.records.sum()), _chance(arm)) for arm in arms if arm.records.sum()), default=0
+    )
     hides = f"Set `groups = {fewer}`. " if FEWEST_GROUPS <= fewer < groups else ""
     return f"{hides}If no unit has more than one record, set `one_record_per_unit = true`: there are no groups then."
 

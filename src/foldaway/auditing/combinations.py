@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from foldaway.auditing.finding import Finding, Range, distinct, largest
 from foldaway.plan import Plan
 from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.combinations import Combinations, indicators, level_columns, raw_scores
+from foldaway.tallies.combinations import Combinations, RawScores, indicators, level_columns, raw_scores
 
 ALONE, TWO, SOLE = "unique combinations of levels", "pairs of levels of two people", "dominance"
 
 _REMEDY = 'Leave out `keep = "moments"`: `adjusted` needs no covariates in the state. Or drop some covariates.'
 
 
-def attack_combinations(plan: Plan, arms: tuple[ArmTally, ...]) -> Iterator[Finding]:
-    """Every attack on the fourth-order sums; a unit with several records counts as several people."""
-    scores = [each for each in map(raw_scores, arms) if each is not None]
+def scores_of_arms(arms: Sequence[ArmTally], before: Sequence[ArmTally] | None = None) -> list[RawScores]:
+    """The fourth-order sums of each arm that has some; or, with an earlier state, of the records in between."""
+    if before is None:
+        return [each for each in map(raw_scores, arms) if each is not None]
+    pooled = arms[0].pooled | before[0].pooled
+    now, then = ([raw_scores(arm.pool(pooled)) for arm in those] for those in (arms, before))
+    return [
+        each if earlier is None else RawScores(*(a - b for a, b in zip(each, earlier, strict=True)))
+        for each, earlier in zip(now, then, strict=True)
+        if each is not None
+    ]
+
+
+def attack_combinations(plan: Plan, scores: Sequence[RawScores]) -> Iterator[Finding]:
+    """Every attack on the arms' fourth-order sums; a unit with several records counts as several people."""
     if not scores:
         return
     covariates = [indicators(len(plan.regressors), each.columns) for each in level_columns(plan, scores)]

@@ -82,6 +82,17 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         """The same for whoever also has what the findings need, such as the key and all identifiers."""
         return _most(self.findings)
 
+    def verdict(self) -> str:
+        """What to conclude, in a sentence or two."""
+        if not self.findings:
+            return f"Nobody could be solved for: {', '.join(self.attacks)} found no one."
+        if not self.solved:
+            needed = {each.needs for each in self.findings}
+            people = f"whoever has {' and '.join(sorted(needed))} could solve for {self.solved_with_keys:,}"
+            return f"Nobody could be solved for from these numbers alone; {people}."
+        people = "1 person" if self.solved == 1 else f"{self.solved:,} people"
+        return f"{people} could be solved for by whoever reads these numbers in the clear."
+
 
 def _most(findings: Iterable[Finding]) -> int:
     """People may be the same in two outcomes, so only the outcome with most of them counts."""

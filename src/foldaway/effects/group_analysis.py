@@ -31,7 +31,6 @@ from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import ESTIMATORS, JACKKNIFE, TOTAL
 from foldaway.records.faults import Faults
 from foldaway.tallies.grouped import Grouped
-from foldaway.tallies.predictor import lean
 from foldaway.tallies.sums import Sums
 
 
@@ -79,13 +78,8 @@ class Reading(NamedTuple):
     @classmethod
     def of(cls, tallies: Grouped, rounded: bool = False) -> Reading:
         """With moments in their own frame, and their sums."""
-        if tallies.moments is None:
-            assert tallies.sums is not None
-            return cls(tallies, tallies.sums, tallies.why, rounded)
-        sums = lean(tallies.moments, None)
-        if not tallies.plan.grouped:
-            sums = sums.regrouped(1)
-        return cls(tallies, sums, fit_start(tallies.moments).why, rounded)
+        why = tallies.why if tallies.moments is None else fit_start(tallies.moments).why
+        return cls(tallies, tallies.plain(), why, rounded)
 
     @property
     def by_device(self) -> bool:
