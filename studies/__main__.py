@@ -12,6 +12,7 @@ ALL = (
     "groups_anytime",
     "coverage",
     "digits",
+    "attacks",
     "crashes",
     "consumers",
     "same_everywhere",

@@ -6,6 +6,7 @@ outcome, that is the amount of one of them more often than not. Rounding to a st
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -41,7 +42,7 @@ def told_by(effects: Effects) -> dict[tuple[str, str], Told]:
 
 def _doubt(row: Effect) -> float:
     """Half a step of the smaller of two levels' errors, as if both arms were alike."""
-    return (row.std_error or 0.0) / np.sqrt(2) / STEPS / 2
+    return (row.std_error or 0.0) / math.sqrt(2) / STEPS / 2
 
 
 def between(answers: Sequence[Effects]) -> dict[tuple[str, str], ArmCells]:
