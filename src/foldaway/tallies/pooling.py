@@ -37,6 +37,8 @@ def rare_levels(plan: Plan, arms: Sequence[ArmTally], least: int) -> list[int]:
         least: No level may have fewer people of an arm, unless it has none.
     """
     arms = [arm for arm in arms if arm.n]
+    if not arms:
+        return []
     scores = [each for each in map(raw_scores, arms) if each is not None]
     left = {each.covariate: list(each.columns) for each in level_columns(plan, scores)}
     before = {column for columns in left.values() for column in columns}
