@@ -13,6 +13,7 @@ ALL = (
     "release",
     "coverage",
     "digits",
+    "attacks",
     "crashes",
     "consumers",
     "same_everywhere",

@@ -38,6 +38,7 @@ from foldaway.records.batch import Batch
 from foldaway.records.keys import Keys, RecordKeys, UnitKeys
 from foldaway.tallies import Arms, Grouped, Holding, empty_holding, restored_holding
 from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.pooling import rare_levels
 
 if TYPE_CHECKING:
     from foldaway.report.page.document import Report
@@ -374,6 +375,9 @@ class Trial:
     def fix(self, start: Start | None = None) -> None:
         """Make a rich trial lean: fix the coefficients and keep sums alone, from which no regression can be read.
 
+        Of a trial that keeps moments, levels that too few people have in an arm are pooled. Devices and sites have
+        rules of their own for what they send.
+
         Args:
             start: The coefficients, if they are to come from more records than are here.
         """
@@ -381,6 +385,9 @@ class Trial:
             start = start or self.start()
             assert start is not None
             self._tallies = self._tallies.fixed(start.predictor, start.without, start.why)
+        elif isinstance(self._tallies, Arms) and self.plan.federated is None:
+            rare = rare_levels(self.plan, self._tallies.arms, self.plan.privacy.smallest_cell)
+            self._tallies = self._tallies.pool(rare)
 
     def dumps(self) -> bytes:
         """The state as bytes: the plan and its tallies, nothing else; the key is not in it. The trial is lean now."""

@@ -28,6 +28,7 @@ from foldaway.plan.vocabulary import ERRORS
 from foldaway.records.faults import Faults
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.kinds import REPLICATES, UNITS
+from foldaway.tallies.pooling import pooling_notes
 
 # What is left of a constant column, next to its length, when its mean is taken out.
 _ROUNDING = 1e-14
@@ -76,7 +77,8 @@ def effects_of(
     ratio = _sample_ratio(plan, arms if not scored else next(iter(scored.values())))
     checks = Checks(_counts(plan, arms), ratio, faults)
     checks = checks.told(plan) if rounded else checks
-    return assembled(plan, rows, checks, [*_notes(plan, checks.ratio), *notes])
+    pooled = pooling_notes(plan, arms[0].pooled)
+    return assembled(plan, rows, checks, [*_notes(plan, checks.ratio), *pooled, *notes])
 
 
 class Checks(NamedTuple):

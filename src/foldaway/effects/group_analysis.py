@@ -39,7 +39,6 @@ from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import ESTIMATORS, JACKKNIFE, TOTAL
 from foldaway.records.faults import Faults
 from foldaway.tallies.grouped import Grouped
-from foldaway.tallies.predictor import lean
 from foldaway.tallies.release import cell_of
 from foldaway.tallies.sums import Sums
 
@@ -101,15 +100,10 @@ class Reading(NamedTuple):
     @classmethod
     def of(cls, tallies: Grouped, rounded: bool = False) -> Reading:
         """With moments in their own frame, and their sums."""
-        if tallies.moments is None:
-            assert tallies.sums is not None
-            again = noisier(tallies.plan, tallies.sums) if tallies.released else ()
-            more = [cls(tallies, sums, tallies.why) for sums in again]
-            return cls(tallies, tallies.sums, tallies.why, rounded, more)
-        sums = lean(tallies.moments, None)
-        if not tallies.plan.grouped:
-            sums = sums.regrouped(1)
-        return cls(tallies, sums, fit_start(tallies.moments).why, rounded)
+        why = tallies.why if tallies.moments is None else fit_start(tallies.moments).why
+        again = noisier(tallies.plan, tallies.plain()) if tallies.released else ()
+        more = [cls(tallies, sums, why) for sums in again]
+        return cls(tallies, tallies.plain(), why, rounded, more)
 
     @property
     def first_order(self) -> bool:

@@ -102,6 +102,14 @@ class Grouped:
         """How many numbers are kept once the trial is lean, whatever the number of records."""
         return sum(array.size for array in self.lean_arrays().values())
 
+    def plain(self) -> Sums:
+        """Sums of the outcomes, whatever else is held."""
+        if self.sums is not None:
+            return self.sums
+        assert self.moments is not None
+        sums = lean(self.moments, None)
+        return sums if self.plan.grouped else sums.regrouped(1)
+
     def lean_arrays(self) -> dict[str, Floats]:
         """The arrays that are kept once the trial is lean, by name, as they are without records."""
         return Sums.empty(_sums_shape(self.plan, adjusted=bool(self.plan.covariates))).arrays()

@@ -18,6 +18,7 @@ from foldaway.report.page.kept import inventory
 from foldaway.sources.runs.backlog import Backlog
 from foldaway.sources.runs.shares import ReadOptions
 from foldaway.tallies import Arms
+from foldaway.tallies.arm import ArmState
 from foldaway.tallies.grouped import GroupedState
 from fuzzing import fuzz
 from measured import measured
@@ -57,11 +58,11 @@ def test_sizes_add_up_to_the_state_and_numbers_to_the_tallies(name: str) -> None
         assert kept.what
     # Nothing hides in what holds the parts together: six names, some in the tallies, and a byte or so around each part.
     names = sum(len(word) for word in ("plan", "tallies", "dropped", "faults", "key_mark", "sealed"))
-    names += len(trial.arms) * sum(len(word) for word in ("frame_n", "frame", "factor", "tallies"))
+    names += len(trial.arms) * sum(len(word) for word in ArmState.__struct_fields__)
     if not trial.arms:
         names += sum(len(word) for word in GroupedState.__struct_fields__)
     tallies = sum(len(tally) + 2 for arm in trial.arms for tally in arm.tallies)
-    assert names < found[-1].size <= names + tallies + 20 + 6 * len(trial.arms)
+    assert names < found[-1].size <= names + tallies + 20 + 8 * len(trial.arms)
 
 
 @fuzz(max_examples=30)

@@ -34,7 +34,10 @@ KeyFile = Annotated[
 KeyOfState = Annotated[
     Path | None,
     typer.Option(
-        "--key", metavar="FILE", envvar="FOLDAWAY_TRIAL_KEY", help="The key the state was saved with, if not this user's own."
+        "--key",
+        metavar="FILE",
+        envvar="FOLDAWAY_TRIAL_KEY",
+        help="The key the state was saved with, if not this user's own.",
     ),
 ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
 from foldaway.effects.headline import comparisons
 from foldaway.inference.balance import Balance, balance, prediction_balance
@@ -17,6 +18,7 @@ from foldaway.report.page.asked import asked
 from foldaway.report.page.document import Report, Section, badge, document
 from foldaway.report.page.found import Spreads, found
 from foldaway.report.page.kept import kept
+from foldaway.report.page.solved import solved
 from foldaway.report.page.trust import sample_ratio_check, trust
 from foldaway.tallies import Arms, Holding
 from foldaway.tallies.arm import ArmTally
@@ -49,6 +51,7 @@ def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> 
         found(effects, forms),
         trust(effects, balances),
         kept(saved, sum(effects.counts.values())),
+        solved(audit(plan, tallies)),
     ]
     return _page(effects, sections)
 

@@ -125,7 +125,8 @@ def _rich(plan: Plan) -> list[str]:
     if plan.keeps == MOMENTS:
         return [
             "Moments say far more about single people than sums by group do: whoever holds them and knows that someone "
-            "is alone in a combination of levels can solve for that person's outcome."
+            "is alone in a combination of levels can solve for that person's outcome. Saved states have such levels "
+            "pooled."
         ]
     if plan.covariates and plan.coefficients is None:
         return [

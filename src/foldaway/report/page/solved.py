@@ -1,0 +1,19 @@
+"""Whether anybody could be solved for from the tallies: the verdict of an audit."""
+
+from __future__ import annotations
+
+from foldaway.auditing.finding import Audit
+from foldaway.report.drawing.markup import html, tag
+from foldaway.report.page.document import Section, table
+
+
+def solved(audit: Audit) -> Section:
+    """What the attacks found in the tallies behind this page; the page itself has none of these numbers."""
+    rows = [[each.attack, each.outcome, f"{each.near:,}", each.needs or "nothing"] for each in audit.findings]
+    found = table("What the attacks found", ["attack", "outcome", "people", "what else it takes"], rows, left=2)
+    remedies = dict.fromkeys(each.remedy for each in audit.findings)
+    body = html(
+        tag("p", audit.verdict(), " This is about the tallies, which are kept encrypted, and not about this page."),
+        *([found, *(tag("p", remedy) for remedy in remedies)] if rows else []),
+    )
+    return Section("solved", "Could anybody be solved for?", body)
