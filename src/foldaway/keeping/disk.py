@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 if TYPE_CHECKING:
@@ -60,14 +60,6 @@ def destroy_file(path: Path) -> None:
         _write(os.open(path, os.O_WRONLY), bytes(size))
         path.unlink()
         sync_folder(path.parent)
-
-
-def overwrite(file: BinaryIO) -> None:
-    """Overwrite an open file, whatever its name stands for by now: what was replaced is then gone from the disk."""
-    file.seek(0)
-    file.write(bytes(os.fstat(file.fileno()).st_size))
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def open_sqlite(file: Path, pragmas: Iterable[str], patience: float) -> sqlite3.Connection:
