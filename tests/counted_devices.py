@@ -1,6 +1,7 @@
 """Devices that can be counted: device j has 2^j records.
 
-The number of records in a state, in binary, then says who is in it; one counted twice would carry.
+The number of records in a state, in binary, then says who is in it; one counted twice would carry. A service rounds
+that number for whoever asks; with the fixture `exact_counts` it does not.
 """
 
 from __future__ import annotations

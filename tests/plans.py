@@ -32,7 +32,7 @@ FULL: dict[str, Any] = {
     "errors": ["classical", "HC1"],
     "anytime_n": 5000,
     "bootstrap": {"replicates": 200, "weights": "double-or-nothing"},
-    "privacy": {"cohort": 50, "max_wait": 60.5, "smallest_cell": 20, "remainder": "include"},
+    "privacy": {"cohort": 50, "smallest_cell": 20},
 }
 
 # Those that FULL cannot have, for it has a bootstrap: records that stay on devices.
@@ -124,9 +124,7 @@ def plans(draw: st.DrawFn) -> fa.Plan:
         anytime_n=draw(st.integers(1, 10**15)),
         privacy=fa.Privacy(
             cohort=draw(st.integers(1, 10**9)),
-            max_wait=draw(st.none() | st.floats(1, 1e7)),
             smallest_cell=draw(st.integers(1, 10**9)),
-            remainder=draw(st.sampled_from(["leave_out", "include"])),
             **({"retention": draw(st.floats(60, 1e9))} if "federated" in settings else {}),
         ),
         **settings,

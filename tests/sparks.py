@@ -15,12 +15,16 @@ import pytest
 JAVA = "Spark needs Java 17: on Debian, apt-get install openjdk-17-jre-headless"
 
 # Nothing compressed, so that a search of Spark's files can find what is in them; two tasks at a time, and four attempts
-# at each. A closure of any size goes through a file, as a large one would.
+# at each. A closure of any size goes through a file, as a large one would. Java and Spark compile no more than they must:
+# the process is gone before it would pay.
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "3",
     "spark.sql.ansi.enabled": "true",
     "spark.eventLog.enabled": "true",

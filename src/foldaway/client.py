@@ -163,12 +163,18 @@ class Client:
         """A trial's plan."""
         return self._ask("GET", f"/v1/trials/{trial}/plan")
 
-    def effects(self, trial: str) -> dict[str, Any]:
-        """The effects so far."""
-        return self._ask("GET", f"/v1/trials/{trial}/effects")
+    def effects(self, trial: str, *, exact: bool = False) -> dict[str, Any]:
+        """The effects so far, rounded for others; an admin may ask for exact ones, and the server notes it."""
+        return self._ask("GET", f"/v1/trials/{trial}/effects" + ("/exact" if exact else ""))
 
     def finish(
-        self, trial: str, *, deadline: float | None = None, share: float | None = None, without_effects: bool = False
+        self,
+        trial: str,
+        *,
+        deadline: float | None = None,
+        share: float | None = None,
+        without_effects: bool = False,
+        exact: bool = False,
     ) -> dict[str, Any]:
         """Close a trial; answers with its final effects.
 
@@ -178,8 +184,14 @@ class Client:
                 is not ``final``, and the same call again, without a deadline, says how far it is.
             share: The share of the devices whose reports are enough.
             without_effects: Close it even if it ends without effects, which is refused otherwise.
+            exact: Answer with exact effects; those that are stored and shown to others are rounded.
         """
-        asked = {"deadline": deadline, "share": share, "without_effects": without_effects or None}
+        asked = {
+            "deadline": deadline,
+            "share": share,
+            "without_effects": without_effects or None,
+            "exact": exact or None,
+        }
         wanted = {name: value for name, value in asked.items() if value is not None}
         return self._ask("POST", f"/v1/trials/{trial}/close", **({"json": wanted} if wanted else {}))
 

@@ -117,7 +117,7 @@ class LeastSquares:
         names, faults = identifiers(pa.array(_names(cluster, n)))
         if missing := int(np.sum([mask.sum() for mask in faults.values()])):
             raise RecordError(f"rows with a missing cluster, or one that is neither text nor a number: {missing}.")
-        return group_of(hash_identifiers(names, self._secret.of_units()), groups)
+        return group_of(hash_identifiers(names, self._secret.of_groups()), groups)
 
     @property
     def key(self) -> bytes:

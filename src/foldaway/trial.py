@@ -16,15 +16,17 @@ from numpy.typing import NDArray
 from foldaway.effects import Effects
 from foldaway.effects.analysis import effects_of
 from foldaway.effects.group_analysis import effects_of_groups
-from foldaway.errors import PlanError, SampleRatioWarning, SealedError, StateError, instead_of
+from foldaway.errors import PlanError, SampleRatioWarning, SealedError, StateError, TooEarly, instead_of
 from foldaway.inference.adjusting import Start, fit_start, rare_columns
-from foldaway.keeping.saved import Positions, Saved, load, naming
+from foldaway.keeping.cohort import Census, Newcomers, Told, may_tell, may_write, too_early
+from foldaway.keeping.saved import Final, Positions, Saved, load, naming
 from foldaway.keeping.secret import Secret
 from foldaway.keeping.state import pack, unpack
-from foldaway.keeping.user_keys import destroy_user_key, user_key
+from foldaway.keeping.user_keys import FileKey, destroy_user_key, file_key, user_key
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records import Fault, Faults, check
+from foldaway.records.batch import Batch
 from foldaway.records.keys import Keys, RecordKeys, UnitKeys
 from foldaway.tallies import Arms, Grouped, Holding, empty_holding, restored_holding
 from foldaway.tallies.arm import ArmTally
@@ -32,6 +34,9 @@ from foldaway.tallies.pooling import rare_levels
 
 if TYPE_CHECKING:
     from foldaway.report.page.document import Report
+
+
+_LOOK = 1_024  # records whose units are looked at together
 
 
 class TrialState(msgspec.Struct):
@@ -43,6 +48,8 @@ class TrialState(msgspec.Struct):
     faults: list[Fault]
     key_mark: bytes
     sealed: bool
+    told: Told | None = None
+    newcomers: tuple[int, int, list[int]] | None = None  # between workers of one run alone
 
 
 class Trial:
@@ -50,8 +57,9 @@ class Trial:
 
     Args:
         plan: The plan.
-        key: The 128-bit secret behind units' groups and the bootstrap's weights; this machine's user's own for the
-            design if left out. Machines that fold records of the same units must share it.
+        key: The 128-bit secret behind units' groups and the bootstrap's weights, under which saved files are encrypted,
+            too; this machine's user's own for the design if left out. Machines that fold records of the same units must
+            share it.
 
     Example:
         >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
@@ -68,14 +76,14 @@ class Trial:
     def __init__(self, plan: Plan, *, key: bytes | None = None) -> None:
         if not isinstance(plan, Plan):
             raise TypeError("a trial is made from a plan: fa.Trial(fa.Plan.load(path)).")
-        if key is not None and not plan.keyed:
-            raise PlanError("a key is for plans with units or a bootstrap; this plan has neither.")
         self.plan = plan
         self._tallies: Holding = empty_holding(plan)
         self._faults = Faults()
+        self._newcomers = Newcomers()
+        self._told: Told | None = None
         self._sealed = False
         self._secret = None if key is None else Secret(key)  # without one given, it comes with the first record
-        self._key_mark = b"" if self._secret is None else self._secret.mark()
+        self._key_mark = self._secret.mark() if self._secret is not None and plan.keyed else b""
 
     def fold(self, data: Any, *, text: bool = False, unreadable: int = 0) -> None:
         """Take a batch of records in; nothing of it is kept.
@@ -93,9 +101,41 @@ class Trial:
             raise PlanError("the records of this plan stay on its devices: use foldaway.federated.Device.")
         batch, faults = check(data, self.plan, text=text, ragged=unreadable, keys=self._keys())
         folded = self._tallies.fold(batch) if len(batch) else self._tallies
-        mark = self._secret.mark() if len(batch) and self._secret is not None else self._key_mark
+        mark = self._secret.mark() if len(batch) and self._secret is not None and self.plan.keyed else self._key_mark
+        newcomers = (self._newcomers + self._units_in(batch)).within(self.plan.privacy)
         # All of it or nothing, even if the thread is interrupted: the tallies are values.
-        self._tallies, self._faults, self._key_mark = folded, self._faults + faults, mark
+        self._tallies, self._faults, self._key_mark, self._newcomers = folded, self._faults + faults, mark, newcomers
+
+    def _units_in(self, batch: Batch) -> Newcomers:
+        """How many units a batch is of; hashes only where they may come back, and only until there is a cohort."""
+        if batch.unit is not None:
+            return Newcomers(len(batch), int(np.count_nonzero(np.diff(batch.unit, prepend=-1))))
+        if self.plan.unit is None or self.plan.one_record_per_unit:
+            return Newcomers(len(batch), len(batch))
+        hashes: set[int] = set()
+        for start in range(0, len(batch), _LOOK):
+            if len(hashes) >= self.plan.privacy.cohort or may_write(self.plan.privacy, self._newcomers):
+                break
+            assert batch.key is not None
+            hashes.update(batch.key[start : start + _LOOK].tolist())
+        return Newcomers(len(batch), 0, frozenset(hashes))
+
+    @property
+    def newcomers(self) -> Newcomers:
+        """Who has come since the tallies were last written."""
+        return self._newcomers
+
+    def wrote(self) -> None:
+        """The tallies were written: whoever comes from now on is new."""
+        self._newcomers = Newcomers()
+
+    def census(self) -> Census:
+        """How many stand behind the tallies."""
+        if self.plan.grouped and isinstance(self._tallies, Grouped):
+            cells = self._tallies.records.astype(int).tolist()
+            return Census(dict(zip(self.plan.arms, cells, strict=True)), by_group=True)
+        counts = self._tallies.units if isinstance(self._tallies, Arms) else self._tallies.counts
+        return Census({arm: [n] for arm, n in zip(self.plan.arms, counts, strict=True)})
 
     def fold_clusters(self, codes: NDArray[np.intp], counts: NDArray[np.int64], triangles: Floats) -> None:
         """Take whole clusters in, of which only the second moments have come.
@@ -132,7 +172,7 @@ class Trial:
         if self.plan.grouped:
             return UnitKeys(secret.of_groups())
         if self.plan.unit is not None:
-            return UnitKeys(secret.of_units())
+            return UnitKeys(secret.of_units(self.plan.fingerprint))
         # Records without a unit are numbered, each batch under a key of its own: no two records ever share weights.
         return RecordKeys(secret.of_shard(secrets.token_bytes(16)))
 
@@ -171,10 +211,12 @@ class Trial:
             everywhere: Whether the user's own key for the design goes too, so that no other state of it can take
                 records any more. If not, call again once the sealed state is safe.
         """
-        if self._secret is not None:
+        mark = self._key_mark
+        if self._secret is not None and self._secret.held:
+            mark = self._secret.mark()
             self._secret.destroy()
         if everywhere:
-            destroy_user_key(self.plan.design, self._key_mark)
+            destroy_user_key(self.plan.design, mark)
         self._sealed = True
 
     def merge(self, other: Trial) -> Self:
@@ -192,8 +234,11 @@ class Trial:
         merged = self.copy()
         merged._tallies = self._tallies + other._tallies  # type: ignore[operator]  # of one plan, so of one kind
         merged._faults = self._faults + other._faults
+        merged._told = self._told if other._told is None else other._told if self._told is None else None
+        merged._newcomers = (self._newcomers + other._newcomers).within(self.plan.privacy)
         merged._sealed = self._sealed or other._sealed
-        if not self.n or (self._secret is None and self._key_mark == other._key_mark):
+        same = self._key_mark == other._key_mark
+        if (not self.n and not same) or (self._secret is None and same):
             merged._secret, merged._key_mark = _twin(other._secret), other._key_mark
         if merged._sealed:
             merged._secret = None
@@ -253,12 +298,15 @@ class Trial:
             warnings.warn(effects.alarm, SampleRatioWarning, stacklevel=2)
         return effects if adjust is None else effects.adjusted(adjust)
 
-    def report(self, *, adjust: str | None = None, positions: Positions | None = None) -> Report:
+    def report(
+        self, *, adjust: str | None = None, positions: Positions | None = None, told: Effects | None = None
+    ) -> Report:
         """A page for people who are no statisticians: what was asked, found and kept, and whether to trust it.
 
         Args:
             adjust: As for `effects`.
             positions: What a run over files or streams saved with the state, which is then in the list of what exists.
+            told: Effects for others, from `tell`; exact ones if left out.
 
         Example:
             >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
@@ -268,7 +316,8 @@ class Trial:
         from foldaway.report.page.page import trial_page
 
         saved = Saved(self.copy().dumps(), positions)  # a report fixes nothing
-        return trial_page(quiet_effects(self, adjust), self.plan, self._tallies, saved)
+        effects = quiet_effects(self, adjust) if told is None else told if adjust is None else told.adjusted(adjust)
+        return trial_page(effects, self.plan, self._tallies, saved)
 
     @property
     def rich(self) -> bool:
@@ -310,8 +359,13 @@ class Trial:
         self.fix()
         return self.exchanged()
 
-    def exchanged(self) -> bytes:
-        """The state as it is in memory, for workers of one run and stores that encrypt it."""
+    def exchanged(self, *, newcomers: bool = False) -> bytes:
+        """The state as it is in memory, for workers of one run and stores that encrypt it.
+
+        Args:
+            newcomers: Whether to say who has come since the last write, for workers alone: it is never stored.
+        """
+        new = self._newcomers
         state = TrialState(
             self.plan.canonical().decode(),
             self._tallies.state(),
@@ -319,6 +373,8 @@ class Trial:
             list(self._faults),
             self._key_mark,
             self._sealed,
+            self._told,
+            (new.records, new.units, sorted(new.hashes)) if newcomers else None,
         )
         return pack(state)
 
@@ -345,9 +401,13 @@ class Trial:
         trial._tallies = restored_holding(state.tallies, made_under)
         trial._faults = Faults(state.dropped.items(), state.faults)
         trial._restore_key(state, given=key is not None)
+        trial._told = state.told
+        if state.newcomers is not None:
+            records, units, hashes = state.newcomers
+            trial._newcomers = Newcomers(records, units, frozenset(hashes))
         if min([*state.dropped.values(), *(fault.records for fault in state.faults)], default=1) < 1:
             raise StateError("the state is damaged: its counts do not fit.")
-        if trial.exchanged() != bytes(data):  # one state has one form
+        if trial.exchanged(newcomers=state.newcomers is not None) != bytes(data):  # one state has one form
             raise StateError("the state is damaged: it is not written as `dumps` writes it.")
         return trial
 
@@ -358,9 +418,45 @@ class Trial:
         self._secret = None if state.sealed else self._secret
         self._key_mark = state.key_mark
 
-    def save(self, path: str | Path) -> None:
-        """Write the state to a file, in one step: a crash leaves the old file or the new one."""
-        Saved(self.dumps()).save(Path(path))
+    def save(self, path: str | Path, *, positions: Positions | None = None) -> None:
+        """Write the state to a file, in one step: a crash leaves the old file or the new one.
+
+        The file is encrypted under the trial's key, and for its owner alone. Of a sealed trial, whose key is gone, only
+        the effects are left, rounded for others.
+
+        Args:
+            path: Where to.
+            positions: How far sources have been read, for those who go on from there.
+        """
+        if self._sealed:
+            Saved(b"", positions, self.final()).save(Path(path), None)
+        else:
+            Saved(self.dumps(), positions).save(Path(path), self.file_key())
+
+    def file_key(self) -> FileKey:
+        """What saved files of this trial are encrypted under."""
+        return file_key(self.plan.design, None if self._secret is None else self._secret.reveal())
+
+    def final(self) -> Final:
+        """What is left of the trial when it is sealed: its effects, if enough stand behind them."""
+        last = None if self._told is None else self._told.census
+        effects = None if self._told is None else self._told.effects
+        if may_tell(self.plan.privacy, self.census(), last, growth=0):
+            effects = quiet_effects(self, rounded=True).to_json()
+        return Final(self.plan.canonical().decode(), effects)
+
+    def tell(self) -> Effects:
+        """Effects for others: rounded, and new ones only after growth; save the trial after asking.
+
+        Raises:
+            TooEarly: Too few stand behind them.
+        """
+        census = self.census()
+        if may_tell(self.plan.privacy, census, None if self._told is None else self._told.census):
+            self._told = Told(census, quiet_effects(self, rounded=True).to_json())
+        if self._told is None:
+            raise too_early(self.plan.privacy)
+        return Effects.from_json(self._told.effects)
 
     @staticmethod
     def load(path: str | Path, plan: Plan | None = None, *, key: bytes | None = None) -> Trial:
@@ -372,11 +468,11 @@ class Trial:
         return f"Trial: {self.plan.name} | n={self.n:_} | {counts}"
 
 
-def quiet_effects(trial: Trial, adjust: str | None = None) -> Effects:
+def quiet_effects(trial: Trial, adjust: str | None = None, *, rounded: bool = False) -> Effects:
     """The trial's effects, without the warning: what it would say is in them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SampleRatioWarning)
-        return trial.effects(adjust=adjust)
+        return trial.effects(adjust=adjust, rounded=rounded)
 
 
 def open_saved(
@@ -387,9 +483,28 @@ def open_saved(
     Raises:
         StateError: The file cannot be read, is damaged, or is of another plan or key.
     """
-    saved = load(path)
+    saved = load(path, key)
+    if saved.final is not None:
+        raise SealedError(
+            f"{path}: the trial is sealed and its tallies are destroyed; only its effects are left: `foldaway effects "
+            f"{path}` prints them."
+        )
     with naming(path):
         return Trial.loads(saved.state, plan, key=key), saved.positions
+
+
+def saved_effects(path: str | Path, *, key: bytes | None = None) -> Effects:
+    """The effects in a saved file, whether its trial is sealed or not.
+
+    Raises:
+        TooEarly: The trial was sealed with too few units for effects.
+    """
+    saved = load(path, key)
+    if saved.final is None:
+        return quiet_effects(open_saved(path, key=key)[0])
+    if saved.final.effects is None:
+        raise TooEarly(f"{path}: the trial was sealed without effects, since too few units had come.")
+    return Effects.from_json(saved.final.effects)
 
 
 def _plan_of(state: TrialState) -> Plan:

@@ -136,17 +136,11 @@ OTHER: dict[str, Any] = {
     "errors": ["HC1", "classical"],
     "anytime_n": 5001,
     "bootstrap": {"replicates": 200, "weights": "poisson"},
-    "privacy": {"cohort": 51, "max_wait": 60.5, "smallest_cell": 20, "remainder": "include"},
+    "privacy": {"cohort": 51, "smallest_cell": 20},
 }
 
 OTHER_IN_PARTS: dict[str, Any] = {
-    "privacy": {
-        "cohort": 51,
-        "max_wait": 60.6,
-        "smallest_cell": 21,
-        "remainder": "include",
-        "retention": 3600.6,
-    },
+    "privacy": {"cohort": 51, "smallest_cell": 21, "retention": 3600.6},
     "federated": {"mode": "one-message", "reply_deadline": 60.6, "reply_share": 0.91, "leverage": "CR3"},
     "bootstrap": {"replicates": 201, "weights": "poisson"},
     "coefficients": {"center": {"x": 0.6}, "slopes": {"y": {"x": 2.6}, "z": {"x": 0.5}}},
@@ -187,7 +181,7 @@ def test_a_changed_setting_in_a_part_changes_the_fingerprint(part: str, setting:
 WAYS: dict[str, list[Any]] = {
     "bootstrap": [500, {"replicates": 500}, {"replicates": 500, "weights": "poisson"}, fa.Bootstrap(500)],
     "federated": ["scores", {"mode": "scores", "reply_share": 1}, fa.Federated("scores"), {"mode": "scores"}],
-    "privacy": [{"cohort": 50}, {"cohort": 50, "max_wait": None}, fa.Privacy(cohort=50), {"cohort": np.int64(50)}],
+    "privacy": [{"cohort": 50}, {"cohort": 50, "smallest_cell": 10}, fa.Privacy(cohort=50), {"cohort": np.int64(50)}],
 }
 
 
@@ -282,13 +276,7 @@ def test_settings_at_their_default_do_not_count(plan: fa.Plan, data: st.DataObje
         "federated": None,
     }
     in_parts: dict[str, dict[str, Any]] = {
-        "privacy": {
-            "cohort": 100,
-            "max_wait": None,
-            "smallest_cell": 10,
-            "remainder": "leave_out",
-            "retention": 30 * 86_400,
-        },
+        "privacy": {"cohort": 100, "smallest_cell": 10, "retention": 30 * 86_400},
         "federated": {"reply_deadline": 3600, "reply_share": 1, "leverage": None},
         "bootstrap": {"weights": "poisson"},
     }

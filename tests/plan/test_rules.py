@@ -99,11 +99,8 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no cohort": ({"cohort": 0}, "`privacy.cohort` must be a whole number from 1 to"),
     "huge cohort": ({"cohort": 10**400}, "`privacy.cohort` must be a whole number from 1 to"),
-    "no wait": ({"max_wait": 0.5}, "`privacy.max_wait` must be a number of seconds from 1 to"),
-    "endless wait": ({"max_wait": math.inf}, "`privacy.max_wait` must be a number of seconds from 1 to"),
-    "NaN wait": ({"max_wait": math.nan}, "`privacy.max_wait` must be a number of seconds from 1 to"),
-    "none per arm": ({"smallest_cell": 0}, "`privacy.smallest_cell` must be a whole number from 1 to"),
-    "too many per arm": ({"smallest_cell": 10**10}, "`privacy.smallest_cell` must be a whole number from 1 to"),
+    "none in a cell": ({"smallest_cell": 0}, "`privacy.smallest_cell` must be a whole number from 1 to"),
+    "too many in a cell": ({"smallest_cell": 10**10}, "`privacy.smallest_cell` must be a whole number from 1 to"),
     "federated bootstrap": ({"federated": "one-message", "errors": []}, "`bootstrap` cannot go with `federated`"),
 }
 
@@ -198,9 +195,7 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "bootstrap.replicates": [*NOT_WHOLE, 1, 10**6],
     "bootstrap.weights": [None, "", "normal", 1],
     "privacy.cohort": NOT_WHOLE,
-    "privacy.max_wait": NOT_NUMBERS[1:],
     "privacy.smallest_cell": NOT_WHOLE,
-    "privacy.remainder": [None, "", "leave out", True],
     "privacy.retention": NOT_NUMBERS,
     "federated.mode": [None, "", "Scores", "one message", True, 1],
     "federated.reply_deadline": NOT_NUMBERS,

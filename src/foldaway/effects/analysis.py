@@ -235,6 +235,8 @@ def _effect(
     )
     if why := why or _no_error(question, point, plan.confidence):
         reason = sentence(why)
+        if rounded:  # without an error there is nothing to round to
+            row = replace(row, estimate=None, control_level=None)
         return replace(row, reliable=False, why=reason, relative_why=reason, anytime_why=reason)
     reach = critical(plan.confidence, point.df)
     statistic = point.estimate / point.std_error

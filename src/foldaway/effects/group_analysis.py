@@ -15,17 +15,18 @@ from typing import NamedTuple
 import numpy as np
 
 from foldaway.effects.analysis import Checks, assembled
-from foldaway.effects.effect import Effect, sentence, told
+from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.effects import Effects
 from foldaway.inference.adjusting import fit_start
-from foldaway.inference.anytime import UNKNOWN_EVIDENCE, Anytime, anytime_effect, evidence_of
+from foldaway.inference.anytime import UNKNOWN_EVIDENCE, Anytime, anytime_effect, carriers_of, evidence_of
 from foldaway.inference.group_rate import jackknife_adjusted
 from foldaway.inference.group_regression import jackknife_regression, regression_welch
 from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife, mean, total_per_unit
-from foldaway.inference.levels import ArmEffect, Levels, effect_of
+from foldaway.inference.levels import ArmEffect, Levels, effect_of, over
 from foldaway.inference.rounding import round_count, rounded_levels
 from foldaway.inference.sample_ratio import SampleRatio, sample_ratio, sample_ratio_of_groups
 from foldaway.inference.welch import prediction_rate, spread_of, welch, welch_total
+from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import ESTIMATORS, JACKKNIFE, TOTAL
@@ -96,8 +97,15 @@ class Reading(NamedTuple):
         # What levels have in common would count as theirs where the arms' variances are pooled.
         levels = self.levels(estimator, kind, outcome, recentred=False)
         if self.rounded:  # the difference of levels is the same whether these are recentred or not
-            levels = rounded_levels({kind: levels})[kind]._replace(value=shown.value)
+            levels = rounded_levels({kind: levels}, self.carriers(outcome))[kind]._replace(value=shown.value)
         return anytime_effect(levels, arm, evidence, plan.confidence, plan.anytime_n)
+
+    def carriers(self, outcome: int) -> Floats:
+        """By arm, how many people carry an outcome; of devices' sums, whose squares are unknown, how many groups do."""
+        if self.by_device:
+            totals = self.plain.totals(outcome)
+            return np.nan_to_num(over(np.abs(totals).sum(axis=1) ** 2, (totals**2).sum(axis=1)))
+        return carriers_of(self.plain, outcome)
 
     def is_total(self, outcome: int) -> bool:
         """Whether the plan asks for the outcome's total."""
@@ -138,7 +146,8 @@ def _rows(plan: Plan, reading: Reading, outcome: int) -> Iterator[Effect]:
     }
     if reading.rounded:
         of_one = [{each: levels[each] for each in levels if each[0] == name} for name in names]
-        levels = {each: rounded for kinds_of_one in of_one for each, rounded in rounded_levels(kinds_of_one).items()}
+        carriers = reading.carriers(outcome)
+        levels = {each: told for one in of_one for each, told in rounded_levels(one, carriers).items()}
     for arm in range(1, len(plan.arms)):
         for name, kind in kinds:
             yield _row(plan, reading, outcome, arm, name, kind, levels.get((name, kind)))
@@ -155,9 +164,9 @@ def _row(
         anytime = reading.anytime(estimator, kind, outcome, arm, levels)
     if point.reliable and not (point.std_error and math.isfinite(point.std_error)):
         why = "no record of an arm differs from another in this outcome, so there is no error to give."
-        point = ArmEffect(
-            told(point.estimate), told(point.base), reliable=False, why=why, relative=told(point.relative)
-        )
+        point = ArmEffect(point.estimate, point.base, reliable=False, why=why, relative=point.relative)
+    if reading.rounded and not point.reliable:  # without an error there is nothing to round to
+        point = ArmEffect(None, None, reliable=False, why=point.why)
     at_any_time = anytime if point.reliable else None
     return Effect(
         outcome=plan.outcomes[outcome],

@@ -105,7 +105,7 @@ def fold_partition(batches: Iterable[Any], plan: Plan, key: bytes | None) -> Par
                 refusal = f"a partition could not be folded ({type(error).__name__}); nothing was folded."
             if refusal:
                 break
-    state = b"" if faults or refusal else trial.exchanged()
+    state = b"" if faults or refusal else trial.exchanged(newcomers=True)
     return Partial(records, state, refusal, dict(faults.records), list(faults))
 
 
@@ -120,7 +120,7 @@ def merged(partials: Iterable[Partial]) -> Partial:
         if part.state:
             more = Trial.loads(part.state)
             trial = more if trial is None else trial + more
-    state = b"" if faults or refusal or trial is None else trial.exchanged()
+    state = b"" if faults or refusal or trial is None else trial.exchanged(newcomers=True)
     return Partial(records, state, refusal, dict(faults.records), list(faults))
 
 

@@ -20,6 +20,7 @@ from foldaway.inference.bootstrap import replicates_of, sum_variance
 from foldaway.inference.intervals import critical
 from foldaway.inference.jackknife import Cells, cells_of, jackknife
 from foldaway.inference.levels import difference_of, over, withheld
+from foldaway.inference.rounding import STEPS, to_steps, two_digits
 from foldaway.inference.sample_ratio import SUSPICIOUS
 from foldaway.inference.welch import Spread, spread_of, welch
 from foldaway.numerics.block import Floats
@@ -68,6 +69,15 @@ class Balance(NamedTuple):
     df: float = math.inf
     by_record: bool = False
     predicted: bool = False
+
+    def rounded(self) -> Balance:
+        """As it is told to others: the difference to a quarter of what chance gives it, the means to match."""
+        scale = abs(self.mean - self.control_mean) / abs(self.difference) if self.difference else math.nan
+        chance = float(two_digits(self.chance))
+        means = [float(to_steps(mean, scale * chance / STEPS)) for mean in (self.mean, self.control_mean)]
+        difference = float(to_steps(self.difference, chance / STEPS))
+        df = float(two_digits(self.df))
+        return self._replace(mean=means[0], control_mean=means[1], difference=difference, chance=chance, df=df)
 
     @property
     def verdict(self) -> Verdict:

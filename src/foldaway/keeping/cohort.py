@@ -1,18 +1,24 @@
-"""The cohort gate: whether a state may leave memory, and whether an answer may be given (promise P2).
+"""The gate of promise P2: whether tallies may be stored, and whether effects may be told.
 
 Everything that collects asks here: the server, the stream consumer, Spark streams, runs over files, devices' collector
-and sites. The gate is given counts and times and never a value, since a gate that looked at outcomes would give them
-away by its silence. It reads no clock and writes nothing: whoever asks does both.
+and sites. There are two doors. *Kept* is what a store holds, encrypted, to survive a crash; it is written only after a
+cohort of distinct units has come since the last write. *Told* is what anybody else sees; it comes only after growth,
+and only where enough units stand behind it. Both rules are given counts and never a value: a gate that looked at
+outcomes would give them away by its silence, and one large customer could block it.
 """
 
 from __future__ import annotations
 
-import copy
-import math
-from collections.abc import Mapping
-from typing import Protocol, Self
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Protocol
+
+import msgspec
 
 from foldaway.errors import TooEarly
+
+GROWTH = 0.05
+"""The share by which a trial must have grown before its effects are told again."""
 
 
 class CohortSettings(Protocol):
@@ -20,118 +26,118 @@ class CohortSettings(Protocol):
 
     @property
     def cohort(self) -> int:
-        """The fewest records by which two states may differ."""
-        ...
-
-    @property
-    def max_wait(self) -> float | None:
-        """Seconds after which fewer may be written all the same."""
-        ...
-
-    @property
-    def remainder(self) -> str:
-        """Whether fewer are included at the end, or left out."""
+        """The fewest distinct units between two writes."""
         ...
 
     @property
     def smallest_cell(self) -> int:
-        """The fewest of every arm for an answer."""
+        """The fewest units of every arm for an answer."""
         ...
 
 
-class Gate:
-    """Stands between the tallies in memory and the state that is written: what was taken in, and may it be written?
-
-    Args:
-        settings: The plan's.
-        timed: Whether `max_wait` counts. It does not for files, which hold their records until a state has them.
+class Newcomers(msgspec.Struct, frozen=True):
+    """Who has come since tallies were last written. Adds up like a tally, and is never written itself.
 
     Attributes:
-        pending: What was taken in since the last write.
+        records: How many records; messages, where whole units send these.
+        units: How many of their units are known to be distinct.
+        hashes: Keyed hashes of units that may come back, in memory only.
+
+    Example:
+        >>> new = Newcomers(3, 0, frozenset([7, 8])) + Newcomers(2, 0, frozenset([8]))
+        >>> new.records, new.distinct
+        (5, 2)
+    """
+
+    records: int = 0
+    units: int = 0
+    hashes: frozenset[int] = frozenset()
+
+    def __add__(self, other: Newcomers) -> Newcomers:
+        return Newcomers(self.records + other.records, self.units + other.units, self.hashes | other.hashes)
+
+    def within(self, settings: CohortSettings) -> Newcomers:
+        """With no more hashes than a cohort, since more make no difference."""
+        if len(self.hashes) <= settings.cohort:
+            return self
+        return Newcomers(self.records, self.units, frozenset(islice(self.hashes, settings.cohort)))
+
+    @property
+    def distinct(self) -> int:
+        """How many different units there are; at least, if these are a cohort."""
+        return self.units + len(self.hashes)
+
+
+def may_write(settings: CohortSettings, new: Newcomers) -> bool:
+    """Whether a cohort of distinct units has come since the last write."""
+    return new.distinct >= settings.cohort
+
+
+class Census(msgspec.Struct, frozen=True):
+    """How many stand behind tallies.
+
+    Attributes:
+        arms: By arm, the records in each group of units; a single number where units themselves are counted.
+        by_group: Whether there are groups: as many units, at least, as groups have records.
+    """
+
+    arms: dict[str, list[int]]
+    by_group: bool = False
+
+    @property
+    def total(self) -> int:
+        """All of them: records, or units where these are counted."""
+        return sum(sum(cells) for cells in self.arms.values())
+
+    def units(self, since: Census | None = None) -> dict[str, int]:
+        """By arm, the units that are certainly among those who came since another census, or ever."""
+        before = {} if since is None else since.arms
+        return {arm: self._grown(cells, before.get(arm, ())) for arm, cells in self.arms.items()}
+
+    def _grown(self, cells: Sequence[int], before: Sequence[int]) -> int:
+        grown = [now - (before[i] if i < len(before) else 0) for i, now in enumerate(cells)]
+        return sum(more > 0 for more in grown) if self.by_group else sum(grown)
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What was told last: the effects as JSON, and who stood behind them."""
+
+    census: Census
+    effects: str
+
+
+def may_tell(settings: CohortSettings, now: Census, last: Census | None, *, growth: float = GROWTH) -> bool:
+    """Whether effects may be told, after those of the last census.
+
+    Every arm has units enough, in all and among those who are new, or none of these are new; and the trial has grown by
+    a cohort and by a share.
 
     Example:
         >>> from foldaway import Privacy
-        >>> gate = Gate(Privacy(cohort=100, max_wait=60))
-        >>> gate.take(40, now=0.0)
-        >>> gate.may_write(now=59.0), gate.may_write(now=60.0), gate.left_out()
-        (False, True, 40)
-        >>> gate.take(60, now=59.0)
-        >>> gate.may_write(now=59.0), gate.left_out()
-        (True, 0)
-        >>> gate.wrote()
-        >>> gate.pending
-        0
+        >>> first, second = Census({"a": [60], "b": [70]}), Census({"a": [160], "b": [75]})
+        >>> may_tell(Privacy(), first, None), may_tell(Privacy(), second, first)
+        (True, False)
     """
-
-    def __init__(self, settings: CohortSettings, *, timed: bool = True) -> None:
-        self._settings = settings
-        self._max_wait = settings.max_wait if timed and settings.max_wait is not None else math.inf
-        self._since = 0.0  # when the first of what is pending came
-        self.pending = 0
-
-    def copy(self) -> Self:
-        """As it stands now, to go back to if the batch is not taken after all."""
-        return copy.copy(self)
-
-    def take(self, count: int, now: float) -> None:
-        """So many were taken in."""
-        if not self.pending:
-            self._since = now
-        self.pending += count
-
-    def seconds_left(self, now: float) -> float:
-        """How long what is pending waits at most; without end if it waits for its cohort, or there is nothing."""
-        return self._max_wait - (now - self._since) if self.pending else math.inf
-
-    def may_write(self, now: float) -> bool:
-        """Whether a cohort has come together, or the first of what is pending has waited for as long as it may."""
-        return self.pending >= self._settings.cohort or self.seconds_left(now) <= 0
-
-    def wrote(self) -> None:
-        """A state with all that was pending was written."""
-        self.pending = 0
-
-    def left_out(self) -> int:
-        """If this is the end: how many may be in no state. Otherwise all that is pending may be written."""
-        return 0 if counts_at_end(self._settings, self.pending) else self.pending
+    least = settings.smallest_cell
+    before = 0 if last is None else last.total
+    return (
+        all(units >= least for units in now.units().values())
+        and all(units == 0 or units >= least for units in now.units(last).values())
+        and now.total - before >= max(settings.cohort, growth * before)
+    )
 
 
-def includes_remainder(settings: CohortSettings) -> bool:
-    """Whether what is no cohort is written at the end."""
-    return settings.remainder == "include"
+def too_few_to_answer(settings: CohortSettings, units: Mapping[str, int]) -> dict[str, int]:
+    """The arms that have too few units for an answer; there is one if there are none such."""
+    return _fewer_than(settings.smallest_cell, units)
 
 
-def counts_at_end(settings: CohortSettings, pending: int) -> bool:
-    """Whether so many may be written if this is the end."""
-    return pending >= settings.cohort or includes_remainder(settings)
-
-
-def can_ever_count(settings: CohortSettings, coming: int) -> bool:
-    """Whether so many, if they all still come, may be written at some time."""
-    return counts_at_end(settings, coming) or settings.max_wait is not None
-
-
-def least_growth(settings: CohortSettings, shown: int, steps: int) -> int:
-    """By how many what is shown next must exceed what was shown at so many: a cohort, and one of so many steps.
-
-    However long its first record has waited: `max_wait` is about what is stored.
-    """
-    return max(settings.cohort, shown // steps)
-
-
-def too_few_to_answer(settings: CohortSettings, counts: Mapping[str, int]) -> dict[str, int]:
-    """The arms that have too few for an answer; there is one if there are none such."""
-    return _fewer_than(settings.smallest_cell, counts)
-
-
-def require_enough(settings: CohortSettings, counts: Mapping[str, int]) -> None:
-    """Refuse an answer before every arm has enough records for it.
-
-    Raises:
-        TooEarly: One has not.
-    """
-    if too_few_to_answer(settings, counts):
-        raise TooEarly(f"no effects yet: every arm needs {settings.smallest_cell} durable records first.")
+def too_early(settings: CohortSettings) -> TooEarly:
+    """What to say while there is nothing to tell."""
+    return TooEarly(
+        f"there are no effects yet: they need {settings.cohort:,} records (the plan's cohort) that are stored, and "
+        f"{settings.smallest_cell:,} units in every arm (smallest_cell)."
+    )
 
 
 def least_to_publish(settings: CohortSettings) -> int:

@@ -1,12 +1,17 @@
 """A saved file: a state, and with it, in the same atomic write, how far its sources have been read.
 
 Whoever folds a source that can be read again must store the tallies and the place reached in one step: stored one after
-the other, a crash between the two would lose records or count them twice. A saved file is either a bare state, as
+the other, a crash between the two would lose records or count them twice. What is saved is a bare state, as
 ``Trial.dumps`` gives it, or a state with positions:
 
-    magic (8 bytes) | version (2) | SHA-256 of the body (32) | body: MessagePack of {state, positions}
+    magic (8 bytes) | version (2) | SHA-256 of the body (32) | body: MessagePack of {state, positions, final}
 
-Positions carry the kind of source that they are of: files or a stream.
+Positions carry the kind of source that they are of: files or a stream. On the disk all of it is encrypted under a key
+that lies elsewhere, for its owner alone:
+
+    magic (8 bytes) | design (16) | AES-256-GCM of what is saved
+
+Once the trial is sealed, its final effects take the place of the state. They are for others, and so in the clear.
 """
 
 from __future__ import annotations
@@ -19,10 +24,14 @@ import msgspec
 from foldaway.errors import StateError, instead_of
 from foldaway.keeping.disk import replace_file
 from foldaway.keeping.ledger import Pages
+from foldaway.keeping.sealing import BrokenSeal, seal, unseal
 from foldaway.keeping.state import MAGIC as BARE
 from foldaway.keeping.state import pack, unpack
+from foldaway.keeping.user_keys import FileKey, user_key
 
 MAGIC = b"FOLDAWA+"
+ENCRYPTED = b"FOLDAWA*"
+_DESIGN = 16  # bytes of a design's fingerprint
 
 Place = tuple[int, ...]
 """Where in a part of a stream a message stands. Places of one part are ordered as the messages are."""
@@ -37,7 +46,6 @@ class StreamPositions(msgspec.Struct, frozen=True, tag="stream"):
         places: The place of the last message in the tallies, for each part of the stream.
         skipped: Faulty messages that were passed over.
         missed: Messages that were gone from the broker before they were read.
-        left_out: Records short of a cohort that were left out at the close.
         closed: Whether the trial has ended.
     """
 
@@ -46,7 +54,6 @@ class StreamPositions(msgspec.Struct, frozen=True, tag="stream"):
     places: dict[str, Place] = {}
     skipped: int = 0
     missed: int = 0
-    left_out: int = 0
     closed: bool = False
 
 
@@ -56,16 +63,30 @@ P = TypeVar("P", Pages, StreamPositions)
 _MADE_BY = {Pages: "a run over files", StreamPositions: "the consumer of a stream", type(None): "`Trial.save`"}
 
 
-class Saved(msgspec.Struct, frozen=True):
+class Final(msgspec.Struct, frozen=True):
+    """What is left of a sealed trial.
+
+    Attributes:
+        plan: Its plan, in canonical form.
+        effects: Its effects as JSON, rounded for others; none if too few stood behind them.
+    """
+
+    plan: str
+    effects: str | None
+
+
+class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a saved file holds.
 
     Attributes:
-        state: The state, as ``Trial.dumps`` gives it.
+        state: The state, as ``Trial.dumps`` gives it; empty once the trial is sealed.
         positions: How far the sources of the state have been read; none if nobody keeps that.
+        final: What is left of the trial, once it is sealed.
     """
 
     state: bytes
     positions: Positions | None = None
+    final: Final | None = None
 
     def dumps(self) -> bytes:
         """The bytes of the file: without positions those of the state.
@@ -76,11 +97,22 @@ class Saved(msgspec.Struct, frozen=True):
             >>> loads(Saved(b"state", StreamPositions("nats ORDERS", places={"": (17,)})).dumps()).positions.places
             {'': (17,)}
         """
-        return self.state if self.positions is None else pack(self, MAGIC)
+        return self.state if self.positions is None and self.final is None else pack(self, MAGIC)
 
-    def save(self, path: Path, *, mode: int = 0o666) -> None:
-        """Write the file, as `replace_file` does."""
-        replace_file(path, self.dumps(), mode=mode)
+    def save(self, path: Path, key: FileKey | None) -> None:
+        """Write the file, as `replace_file` does, for its owner alone.
+
+        Args:
+            path: Where to.
+            key: What it is encrypted under; none for what is left of a sealed trial.
+        """
+        plain = self.dumps()
+        if key is None:
+            assert not self.state, "tallies are never written in the clear"
+            replace_file(path, plain, mode=0o600)
+            return
+        header = ENCRYPTED + bytes.fromhex(key.design)[:_DESIGN]
+        replace_file(path, header + seal(key.for_files(), plain, header), mode=0o600)
 
 
 def of_kind(positions: Positions | None, kind: type[P]) -> P:
@@ -99,7 +131,13 @@ def of_kind(positions: Positions | None, kind: type[P]) -> P:
 
 def is_saved(head: bytes) -> bool:
     """Whether a file that begins like this is a saved one."""
-    return head.startswith((BARE, MAGIC))
+    return head.startswith((BARE, MAGIC, ENCRYPTED))
+
+
+def is_encrypted(path: Path) -> bool:
+    """Whether a saved file is encrypted; if not, it is what is left of a sealed trial, or a bare state."""
+    with path.open("rb") as file:
+        return file.read(len(ENCRYPTED)) == ENCRYPTED
 
 
 def loads(data: bytes) -> Saved:
@@ -111,16 +149,34 @@ def loads(data: bytes) -> Saved:
     return unpack(data, Saved, MAGIC) if data.startswith(MAGIC) else Saved(data)
 
 
-def load(path: str | Path) -> Saved:
+def load(path: str | Path, key: bytes | None = None) -> Saved:
     """What a saved file holds.
 
+    Args:
+        path: The file.
+        key: The trial's key; if left out, that of this machine's user.
+
     Raises:
-        StateError: The file cannot be read, or is damaged.
+        StateError: The file cannot be read, is damaged, or is encrypted under another key.
     """
     with instead_of(OSError, lambda error: StateError(f"cannot read the state {path}: {error.strerror}.")):
         data = Path(path).read_bytes()
     with naming(path):
-        return loads(data)
+        return loads(_decrypted(data, key) if data.startswith(ENCRYPTED) else data)
+
+
+def _decrypted(data: bytes, key: bytes | None) -> bytes:
+    header = data[: len(ENCRYPTED) + _DESIGN]
+    design = header[len(ENCRYPTED) :].hex()
+    secret = user_key(design, new=False) if key is None else key
+    if secret is None:
+        raise StateError(
+            "the state is encrypted under a key that this machine's user does not have. Give the key that it was "
+            "saved with: key=, or --key on the command line. If the trial was sealed, the key is gone for good."
+        )
+    another = StateError("the state is damaged, or is encrypted under another key than the one given.")
+    with instead_of(BrokenSeal, another):
+        return unseal(FileKey(design, secret).for_files(), data[len(header) :], header)
 
 
 def naming(path: str | Path) -> instead_of:

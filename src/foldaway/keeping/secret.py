@@ -23,7 +23,7 @@ class Secret:
         >>> secret.mark() == Secret(bytes(16)).mark()
         True
         >>> secret.destroy()
-        >>> secret.of_units()
+        >>> secret.of_groups()
         Traceback (most recent call last):
         foldaway.errors.SealedError: the trial is sealed: its key was destroyed, so no further record can be folded.
     """
@@ -51,13 +51,17 @@ class Secret:
         """Eight bytes that tell whether two keys are the same, and nothing else about them."""
         return self._derived(b"mark", 8)
 
-    def of_units(self) -> bytes:
-        """The key under which identifiers are hashed to bootstrap weights."""
-        return self._derived(b"unit", LENGTH)
+    def of_units(self, plan: str) -> bytes:
+        """The key under which identifiers are hashed to bootstrap weights: another one for every plan's fingerprint."""
+        return self._derived(b"unit" + plan.encode(), LENGTH)
 
     def of_groups(self) -> bytes:
         """The key under which identifiers are hashed to groups."""
         return self._derived(b"group", LENGTH)
+
+    def of_files(self) -> bytes:
+        """The key that saved files are encrypted under."""
+        return self._derived(b"file", 32)
 
     def of_shard(self, shard: bytes) -> bytes:
         """The key under which the records of a shard are numbered, so that no two shards share weights."""

@@ -11,7 +11,9 @@ import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
+from foldaway.errors import SourceError
 from foldaway.keeping.disk import destroy_file
 from foldaway.keeping.secret import LENGTH, Secret, read_or_make_key
 
@@ -19,6 +21,38 @@ from foldaway.keeping.secret import LENGTH, Secret, read_or_make_key
 def state_home() -> Path:
     """Where this user's programs keep what outlives them: the XDG convention."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state", "foldaway")
+
+
+class FileKey(NamedTuple):
+    """What a trial's saved files are encrypted under.
+
+    Attributes:
+        design: The fingerprint of the trial's design.
+        key: The trial's key.
+    """
+
+    design: str
+    key: bytes
+
+    def for_files(self) -> bytes:
+        """The key for AES-256."""
+        return Secret(self.key).of_files()
+
+
+def file_key(design: str, key: bytes | None = None) -> FileKey:
+    """The key for a trial's saved files: the one given, or the user's own, which must outlive this process.
+
+    Raises:
+        SourceError: There is nowhere to keep the user's own.
+    """
+    secret = user_key(design) if key is None else key
+    assert secret is not None
+    if key is None and design[:_SHORT] in _PROCESS_KEYS:
+        raise SourceError(
+            "a saved state is encrypted, and there is no place for this user's key: set XDG_STATE_HOME to a folder "
+            "that may be written to, or give a key with key= (--key on the command line)."
+        )
+    return FileKey(design, secret)
 
 
 def user_key(design: str, *, new: bool = True) -> bytes | None:
@@ -35,15 +69,16 @@ def user_key(design: str, *, new: bool = True) -> bytes | None:
                 return read_or_make_key(path, new=new)
         except OSError:
             pass  # nowhere to keep it
-    return _PROCESS_KEYS.setdefault(design, secrets.token_bytes(LENGTH)) if new else _PROCESS_KEYS.get(design)
+    short = design[:_SHORT]
+    return _PROCESS_KEYS.setdefault(short, secrets.token_bytes(LENGTH)) if new else _PROCESS_KEYS.get(short)
 
 
 def destroy_user_key(design: str, mark: bytes) -> None:
-    """Overwrite and remove the user's key for a design, if it is the one with this mark."""
+    """Overwrite and remove the user's key for a design, if it is the one with this mark, or no mark is given."""
     key = user_key(design, new=False)
-    if key is None or Secret(key).mark() != mark:
+    if key is None or (mark and Secret(key).mark() != mark):
         return
-    _PROCESS_KEYS.pop(design, None)
+    _PROCESS_KEYS.pop(design[:_SHORT], None)
     if (path := _place(design)) is not None:
         with suppress(OSError):
             destroy_file(path)
@@ -51,9 +86,10 @@ def destroy_user_key(design: str, mark: bytes) -> None:
 
 def _place(design: str) -> Path | None:
     try:
-        return state_home() / "keys" / f"{design[:32]}.key"
+        return state_home() / "keys" / f"{design[:_SHORT]}.key"
     except RuntimeError:
         return None  # a user without a home
 
 
 _PROCESS_KEYS: dict[str, bytes] = {}
+_SHORT = 32  # digits of a design's fingerprint, as files name it

@@ -124,8 +124,9 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
 
     @property
     def keyed(self) -> bool:
-        """Whether a secret key ties identifiers to groups or bootstrap weights; devices draw their groups."""
-        return (self.grouped and self.federated is None) or self.bootstrap is not None
+        """Whether a secret key hashes identifiers: to groups, to bootstrap weights, and to tell units apart."""
+        whole = self.unit is None or self.one_record_per_unit or self.complete_units
+        return self.bootstrap is not None or not (whole or self.federated is not None)
 
     @property
     def control(self) -> str:

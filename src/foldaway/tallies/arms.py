@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,8 @@ from foldaway.plan.vocabulary import REPLICATES
 from foldaway.records.batch import Batch
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.folding import fold_batch, fold_clusters
-from foldaway.tallies.kinds import kinds_of
+from foldaway.tallies.kinds import UNITS, kinds_of
+from foldaway.tallies.scores import UnitScores
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,12 @@ class Arms:
     def counts(self) -> list[int]:
         """The number of records, by arm."""
         return [arm.n for arm in self.arms]
+
+    @property
+    def units(self) -> list[int]:
+        """The number of units, by arm, where they are counted; else of records."""
+        scores = [cast(UnitScores | None, arm.tallies.get(UNITS)) for arm in self.arms]
+        return [arm.n if seen is None else seen.clusters for arm, seen in zip(self.arms, scores, strict=True)]
 
     @property
     def size(self) -> int:

@@ -1,21 +1,19 @@
-"""Commands around a stream: consume it into a store, and read the store's effects."""
+"""``foldaway consume``: a stream into a store."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from foldaway.cli.terminal.options import AllKinds, PlanFile
+from foldaway.cli.terminal.options import KeyFile, PlanFile
 from foldaway.cli.terminal.words import tell
-from foldaway.errors import SourceError, StateError, TooEarly
-
-if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
-    from foldaway.plan import Plan
-    from foldaway.sources.brokers.stream_file import StreamState
+from foldaway.errors import SealedError, SourceError
 
 app = typer.Typer()
+
+# Each command imports what it needs, so that --help is quick.
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines, an object to a line.")]
 
@@ -32,10 +30,7 @@ def consume(
     ],
     plan: PlanFile,
     store: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the tallies and the position are kept.")],
-    key: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The trial's secret key, outside the store, if not this user's own."),
-    ] = None,
+    key: KeyFile = None,
     until_empty: Annotated[
         bool, typer.Option("--until-empty", help="End when the stream has been read; else go on for ever.")
     ] = False,
@@ -51,12 +46,13 @@ def consume(
     json: AsJson = False,
 ) -> None:
     """Fold a stream into a store, exactly once, even after a crash. No record is kept."""
+    from foldaway.cli.commands.state import destroy_key
     from foldaway.cli.terminal.consumer import show_end, shown_progress, stop_asked
     from foldaway.forgetting.harden import without_dumps
     from foldaway.plan import Plan
     from foldaway.sources.brokers.broker import parse
     from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions
-    from foldaway.sources.brokers.stream_file import StreamFile
+    from foldaway.sources.brokers.stream_file import StreamFile, is_closed
 
     if sentence := without_dumps():
         tell(sentence)
@@ -64,7 +60,9 @@ def consume(
     the_plan = Plan.load(plan)
     broker = where.broker(the_plan.name)
     with StreamFile(store) as opened:
-        secret = _secret(the_plan, key, opened.folder, opened.read())
+        if is_closed(opened.folder):
+            raise SealedError(f"the trial in {store} is closed: `foldaway effects {store}` prints its effects.")
+        secret = _secret(key, opened.folder)
         options = ConsumerOptions(until_empty=until_empty, delete=delete, skip_faulty=skip_faulty, close=close)
         with stop_asked() as stop, shown_progress(str(where), json) as show:
             consumer = Consumer(
@@ -72,62 +70,17 @@ def consume(
             )
             trial = consumer.run()
         if trial.sealed and key is not None:
-            _destroy(key)
+            destroy_key(key)
     show_end(trial, consumer, delete=delete, json=json)
 
 
-@app.command()
-def effects(
-    store: Annotated[Path, typer.Argument(metavar="FOLDER", help="The store of a consumer, running or not.")],
-    json: AsJson = False,
-    all_kinds: AllKinds = False,
-    save: Annotated[
-        Path | None, typer.Option(metavar="STATE", help="Write the tallies to this file, to be merged with others.")
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Let --save replace another state.")] = False,
-) -> None:
-    """The effects in the store of a consumer, as far as it is durable."""
-    from foldaway.cli.commands.state import require_savable
-    from foldaway.cli.terminal.consumer import effects_of
-    from foldaway.sources.brokers.stream_file import read
-    from foldaway.trial import Trial
-
-    require_savable(save, None, overwrite)
-    stored = read(store)
-    if stored is None or not stored.trial:
-        raise StateError(f"the store {store} holds no records yet.")
-    trial = Trial.loads(stored.trial)
-    if save is not None:
-        trial.save(save)
-    try:
-        durable = effects_of(trial)
-    except TooEarly as error:
-        if save is None:
-            raise
-        # A part of a trial may be too small for effects of its own: it is saved to be merged with the others.
-        tell(f"The tallies are in {save}; {error}")
-        return
-    print(durable.to_json() if json else durable.to_string(all_kinds=all_kinds))
-
-
-def _secret(plan: Plan, file: Path | None, store: Path, stored: StreamState | None) -> bytes | None:
+def _secret(file: Path | None, store: Path) -> bytes | None:
     """The key in a file that does not lie with the tallies (promise P3); none if it is the user's own."""
     from foldaway.keeping.secret import read_or_make_key
+    from foldaway.sources.brokers.stream_file import STATE
 
-    if file is None or not plan.keyed:
+    if file is None:
         return None
     if file.resolve().is_relative_to(store.resolve()):
         raise SourceError("the key must be kept apart from the tallies: name a file outside of the store.")
-    if stored is not None and stored.reached.closed:
-        return None  # it is destroyed
-    return read_or_make_key(file, new=stored is None or not stored.trial)
-
-
-def _destroy(file: Path) -> None:
-    """Overwrite the key, then remove its file."""
-    from foldaway.keeping.disk import destroy_file
-
-    try:
-        destroy_file(file)
-    except OSError as error:
-        tell(f"The trial is closed, but its key {file} cannot be destroyed: {error.strerror}.")
+    return read_or_make_key(file, new=not (store / STATE).exists())

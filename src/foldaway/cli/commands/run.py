@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foldaway.cli.commands.state import require_savable, save_report, tell_saved
-from foldaway.cli.terminal.options import Adjust, AllKinds, AsJson, Delimiter, Overwrite, PlanFile, Save
+from foldaway.cli.terminal.options import Adjust, AllKinds, AsJson, Delimiter, KeyFile, Overwrite, PlanFile, Save
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import SourceError
 
@@ -37,9 +37,7 @@ def run(
         bool, typer.Option("--delete-after", help="Delete each file once its records are in --save, on the disk.")
     ] = False,
     processes: Annotated[int, typer.Option(min=1, help="Share the files out to so many processes.")] = 1,
-    key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The trial's secret key, if not this user's own: read, or made.")
-    ] = None,
+    key: KeyFile = None,
     format: Annotated[
         str | None, typer.Option(help="csv, tsv, parquet, arrow or ndjson, if it cannot be told.")
     ] = None,
@@ -48,8 +46,16 @@ def run(
     json: AsJson = False,
     all_kinds: AllKinds = False,
     adjust: Adjust = None,
+    hardened: Annotated[
+        bool, typer.Option("--harden", help="Overwrite memory as it is freed, as a server does; slower.")
+    ] = False,
 ) -> None:
     """Fold files of records into a trial and print its effects. No record is kept."""
+    if hardened:
+        from foldaway.forgetting.harden import harden
+
+        for sentence in harden():  # starts the process again, so it comes first
+            tell(sentence)
     from foldaway.cli.terminal.printing import print_effects
     from foldaway.keeping.secret import read_or_make_key
     from foldaway.plan import Plan
@@ -64,7 +70,7 @@ def run(
         require_place(report)
     the_plan, options = Plan.load(plan), ReadOptions(format, delimiter)
     going_on = resume is not None and (resume.exists() or resume != save)  # a first run may name what is yet to be
-    secret = read_or_make_key(key, new=not going_on) if key is not None and the_plan.keyed else None
+    secret = None if key is None else read_or_make_key(key, new=not going_on)
     if save is None:
         trial = _fold(files, the_plan, options, resume=resume, key=secret, processes=processes)
         positions = None

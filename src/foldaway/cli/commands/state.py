@@ -1,4 +1,4 @@
-"""``foldaway merge`` and ``foldaway report``: what is done with saved states, and where a state may be saved."""
+"""What is done with saved states: merge, effects, report, export, seal; and where a state may be saved."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foldaway.cli.terminal.options import Adjust, AllKinds, AsJson, Overwrite, Save
+from foldaway.cli.terminal.options import Adjust, AllKinds, AsJson, KeyOfState, Overwrite, Save
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import StateError
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
+    from foldaway.effects import Effects
     from foldaway.report.page.document import Report
 
 app = typer.Typer()
+
+State = Annotated[
+    Path, typer.Argument(metavar="STATE", help="A file that --save wrote, or the folder of a consumer's store.")
+]
 
 
 @app.command()
@@ -23,6 +28,7 @@ def merge(
     states: Annotated[list[Path], typer.Argument(metavar="STATE", help="States of trials of one plan.")],
     save: Save = None,
     overwrite: Overwrite = False,
+    key: KeyOfState = None,
     json: AsJson = False,
     all_kinds: AllKinds = False,
     adjust: Adjust = None,
@@ -32,10 +38,10 @@ def merge(
     from foldaway.trial import Trial
 
     require_savable(save, None, overwrite)
-    seen: dict[bytes, Path] = {}
+    secret, seen = read_key(key), dict[bytes, Path]()
     whole: Trial | None = None
     for path in states:
-        part = Trial.load(path)
+        part = Trial.load(file_of(path), key=secret)
         if twin := seen.get(data := part.dumps()):
             raise StateError(f"{path} and {twin} are the same state; merging it twice would count its records twice.")
         seen[data] = path
@@ -48,24 +54,122 @@ def merge(
 
 
 @app.command()
+def effects(state: State, key: KeyOfState = None, json: AsJson = False, all_kinds: AllKinds = False) -> None:
+    """Print the effects in a saved state or a consumer's store, for yourself: they are not rounded."""
+    from foldaway.trial import saved_effects
+
+    found = saved_effects(file_of(state), key=read_key(key))
+    print(found.to_json() if json else found.to_string(all_kinds=all_kinds))
+
+
+@app.command()
 def report(
-    state: Annotated[Path, typer.Argument(metavar="STATE", help="The tallies, as --save wrote them.")],
+    state: State,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; STATE.html by default, - to print.")
     ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Do not round: a page for yourself, and not for others.")
+    ] = False,
+    key: KeyOfState = None,
     adjust: Adjust = None,
 ) -> None:
     """Write what a trial found as one HTML page, to read or to send: no other file, no network."""
+    from foldaway.keeping.saved import load
     from foldaway.report.page.document import require_place
-    from foldaway.trial import open_saved
+    from foldaway.report.page.page import effects_page
+    from foldaway.trial import open_saved, saved_effects
 
+    file, secret = file_of(state), read_key(key)
     target = state.with_name(f"{state.name}.html") if output is None else output
     printed = str(target) == "-"
     if not printed:
         require_place(target)  # before the work
-    trial, positions = open_saved(state)
-    page = trial.report(adjust=adjust, positions=positions)
+    if load(file, secret).final is not None:
+        page = effects_page(saved_effects(file))
+    else:
+        trial, positions = open_saved(file, key=secret)
+        told: Effects | None = None if exact else tell_from(file, secret)
+        page = trial.report(adjust=adjust, positions=positions, told=told)
     print(page) if printed else save_report(page, target)
+
+
+@app.command()
+def export(
+    state: State,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to; - to print.")] = Path("-"),
+    key: KeyOfState = None,
+) -> None:
+    """Write the effects for others, as JSON: rounded, and new ones only after the trial has grown enough."""
+    from foldaway.keeping.disk import replace_file
+
+    text = tell_from(file_of(state), read_key(key)).to_json()
+    if str(output) == "-":
+        print(text)
+    else:
+        replace_file(output, f"{text}\n".encode())
+        tell(f"Effects written to {output}, rounded for others.")
+
+
+@app.command()
+def seal(
+    state: State,
+    key: KeyOfState = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Print the effects without rounding; what is kept is rounded.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """End a trial: its effects take the place of its tallies, and its key is destroyed. This cannot be undone."""
+    from foldaway.keeping.locks import locked
+    from foldaway.trial import open_saved, quiet_effects, saved_effects
+
+    file, secret = file_of(state), read_key(key)
+    with locked(file, StateError(f"another program is at work on {state}; wait until it has ended.")):
+        trial, positions = open_saved(file, key=secret)
+        exact_effects = quiet_effects(trial)
+        trial.seal(everywhere=False)
+        trial.save(file, positions=positions)
+        trial.seal()  # only now: what a crash leaves must be readable
+        if key is not None:
+            destroy_key(key)
+    tell(f"{state} is sealed: its tallies and its key are destroyed.")
+    found = exact_effects if exact else saved_effects(file)
+    print(found.to_json() if json else found)
+
+
+def tell_from(file: Path, key: bytes | None) -> Effects:
+    """Effects for others from a saved state, which remembers what was told."""
+    from foldaway.keeping.locks import locked
+    from foldaway.trial import open_saved
+
+    with locked(file, StateError(f"another program is at work on {file}; wait until it has ended.")):
+        trial, positions = open_saved(file, key=key)
+        told = trial.tell()
+        trial.save(file, positions=positions)
+    return told
+
+
+def read_key(file: Path | None) -> bytes | None:
+    """The key in a file; none if it is this user's own."""
+    from foldaway.keeping.secret import read_or_make_key
+
+    return None if file is None else read_or_make_key(file, new=False)
+
+
+def destroy_key(file: Path) -> None:
+    """Overwrite a key, then remove its file."""
+    from foldaway.keeping.disk import destroy_file
+
+    try:
+        destroy_file(file)
+    except OSError as error:
+        tell(f"The trial is closed, but its key {file} cannot be destroyed: {error.strerror}.")
+
+
+def file_of(state: Path) -> Path:
+    """The file of a state: itself, or the one in a consumer's store."""
+    return state / "state" if state.is_dir() else state
 
 
 def save_report(page: Report, target: Path) -> None:

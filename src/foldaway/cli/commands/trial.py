@@ -13,6 +13,10 @@ from foldaway.errors import ServerError
 
 app = typer.Typer(help="Trials on a server.", no_args_is_help=True)
 
+Exact = Annotated[
+    bool, typer.Option("--exact", help="Do not round. Needs an admin's token, and the server notes that you asked.")
+]
+
 # Each command imports what it needs, so that --help is quick.
 
 
@@ -44,10 +48,12 @@ def create(
 
 
 @app.command("effects")
-def effects(name: TrialName, server: Server, token: Token, ca: Authority = None, json: AsJson = False) -> None:
+def effects(
+    name: TrialName, server: Server, token: Token, ca: Authority = None, exact: Exact = False, json: AsJson = False
+) -> None:
     """The effects of a trial so far."""
     with connect(server, token, ca) as client:
-        answer = client.effects(name)
+        answer = client.effects(name, exact=exact)
     _print_answer(answer, json)
 
 
@@ -66,6 +72,7 @@ def close(
     without_effects: Annotated[
         bool, typer.Option("--without-effects", help="Close even though there are no effects. This cannot be undone.")
     ] = False,
+    exact: Exact = False,
     json: AsJson = False,
 ) -> None:
     """End a trial: no more records, its key destroyed, its effects final.
@@ -78,7 +85,9 @@ def close(
     if share is not None and not 0 < share <= 1:
         raise ServerError("--share is above 0, and at most 1: the share of the devices whose reports are enough.")
     with connect(server, token, ca) as client:
-        answer = close_and_wait(client, name, deadline, share, without_effects)
+        answer = close_and_wait(
+            client, name, deadline=deadline, share=share, without_effects=without_effects, exact=exact
+        )
     _print_answer(answer, json)
 
 
@@ -152,7 +161,9 @@ def _print_statuses(rows: list[dict[str, Any]]) -> None:
             [
                 row["name"],
                 row["federated"]["stage"] if federated else row["status"],
-                *(f"{row[field]:,}" for field in ("records", "pending", "cohort", "left_out")),
+                f"{row['records']:,}",
+                "some" if row["pending"] else "none",
+                *(f"{row[field]:,}" for field in ("cohort", "left_out")),
             ]
             for row in rows
             if (row.get("federated") is not None) == federated

@@ -14,7 +14,7 @@ import msgspec
 from foldaway.cli.terminal.words import tell
 from foldaway.effects import Effects
 from foldaway.errors import TooEarly
-from foldaway.keeping.cohort import require_enough
+from foldaway.keeping.cohort import too_early, too_few_to_answer
 from foldaway.sources.brokers.consumer import Consumer, Progress
 from foldaway.trial import Trial, quiet_effects
 
@@ -52,7 +52,7 @@ def in_one_line(progress: Progress) -> str:
     """The progress in one line.
 
     Example:
-        >>> in_one_line(Progress(records=1200, pending=34, lag=5, rate=810.0, skipped=0, missed=0, left_out=0))
+        >>> in_one_line(Progress(records=1200, pending=34, lag=5, rate=810.0, skipped=0, missed=0))
         '1,200 records | 34 pending | 5 messages waiting | 810 records/s'
     """
     parts = [f"{progress.records:,} records", f"{progress.pending:,} pending"]
@@ -113,7 +113,6 @@ def show_end(trial: Trial, consumer: Consumer, *, delete: bool, json: bool) -> N
     tell(sentence)
     for count, what in (
         (progress.pending, f"more wait at the broker until a cohort of {trial.plan.privacy.cohort:,} has come"),
-        (progress.left_out, "records were left out at the close: they were fewer than a cohort"),
         (progress.skipped, "faulty messages were passed over"),
         (progress.missed, "messages were gone from the broker before they could be read"),
     ):
@@ -122,12 +121,13 @@ def show_end(trial: Trial, consumer: Consumer, *, delete: bool, json: bool) -> N
 
 
 def effects_of(trial: Trial) -> Effects:
-    """The effects, if every arm has the plan's minimum of records.
+    """The effects, if every arm has units enough.
 
     Raises:
         TooEarly: It has not.
     """
-    require_enough(trial.plan.privacy, trial.counts)
+    if too_few_to_answer(trial.plan.privacy, trial.census().units()):
+        raise too_early(trial.plan.privacy)
     return quiet_effects(trial)
 
 

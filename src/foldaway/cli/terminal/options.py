@@ -22,6 +22,22 @@ Delimiter = Annotated[
     ),
 ]
 
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--key",
+        metavar="FILE",
+        envvar="FOLDAWAY_KEY",
+        help="The trial's secret key, if not this user's own; made if there is no such file yet.",
+    ),
+]
+KeyOfState = Annotated[
+    Path | None,
+    typer.Option(
+        "--key", metavar="FILE", envvar="FOLDAWAY_KEY", help="The key the state was saved with, if not this user's own."
+    ),
+]
+
 # How effects are printed.
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines in place of tables.")]
 AllKinds = Annotated[bool, typer.Option("--all", help="Show every kind of standard error, not just the best one.")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from foldaway.engines.partial import key_for, plan_columns
 from foldaway.engines.spark.batch import fold, require_classic
 from foldaway.engines.spark.checkpoint import Checkpoint
 from foldaway.errors import FoldawayError, PlanError, SealedError, SourceError, StateError
-from foldaway.keeping.cohort import Gate
+from foldaway.keeping.cohort import may_write
 from foldaway.keeping.saved import StreamPositions
 from foldaway.plan import Plan
 from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
@@ -113,7 +112,9 @@ def load(store: str | Path, plan: Plan | None = None, *, key: bytes | None = Non
     Raises:
         StateError: There is none, or it is damaged or of another plan or key.
     """
-    stored = read(Path(store))
+    stored = read(Path(store), key)
+    if stored is not None and stored.final is not None:
+        raise SealedError(f"the trial in {store} is closed: `foldaway effects {store}` prints its effects.")
     if stored is None or not stored.trial:
         raise StateError(f"{store} holds no state yet: it is written when the first cohort of records has come.")
     return Trial.loads(stored.trial, plan, key=key)
@@ -166,9 +167,9 @@ class StreamFold:
         self._batches.let_go()
 
     def close(self) -> Trial:
-        """End the trial: stop, and seal what is stored, with the remainder if the plan says ``remainder = "include"``.
+        """End the trial: stop, and store its effects, of all records, in place of its tallies.
 
-        Otherwise the records short of a cohort are left out. The key of this machine's user is destroyed; destroy any
+        The key of this machine's user is destroyed; destroy any
         other that you gave.
 
         Raises:
@@ -198,14 +199,14 @@ class _Batches:
         self.key = key
         self.fault: FoldawayError | None = None
         self._store: StreamFile | None = store
-        self._stored, self._gate = stored, Gate(trial.plan.privacy)
+        self._stored = stored
         self._trial, self._query, self._batch = trial, stored.reached.identity, _last_batch(stored)
         self._most_pending = most_pending
 
     @property
     def pending(self) -> int:
         """Records that are not stored."""
-        return self._gate.pending
+        return self._trial.newcomers.records
 
     def __call__(self, df: DataFrame, batch: int) -> None:
         if batch <= self._batch:
@@ -220,35 +221,33 @@ class _Batches:
     def take(self, records: Trial, query: str, batch: int) -> None:
         """Add a micro-batch, folded, to the tallies, and write them if the cohort gate allows."""
         self._trial, self._query, self._batch = self._trial + records, query, batch
-        now = time.monotonic()
-        self._gate.take(records.n, now)
-        if self._gate.may_write(now):
+        if may_write(self.plan.privacy, self._trial.newcomers):
             self._write(self._trial)
         elif batch - _last_batch(self._stored) >= self._most_pending:
             raise StateError(
-                f"{self._most_pending:,} micro-batches together had fewer records than a cohort, and Spark's "
+                f"{self._most_pending:,} micro-batches together had fewer units than a cohort, and Spark's "
                 "checkpoint will not go back further. Nothing is lost: start the stream again, its trigger longer."
             )
 
-    def _write(self, trial: Trial, *, left_out: int = 0, closed: bool = False) -> None:
+    def _write(self, trial: Trial, *, closed: bool = False) -> None:
         if self._store is None:
             raise StateError("the stream was stopped, and another may have gone on from its store: start it again.")
-        reached = StreamPositions(_STREAM, self._query, {_PART: (self._batch,)}, left_out=left_out, closed=closed)
-        # Levels that are pooled in the state may still become common in memory.
-        stored = StreamState(reached, (trial if trial.rich else trial.copy()).dumps())
-        self._store.write(stored)
+        reached = StreamPositions(_STREAM, self._query, {_PART: (self._batch,)}, closed=closed)
+        if closed:
+            stored = StreamState(reached, final=trial.final())
+            self._store.write(stored, None)
+        else:
+            # Levels that are pooled in the state may still become common in memory.
+            stored = StreamState(reached, (trial if trial.rich else trial.copy()).dumps())
+            self._store.write(stored, trial.file_key())
         self._stored = stored
-        self._gate.wrote()
+        trial.wrote()
 
     def close(self) -> Trial:
-        """The final trial, sealed and stored; the same one if it is closed already."""
+        """The final trial, sealed; its effects are stored in place of its tallies."""
         if not self._stored.reached.closed:
-            left_out = self._gate.left_out()
-            final = self._stored.of(self.plan, self.key) if left_out else self._trial
-            final.seal(everywhere=False)
-            self._write(final, left_out=left_out, closed=True)
-            final.seal()  # only now: what a crash leaves must be able to go on
-            self._trial = final
+            self._write(self._trial, closed=True)
+            self._trial.seal()  # only now: what a crash leaves must be able to go on
             self.let_go()
         return self._trial
 

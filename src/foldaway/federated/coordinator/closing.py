@@ -21,9 +21,6 @@ from foldaway.federated.modes.share import Devices
 from foldaway.keeping import cohort
 from foldaway.plan import Plan
 
-# How long before its deadline a trial takes what is no cohort: servers look at their trials every second.
-LAST_SECONDS = 3.0
-
 # 0.55 of 100 devices is 55.00000000000001 of them.
 _ROUNDING = 1e-12
 
@@ -35,11 +32,14 @@ class CloseRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         deadline: Seconds from now in which reports still count.
         share: The share of the devices whose reports are enough.
         without_effects: Whether to close it even if it ends without effects.
+        exact: Whether to answer with exact numbers, once; what is stored and shown to others is rounded. Not for a
+            trial whose records stay on devices.
     """
 
     deadline: Annotated[float, msgspec.Meta(ge=0, le=10**7)] | None = None
     share: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
     without_effects: bool = False
+    exact: bool = False
 
     @property
     def waits(self) -> bool:
@@ -157,29 +157,20 @@ class Course:
             raise would_be_without_effects(self._plan.name, f"{few}. {wait}")
         return closing._replace(deadline=now), False  # nothing is published, so there is nothing to wait for
 
-    def looked(
-        self, seen: Situation, included: Callable[[], Sequence[int]], waited_on: float | None
-    ) -> Closing | WaitOn | End | None:
+    def looked(self, seen: Situation, included: Callable[[], Sequence[int]]) -> WaitOn | End | None:
         """A server looks at the trial, as it does every second.
-
-        A closing is one to store: the trial waited on and has enough now, and other servers get a moment for what they
-        have.
 
         Args:
             seen: Where the trial stands.
             included: The devices whose records are in the tallies, by arm; asked only if it matters.
-            waited_on: The deadline after which this server has found that it waits on, if it has.
         """
         closing = seen.closing
         if seen.stage != "replying" or closing is None or not (seen.is_over or self._enough(closing, seen, included)):
             return None
         if closing.without_effects:
             return End()
-        if (few := self.too_few_reports(self._countable(seen))) is not None:
-            return WaitOn(few)
-        if waited_on == closing.deadline and cohort.includes_remainder(self._privacy):
-            return closing._replace(deadline=seen.now + LAST_SECONDS)
-        return End()
+        few = self.too_few_reports(self._countable(seen))
+        return End() if few is None else WaitOn(few)
 
     def ends(self, seen: Situation, included: Sequence[int], published: bool) -> WaitOn | End:
         """All that counts is durable, with devices so included in the tallies, by arm: whether it ends now."""
@@ -188,13 +179,6 @@ class Course:
             why = self._too_few_moments(included) or "nothing was published to devices"
         wanted = seen.closing is not None and seen.closing.without_effects
         return End(why) if why is None or wanted else WaitOn(why)
-
-    def last_call(self, seen: Situation) -> float | None:
-        """The deadline before which to commit a remainder that is no cohort, once, now that it has nearly come."""
-        if not cohort.includes_remainder(self._privacy) or seen.stage != "replying" or seen.closing is None:
-            return None
-        deadline = seen.closing.deadline
-        return deadline if abs(seen.now - deadline) <= LAST_SECONDS else None
 
     def outlook(self, seen: Situation) -> str | None:
         """What a trial that waits for reports is heading for, if that is no effects."""
@@ -207,12 +191,15 @@ class Course:
 
     def too_few_reports(self, reported: Mapping[str, int]) -> str | None:
         """Why so many reports, by arm, give no effects, if they do not."""
-        few = cohort.too_few_to_answer(self._privacy, {arm: reported[arm] for arm in self._plan.arms})
-        if not few:
+        counts = {arm: reported[arm] for arm in self._plan.arms}
+        if cohort.may_tell(self._privacy, cohort.Census({arm: [n] for arm, n in counts.items()}), None):
             return None
-        arm = min(few, key=few.__getitem__)
-        least = f"every arm needs durable reports of {self._privacy.smallest_cell:,} devices (the plan's smallest_cell)"
-        return f"{least}, and {arm} has {few[arm]:,}"
+        if few := cohort.too_few_to_answer(self._privacy, counts):
+            arm = min(few, key=few.__getitem__)
+            least = f"durable reports of {self._privacy.smallest_cell:,} devices (the plan's smallest_cell)"
+            return f"every arm needs {least}, and {arm} has {few[arm]:,}"
+        least = f"durable reports of {self._privacy.cohort:,} devices (the plan's cohort)"
+        return f"effects need {least}, and there are {sum(counts.values()):,}"
 
     # What follows from it.
 
@@ -221,32 +208,25 @@ class Course:
         if self._replies and seen.stage == "open":  # whether it can begin is seen from the moments
             why = "its devices reply once it is being closed, and that takes time" if seen.is_over else None
         elif few := self.too_few_reports(self._countable(seen) if seen.is_over else self._hoped_for(seen)):
-            more = "" if seen.is_over else ", with all that can still come"
-            wait = f"reports wait here for others to make up a cohort of {self._privacy.cohort:,}"
-            why = f"{few}{more}. {seen.pending.total():,} {wait}"
+            why = few if seen.is_over else f"{few}, with all that can still come"
         if why is not None:
             raise would_be_without_effects(self._plan.name, why, federated=seen.is_over)
 
     def _hoped_for(self, seen: Situation) -> Counter[str]:
         """The reports, by arm, if every enrolled device still sends its own."""
         reported, enrolled = Counter(seen.devices.reported), Counter(seen.devices.enrolled)
-        return reported | enrolled if cohort.can_ever_count(self._privacy, (enrolled - reported).total()) else reported
+        return reported | enrolled
 
     def _countable(self, seen: Situation) -> Counter[str]:
         """The reports, by arm, that would be in the trial if it ended now."""
-        counts = cohort.counts_at_end(self._privacy, seen.pending.total())
-        return Counter(seen.devices.reported) + (seen.pending if counts else Counter())
+        return Counter(seen.devices.reported) + seen.pending
 
     def _enough(self, closing: Closing, seen: Situation, included: Callable[[], Sequence[int]]) -> bool:
         """Whether as many as are enough have reported of those that can."""
-        here = (
-            seen.pending.total() if cohort.includes_remainder(self._privacy) else 0
-        )  # otherwise the end leaves them out
         awaited = sum(seen.devices.enrolled.values())
         if self._replies:
             awaited = min(awaited, sum(included()))
-        reported = sum(seen.devices.reported.values()) + here
-        return awaited > 0 and reported >= closing.share * awaited * (1 - _ROUNDING)
+        return awaited > 0 and self._countable(seen).total() >= closing.share * awaited * (1 - _ROUNDING)
 
     def _too_few_moments(self, included: Sequence[int]) -> str | None:
         """Why an arm's moments may not be published to devices: they would be those of a few."""

@@ -38,15 +38,10 @@ def described(plan: Plan) -> list[str]:
 def _counted(plan: Plan) -> Iterator[str]:
     """What is counted in devices."""
     privacy = plan.privacy
-    early = "" if privacy.max_wait is None else f", or by what has come in {_time(privacy.max_wait)} (`max_wait`)"
     yield (
-        "Two states that the coordinator stores or answers differ by at least "
-        f"{many(privacy.cohort, 'message')} of devices (`cohort`){early}."
+        f"The coordinator stores tallies after every {many(privacy.cohort, 'message')} of devices (`cohort`). At the "
+        "close, what waits on the server that closes the trial counts, and what waits on others is left out."
     )
-    if cohort.includes_remainder(privacy):
-        yield "What is short of a cohort at the close is included (`remainder`), be it a single device's."
-    else:
-        yield "What is short of a cohort at the close is left out (`remainder`), and its devices are missing."
     if mode_of(plan).replies:
         least = many(cohort.least_to_publish(privacy), "device")
         yield f"Nothing is published to devices unless every arm has moments of {least}."

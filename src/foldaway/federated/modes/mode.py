@@ -91,7 +91,9 @@ class Mode(ABC):
         share.fold(messages, values)
 
     @abstractmethod
-    def results(self, share: Share, devices: Devices, published: Published | None) -> tuple[Effects, Integrity | None]:
+    def results(
+        self, share: Share, devices: Devices, published: Published | None, *, rounded: bool = True
+    ) -> tuple[Effects, Integrity | None]:
         """The effects of all servers' shares together, and what the replies say about themselves, if there are any."""
 
     # In words.

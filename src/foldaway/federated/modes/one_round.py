@@ -42,10 +42,12 @@ class OneRound(Mode):
         for record in records:
             sums = self.take_in(plan, sums, record) or b""
 
-    def results(self, share: Share, devices: Devices, published: Published | None) -> tuple[Effects, None]:
+    def results(
+        self, share: Share, devices: Devices, published: Published | None, *, rounded: bool = True
+    ) -> tuple[Effects, None]:
         """Those of an analysis of clusters, with a note on who is missing from it."""
         notes = list(missing_notes(devices))
-        return effects_of(share.plan, share.trial.arms, share.trial.dropped, notes=notes), None
+        return effects_of(share.plan, share.trial.arms, share.trial.dropped, rounded=rounded, notes=notes), None
 
     def longest(self, plan: Plan) -> Sequence[Message]:
         """What as many records come to as a message may be of."""

@@ -94,7 +94,9 @@ class Scores(Mode):
             sums[place] = sums[place].fold(Block(np.column_stack(mine)))
         share.replies = sums
 
-    def results(self, share: Share, devices: Devices, published: Published | None) -> tuple[Effects, Integrity]:
+    def results(
+        self, share: Share, devices: Devices, published: Published | None, *, rounded: bool = True
+    ) -> tuple[Effects, Integrity]:
         """From the moments that were published, and errors from the replies, if these add up to them."""
         assert published is not None, "there are no effects before anything is published"
         plan = share.plan
@@ -107,7 +109,9 @@ class Scores(Mode):
         counted = [heard.n for heard in replies] if complete else share.devices
         notes = [*_reply_notes(devices, included, {} if complete else silent), str(judged)]
         scored = scored_arms(plan, published.arms, replies, counted)
-        return effects_of(plan, published.arms, share.trial.dropped, scored=scored, notes=notes), judged
+        return effects_of(
+            plan, published.arms, share.trial.dropped, rounded=rounded, scored=scored, notes=notes
+        ), judged
 
     def described(self, plan: Plan) -> str:
         """The moments before the close, and the reply after."""

@@ -7,7 +7,7 @@ are frozen and published, and replies fold into sums. Shares of several servers 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
 
 import msgspec
@@ -44,6 +44,10 @@ class Devices(msgspec.Struct, frozen=True):
 
     enrolled: dict[str, int]
     reported: dict[str, int]
+
+    def with_reports(self, more: Mapping[str, int]) -> Devices:
+        """With so many more reports."""
+        return Devices(self.enrolled, {arm: n + more.get(arm, 0) for arm, n in self.reported.items()})
 
     @property
     def missing(self) -> dict[str, int]:

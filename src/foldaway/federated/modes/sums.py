@@ -56,12 +56,15 @@ class SumsByGroup(OneRound):
         """Add them up by arm and group."""
         share.fold_sums(messages, values)
 
-    def results(self, share: Share, devices: Devices, published: Published | None) -> tuple[Effects, None]:
+    def results(
+        self, share: Share, devices: Devices, published: Published | None, *, rounded: bool = True
+    ) -> tuple[Effects, None]:
         """Those of sums by group, with a note on who is missing from them."""
         trial, units = share.trial, dict(zip(share.plan.arms, share.devices, strict=True))
         assert isinstance(trial.tallies, Grouped)
         notes = list(missing_notes(devices))
-        return effects_of_groups(share.plan, trial.tallies, trial.dropped, units=units, notes=notes), None
+        tallies, plan = trial.tallies, share.plan
+        return effects_of_groups(plan, tallies, trial.dropped, rounded=rounded, units=units, notes=notes), None
 
     def described(self, plan: Plan) -> str:
         """The group, the count and the sums."""

@@ -24,6 +24,7 @@ _FIELDS = {
     "faults": ("Reasons", "how many records were left out, by arm, column and rule"),
     "key_mark": ("Mark of the key", "tells whether two states share a secret key; the key itself is not here"),
     "sealed": ("Seal", "whether further records can be folded"),
+    "told": ("Effects for others", "what was last shown to others, and the number of records behind it, by group"),
 }
 
 TALLIES = {
@@ -95,7 +96,7 @@ def _parts(body: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
     yield *_FIELDS["plan"], body["plan"]
     yield from _in_groups(body["tallies"]) if isinstance(body["tallies"], dict) else _in_arms(body["tallies"])
     for name, part in body.items():
-        if name not in ("plan", "tallies"):
+        if name not in ("plan", "tallies") and part is not None:
             yield *_FIELDS.get(name, (name, "")), part
 
 

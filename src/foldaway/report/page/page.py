@@ -43,12 +43,14 @@ def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> 
         forms, balances = spreads(effects, plan, tallies.arms), balance(plan, tallies.arms)
     else:
         forms, balances = {}, prediction_balance(plan, tallies)
+    if effects.rounded:
+        forms, balances = {}, [each.rounded() for each in balances]
     sections = [
         asked(plan),
         found(effects, forms),
         trust(effects, balances),
         kept(saved, sum(effects.counts.values())),
-        solved(audit(plan, tallies)),
+        solved(audit(plan, tallies), told=effects.rounded),
     ]
     return _page(effects, sections)
 

@@ -7,23 +7,20 @@ a producer that resends what was not durable is counted exactly once.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from functools import partial
-from hashlib import blake2b
 
 import msgspec
 import numpy as np
 
-from foldaway.effects import Effects
 from foldaway.errors import Conflict, FoldawayError, SequenceGap, TrialClosed
 from foldaway.inference.adjusting import LEAST_PER_COLUMN
-from foldaway.keeping.cohort import Gate, require_enough
+from foldaway.keeping.cohort import may_write
 from foldaway.plan import Plan
 from foldaway.service.database.shard_table import ShardRow
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Decoded
-from foldaway.trial import Trial, quiet_effects
+from foldaway.trial import Trial
 
 FIXED_AT = 2_000
 """Records of all servers together at which a trial's coefficients are fixed and its moments destroyed."""
@@ -42,7 +39,7 @@ class Receipt(msgspec.Struct, frozen=True):
         repeated: Whether the batch had come before, and was not folded again.
         durable: The producer's last sequence that is safe whatever crashes; null for batches without a sequence that
             are not yet safe.
-        pending: Records of this server that wait for their cohort.
+        pending: Whether records of this server wait for their cohort; how many is not the sender's to know.
     """
 
     fingerprint: str
@@ -51,7 +48,7 @@ class Receipt(msgspec.Struct, frozen=True):
     folded: int
     repeated: bool
     durable: int | None
-    pending: int
+    pending: bool
 
 
 class Collector:
@@ -70,18 +67,18 @@ class Collector:
         key = self._store.trial_key(self.name) if self.plan.keyed else None
         live = Trial(self.plan, key=key) if row.state is None else Trial.loads(row.state, self.plan, key=key)
         # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
-        self._version, self._live, self._gate = row.version, live, Gate(self.plan.privacy)
+        self._version, self._live = row.version, live
         self._sequences: dict[str, tuple[int, int]] = {}
 
     @property
     def pending(self) -> int:
         """Records folded since the last commit."""
-        return self._gate.pending
+        return self._live.newcomers.records
 
     @property
     def durable(self) -> int:
         """Records of this shard that are durable."""
-        return self._live.n - self._gate.pending
+        return self._live.n - self.pending
 
     def receive(self, batch: Decoded, producer: str | None, sequence: int | None) -> Receipt:
         """Fold a batch, unless it has come before; commit if a cohort has come together.
@@ -105,13 +102,12 @@ class Collector:
                 return self._receipt(producer, sequence, folded=0, repeated=True)
             if sequence > known + 1:
                 raise SequenceGap(known + 1)
-        before = self._live.copy(), dict(self._sequences), self._gate.copy()
+        before = self._live.copy(), dict(self._sequences)
         # Numbers may come as text: one bad cell makes text of its column, and `foldaway send` is judged as `run` is.
         self._live.fold(batch.records, text=True, unreadable=batch.ragged)
         folded = self._live.n - before[0].n
         if producer is not None and sequence is not None:
             self._sequences[producer] = (durable, sequence)
-        self._gate.take(folded, time.monotonic())
         try:
             self.commit_if_due()
         except Conflict:
@@ -119,7 +115,7 @@ class Collector:
         except BaseException:
             # Not acknowledged: as if it had never come. Should the database have taken it nevertheless, the version
             # is no longer ours, and the next commit is a Conflict.
-            self._live, self._sequences, self._gate = before
+            self._live, self._sequences = before
             raise
         receipt = self._receipt(producer, sequence, folded=folded, repeated=False)
         self.fix_if_due()
@@ -145,11 +141,11 @@ class Collector:
             durable = sequence  # it was in the commit just now
         else:
             durable = self._known(producer)[0]
-        return Receipt(self.plan.fingerprint, producer, sequence, folded, repeated, durable, self.pending)
+        return Receipt(self.plan.fingerprint, producer, sequence, folded, repeated, durable, self.pending > 0)
 
     def commit_if_due(self) -> None:
-        """Commit if a cohort has come together, or the plan's patience is over."""
-        if self._gate.may_write(time.monotonic()):
+        """Commit if a cohort has come together."""
+        if may_write(self.plan.privacy, self._live.newcomers):
             self.commit()
 
     def commit(self) -> None:
@@ -167,7 +163,7 @@ class Collector:
             # Another server has taken batches of the same producers: what is pending here will come again.
             self._reload()
             raise
-        self._gate.wrote()
+        self._live.wrote()
         self._sequences = {}
 
     def fix_if_due(self) -> None:
@@ -186,22 +182,32 @@ class Collector:
             self._store.shards.rewrite(self.name, partial(_fixed, self.plan))
             self._reload()
 
-    def finish(self) -> int:
-        """Before the trial closes: commit what may be committed.
+    def whole(self, shards: Sequence[ShardRow]) -> Trial:
+        """The trial of all servers together, with what is pending here.
 
-        Returns:
-            The records that may not, since they are no cohort: they are to be left out.
+        Raises:
+            Conflict: What is pending here is no longer to be counted: another server has taken some of it, or this
+                server's shard is not the one that it was built upon. It must come again.
         """
-        if self.pending and not self._gate.left_out():
-            self.commit()
-        return self.pending
+        others = [row for row in shards if row.shard != self.shard]
+        durable = self._store.shards.sequences(self.name, self._sequences)
+        taken = any(durable.get(producer, 0) != was for producer, (was, _) in self._sequences.items())
+        if taken or sum(row.version for row in shards if row.shard == self.shard) != self._version:
+            self._reload()
+            raise Conflict("another server has taken the same batches, or written this one's state, in between.")
+        return merged(self.plan, others).merge(self._live)
+
+    @property
+    def sequences(self) -> dict[str, tuple[int, int]]:
+        """Of each producer with batches that are pending here, the sequence that was durable before, and the last."""
+        return dict(self._sequences)
 
     def leave_out_pending(self) -> None:
-        """Once the trial is closed: give up the records that no cohort came together for, and count them."""
+        """Once the trial was closed elsewhere: give up the records that no cohort came together for, and count them."""
         if self.pending:
             self._store.shards.leave_out(self.name, self.shard, self.pending)
         # Without asking the database, which might fail: they must not be counted twice.
-        self._live, self._gate, self._sequences = Trial(self.plan), Gate(self.plan.privacy), {}
+        self._live, self._sequences = Trial(self.plan), {}
 
 
 def _fixed(plan: Plan, shards: Sequence[ShardRow]) -> dict[str, bytes]:
@@ -223,30 +229,3 @@ def merged(plan: Plan, shards: Sequence[ShardRow]) -> Trial:
         if row.state is not None:
             whole = whole.merge(Trial.loads(row.state, plan))
     return whole
-
-
-Mark = tuple[tuple[str, int, bytes], ...]
-
-
-class Answers:
-    """The effects of what is durable, computed once for each state, however many people ask; a few kilobytes each."""
-
-    def __init__(self) -> None:
-        self._last: dict[str, tuple[Mark, int, Effects]] = {}
-
-    def of(self, plan: Plan, shards: Sequence[ShardRow]) -> tuple[int, Effects]:
-        """The records of all servers together, and their effects.
-
-        Raises:
-            TooEarly: An arm has too few records.
-        """
-        mark = tuple((shard.shard, shard.version, blake2b(shard.state or b"").digest()) for shard in shards)
-        if plan.name not in self._last or self._last[plan.name][0] != mark:
-            trial = merged(plan, shards)
-            require_enough(plan.privacy, trial.counts)
-            self._last[plan.name] = mark, trial.n, quiet_effects(trial)
-        return self._last[plan.name][1:]
-
-    def drop(self, name: str) -> None:
-        """Let go of a trial's answer; a closed one's is in the database."""
-        self._last.pop(name, None)

@@ -7,7 +7,9 @@ device joins any more. The effects are computed and stored, as for any trial, if
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -15,8 +17,10 @@ from foldaway.errors import Conflict, IngestError, TrialClosed
 from foldaway.federated.coordinator.closing import CloseRequest, Closing, Course, WaitOn, waits_on
 from foldaway.federated.modes import mode_of
 from foldaway.federated.replies.published import Published
+from foldaway.inference.rounding import round_count
 from foldaway.plan import Plan
-from foldaway.service.collecting.device_trials import DeviceTrials, FederatedAnswer, federated_of
+from foldaway.service.collecting.device_trials import DeviceTrials, FederatedAnswer, candidate, federated_of
+from foldaway.service.database.device_table import write_arrivals
 from foldaway.service.database.shard_table import left_out, versions
 
 _ATTEMPTS = 5
@@ -28,7 +32,6 @@ class DeviceClosings:
     def __init__(self, trials: DeviceTrials) -> None:
         self._trials = trials
         self._table = trials.store.devices
-        self._waited_on: dict[str, float] = {}  # by trial, the deadline after which too few had reported
 
     def close(self, plan: Plan, request: CloseRequest, final: Callable[[FederatedAnswer], str]) -> None:
         """Begin to close, or change how long to wait; then move on if there is nothing to wait for.
@@ -72,12 +75,9 @@ class DeviceClosings:
             Why it waits on though its deadline is over, if it does: it would end without effects, which nobody wants.
         """
         for attempt in range(_ATTEMPTS):
-            seen, waited_on = self._trials.look(plan), self._waited_on.get(plan.name)
-            step = Course(plan).looked(seen, lambda: self._trials.whole(plan)[0].devices, waited_on)
+            seen = self._trials.look(plan)
+            step = Course(plan).looked(seen, lambda: self._trials.whole(plan)[0].devices)
             if step is None or seen.closing is None:
-                return None
-            if isinstance(step, Closing):
-                self._table.change_closing(plan.name, step)
                 return None
             try:
                 why = step.why if isinstance(step, WaitOn) else self._end(plan, final)
@@ -85,10 +85,7 @@ class DeviceClosings:
                 if attempt == _ATTEMPTS - 1:
                     raise
             else:
-                if why is None or not seen.is_over:
-                    return None
-                self._waited_on[plan.name] = seen.closing.deadline
-                return why
+                return why if seen.is_over else None
         return None
 
     def _end(self, plan: Plan, final: Callable[[FederatedAnswer], str]) -> str | None:
@@ -98,28 +95,32 @@ class DeviceClosings:
             Why it was not ended, if it was not.
         """
         collector, mode = self._trials.collector(plan), mode_of(plan)
-        pending = collector.finish()
+        collector.leave_out_late_moments()
         published = collector.published()
-        whole, shards = self._trials.whole(plan)
+        whole, shards = self._trials.whole(plan, pending=True)
         # After the shards: if another server commits in between, their versions are no longer those, and all is done
         # once more. The other way round its reports would be in the tallies, and missing from the counts.
         seen = self._trials.look(plan)
         if seen.stage != "replying":
             return None  # another server has ended it
+        seen = seen._replace(devices=seen.devices.with_reports(seen.pending), pending=Counter())
         step = Course(plan).ends(seen, whole.devices, published is not None)
         if isinstance(step, WaitOn):
             return step.why
         effects, integrity = (None, None) if step.why is not None else mode.results(whole, seen.devices, published)
+        checks = [partial(write_arrivals, trial=plan.name, arrivals=collector.arrivals)]
+        if effects is not None:
+            told, unless_told = self._trials.answers.final(plan, candidate(whole, seen.devices, published))
+            effects = None if told is None else told.effects
+            checks.append(unless_told)
         federated = msgspec.structs.replace(
             federated_of(plan, seen),
             stage="closed",
             integrity=integrity,
             note=None if step.why is None else f"{step.why}.",
         )
-        answer = FederatedAnswer(effects, whole.trial.n, left_out(shards) + pending, federated)
-        # The moments, less the sum of the replies, are the reply of whoever is missing.
-        self._trials.store.close_trial(plan.name, final(answer), versions(shards), wipe=mode.replies)
-        collector.leave_out_pending()
+        answer = FederatedAnswer(effects, round_count(whole.trial.n), left_out(shards), federated)
+        self._trials.store.close_trial(plan.name, final(answer), versions(shards), checks)
         self._trials.let_go(plan.name)
-        self._waited_on.pop(plan.name, None)
+        self._trials.answers.drop(plan.name)
         return None

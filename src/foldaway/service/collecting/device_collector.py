@@ -8,7 +8,6 @@ theirs. Of single devices nothing is in memory but the numbers of a cohort that 
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,10 +27,11 @@ from foldaway.federated.messages import Enrolment, Kind, Moments, Received, Sent
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Share, units_of
 from foldaway.federated.replies.published import Published
-from foldaway.keeping.cohort import Gate, too_few_to_send
+from foldaway.keeping.cohort import Newcomers, may_write, too_few_to_send
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.service.database.device_table import Arrivals, DeviceTable, hashed
+from foldaway.service.database.shard_table import ShardRow
 from foldaway.service.database.store import Store
 from foldaway.tallies.kinds import UNITS
 from foldaway.trial import Trial
@@ -50,18 +50,18 @@ class _Pending:
 
     Attributes:
         live: The durable share, and the messages folded since.
-        gate: What says when they may be written.
+        newcomers: How many there are.
         arrivals: The hashes of their numbers, and how many are reports.
     """
 
     live: Share
-    gate: Gate
+    newcomers: Newcomers = field(default_factory=Newcomers)
     arrivals: Arrivals = field(default_factory=Arrivals)
 
     def copy(self) -> Self:
         """The same, to go back to."""
         arrivals = Arrivals(set(self.arrivals.used), set(self.arrivals.fresh), Counter(self.arrivals.reported))
-        return type(self)(self.live.copy(), self.gate.copy(), arrivals)
+        return type(self)(self.live.copy(), self.newcomers, arrivals)
 
     def add(self, kind: Kind, number: bytes, arm: str) -> None:
         """A message of this number is to be folded."""
@@ -70,7 +70,7 @@ class _Pending:
         else:
             self.arrivals.used.add(number)
             self.arrivals.reported[arm] += 1
-        self.gate.take(1, time.monotonic())
+        self.newcomers += Newcomers(1, 1)
 
 
 class DeviceCollector:
@@ -84,7 +84,6 @@ class DeviceCollector:
         self.shard = shard
         self._published: Published | None = None
         self._given_up = 0  # messages left out, and not yet counted as such in the database
-        self.finished: float | None = None  # the deadline before which the last remainder was taken here
         self._reload()
 
     def _reload(self) -> None:
@@ -93,7 +92,7 @@ class DeviceCollector:
         durable = Share.of(self.plan, row.state, self.published())
         # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
         self._version, self._durable = row.version, durable
-        self._pending = _Pending(durable.copy(), Gate(self.plan.privacy))
+        self._pending = _Pending(durable.copy())
 
     def published(self) -> Published | None:
         """What was published when the trial began to close, if the mode publishes anything."""
@@ -105,7 +104,7 @@ class DeviceCollector:
     @property
     def pending(self) -> int:
         """Messages folded since the last commit."""
-        return self._pending.gate.pending
+        return self._pending.newcomers.records
 
     @property
     def pending_reports(self) -> Counter[str]:
@@ -215,8 +214,8 @@ class DeviceCollector:
         return Received(repeated=False, durable=True)
 
     def commit_if_due(self) -> None:
-        """Commit if a cohort has come together, or the plan's patience is over."""
-        if self._pending.gate.may_write(time.monotonic()):
+        """Commit if a cohort has come together."""
+        if may_write(self.plan.privacy, self._pending.newcomers):
             self.commit()
 
     def commit(self) -> None:
@@ -225,7 +224,7 @@ class DeviceCollector:
         # Moments must be in what is published.
         stages: tuple[Stage, ...] = ("open",) if pending.arrivals.fresh else ("open", "replying")
         self._write(pending.live, pending.arrivals, stages)
-        self._pending = _Pending(self._durable.copy(), Gate(self.plan.privacy))
+        self._pending = _Pending(self._durable.copy())
 
     def _write(self, share: Share, arrivals: Arrivals, stages: tuple[Stage, ...]) -> None:
         try:
@@ -244,6 +243,24 @@ class DeviceCollector:
             raise
         self._durable = share
 
+    def live(self, shards: Sequence[ShardRow]) -> Share:
+        """This server's share with what is pending.
+
+        Raises:
+            Conflict: What is pending here is no longer to be counted: another server has taken some of it, or the share
+                is not the one that it was built upon. It must come again.
+        """
+        taken = self._table.known(self.plan.name, self._pending.arrivals.used).values()
+        if any(taken) or sum(row.version for row in shards if row.shard == self.shard) != self._version:
+            self._reload()
+            raise Conflict("another server has taken the same messages, or written this one's share, in between.")
+        return self._pending.live
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """The numbers of the messages that are pending."""
+        return self._pending.arrivals
+
     def finish(self) -> int:
         """Before the trial moves on: commit what may be committed.
 
@@ -251,8 +268,7 @@ class DeviceCollector:
             The messages that may not, since they are no cohort: they are to be left out.
         """
         self.leave_out_late_moments()
-        if self.pending and not self._pending.gate.left_out():
-            self.commit()
+        self.commit_if_due()
         return self.pending
 
     def leave_out_pending(self) -> None:

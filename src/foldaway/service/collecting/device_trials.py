@@ -13,9 +13,13 @@ from foldaway.errors import FoldawayError, IngestError, TooEarly
 from foldaway.federated.coordinator.closing import Course, Situation
 from foldaway.federated.messages import Coefficients, Kind, Received, Stage
 from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.share import Share
+from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.integrity import Integrity
+from foldaway.federated.replies.published import Published
+from foldaway.inference.rounding import round_count
+from foldaway.keeping.cohort import Census, too_early
 from foldaway.plan import Plan
+from foldaway.service.collecting.answers import Answers, Candidate
 from foldaway.service.collecting.device_collector import DeviceCollector, Outcome
 from foldaway.service.database.shard_table import ShardRow, left_out
 from foldaway.service.database.store import Store
@@ -59,10 +63,11 @@ class FederatedAnswer(NamedTuple):
 class DeviceTrials:
     """The federated trials, as one server collects them. Not for several threads at once."""
 
-    def __init__(self, store: Store, shard: str) -> None:
+    def __init__(self, store: Store, shard: str, answers: Answers) -> None:
         self.store = store
         self._table = store.devices
         self._shard = shard
+        self.answers = answers
         self._trials: dict[str, DeviceCollector] = {}  # those of which something is in memory
 
     def receive(self, name: str, kind: Kind, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
@@ -100,12 +105,29 @@ class DeviceTrials:
         return msgspec.structs.replace(federated, with_moments=dict(zip(plan.arms, devices, strict=True)))
 
     def so_far(self, plan: Plan) -> FederatedAnswer:
-        """The effects so far, from durable shares only.
+        """What is told of a trial now.
 
         Raises:
             TooEarly: Too few devices have reported, or there are no effects before the trial's end: the mode has none,
                 or the last reports are waited for, of which fewer than a cohort may be counted.
         """
+        seen = self._answerable(plan)
+        whole, shards = self.whole(plan)
+        mark = tuple((shard.shard, shard.version) for shard in shards)
+        told = self.answers.current(plan, mark, lambda: candidate(whole, seen.devices, None))
+        if told is None:
+            raise too_early(plan.privacy)
+        return FederatedAnswer(told.effects, round_count(told.records), left_out(shards), federated_of(plan, seen))
+
+    def exactly(self, plan: Plan) -> FederatedAnswer:
+        """The effects of all that is durable, not rounded, for whoever runs the trial."""
+        seen = self._answerable(plan)
+        whole, shards = self.whole(plan)
+        effects, _ = mode_of(plan).results(whole, seen.devices, None, rounded=False)
+        return FederatedAnswer(effects, whole.trial.n, left_out(shards), federated_of(plan, seen))
+
+    def _answerable(self, plan: Plan) -> Situation:
+        """Where a trial stands, if there can be effects."""
         seen = self.look(plan)
         federated = federated_of(plan, seen)
         if seen.stage == "replying":
@@ -115,23 +137,17 @@ class DeviceTrials:
             raise TooEarly("devices send their scores when the trial is closed; there are no effects before.")
         if (few := Course(plan).too_few_reports(seen.devices.reported)) is not None:
             raise TooEarly(f"no effects yet: {few}.")
-        whole, shards = self.whole(plan)
-        effects, _ = mode_of(plan).results(whole, seen.devices, None)
-        return FederatedAnswer(effects, whole.trial.n, left_out(shards), federated)
+        return seen
 
     def tick(self) -> list[FoldawayError]:
-        """Commit what has waited for as long as its plan allows; let go of trials that were closed elsewhere."""
+        """Commit what could not be committed before; let go of trials that were closed elsewhere."""
         faults = []
         for name, collector in list(self._trials.items()):
             try:
                 seen = self.look(collector.plan)
-                deadline = Course(collector.plan).last_call(seen)
                 if seen.stage == "closed":
                     collector.leave_out_pending()
                     self.let_go(name)
-                elif deadline is not None and deadline != collector.finished:
-                    collector.finish()  # the close may be on another server, which does not know what is pending here
-                    collector.finished = deadline
                 else:
                     collector.leave_out_late_moments()
                     collector.commit_if_due()
@@ -152,13 +168,22 @@ class DeviceTrials:
         pending = self._trials[plan.name].pending_reports if plan.name in self._trials else Counter[str]()
         return self._table.situation(plan)._replace(pending=pending)
 
-    def whole(self, plan: Plan) -> tuple[Share, list[ShardRow]]:
-        """All servers' shares together, as far as they are durable, and what they were read from."""
-        published = self.collector(plan).published()
+    def whole(self, plan: Plan, *, pending: bool = False) -> tuple[Share, list[ShardRow]]:
+        """All servers' shares together, as far as they are durable, and what they were read from.
+
+        Args:
+            plan: The trial's plan.
+            pending: Whether what is pending here counts.
+
+        Raises:
+            Conflict: This server's share is no longer the one that what is pending was built upon.
+        """
+        collector = self.collector(plan)
+        published = collector.published()
         shards = self.store.shards.all(plan.name)
-        whole = Share.of(plan)
+        whole = collector.live(shards) if pending else Share.of(plan)
         for row in shards:
-            if row.state is not None:
+            if row.state is not None and not (pending and row.shard == self._shard):
                 whole = whole.merge(Share.of(plan, row.state, published))
         return whole, shards
 
@@ -176,6 +201,13 @@ class DeviceTrials:
         if plan.name not in self._trials:
             self._trials[plan.name] = DeviceCollector(self.store, plan, self._shard)
         return self._trials[plan.name]
+
+
+def candidate(share: Share, devices: Devices, published: Published | None) -> Candidate:
+    """What could be told of a federated trial: every device is a unit."""
+    plan = share.plan
+    census = Census({arm: [devices.reported[arm]] for arm in plan.arms})
+    return Candidate(share.trial.n, census, lambda: mode_of(plan).results(share, devices, published)[0])
 
 
 def federated_of(plan: Plan, seen: Situation) -> Federated:

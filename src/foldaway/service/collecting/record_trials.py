@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from foldaway.effects import Effects
 from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed
 from foldaway.federated.coordinator.closing import would_be_without_effects
 from foldaway.forgetting.decoys import Decoys
+from foldaway.inference.rounding import round_count
+from foldaway.keeping.cohort import too_early
 from foldaway.plan import Plan
-from foldaway.service.collecting.collector import Answers, Collector, Receipt
-from foldaway.service.collecting.history import Historian
-from foldaway.service.database.shard_table import left_out, versions
+from foldaway.service.collecting.answers import Answers, Candidate
+from foldaway.service.collecting.collector import Collector, Receipt, merged
+from foldaway.service.database.shard_table import ShardRow, left_out, versions, write_sequences
 from foldaway.service.database.store import Store
 from foldaway.service.database.trial_table import TrialRow
 from foldaway.sources.formats.body import Limits, decode, wipe
+from foldaway.trial import Trial, quiet_effects
 
 _ATTEMPTS = 5
 
@@ -29,22 +34,27 @@ class RecordAnswer(NamedTuple):
     left_out: int
 
 
+class Closed(NamedTuple):
+    """A closed trial; and, from the call that closed it, its effects as they are before rounding."""
+
+    row: TrialRow
+    exact: Effects | None = None
+
+
 class RecordTrials:
     """The trials that take records, as one server collects them. Not for several threads at once.
 
     Attributes:
-        history: How their estimates have moved.
         forgotten: When this server last wiped a batch of a trial that it had folded, in seconds since 1970.
     """
 
-    def __init__(self, store: Store, shard: str, limits: Limits) -> None:
+    def __init__(self, store: Store, shard: str, limits: Limits, answers: Answers) -> None:
         self._store = store
         self._shard = shard
         self._limits = limits
         self._collectors: dict[str, Collector] = {}
         self._decoys = Decoys()
-        self._answers = Answers()
-        self.history = Historian(store, self._answers)
+        self._answers = answers
         self.forgotten: dict[str, float] = {}
 
     def receive(
@@ -75,16 +85,26 @@ class RecordTrials:
         self._decoys.fold()
 
     def so_far(self, plan: Plan) -> RecordAnswer:
-        """The effects, from durable states only: two answers differ by a cohort of records or not at all.
+        """What is told of a trial now.
 
         Raises:
-            TooEarly: An arm has too few records.
+            TooEarly: Too few stand behind it as yet.
         """
         shards = self._store.shards.all(plan.name)
-        records, effects = self._answers.of(plan, shards)
-        return RecordAnswer(effects, records, left_out(shards))
+        told = self._answers.current(plan, _mark(shards), lambda: _candidate(merged(plan, shards)))
+        if told is None:
+            raise too_early(plan.privacy)
+        return RecordAnswer(told.effects, round_count(told.records), left_out(shards))
 
-    def close(self, row: TrialRow, final: Callable[[RecordAnswer], str], *, without_effects: bool) -> TrialRow:
+    def exactly(self, plan: Plan) -> RecordAnswer:
+        """The effects of all that is durable, not rounded, for whoever runs the trial."""
+        shards = self._store.shards.all(plan.name)
+        trial = merged(plan, shards)
+        if not trial.n:
+            raise too_early(plan.privacy)
+        return RecordAnswer(quiet_effects(trial), trial.n, left_out(shards))
+
+    def close(self, row: TrialRow, final: Callable[[RecordAnswer], str], *, without_effects: bool) -> Closed:
         """End a trial: no more records, its key destroyed, its effects final.
 
         Raises:
@@ -99,34 +119,28 @@ class RecordTrials:
                 if attempt == _ATTEMPTS - 1:
                     raise
                 row = self._store.trial(row.name)
-        return self._store.close_trial(row.name, row.final or "")  # once more: the key may have outlived a crash
+        return Closed(
+            self._store.close_trial(row.name, row.final or "")
+        )  # once more: the key may have outlived a crash
 
-    def _close(self, row: TrialRow, final: Callable[[RecordAnswer], str], *, without_effects: bool) -> TrialRow:
+    def _close(self, row: TrialRow, final: Callable[[RecordAnswer], str], *, without_effects: bool) -> Closed:
         collector = self.collector(row.name)
-        pending = collector.finish()
-        if not pending:
-            collector.fix()  # the start is destroyed at the latest now
-        shards = self._store.shards.all(row.name)
-        effects: Effects | None = None
-        try:
-            _, effects = self._answers.of(collector.plan, shards)
-        except TooEarly:
-            if not without_effects:
-                privacy = collector.plan.privacy
-                least = f"every arm needs {privacy.smallest_cell:,} durable records (the plan's smallest_cell)"
-                few = f"{pending:,} records wait here for others to make up a cohort of {privacy.cohort:,}"
-                raise would_be_without_effects(row.name, f"{least}. {few}") from None
-        answer = RecordAnswer(effects, sum(shard.n for shard in shards), left_out(shards) + pending)
+        plan, shards = collector.plan, self._store.shards.all(row.name)
+        whole = collector.whole(shards)
+        told, unless_told = self._answers.final(plan, _candidate(whole))
+        if told is None and not without_effects:
+            raise would_be_without_effects(row.name, str(too_early(plan.privacy)).rstrip("."))
+        effects = None if told is None else told.effects
+        answer = RecordAnswer(effects, round_count(whole.n), left_out(shards))
+        checks = [partial(write_sequences, trial=row.name, sequences=collector.sequences), unless_told]
         # A commit of another server after this look at its shard would be missing from the final answer.
-        closed = self._store.close_trial(row.name, final(answer), versions(shards))
-        self._let_go(row.name)
-        return closed
+        closed = self._store.close_trial(row.name, final(answer), versions(shards), checks)
+        del self._collectors[row.name]
+        self._answers.drop(row.name)
+        return Closed(closed, quiet_effects(whole) if whole.n else None)
 
     def tick(self) -> list[FoldawayError]:
-        """Commit what has waited for as long as its plan allows, and take points of each trial's course.
-
-        Trials that were closed elsewhere are let go of.
-        """
+        """Commit what could not be committed before, and tell what is due; let go of trials closed elsewhere."""
         faults = []
         for name, collector in list(self._collectors.items()):
             try:
@@ -134,7 +148,8 @@ class RecordTrials:
                     self._let_go(name)
                 else:
                     collector.commit_if_due()
-                    self.history.look(name, collector.plan, collector.durable)
+                    with suppress(TooEarly):
+                        self.so_far(collector.plan)
             except FoldawayError as error:
                 faults.append(error)
         return faults
@@ -168,3 +183,11 @@ class RecordTrials:
                 raise IngestError(409, "the records of this trial stay on its devices, which send reports instead.")
             self._collectors[name] = Collector(self._store, name, self._shard)
         return self._collectors[name]
+
+
+def _mark(shards: Sequence[ShardRow]) -> tuple[tuple[str, int], ...]:
+    return tuple((shard.shard, shard.version) for shard in shards)
+
+
+def _candidate(trial: Trial) -> Candidate:
+    return Candidate(trial.n, trial.census(), partial(quiet_effects, trial, rounded=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections import Counter
 from functools import partial
 
 import msgspec
@@ -11,11 +10,13 @@ import msgspec
 from foldaway.effects import Effects
 from foldaway.errors import FoldawayError, IngestError
 from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.inference.rounding import round_count
 from foldaway.plan import Plan
 from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
+from foldaway.service.collecting.answers import Answers, History, Series
 from foldaway.service.collecting.device_closings import DeviceClosings
 from foldaway.service.collecting.device_trials import DeviceTrials, Federated, FederatedAnswer
-from foldaway.service.collecting.history import History, Series
+from foldaway.service.collecting.producers import Producers
 from foldaway.service.collecting.record_trials import RecordAnswer, RecordTrials
 from foldaway.service.database.shard_table import left_out
 from foldaway.service.database.store import Store
@@ -44,31 +45,32 @@ class Created(msgspec.Struct, frozen=True):
 
 
 class TrialStatus(msgspec.Struct, frozen=True):
-    """How a trial stands.
+    """How a trial stands, for those who may read its effects: those who send to it learn no counts.
 
     Attributes:
-        records: Durable records, of all servers.
-        pending: Records that this server has folded but not yet made durable: fewer than a cohort.
+        records: Durable records, of all servers, rounded.
+        pending: Whether there are records that this server has folded but not yet made durable. They are fewer than a
+            cohort; how many is not told, since two answers would then differ by single records.
         left_out: Records given up at the close because no cohort came together for them; messages, where records stay
             on devices.
-        in_passing: Batches in this server's memory at this moment, on their way into the tallies.
-        forgotten: When this server last wiped a batch that it had folded, in seconds since 1970; null if none has come
-            since it started.
+        forgotten: The hour in which this server last wiped a batch that it had folded: its beginning, in seconds since
+            1970; null if none has come since it started. A finer time would be that of a single record.
         federated: Of a trial whose records stay on devices, who takes part in it.
+        exact_answers: How often an admin has asked for exact numbers.
     """
 
     name: str
     fingerprint: str
     status: str
     records: int
-    pending: int
+    pending: bool
     cohort: int
     left_out: int
     created: float
     closed: float | None
-    in_passing: int
     forgotten: float | None
     federated: Federated | None = None
+    exact_answers: int = 0
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -98,10 +100,11 @@ class Service:
         self.store = store
         self.shard = shard
         self.limits = limits
-        self.in_passing: Counter[str] = Counter()
         self.tokens = AccessTokens(store)
-        self.records = RecordTrials(store, shard, limits)
-        self.devices = DeviceTrials(store, shard)
+        self.producers = Producers(store)
+        self.answers = Answers(store.history)
+        self.records = RecordTrials(store, shard, limits, self.answers)
+        self.devices = DeviceTrials(store, shard, self.answers)
         self.closings = DeviceClosings(self.devices)
 
     def create(self, text: str) -> Created:
@@ -111,11 +114,6 @@ class Service:
         row = self.store.create_trial(plan, key)
         ingest, read = (self.tokens.issue(TokenWanted(scope, plan.name)).token for scope in ("ingest", "read"))
         return Created(row.name, row.fingerprint, ingest, read, row.new, row.status)
-
-    def durable_sequence(self, name: str, producer: str) -> int:
-        """Where a producer should go on from."""
-        self.store.trial(name)
-        return self.store.shards.sequences(name, [producer]).get(producer, 0)
 
     def plan(self, name: str) -> str:
         """The plan of a trial, in canonical form."""
@@ -130,40 +128,47 @@ class Service:
         """One trial."""
         return self._status(self.store.trial(name))
 
+    def _forgotten(self, name: str) -> float | None:
+        time = self.records.forgotten.get(name)
+        return None if time is None else time // 3600 * 3600
+
     def _status(self, row: TrialRow) -> TrialStatus:
         plan = Plan.loads(row.plan)
         shards = self.store.shards.all(row.name)
         federated = plan.federated is not None
-        pending = self.records.pending_of(row.name) if row.status == "open" else 0
+        waiting = self.devices.pending if federated else self.records.pending_of
         return TrialStatus(
             row.name,
             row.fingerprint,
             row.status,
-            sum(shard.n for shard in shards),
-            self.devices.pending(row.name) if federated else pending,
+            round_count(sum(shard.n for shard in shards)),
+            row.status == "open" and waiting(row.name) > 0,
             plan.privacy.cohort,
             left_out(shards),
             row.created,
             row.closed,
-            self.in_passing[row.name],
-            self.records.forgotten.get(row.name),
+            self._forgotten(row.name),
             self.devices.who(plan) if federated else None,
+            row.exact_answers,
         )
 
-    def effects(self, name: str) -> Answer:
-        """The effects, from durable states only: two answers differ by a cohort of records or not at all."""
+    def effects(self, name: str, *, exact: bool = False) -> Answer:
+        """What is told of a trial; exact numbers, of which it is noted that somebody asked, if they are wanted."""
         row = self.store.trial(name)
         if row.final is not None:
             return msgspec.json.decode(row.final, type=Answer)
         plan = Plan.loads(row.plan)
-        if plan.federated is not None:
-            return _answer(row, *self.devices.so_far(plan))
-        return _answer(row, *self.records.so_far(plan))
+        trials = self.records if plan.federated is None else self.devices
+        if exact:
+            answer = _answer(row, *trials.exactly(plan))
+            self.store.count_exact_answer(name)
+            return answer
+        return _answer(row, *trials.so_far(plan))
 
     def history(self, name: str, after: int, series: Series) -> History:
-        """How the estimates have moved, at points a cohort or more apart."""
+        """How the estimates have moved: the answers that were given."""
         row = self.store.trial(name)
-        return History(row.name, row.fingerprint, self.records.history.read(name, after, series))
+        return History(row.name, row.fingerprint, self.answers.course(name, after, series))
 
     def close(self, name: str, wanted: CloseRequest | None = None) -> Answer:
         """End a trial: no more records, its key destroyed, its effects final.
@@ -185,13 +190,15 @@ class Service:
             return msgspec.json.decode(row.final, type=Answer)
         if wanted.waits:
             raise IngestError(409, "a deadline or a share is for trials whose records stay on devices.")
-        row = self.records.close(row, partial(_final, row), without_effects=wanted.without_effects)
-        return msgspec.json.decode(row.final or "", type=Answer)
+        closed = self.records.close(row, partial(_final, row), without_effects=wanted.without_effects)
+        answer = msgspec.json.decode(closed.row.final or "", type=Answer)
+        if not wanted.exact or closed.exact is None:
+            return answer
+        self.store.count_exact_answer(name)
+        return msgspec.structs.replace(answer, effects=msgspec.Raw(closed.exact.to_json().encode()))
 
     def tick(self) -> None:
-        """Now and then: commit what has waited for as long as its plan allows; notice trials closed elsewhere.
-
-        Trials whose durable records have grown get a point in their history.
+        """Now and then: commit what could not be committed before, tell what is due, notice trials closed elsewhere.
 
         Raises:
             FoldawayError: The first that went wrong; the other trials had their turn all the same.
@@ -212,9 +219,9 @@ class Service:
         self.devices.tick()
         self.records.stop()
 
-    def pending(self) -> int:
-        """Records of all trials that wait for their cohort."""
-        return self.records.pending() + self.devices.pending()
+    def pending(self) -> bool:
+        """Whether records or messages of any trial wait for their cohort."""
+        return self.records.pending() + self.devices.pending() > 0
 
 
 def _answer(

@@ -108,9 +108,7 @@ class DeviceTable:
             vault = self._seals.sealing(connection, "trials")
             if _situation(connection, plan, lock=True).stage not in stages:
                 raise TrialClosed(f"the trial {plan.name} is closed and takes no more of these messages.")
-            _use(connection, plan.name, arrivals.used)
-            _insert(connection, plan.name, arrivals.fresh, used=True)
-            _count(connection, plan.name, arrivals.enrolled, arrivals.reported)
+            write_arrivals(connection, plan.name, arrivals)
             sealed = vault.encrypt(state, state_context(plan.name, shard, version + 1))
             write_shard(connection, plan.name, shard, version=version, n=n, sealed=sealed)
         return version + 1
@@ -170,6 +168,17 @@ def _known(connection: sa.Connection, trial: str, numbers: Iterable[bytes]) -> d
         query = sa.select(NUMBERS.c.number, NUMBERS.c.used).where(NUMBERS.c.trial == trial, NUMBERS.c.number.in_(some))
         known |= {bytes(row.number): bool(row.used) for row in connection.execute(query)}
     return known
+
+
+def write_arrivals(connection: sa.Connection, trial: str, arrivals: Arrivals) -> None:
+    """Count messages, and mark their numbers as used, each for the first time.
+
+    Raises:
+        Conflict: Another server has taken one of them.
+    """
+    _use(connection, trial, arrivals.used)
+    _insert(connection, trial, arrivals.fresh, used=True)
+    _count(connection, trial, arrivals.enrolled, arrivals.reported)
 
 
 def _use(connection: sa.Connection, trial: str, numbers: Iterable[bytes]) -> None:

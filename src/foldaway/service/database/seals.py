@@ -7,6 +7,7 @@ started before the key was rotated reads its key file again, instead of sealing 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -66,9 +67,9 @@ def state_context(trial: str, shard: str, version: int) -> str:
     return f"state:{trial}:{shard}:{version}"
 
 
-def history_context(trial: str, records: int) -> str:
-    """The place of a point of a trial's course."""
-    return f"history:{trial}:{records}"
+def history_context(trial: str, records: int, part: str = "estimates") -> str:
+    """The place of a part of what was told of a trial."""
+    return f"history:{trial}:{records}:{part}"
 
 
 def published_context(trial: str) -> str:
@@ -85,7 +86,10 @@ def key_context(fingerprint: str) -> str:
 _SEALED: dict[Part, list[tuple[sa.Column[bytes], list[sa.Column[Any]], Callable[..., str]]]] = {
     "trials": [
         (SHARDS.c.state, [SHARDS.c.trial, SHARDS.c.shard, SHARDS.c.version], state_context),
-        (HISTORY.c.estimates, [HISTORY.c.trial, HISTORY.c.records], history_context),
+        *(
+            (HISTORY.c[part], [HISTORY.c.trial, HISTORY.c.records], partial(history_context, part=part))
+            for part in ("estimates", "answer", "census")
+        ),
         (CLOSINGS.c.published, [CLOSINGS.c.trial], published_context),
     ],
     "keys": [(KEYS.c.key, [KEYS.c.fingerprint], key_context)],

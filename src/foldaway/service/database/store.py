@@ -7,7 +7,7 @@ them, or a second call, does no harm to. Nothing that is secret reaches SQL unse
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -23,7 +23,7 @@ from foldaway.service.database.history_table import HistoryTable
 from foldaway.service.database.outages import guarded
 from foldaway.service.database.seals import Seals, key_context, key_of, seal_anew
 from foldaway.service.database.shard_table import ShardTable, read_versions
-from foldaway.service.database.tables import CLOSINGS, KEYS, SHARDS, TRIALS, Part, insert_new, prepare
+from foldaway.service.database.tables import CLOSINGS, HISTORY, KEYS, SHARDS, TRIALS, Part, insert_new, prepare
 from foldaway.service.database.token_table import TokenTable
 from foldaway.service.database.trial_table import TrialRow, find_trial, read_trial
 from foldaway.service.keys.master_key import VARIABLE, add_key, drop_old_keys
@@ -68,8 +68,13 @@ class Store:
         self.tokens = TokenTable(trials)
 
     @classmethod
-    def open(cls, where: str | Path, vault: Vault) -> Self:
+    def open(cls, where: str | Path, vault: Vault, password: str | None = None) -> Self:
         """The store in a folder (SQLite) or at a ``postgresql://`` address; its tables are made if they are not there.
+
+        Args:
+            where: The folder, or the address.
+            vault: What seals states and keys.
+            password: The database's password, if it is not in the address.
 
         Raises:
             VaultError: What is there is sealed under a key that the vault does not hold.
@@ -77,7 +82,7 @@ class Store:
             Unavailable: The database cannot be opened.
         """
         if "://" in str(where):
-            engine = postgres_engine(str(where))
+            engine = postgres_engine(str(where), password)
             store = cls(engine, engine, vault)
         else:
             folder = Path(where)
@@ -162,21 +167,33 @@ class Store:
         with self._trials.begin() as connection:
             return [TrialRow(**row._mapping) for row in connection.execute(sa.select(TRIALS).order_by(TRIALS.c.name))]
 
+    def count_exact_answer(self, name: str) -> None:
+        """Note that somebody has asked for exact numbers."""
+        with writing(self._trials).begin() as connection:
+            change = TRIALS.update().where(TRIALS.c.name == name)
+            connection.execute(change.values(exact_answers=TRIALS.c.exact_answers + 1))
+
     def trial_key(self, name: str) -> bytes | None:
         """The key of a trial; none if its plan needs none, or it is closed."""
         row = self.trial(name)
         return self._keys.find(row.fingerprint) if row.status == "open" else None
 
     def close_trial(
-        self, name: str, final: str, versions: Mapping[str, int] | None = None, *, wipe: bool = False
+        self,
+        name: str,
+        final: str,
+        versions: Mapping[str, int] | None = None,
+        also: Iterable[Callable[[sa.Connection], None]] = (),
     ) -> TrialRow:
-        """Close a trial and destroy its key. A second call changes nothing but makes sure that the key is gone.
+        """Close a trial, and destroy its tallies and its key.
+
+        A second call changes nothing but makes sure that the key is gone.
 
         Args:
             name: The trial.
             final: The final answer, as JSON.
             versions: The version of each shard that ``final`` was computed from.
-            wipe: Whether to delete the tallies, and what was published, since ``final`` is all that may remain.
+            also: What else is to be written or made sure of in the transaction that closes it.
 
         Returns:
             The closed trial, with the ``final`` of the call that closed it.
@@ -192,10 +209,12 @@ class Store:
                 row = msgspec.structs.replace(row, status="closed", closed=time.time(), final=final)
                 change = TRIALS.update().where(TRIALS.c.name == name)
                 connection.execute(change.values(status=row.status, closed=row.closed, final=row.final))
-                if wipe:
-                    connection.execute(SHARDS.update().where(SHARDS.c.trial == name).values(state=None))
-                    connection.execute(CLOSINGS.update().where(CLOSINGS.c.trial == name).values(published=None))
-        # Second: an open trial without its key would be stuck, a closed one is finished here, by another call or at
+                for each in also:
+                    each(connection)
+                connection.execute(SHARDS.update().where(SHARDS.c.trial == name).values(state=None))
+                connection.execute(CLOSINGS.update().where(CLOSINGS.c.trial == name).values(published=None))
+                connection.execute(HISTORY.update().where(HISTORY.c.trial == name).values(answer=None, census=None))
+        # Then: an open trial without its key would be stuck, a closed one is finished here, by another call or at
         # the next start.
         self._keys.destroy([row.fingerprint])
         return row

@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from foldaway.errors import StoreError
 
-SCHEMA = 2
+SCHEMA = 3
 Part = Literal["trials", "keys"]
 
 T = TypeVar("T")
@@ -43,6 +43,7 @@ TRIALS = sa.Table(
     sa.Column("created", sa.Double, nullable=False),
     sa.Column("closed", sa.Double),
     sa.Column("final", sa.Text),
+    sa.Column("exact_answers", sa.BigInteger, nullable=False, server_default="0"),
 )
 
 SHARDS = sa.Table(
@@ -56,12 +57,14 @@ SHARDS = sa.Table(
     sa.Column("state", sa.LargeBinary),
 )
 
+# A producer's last durable sequence, 0 before the first, and the id of the token that its name belongs to.
 SEQUENCES = sa.Table(
     "foldaway_sequences",
     _about["trials"],
     sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
     sa.Column("producer", sa.Text, primary_key=True),
     sa.Column("sequence", sa.BigInteger, nullable=False),
+    sa.Column("token", sa.Text),
 )
 
 # A federated trial's single-use numbers, hashed, and whether what came under them is counted. In SQLite they stand in
@@ -106,7 +109,7 @@ TOKENS = sa.Table(
     sa.Column("revoked", sa.Boolean, nullable=False),
 )
 
-# Points of a trial's course, a cohort or more apart; the estimates are sealed as states are.
+# What was told of each trial, and when. The last one also has the whole answer, and who stood behind it.
 HISTORY = sa.Table(
     "foldaway_history",
     _about["trials"],
@@ -114,6 +117,8 @@ HISTORY = sa.Table(
     sa.Column("records", sa.BigInteger, primary_key=True),
     sa.Column("time", sa.Double, nullable=False),
     sa.Column("estimates", sa.LargeBinary, nullable=False),
+    sa.Column("answer", sa.LargeBinary),
+    sa.Column("census", sa.LargeBinary),
 )
 
 # By fingerprint, not by name: a key left behind by a registration that broke off never meets another plan.

@@ -23,6 +23,7 @@ class TrialRow(msgspec.Struct, frozen=True):
         created: When, in seconds since 1970.
         closed: When, if it is.
         final: The final answer as JSON, if it is closed.
+        exact_answers: How often somebody has asked for exact numbers.
         new: Whether the call that gave this row has registered the trial.
     """
 
@@ -33,6 +34,7 @@ class TrialRow(msgspec.Struct, frozen=True):
     created: float
     closed: float | None = None
     final: str | None = None
+    exact_answers: int = 0
     new: bool = False
 
     def require_plan(self, plan: Plan) -> TrialRow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -10,7 +11,7 @@ from litestar.params import QueryParameter
 
 from foldaway.errors import IngestError, instead_of
 from foldaway.federated.coordinator.closing import CloseRequest
-from foldaway.service.collecting.history import History, Series
+from foldaway.service.collecting.answers import History, Series
 from foldaway.service.collecting.service import Answer, Created, TrialStatus
 from foldaway.service.http.access import Access, Name
 from foldaway.service.http.bodies import Asked, read_body, read_text, require_kind
@@ -43,7 +44,7 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     async def trials(request: Asked) -> list[TrialStatus]:
         return await thread.run(service.statuses, request.scope["state"]["trial"])
 
-    @get("/v1/trials/{name:str}", **about("trials", "How a trial stands", needs("read", "ingest"), 404))
+    @get("/v1/trials/{name:str}", **about("trials", "How a trial stands", needs("read"), 404))
     async def status(name: Name) -> TrialStatus:
         return await thread.run(service.status, name)
 
@@ -54,12 +55,19 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
 
     @get(
         "/v1/trials/{name:str}/effects",
-        **about("trials", "The effects so far, from durable states", needs("read"), 404, 422, 425),
+        **about("trials", "The effects so far, rounded for others", needs("read"), 404, 422, 425),
     )
     async def effects(name: Name) -> Answer:
         return await thread.run(service.effects, name)
 
-    moved = "How the estimates have moved, at points a cohort or more of records apart"
+    @get(
+        "/v1/trials/{name:str}/effects/exact",
+        **about("trials", "The effects so far, not rounded; it is noted who asked", needs("admin"), 404, 422, 425),
+    )
+    async def exact(name: Name) -> Answer:
+        return await thread.run(partial(service.effects, name, exact=True))
+
+    moved = "How the estimates have moved: the answers that were given"
 
     @get("/v1/trials/{name:str}/history", **about("trials", moved, needs("read"), 400, 404))
     async def history(
@@ -84,7 +92,7 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     async def close(request: Asked, name: Name) -> Answer:
         return await thread.run(service.close, name, await _read_close_request(request, patience))
 
-    return [create, trials, status, plan, effects, history, close]
+    return [create, trials, status, plan, effects, exact, history, close]
 
 
 async def _read_close_request(request: Asked, patience: float) -> CloseRequest | None:
@@ -93,6 +101,6 @@ async def _read_close_request(request: Asked, patience: float) -> CloseRequest |
     if not body:
         return None
     require_kind(request, "application/json")
-    say = 'say {"deadline": seconds, "share": above 0 and at most 1, "without_effects": true}, or some.'
+    say = 'say {"deadline": seconds, "share": above 0 and at most 1, "without_effects": true, "exact": true}, or some.'
     with instead_of(ValueError, IngestError(400, say)):
         return msgspec.json.decode(body, type=CloseRequest)

@@ -55,7 +55,7 @@ class World(msgspec.Struct, frozen=True):
             outcomes=["revenue"],
             covariates=["revenue_before"],
             # Included, so that the last few of some thousands are counted too.
-            privacy=Privacy(cohort=cohort, smallest_cell=min(_LEAST, cohort), remainder="include"),
+            privacy=Privacy(cohort=cohort, smallest_cell=min(_LEAST, cohort)),
         )
         covariates = adjusted.covariates if MODES[self.mode].suits(adjusted) else []
         return msgspec.structs.replace(adjusted, covariates=covariates, federated=self.mode)

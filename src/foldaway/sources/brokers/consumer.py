@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import msgspec
 
 from foldaway.errors import RecordError, SealedError, SourceError
-from foldaway.keeping.cohort import Gate
+from foldaway.keeping.cohort import may_write
 from foldaway.keeping.saved import Place, StreamPositions
 from foldaway.plan import Plan
 from foldaway.sources.brokers.broker import Broker, Message, Patience, Stopped
@@ -34,7 +34,7 @@ class ConsumerOptions:
         until_empty: End when every message that waited has been read; else only when told to.
         delete: Remove messages from the broker once the state that holds them is durable.
         skip_faulty: Pass over messages that the plan refuses, counted; else stop at the first.
-        close: When the stream is empty, end the trial: the remainder is included or left out, as the plan says.
+        close: When the stream is empty, end the trial.
         rest: Seconds between two writes while messages keep coming; with many replicates a state is megabytes.
         wait: Seconds to wait for messages before looking whether to stop.
         bytes_at_once: About how many bytes of messages to hold at a time.
@@ -59,7 +59,6 @@ class Progress(msgspec.Struct, frozen=True):
         rate: Records a second, lately.
         skipped: Faulty messages passed over.
         missed: Messages that were gone from the broker before they were read.
-        left_out: Records left out at the close.
         away: Seconds until the broker is tried again; null while it is there.
     """
 
@@ -69,7 +68,6 @@ class Progress(msgspec.Struct, frozen=True):
     rate: float
     skipped: int
     missed: int
-    left_out: int
     away: float | None = None
 
 
@@ -118,14 +116,13 @@ class Consumer:
         self._told = told
         self._stopping = stopping
         self._wanted = wanted_by(plan)
-        self._durable = store.read() or StreamState(StreamPositions(stream))
+        self._durable = store.read(key) or StreamState(StreamPositions(stream))
         reached = self._durable.reached
         if reached.stream != stream:
             raise SourceError(
                 f"the store {store.folder} belongs to another stream ({reached.stream}); name another folder."
             )
         self._live = self._durable.of(plan, key)
-        self._gate = Gate(plan.privacy)
         self._positions: dict[str, Place] = dict(reached.places)
         self._skipped, self._missed = reached.skipped, reached.missed
         self._taken: list[Message] = []  # since the last write, without their bodies
@@ -140,20 +137,20 @@ class Consumer:
     @property
     def pending(self) -> int:
         """Records folded since the last write."""
-        return self._gate.pending
+        return self._live.newcomers.records
 
     @property
     def progress(self) -> Progress:
         """How far it is."""
-        left_out, durable = self._durable.reached.left_out, self._live.n - self.pending
+        durable = self._live.n - self.pending
         rate = self._rate.of(self._live.n)
-        return Progress(durable, self.pending, self._lag, rate, self._skipped, self._missed, left_out)
+        return Progress(durable, self.pending, self._lag, rate, self._skipped, self._missed)
 
     def run(self) -> Trial:
         """Consume until told to stop, or until the stream is empty.
 
         Returns:
-            The trial as far as it is durable.
+            The trial as far as it is durable, or all of it if it was closed now.
 
         Raises:
             FaultyMessage: The plan refuses a message; what was before it stays counted, and it stays at the broker.
@@ -161,11 +158,11 @@ class Consumer:
             SourceError: The broker refuses.
             StateError: The store cannot be written.
         """
-        if self._durable.reached.closed and not self._options.close:
+        if self._durable.reached.closed:
             raise SealedError("the trial in this store is closed: it takes no more records.")
         try:
             self._patience.through(lambda: None)
-            while not (self._durable.reached.closed or self._stopping()):
+            while not self._stopping():
                 if self._step() and (self._options.until_empty or self._options.close):
                     if self._options.close:
                         self._close()
@@ -177,7 +174,7 @@ class Consumer:
         finally:
             self._broker.close()
         self._tell()
-        return self._durable.of(self.plan)
+        return self._live if self._durable.reached.closed else self._durable.of(self.plan)
 
     def _reconnect(self) -> None:
         """Open the stream after what has been folded so far, durable or not."""
@@ -198,7 +195,7 @@ class Consumer:
 
     def _step(self) -> bool:
         """Pull, fold, write, acknowledge; whether the stream was empty."""
-        pulled = self._patience.through(lambda: self._broker.pull(self._at_once, self._wait()))
+        pulled = self._patience.through(lambda: self._broker.pull(self._at_once, self._options.wait))
         fault = self._take(pulled)
         self._write_if_due(at_rest=not pulled or fault is not None)
         self._settle()
@@ -210,10 +207,6 @@ class Consumer:
             raise fault
         return not pulled and not self._lag
 
-    def _wait(self) -> float:
-        """How long to wait for messages: not beyond the plan's own patience."""
-        return min(max(self._gate.seconds_left(time.monotonic()), 0.01), self._options.wait)
-
     def _as_many_of(self, size: int) -> int:
         """How many messages of such a size to hold at a time."""
         return max(1, min(self._options.bytes_at_once // size, MOST_AT_ONCE))
@@ -222,7 +215,6 @@ class Consumer:
         """Fold messages that have not come before; the fault of the first that is refused, if that is to stop us."""
         if pulled:
             self._at_once = self._as_many_of(sum(len(message.body) for message in pulled) // len(pulled) + 1)
-        before = self._live.n
         for messages, fault in fold_messages(self._live, self._fresh(pulled), self._wanted):
             if fault is not None and not self._options.skip_faulty:
                 return FaultyMessage(
@@ -234,8 +226,6 @@ class Consumer:
             for message in messages:
                 self._positions[message.part] = message.place
                 self._taken.append(message._replace(body=b""))
-            self._gate.take(self._live.n - before, time.monotonic())
-            before = self._live.n
         return None
 
     def _fresh(self, pulled: Sequence[Message]) -> list[Message]:
@@ -254,23 +244,27 @@ class Consumer:
     def _write_if_due(self, *, at_rest: bool) -> None:
         """Write if the cohort gate lets us, but not all the time."""
         now = time.monotonic()
-        if self._gate.may_write(now) and (at_rest or now - self._written >= self._options.rest):
+        rested = at_rest or now - self._written >= self._options.rest
+        if rested and may_write(self.plan.privacy, self._live.newcomers):
             self._write(self._live)
 
-    def _write(self, trial: Trial, *, left_out: int = 0, closed: bool = False) -> None:
+    def _write(self, trial: Trial, *, closed: bool = False) -> None:
         reached = msgspec.structs.replace(
             self._durable.reached,
             places=dict(self._positions),
             skipped=self._skipped,
             missed=self._missed,
-            left_out=left_out,
             closed=closed,
         )
-        # Levels that are pooled in the state may still become common in memory.
-        state = StreamState(reached, (trial if trial.rich else trial.copy()).dumps())
-        self._store.write(state)
+        if closed:
+            state = StreamState(reached, final=trial.final())
+            self._store.write(state, None)
+        else:
+            # Levels that are pooled in the state may still become common in memory.
+            state = StreamState(reached, (trial if trial.rich else trial.copy()).dumps())
+            self._store.write(state, trial.file_key())
         self._durable, self._live = state, trial
-        self._gate.wrote()
+        trial.wrote()
         self._safe += self._taken
         self._taken, self._owing = [], True
         self._written = time.monotonic()
@@ -287,12 +281,9 @@ class Consumer:
             self.can_delete = self._broker.delete(self._durable.reached.places)
 
     def _close(self) -> None:
-        """End the trial: with the remainder or without, as the plan says; without its key in any case."""
-        left_out = self._gate.left_out()
-        final = self._durable.of(self.plan, self._key) if left_out else self._live
-        final.seal(everywhere=False)
-        self._write(final, left_out=left_out, closed=True)
-        final.seal()  # only now: what a crash leaves must be able to go on
+        """End the trial: its effects, of all records, take the place of its tallies, and its key goes."""
+        self._write(self._live, closed=True)
+        self._live.seal()  # only now: what a crash leaves must be able to go on
 
     def _tell(self, away: float | None = None) -> None:
         self._told(msgspec.structs.replace(self.progress, away=away))

@@ -14,7 +14,8 @@ from typing import NamedTuple, Self
 from foldaway.errors import SourceError, StateError, instead_of
 from foldaway.keeping.disk import remove_draft, sync_folder
 from foldaway.keeping.locks import locked
-from foldaway.keeping.saved import Saved, StreamPositions, load, naming, of_kind
+from foldaway.keeping.saved import Final, Saved, StreamPositions, is_encrypted, load, naming, of_kind
+from foldaway.keeping.user_keys import FileKey
 from foldaway.plan import Plan
 from foldaway.trial import Trial
 
@@ -26,11 +27,14 @@ class StreamState(NamedTuple):
 
     Attributes:
         reached: How far it was read.
-        trial: The trial's state, as `Trial.dumps` gives it; empty before the first cohort.
+        trial: The trial's state, as `Trial.dumps` gives it; empty before the first cohort, and once the trial is
+            closed.
+        final: What is left of a closed trial.
     """
 
     reached: StreamPositions
     trial: bytes = b""
+    final: Final | None = None
 
     def of(self, plan: Plan, key: bytes | None = None) -> Trial:
         """The trial, under the plan that made it."""
@@ -50,8 +54,9 @@ class StreamFile:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     with StreamFile(Path(folder)) as file:
-        ...         file.write(StreamState(StreamPositions("nats ORDERS", places={"": (17,)})))
-        ...         file.read().reached.places
+        ...         reached = StreamPositions("nats ORDERS", places={"": (17,)})
+        ...         file.write(StreamState(reached, b"tallies"), FileKey("5a" * 16, bytes(16)))
+        ...         file.read(bytes(16)).reached.places
         {'': (17,)}
     """
 
@@ -79,22 +84,37 @@ class StreamFile:
         """Let another have it."""
         self._held.close()
 
-    def read(self) -> StreamState | None:
+    def read(self, key: bytes | None = None) -> StreamState | None:
         """What it holds; none if nothing was written yet."""
-        return read(self.folder)
+        return read(self.folder, key)
 
-    def write(self, state: StreamState) -> None:
-        """Replace what it holds; when this returns, the new is there whatever crashes, and until then the old is."""
+    def write(self, state: StreamState, key: FileKey | None) -> None:
+        """Replace what it holds; when this returns, the new is there whatever crashes, and until then the old is.
+
+        Args:
+            state: What it is to hold.
+            key: What that is encrypted under; none for what is left of a closed trial.
+        """
         unwritten = "Nothing was acknowledged; when this is mended, the same command goes on."
         with instead_of(
             OSError,
             lambda error: StateError(f"the store {self.folder} cannot be written: {error.strerror}. {unwritten}"),
         ):
-            Saved(state.trial, state.reached).save(self.folder / STATE, mode=0o600)
+            Saved(state.trial, state.reached, state.final).save(self.folder / STATE, key)
 
 
-def read(folder: Path) -> StreamState | None:
+def is_closed(folder: Path) -> bool:
+    """Whether only the effects are left of the trial in a folder; no key is needed to see that."""
+    path = folder / STATE
+    return path.exists() and not is_encrypted(path)
+
+
+def read(folder: Path, key: bytes | None = None) -> StreamState | None:
     """What is saved in a folder, without taking it: a consumer may be at work there.
+
+    Args:
+        folder: The folder.
+        key: The trial's key; if left out, that of this machine's user.
 
     Raises:
         StateError: What is there is damaged, or is not of a stream.
@@ -102,6 +122,6 @@ def read(folder: Path) -> StreamState | None:
     path = folder / STATE
     if not path.exists():
         return None
-    saved = load(path)
+    saved = load(path, key)
     with naming(path):
-        return StreamState(of_kind(saved.positions, StreamPositions), saved.state)
+        return StreamState(of_kind(saved.positions, StreamPositions), saved.state, saved.final)

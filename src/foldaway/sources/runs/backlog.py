@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Self
 
 from foldaway.errors import RecordError, SourceError, StateError, instead_of
-from foldaway.keeping.cohort import Gate
+from foldaway.keeping.cohort import may_write
 from foldaway.keeping.disk import remove_draft, sync_folder, trouble
 from foldaway.keeping.ledger import Entry, Ledger, Pages
 from foldaway.keeping.locks import locked
-from foldaway.keeping.saved import Positions, Saved, of_kind
+from foldaway.keeping.saved import Positions, of_kind
 from foldaway.plan import Plan
 from foldaway.records.faults import none_folded
 from foldaway.sources.formats.paths import Stdin, expand
@@ -148,12 +148,10 @@ class Backlog:
         files, pipes = files_and_pipes(paths)
         before = {file: self.ledger.look(file) for file in files}
         trial = self.outcome.trial
-        self._gate = Gate(trial.plan.privacy, timed=False)
         shares = shares_of(files, trial.plan, options.format)
         complete: list[Path] = []
         folded: Counter[Path] = Counter()
         for share, whole, counts in fold_shares(trial, shares, options, processes, progress):
-            self._gate.take(whole.n - trial.n, time.monotonic())
             trial = whole
             for piece, count in zip(share, counts, strict=True):
                 folded[piece.path] += count.folded
@@ -162,13 +160,12 @@ class Backlog:
                     before[piece.path].barren = not folded[piece.path]
             complete += [piece.path for piece in share if piece.ends]
             now = time.monotonic()
-            if share[-1].ends and self._gate.may_write(now) and now >= self._next_save:
+            if share[-1].ends and may_write(trial.plan.privacy, trial.newcomers) and now >= self._next_save:
                 self._commit(trial, complete, before)
                 complete = []
-        trial, before_pipes = trial.copy(), trial.n
+        trial = trial.copy()
         for pipe in pipes:
             fold_one(trial, pipe, options, progress=None if progress is None else partial(progress, pipe))
-        self._gate.take(trial.n - before_pipes, time.monotonic())
         self._end(trial, complete, before)
         return self.outcome
 
@@ -176,18 +173,18 @@ class Backlog:
         """Save what is left, unless that is too little to be told apart from single records."""
         if not trial.n:
             raise RecordError(none_folded(trial.dropped, "save"))
-        more = self._gate.pending
-        if not self._gate.left_out():
-            if complete or more:
+        new = trial.newcomers
+        if may_write(trial.plan.privacy, new) or not new.records:
+            if complete or new.records:
                 self._commit(trial, complete, before)
         elif not self.outcome.trial.n:
             raise StateError(
-                f"there are {more:,} records, and a saved state holds at least the plan's cohort of "
-                f"{trial.plan.privacy.cohort:,}; nothing was saved. Fold more files together, or set "
-                'remainder = "include" in [privacy] of the plan.'
+                f"nothing was saved: the files hold records of {new.distinct:,} units, and a saved state needs the "
+                f"plan's cohort of {trial.plan.privacy.cohort:,}. Fold more files together, or set a smaller `cohort` "
+                "in [privacy] of the plan."
             )
         else:
-            self.outcome.waiting, self.outcome.waiting_records = complete, more
+            self.outcome.waiting, self.outcome.waiting_records = complete, new.records
 
     def _commit(self, trial: Trial, complete: list[Path], before: dict[Path, Entry]) -> None:
         start = time.monotonic()
@@ -200,14 +197,15 @@ class Backlog:
                 self.ledger.leave(path)
         self.outcome.trial = trial.copy()
         self._write()
-        self._gate.wrote()
+        for each in (trial, self.outcome.trial):
+            each.wrote()
         self.outcome.folded += complete
         self._delete(complete)
         end = time.monotonic()
         self._next_save = end + (end - start) / _SAVING
 
     def _write(self) -> None:
-        Saved(self.outcome.trial.dumps(), self.ledger.pages).save(self.save)
+        self.outcome.trial.save(self.save, positions=self.ledger.pages)
 
     def _delete(self, paths: Sequence[Path]) -> None:
         self.outcome.barren += [path for path in paths if self.ledger.is_barren(path)]

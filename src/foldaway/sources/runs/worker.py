@@ -110,7 +110,7 @@ def serve(questions: IO[bytes], answers: IO[bytes]) -> None:
     while (work := receive(questions, ShareToFold)) is not None:
         try:
             trial, counts = fold_share(work.share, plan, setup.key, setup.options, tell)
-            answer: Folded | Failed = Folded(trial.exchanged(), counts)
+            answer: Folded | Failed = Folded(trial.exchanged(newcomers=True), counts)
         except BrokenPipeError:
             raise
         except errors.FoldawayError as error:
