@@ -22,7 +22,8 @@ from foldaway.auditing.answers import told_by
 from foldaway.auditing.audit import audit
 from foldaway.auditing.finding import NEAR
 from foldaway.effects import Effect, Effects
-from foldaway.errors import SampleRatioWarning
+from foldaway.errors import SampleRatioWarning, TooEarly
+from foldaway.keeping.cohort import GROWTH, Census, may_tell
 from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
 from foldaway.numerics.kernels.siphash import hash_identifiers
@@ -35,7 +36,7 @@ SHARES = (0.01, 0.02, 0.05, 0.2)
 BATCHES = (50, 250, 1000)
 LEVELS = {"country": list("abcdefgh"), "device": list("abcdef"), "age": list("abcde"), "plan": list("abcd")}
 KEY = bytes(range(16))
-COHORT, CELL, GROWTH = 100, 10, 0.05
+COHORT, CELL = fa.Privacy().cohort, fa.Privacy().smallest_cell
 
 
 # People, and trials of them.
@@ -74,16 +75,6 @@ def effects_of(trial: fa.Trial, rounded: bool) -> Effects:
         return trial.effects(rounded=rounded)
 
 
-# When an answer is given.
-
-
-def due(counts: Sequence[int], last: Sequence[int], *, growth: float = GROWTH, cell: int = CELL) -> bool:
-    """The rule for what is told: enough in every arm, in all and since the last answer, and growth by a share."""
-    grown = [now - then for now, then in zip(counts, last, strict=True)]
-    enough = all(now >= cell for now in counts) and all(new == 0 or new >= cell for new in grown)
-    return enough and sum(grown) >= max(COHORT, growth * sum(last))
-
-
 class Answer(NamedTuple):
     """An answer, and how many had come by then."""
 
@@ -93,14 +84,25 @@ class Answer(NamedTuple):
 
 def polled(plan: fa.Plan, rows: pd.DataFrame, batch: int, *, defended: bool) -> list[Answer]:
     """The answers that whoever asks after every batch gets: with the defences off, whenever a cohort has come."""
-    trial, answers, last = fa.Trial(plan), list[Answer](), [0] * len(plan.arms)
+    trial, answers, last = fa.Trial(plan), list[Answer](), 0
     for start in range(0, len(rows), batch):
         trial.fold(rows.iloc[start : start + batch])
-        counts = list(trial.counts.values())
-        if due(counts, last) if defended else due(counts, last, growth=0, cell=0) and min(counts) >= CELL:
-            answers.append(Answer(trial.n, effects_of(trial, rounded=defended)))
-            last = counts
+        if defended:
+            effects = told(trial)
+            if effects is not None and (not answers or effects.to_json() != answers[-1].effects.to_json()):
+                answers.append(Answer(trial.n, effects))
+        elif trial.n - last >= COHORT:
+            answers.append(Answer(trial.n, effects_of(trial, rounded=False)))
+            last = trial.n
     return answers
+
+
+def told(trial: fa.Trial) -> Effects | None:
+    """What others are told now: the last answer until the trial has grown enough for another."""
+    try:
+        return trial.tell()
+    except TooEarly:
+        return None
 
 
 # Differencing of answers.
@@ -208,7 +210,7 @@ def sparse_solution(trial: fa.Trial, rows: pd.DataFrame, key: bytes) -> dict[int
         F = tally.frame.F
         sums = F[0, -1] * replicates.totals[:, 0] + F[-1, -1] * replicates.totals[:, -1]
         who = rows.loc[rows["arm"] == arm, "who"].to_numpy()
-        hashes = hash_identifiers(pa.array([str(each) for each in who]), Secret(key).of_units())
+        hashes = hash_identifiers(pa.array([str(each) for each in who]), Secret(key).of_units(trial.plan.fingerprint))
         W = weights(hashes, len(sums), "poisson").astype(float)
         solved = linprog(np.ones(len(who)), A_eq=W.T, b_eq=sums, bounds=(0, None), method="highs")
         if solved.x is not None:
@@ -225,17 +227,16 @@ def whale(effects: Effects, arm: str = "treatment") -> float:
     return float((row.n_arm if arm == row.arm else row.n_control) * (row.std_error or 0.0))
 
 
-def last_user(plan: fa.Plan, rows: pd.DataFrame, user: pd.DataFrame, *, defended: bool) -> float | None:
+def last_user(rows: pd.DataFrame, user: pd.DataFrame, *, defended: bool) -> float | None:
     """A user with many records comes alone between two answers: their sum, if there is a second answer."""
-    trial = fa.Trial(plan)
+    trial = fa.Trial(plan_of(unit="who"), key=KEY)
     trial.fold(rows)
-    before = effects_of(trial, rounded=defended)
+    before = trial.tell() if defended else effects_of(trial, rounded=False)
     trial.fold(user)
-    arm = user["arm"].iloc[0]
-    new = user["who"].nunique() if defended else len(user)
-    if new < COHORT:
+    after = trial.tell() if defended else effects_of(trial, rounded=False)
+    if after.to_json() == before.to_json():
         return None
-    now, then = told_by(effects_of(trial, defended))["amount", arm], told_by(before)["amount", arm]
+    now, then = (told_by(each)["amount", user["arm"].iloc[0]] for each in (after, before))
     return now.records * now.mean - then.records * then.mean
 
 
@@ -266,13 +267,14 @@ def multiples(effects: Effects, factors: Sequence[float]) -> tuple[float, float]
 
 def silences(amounts: Floats, *, by_dominance: bool) -> list[int]:
     """After how many people answers come. A gate that withholds what one value dominates tells of it by its silence."""
-    times, last, biggest, total = [], 0, 0.0, 0.0
+    times, last, biggest, total = list[int](), None, 0.0, 0.0
     for n, amount in enumerate(amounts.tolist(), 1):
         biggest, total = max(biggest, amount), total + amount
         dominated = by_dominance and total > 0 and biggest > 0.1 * total
-        if due([n - n // 2, n // 2], [last - last // 2, last // 2]) and not dominated:
+        census = Census({"a": [n - n // 2], "b": [n // 2]})
+        if may_tell(fa.Privacy(), census, last) and not dominated:
             times.append(n)
-            last = n
+            last = census
     return times
 
 
@@ -291,19 +293,16 @@ class Course(NamedTuple):
 def course(arm: NDArray[np.int64], unit: NDArray[np.int64], groups: int = 128) -> Course | None:
     """Both doors, record by record: written after a cohort of distinct units, told by groups that have grown."""
     group = np.random.default_rng(1).integers(0, groups, int(unit.max()) + 1)[unit]
-    cells, told, since, times = np.zeros((2, groups), int), np.zeros((2, groups), int), set[int](), []
+    cells, last, since, times = np.zeros((2, groups), int), None, set[int](), list[int]()
     for n, (a, u, g) in enumerate(zip(arm.tolist(), unit.tolist(), group.tolist(), strict=True), 1):
         cells[a, g] += 1
         since.add(u)
-        if len(since) < COHORT:
-            continue
-        since.clear()
-        known = [int(np.count_nonzero(each)) for each in cells]
-        grown = [int(np.count_nonzero(each)) for each in cells - told]
-        enough = all(k >= CELL for k in known) and all(k == 0 or k >= CELL for k in grown)
-        if enough and n - told.sum() >= max(COHORT, GROWTH * told.sum()):
-            times.append(n)
-            told = cells.copy()
+        if len(since) >= COHORT:  # it is written
+            since.clear()
+            census = Census(dict(zip("ab", cells.tolist(), strict=True)), by_group=True)
+            if may_tell(fa.Privacy(), census, last):
+                times.append(n)
+                last = census
     if not times:
         return None
     ends = [0, *times, len(arm)]
@@ -427,7 +426,7 @@ def others_table(trials: int, seed: int) -> list[list[str]]:
 
         crowd = people(2000, 0.5, rng)
         user = crowd.sample(130, random_state=trial).assign(who=10**6, arm="treatment")
-        sums = [last_user(plan_of(), crowd, user, defended=on) for on in (False, True)]
+        sums = [last_user(crowd, user, defended=on) for on in (False, True)]
         note("one user with 130 records alone between two answers", *[_hit(s, user["amount"].sum()) for s in sums])
 
         crowd["years"] = rng.normal(40, 10, len(crowd))
@@ -443,9 +442,10 @@ def others_table(trials: int, seed: int) -> list[list[str]]:
         note("the only one of an arm with an amount, from one answer", *[(each.near, each.claims) for each in alone])
 
         rich = people(1000, 0.2, rng)
-        rich.loc[0, ["arm", "amount"]] = ["treatment", 100_000.0]
-        told = [whale(effects_of(folded(plan_of(), rich), on)) for on in (False, True)]
-        note("one amount that outweighs all, from one answer", *[_hit(each, 100_000.0) for each in told])
+        large = float(10 ** rng.uniform(4.5, 5.5))
+        rich.loc[0, ["arm", "amount"]] = ["treatment", large]
+        sizes = [whale(effects_of(folded(plan_of(), rich), on)) for on in (False, True)]
+        note("one amount that outweighs all, from one answer", *[_hit(each, large) for each in sizes])
 
         factors = np.arange(1, 11) * 1.0
         many = crowd.assign(**{f"y{i}": crowd["amount"] * f for i, f in enumerate(factors)})
@@ -521,13 +521,13 @@ def findings(trials: int, seed: int) -> Findings:
 
         Answers: somebody asks for effects after every batch and subtracts each answer from the next. Before: exact
         answers, one for every {COHORT} records. After: levels rounded to a quarter of their error, an answer after
-        growth by {COHORT} records and {100 * GROWTH:g} %, with {CELL} or more new in each arm or none. A claim is an amount that
-        somebody of an arm between two answers has spent. Exact: to the cent. Near: within 10 %. Guess: as many claims
-        would be near if each were the median amount.
+        growth by {COHORT} records and {100 * GROWTH:g} %, with {CELL} or more new in each arm or none. A claim is an
+        amount that somebody of an arm between two answers has spent. Exact: to the cent. Near: within 10 %. Guess: as
+        many claims would be near if each were the median amount.
 
         States: {PEOPLE:,} people with four categorical covariates (8, 6, 5 and 4 levels, of which each is 0.6 times as
-        common as the one before); how many could be solved for, exactly or to within 10 %, by whoever reads the state in
-        the clear. Saved states are encrypted: this is what the key protects.""",
+        common as the one before); how many could be solved for, exactly or to within 10 %, by whoever reads the state
+        in the clear. Saved states are encrypted: this is what the key protects.""",
         ["share", "batch", "buyers", *(f"{each}{what}" for each in ("before: ", "after: ") for what in _COLUMNS)],
         answers,
         f"""Before, {before.exact:,} of {before.claims:,} claims are right to the cent. After, {after.exact:,} of

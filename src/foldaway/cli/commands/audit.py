@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foldaway.cli.terminal.connecting import Authority, connect, extra
-from foldaway.cli.terminal.options import AsJson
+from foldaway.cli.terminal.options import AsJson, KeyOfState
 from foldaway.cli.terminal.words import in_lines
 from foldaway.errors import ServerError, StateError
 
@@ -31,6 +31,7 @@ def audit(
             help="Saved states (earlier ones of a trial first), a server's folder or database, or its address.",
         ),
     ],
+    key: KeyOfState = None,
     key_file: Annotated[Path | None, typer.Option(help="STORE: the key file, if it is not STORE/master.key.")] = None,
     trial: Annotated[str | None, typer.Option(metavar="NAME", help="URL: the trial whose answers to attack.")] = None,
     token: Annotated[
@@ -48,10 +49,10 @@ def audit(
 
     if targets[0].startswith(("http://", "https://")):
         audits = list(_of_server(targets, trial, token, seconds, ca))
-    elif "://" in targets[0] or Path(targets[0]).is_dir():
+    elif "://" in targets[0] or (Path(targets[0]) / "foldaway.db").exists():
         audits = list(_of_store(targets, key_file))
     else:
-        audits = list(_of_states([Path(target) for target in targets]))
+        audits = list(_of_states([Path(target) for target in targets], key))
     if json:
         made = [{"what": what, "solved": found.solved, **msgspec.to_builtins(found)} for what, found in audits]
         print(msgspec.json.encode(made).decode())
@@ -61,13 +62,14 @@ def audit(
         raise typer.Exit(1)
 
 
-def _of_states(paths: list[Path]) -> Iterator[tuple[str, Audit]]:
+def _of_states(paths: list[Path], key: Path | None) -> Iterator[tuple[str, Audit]]:
     from foldaway.auditing.audit import audit
+    from foldaway.cli.commands.state import file_of, read_key
     from foldaway.trial import Trial
 
     before: Trial | None = None
     for path in paths:
-        trial = Trial.load(path)
+        trial = Trial.load(file_of(path), key=read_key(key))
         yield str(path), audit(trial.plan, trial.tallies)
         if before is not None:
             if before.plan.fingerprint != trial.plan.fingerprint:

@@ -51,7 +51,7 @@ def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> 
         found(effects, forms),
         trust(effects, balances),
         kept(saved, sum(effects.counts.values())),
-        solved(audit(plan, tallies)),
+        solved(audit(plan, tallies), told=effects.rounded),
     ]
     return _page(effects, sections)
 
