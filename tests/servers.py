@@ -36,6 +36,9 @@ _ENVIRONMENT = {
 }
 
 
+_UNROUNDED = "FOLDAWAY_TESTS_UNROUNDED"
+
+
 class Nursery:
     """A process that has loaded foldaway and forks servers from it: a start takes a tenth of a second, not three.
 
@@ -84,6 +87,8 @@ class Server:
         shard: The server's name among those on one database.
         nursery: What starts it; if left out, it is started as anybody would.
         measured: Whether its lines count as covered, which makes it slower, and takes an end in good order.
+        unrounded: Whether it tells the effects of federated trials as they are, to compare them with kept rows; not
+            without a nursery.
     """
 
     def __init__(
@@ -94,6 +99,7 @@ class Server:
         shard: str = "main",
         nursery: Nursery | None = None,
         measured: bool = False,
+        unrounded: bool = False,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -106,13 +112,14 @@ class Server:
         self._nursery = nursery
         self._program = ["-m", "foldaway"]
         self._measured = in_environment() if measured else {}
+        self._environment = {**self._measured, **({_UNROUNDED: "1"} if unrounded else {})}
         self._process: psutil.Process | None = None
         self.admin = ""
 
     def start(self, *, wait: bool = True) -> None:
         """Start; the first time, the administrator's token is read from the output."""
         if self._nursery is not None:
-            pid = self._nursery.start(self._arguments, self.out, self.err, self._measured)
+            pid = self._nursery.start(self._arguments, self.out, self.err, self._environment)
         else:
             with self.out.open("ab") as out, self.err.open("ab") as err:
                 command = [sys.executable, *self._program, *self._arguments]
@@ -284,6 +291,7 @@ def _fork_servers() -> None:
     import foldaway.cli.terminal.consumer  # noqa: F401 - what consumers load
     from commands import warm_up
     from foldaway import cli
+    from foldaway.federated.modes import MODES
     from foldaway.service import server
 
     warm_up()
@@ -295,6 +303,8 @@ def _fork_servers() -> None:
         if pid == 0:
             os.environ.update(environment)
             coverage.process_startup()  # if the environment says so
+            for mode in MODES.values() if _UNROUNDED in environment else ():
+                mode.results.__kwdefaults__["rounded"] = False
             _become_server(cli.main, arguments, out, err)
         print(pid, flush=True)
 

@@ -108,7 +108,7 @@ def test_nothing_is_left_of_what_a_device_has_forgotten(mode: str, covariates: l
         covariates=covariates,
         federated=mode,  # type: ignore[arg-type]
         groups=8,
-        privacy=fa.Privacy(cohort=3, smallest_cell=1, remainder="include"),
+        privacy=fa.Privacy(cohort=3, smallest_cell=1),
     )
     with Served(tmp_path / "server", None) as server:
         trial = Hosted(server, plan)
