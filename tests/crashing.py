@@ -76,7 +76,7 @@ def plan_of(name: str) -> fa.Plan:
         covariates=["x"],
         keep="moments",
         estimators=["difference", "regression"],
-        privacy=fa.Privacy(cohort=COHORT, remainder="include"),
+        privacy=fa.Privacy(cohort=COHORT),
     )
 
 

@@ -158,11 +158,11 @@ class Consumer:
             SourceError: The broker refuses.
             StateError: The store cannot be written.
         """
-        if self._durable.reached.closed:
+        if self._durable.reached.closed and not self._options.close:
             raise SealedError("the trial in this store is closed: it takes no more records.")
         try:
             self._patience.through(lambda: None)
-            while not self._stopping():
+            while not (self._durable.reached.closed or self._stopping()):
                 if self._step() and (self._options.until_empty or self._options.close):
                     if self._options.close:
                         self._close()
