@@ -59,7 +59,7 @@ def session(*, encrypted: bool = False) -> Any:
     if active is not None:
         if (active.conf.get("spark.io.encryption.enabled", "false") == "true") == encrypted:
             return active
-        active.stop()
+        stop(active)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     places = {"spark.local.dir": "local", "spark.eventLog.dir": "events", "spark.sql.warehouse.dir": "warehouse"}
     builder = SparkSession.builder.master("local[2,4]").appName("foldaway tests")
@@ -72,12 +72,23 @@ def session(*, encrypted: bool = False) -> Any:
     return builder.config("spark.io.encryption.enabled", str(encrypted).lower()).getOrCreate()
 
 
+def stop(session: Any) -> None:
+    """Stop a session and its streams, which otherwise go on to look for files as fast as they can, for ever."""
+    stop_streams(session)
+    session.stop()
+
+
+def stop_streams(session: Any) -> None:
+    for query in session.streams.active:
+        query.stop()
+
+
 def remove() -> None:
     """Stop the session, and take away what Spark has written."""
     if folder.cache_info().currsize:
         from pyspark.sql import SparkSession
 
         if (active := SparkSession.getActiveSession()) is not None:
-            active.stop()
+            stop(active)
         # Its name stays: Java remembers the first one that it was told, also for sessions to come.
         shutil.rmtree(folder(), ignore_errors=True)
