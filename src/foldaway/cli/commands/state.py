@@ -148,7 +148,7 @@ def release(state: State, key: KeyOfState = None, json: AsJson = False, adjust: 
     from foldaway.keeping.saved import is_encrypted
     from foldaway.trial import open_saved, saved_effects
 
-    file = _file_of(state)
+    file = file_of(state)
     if not file.exists():
         raise StateError(f"there is no state {state}.")
     with locked(file, StateError(f"another program is at work on {state}; wait until it has ended.")):
