@@ -72,7 +72,7 @@ def release_notes(plan: Plan, rows: Sequence[Effect]) -> Iterator[str]:
 
 def least_records(plan: Plan) -> int:
     """The fewest records of an arm that a release tells something of."""
-    return math.ceil(_CLEAR * cell_of(plan).scale[0] * math.sqrt(noisy_groups(plan)))
+    return math.ceil(_CLEAR * float(cell_of(plan).scale[0]) * math.sqrt(noisy_groups(plan)))
 
 
 def drowned(plan: Plan, counts: Sequence[int]) -> str:

@@ -36,10 +36,7 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
             text_table(["column", "role", "detail"], _roles(plan), left=3),
             text_table(["estimator", "standard errors"], estimators, left=2),
             *_bootstrap(plan),
-            *(
-                fill(paragraph, WIDTH, break_on_hyphens=False)
-                for paragraph in (*_release(plan), *more, _faults(plan), *_kept(plan))
-            ),
+            *(fill(paragraph, WIDTH, break_on_hyphens=False) for paragraph in paragraphs),
             f"Fingerprint: {plan.fingerprint}",
         ]
     )
