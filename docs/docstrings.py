@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any, Literal, Union, get_args, get_origin
@@ -99,4 +100,4 @@ def _default(setting: Setting) -> str:
         return "its defaults"
     if setting.default is None or setting.default in ((), {}):
         return "none"
-    return f"`{msgspec.json.encode(setting.default).decode()}`"
+    return f"`{json.dumps(setting.default)}`"

@@ -81,8 +81,9 @@ def test_a_release_is_drawn_once_and_nothing_exact_is_left() -> None:
 )
 def test_a_release_is_the_exact_effect_and_some_noise_which_its_error_knows(settings: Any) -> None:
     plan = plan_of(**settings)
-    exact = folded(fa.Plan(**{**_settings(plan), "release": None, "complete_units": False})).effects()[0]
-    told = folded(plan).release()[0]
+    data = rows(400_000)  # enough for noise not to be most of it by chance
+    exact = folded(fa.Plan(**{**_settings(plan), "release": None, "complete_units": False}), data).effects()[0]
+    told = folded(plan, data).release()[0]
     assert exact.estimate is not None
     assert exact.std_error is not None
     assert told.estimate is not None
@@ -90,9 +91,9 @@ def test_a_release_is_the_exact_effect_and_some_noise_which_its_error_knows(sett
     assert told.widening is not None
     assert told.se_kind == "jackknife"
     assert (told.epsilon, told.delta, told.protects) == (1.0, 1e-6, plan.protects)
-    assert abs(told.estimate - exact.estimate) < 5 * told.std_error
-    # 16 groups know their error to a fifth or so.
-    assert 0.5 < told.std_error / exact.std_error < 2 * told.widening
+    # 16 groups know their error to a fifth or so, and no two runs have the same noise.
+    assert abs(told.estimate - exact.estimate) < 8 * told.std_error
+    assert 0.4 < told.std_error / exact.std_error < 3 * told.widening
     assert told.widening > 1
 
 
@@ -126,7 +127,7 @@ def test_an_arm_that_noise_drowns_is_not_told() -> None:
 
 
 def test_every_result_says_what_was_spent_and_on_what() -> None:
-    effects = folded(plan_of()).release()
+    effects = folded(plan_of(), rows(100_000)).release()
     sentence = "It protects each unit, if it has one record as the plan promises."
     back = fa.Effects.from_json(effects.to_json())
     for text in (" ".join(str(effects).split()), effects.to_html(), " ".join(back.notes)):
