@@ -68,8 +68,9 @@ class SumsByGroup(OneRound):
         """Those of sums by group, with a note on who is missing from them."""
         trial, units = share.trial, dict(zip(share.plan.arms, share.devices, strict=True))
         assert isinstance(trial.tallies, Grouped)
-        notes = [*missing_notes(devices), *largest_notes(share)]
         tallies, plan = trial.tallies, share.plan
+        # Counts of devices are exact, and a release tells nothing that is.
+        notes = [] if plan.release is not None else [*missing_notes(devices), *largest_notes(share)]
         return effects_of_groups(plan, tallies, trial.dropped, rounded=rounded, units=units, notes=notes), None
 
     def described(self, plan: Plan) -> str:
