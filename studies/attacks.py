@@ -364,7 +364,7 @@ def _width(told: Effects, exact: Effects) -> float:
     return (wide.ci_upper - wide.ci_lower) / (narrow.ci_upper - narrow.ci_lower) - 1
 
 
-STATES = {
+STATES: dict[str, dict[str, Any]] = {
     "moments, as in memory": {"keep": "moments", **WITH_LEVELS},
     "moments, as saved: pooled": {"keep": "moments", **WITH_LEVELS},
     "sums by arm (default)": WITH_LEVELS,
@@ -443,7 +443,7 @@ def others_table(trials: int, seed: int) -> list[list[str]]:
 
         rich = people(1000, 0.2, rng)
         large = float(10 ** rng.uniform(4.5, 5.5))
-        rich.loc[0, ["arm", "amount"]] = ["treatment", large]
+        rich.loc[0, "arm"], rich.loc[0, "amount"] = "treatment", large
         sizes = [whale(effects_of(folded(plan_of(), rich), on)) for on in (False, True)]
         note("one amount that outweighs all, from one answer", *[_hit(each, large) for each in sizes])
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import foldaway as fa
 from studies import attacks as a
 
 
@@ -32,7 +33,7 @@ def test_exact_answers_a_share_apart_still_tell_somebody() -> None:
     """The rounding is needed: growth alone leaves single buyers between two answers."""
     who = a.people(2000, 0.01, rng(2))
     spaced = [answer.seen for answer in a.polled(a.plan_of(), who, 50, defended=True)]
-    answers, trial = [], a.fa.Trial(a.plan_of())
+    answers, trial = [], fa.Trial(a.plan_of())
     for start, stop in zip([0, *spaced], spaced, strict=False):
         trial.fold(who.iloc[start:stop])
         answers.append(a.Answer(stop, a.effects_of(trial, rounded=False)))
@@ -92,7 +93,7 @@ def test_the_error_of_one_amount_that_outweighs_all_others_is_the_amount_unless_
     who = a.people(1000, 0.2, rng(8))
     near = np.zeros(2)
     for large in np.geomspace(50_000, 500_000, 20):
-        who.loc[0, ["arm", "amount"]] = ["treatment", large]
+        who.loc[0, "arm"], who.loc[0, "amount"] = "treatment", large
         trial = a.folded(a.plan_of(), who)
         near += [abs(a.whale(a.effects_of(trial, rounded=on)) - large) <= 0.1 * large for on in (False, True)]
     assert near[0] == 20
