@@ -14,6 +14,7 @@ import pytest
 
 import foldaway as fa
 from brokers import Sent, Server
+from foldaway.keeping.user_keys import FileKey
 from foldaway.sources.brokers.broker import Broker, parse
 from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions, Progress
 from foldaway.sources.brokers.stream_file import StreamFile, StreamState
@@ -53,9 +54,9 @@ def plan_of(name: str, **settings: Any) -> fa.Plan:
 
 
 def people(n: int, seed: int = 0) -> pa.Table:
-    """Records of units with several each, which lie scattered over the messages."""
+    """Records of units that come back, though not within a cohort: who is new is `tests/keeping/test_cohort.py`'s."""
     rng = np.random.default_rng(seed)
-    unit = rng.integers(0, max(n // 4, 4), n)
+    unit = np.resize(rng.permutation(max(50, n // 2)), n)
     x = rng.normal(size=n)
     return pa.table(
         {
@@ -105,7 +106,7 @@ def messages(records: pa.Table, sizes: Iterable[int]) -> list[Sent]:
 
 
 def one_pass(plan: fa.Plan, records: pa.Table, key: bytes | None = None) -> fa.Trial:
-    trial = fa.Trial(plan, key=key or (KEY if plan.keyed else None))
+    trial = fa.Trial(plan, key=key or KEY)
     trial.fold(records)
     return trial
 
@@ -117,9 +118,9 @@ class Remembering(StreamFile):
         super().__init__(folder)
         self.written: list[StreamState] = []
 
-    def write(self, stored: StreamState) -> None:
-        super().write(stored)
-        self.written.append(stored)
+    def write(self, state: StreamState, key: FileKey | None) -> None:
+        super().write(state, key)
+        self.written.append(state)
 
 
 def consume(
@@ -145,7 +146,7 @@ def consume(
             where.stream,
             plan,
             opened,
-            key=key or (KEY if plan.keyed else None),
+            key=key or KEY,
             options=settings,
             told=told,
             stopping=stopping,

@@ -19,7 +19,19 @@ from plans import SMALL, in_parts
 
 
 def plan_of(name: str, mode: str, **settings: Any) -> fa.Plan:
-    return fa.Plan(**in_parts({**SMALL, "name": name, "federated": mode, "smallest_cell": 1, "cohort": 3, **settings}))
+    return fa.Plan(
+        **in_parts(
+            {
+                **SMALL,
+                "name": name,
+                "federated": mode,
+                "smallest_cell": 1,
+                "cohort": 3,
+                "device_records": 10**9,
+                **settings,
+            }
+        )
+    )
 
 
 class Simulated:

@@ -37,9 +37,11 @@ def with_bootstrap(plan: fa.Plan, replicates: int, kind: Kind = "poisson", **cha
     return msgspec.structs.replace(plan, keep="moments", bootstrap=fa.Bootstrap(replicates, kind), **changes)
 
 
-def unit_weights(units: Iterable[Any], replicates: int, kind: Kind = "poisson", key: bytes = KEY) -> Weights:
+def unit_weights(plan: fa.Plan, units: Iterable[Any], key: bytes = KEY) -> Weights:
     """The weights that a trial under this key gives to the records of these units, one row per record."""
-    return weights(hash_identifiers(pa.array(list(units)), Secret(key).of_units()), replicates, kind)
+    assert plan.bootstrap is not None
+    numbers = hash_identifiers(pa.array(list(units)), Secret(key).of_units(plan.fingerprint))
+    return weights(numbers, plan.bootstrap.replicates, plan.bootstrap.weights)
 
 
 def tallies_of(trial: fa.Trial) -> list[Replicates]:

@@ -110,6 +110,7 @@ class Server:
         place = ["--data", str(self.data)] if database is None else ["--database", database]
         self._arguments = ["serve", *place, "--port", str(self.port), "--shard", shard, "--quiet"]
         self._nursery = nursery
+        self._program = ["-m", "foldaway"]
         self._measured = in_environment() if measured else {}
         self._environment = {**self._measured, **({_UNROUNDED: "1"} if unrounded else {})}
         self._process: psutil.Process | None = None
@@ -121,7 +122,7 @@ class Server:
             pid = self._nursery.start(self._arguments, self.out, self.err, self._environment)
         else:
             with self.out.open("ab") as out, self.err.open("ab") as err:
-                command = [sys.executable, "-m", "foldaway", *self._arguments]
+                command = [sys.executable, *self._program, *self._arguments]
                 environment = {**os.environ, **_ENVIRONMENT, **self._measured}
                 pid = subprocess.Popen(command, stdout=out, stderr=err, env=environment).pid
         try:
@@ -285,11 +286,15 @@ def wait_for(done: Callable[[], bool], seconds: float, what: str) -> None:
 
 def _fork_servers() -> None:
     """The nursery's program: a line in, a process number out."""
+    import litestar.plugins.pydantic  # noqa: F401 - what servers load as they start
+
     import foldaway.cli.terminal.consumer  # noqa: F401 - what consumers load
+    from commands import warm_up
     from foldaway import cli
     from foldaway.federated.modes import MODES
     from foldaway.service import server
 
+    warm_up()
     setattr(server, "rehearse", lambda: None)  # noqa: B010
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that those that are killed are gone
     for line in sys.stdin:

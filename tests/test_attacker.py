@@ -68,10 +68,11 @@ def weight_totals(state: bytes) -> Floats:
     return centred
 
 
-def guessed_weights(who: Sequence[str], keys: Iterable[bytes], kind: Kind) -> NDArray[np.float64]:
+def guessed_weights(who: Sequence[str], keys: Iterable[bytes], plan: fa.Plan) -> NDArray[np.float64]:
     """The weights under each key, taken as it is and as a trial would use it: keys by units by B."""
-    names = pa.array(list(who))
-    used = [as_used for key in keys for as_used in (key, Secret(key).of_units())]
+    assert plan.bootstrap is not None
+    names, kind = pa.array(list(who)), plan.bootstrap.weights
+    used = [as_used for key in keys for as_used in (key, Secret(key).of_units(plan.fingerprint))]
     return np.array([weights(hash_identifiers(names, key), B, kind) for key in used], dtype=np.float64)
 
 
@@ -88,12 +89,12 @@ def successes(kind: Kind, trials: int, keys: Sequence[bytes] | None) -> int:
     rng = np.random.default_rng(1)
     plan = plan_of(kind)
     groups = [[f"user-{i}" for i in range(g * GROUP, (g + 1) * GROUP)] for g in (0, 1)]
-    guesses = None if keys is None else [guessed_weights(group, keys, kind).sum(axis=1) for group in groups]
+    guesses = None if keys is None else [guessed_weights(group, keys, plan).sum(axis=1) for group in groups]
     right = 0
     for _ in range(trials):
         truth, key = int(rng.integers(2)), rng.bytes(16)
         state = state_of(plan, groups[truth], key, rng)
-        of_groups = guesses or [guessed_weights(group, [key], kind).sum(axis=1) for group in groups]
+        of_groups = guesses or [guessed_weights(group, [key], plan).sum(axis=1) for group in groups]
         fits = [best_match(state, of_group) for of_group in of_groups]
         right += int(np.argmax(fits)) == truth
     return right
@@ -123,7 +124,7 @@ def member_scores(kind: Kind, trials: int, *, know_key: bool) -> tuple[Floats, N
         key = rng.bytes(16)
         state = state_of(plan, ["user-0", *others] if inside[i] else ["user-6", *others], key, rng)
         guess = key if know_key else rng.bytes(16)
-        scores[i] = best_match(state, guessed_weights(["user-0"], [guess], kind)[1])
+        scores[i] = best_match(state, guessed_weights(["user-0"], [guess], plan)[1])
     return scores, inside
 
 
@@ -188,7 +189,7 @@ def solved(trial: fa.Trial, units: dict[str, list[str]]) -> dict[str, float]:
     """What the replicates say of each unit to one who has the key: W'y = sums, solved for y."""
     found: dict[str, float] = {}
     for sums, who in zip(raw_sums(trial), units.values(), strict=True):
-        W = unit_weights(who, len(sums)).astype(float)
+        W = unit_weights(trial.plan, who).astype(float)
         found |= dict(zip(who, np.linalg.lstsq(W.T, sums, rcond=None)[0].tolist(), strict=True))
     return found
 
@@ -248,6 +249,6 @@ def test_the_attackers_reading_of_the_state_is_right() -> None:
     trial = folded(plan_of("poisson", 20), rows)
     for arm, sums, totals in zip(("a", "b"), raw_sums(trial), exported_totals(trial.dumps()), strict=True):
         mine: Any = rows[rows["group"] == arm]
-        W = unit_weights(mine["who"], 20).astype(float)
+        W = unit_weights(trial.plan, mine["who"]).astype(float)
         np.testing.assert_allclose(totals[:, 0], W.sum(axis=0), rtol=1e-12)
         np.testing.assert_allclose(sums, W.T @ mine["y"].to_numpy(), rtol=1e-9)

@@ -56,7 +56,7 @@ class Stand:
         if request.method == "GET":
             if parts[-1] == "plan":
                 return self.service.plan(parts[3]).encode()
-            return msgspec.json.encode({"durable": self.service.durable_sequence(parts[3], parts[5])})
+            return msgspec.json.encode({"durable": self.service.store.shards.producer(parts[3], parts[5])[0]})
         producer, sequence = request.headers["Foldaway-Producer"], int(request.headers["Foldaway-Sequence"])
         self.sent.append((producer, sequence))
         media_type = request.headers["Content-Type"]

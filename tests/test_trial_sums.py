@@ -247,8 +247,10 @@ def test_trials_of_one_user_merge_and_resume_with_no_key_mentioned(tmp_path: Pat
     back.seal()
     assert not key.exists()
     with pytest.raises(SealedError, match="does not have it"):
-        fa.Trial.load(tmp_path / "state").fold(rows)
-    assert fa.Trial.load(tmp_path / "state").effects()
+        fa.Trial.loads(one.dumps()).fold(rows)
+    assert fa.Trial.loads(one.dumps()).effects()
+    with pytest.raises(StateError, match="does not have"):
+        fa.Trial.load(tmp_path / "state")
 
 
 def test_reading_a_state_makes_no_key() -> None:

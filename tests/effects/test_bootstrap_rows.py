@@ -31,7 +31,7 @@ def test_the_rows_are_those_of_a_bootstrap_by_hand(confidence: float) -> None:
     plan, rows = of_units(shift=10)
     plan = with_bootstrap(plan, B, confidence=confidence, complete_units=False)
     effects = folded(plan, rows).effects()
-    w = unit_weights(rows["unit"], B).astype(float)
+    w = unit_weights(plan, rows["unit"]).astype(float)
     share = plan.arms["arm1"]
     for outcome in plan.outcomes:
         treated = np.where(rows["group"] == "arm1", 1.0, 0.0)

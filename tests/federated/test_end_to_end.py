@@ -109,8 +109,9 @@ def with_unit(plan: fa.Plan) -> fa.Plan:
     return msgspec.structs.replace(plan, federated=None, keep="moments", unit="unit", complete_units=True)
 
 
+@pytest.mark.slow  # tests/federated/test_against_kept_rows.py has the same panel without HTTP
 @pytest.mark.parametrize("mode", ["one-message", "scores"])
-@pytest.mark.parametrize("what", ["constant", pytest.param("slope", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("what", ["constant", "slope"])
 def test_petersens_errors_with_firms_as_devices(what: str, mode: str, server: Served) -> None:
     rows, coefficient, error = petersen(what)
     plan = fa.Plan(

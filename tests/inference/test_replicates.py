@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldaway as fa
+from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
 from foldaway.numerics.kernels.weights import Kind, weights
 from foldaway.paper import (
@@ -74,8 +75,9 @@ def test_by_record_the_replicates_are_those_of_algorithm_2(kind: Kind, numbers: 
 @pytest.mark.parametrize("kind", KINDS)
 def test_by_unit_the_replicates_are_those_of_algorithm_4(kind: Kind) -> None:
     plan, rows = make_trial(2, n=400, covariates=1, units=True)
-    trial = folded(with_bootstrap(plan, B, kind), rows)
-    drawn = dict(zip(rows["unit"], unit_weights(rows["unit"], B, kind), strict=True))
+    plan = with_bootstrap(plan, B, kind)
+    trial = folded(plan, rows)
+    drawn = dict(zip(rows["unit"], unit_weights(plan, rows["unit"]), strict=True))
     literal = cluster_bootstrap_pate(rows["y0"], treated(rows), rows["unit"], plan.arms["arm1"], drawn.__getitem__)
     assert close(replicates_of(trial, "ipw", "arm1", "y0").effects, literal)
 
@@ -115,8 +117,9 @@ def test_from_the_papers_start_and_by_unit_too() -> None:
     plan, rows = make_trial(4, n=300, covariates=2, units=True)
     rows = rows.sample(frac=1, random_state=1).reset_index(drop=True)  # units of the start come again later
     m = 30
-    trial = with_start(folded(with_bootstrap(plan, B, complete_units=False), rows[m:]), rows[:m])
-    drawn = dict(zip(rows["unit"], unit_weights(rows["unit"], B), strict=True))
+    plan = with_bootstrap(plan, B, complete_units=False)
+    trial = with_start(folded(plan, rows[m:]), rows[:m])
+    drawn = dict(zip(rows["unit"], unit_weights(plan, rows["unit"]), strict=True))
     literal = cluster_bootstrap_least_squares(
         features(rows), rows["y0"].to_numpy(), rows["unit"], drawn.__getitem__, start=m
     )
@@ -174,7 +177,7 @@ def test_every_estimator_of_every_replicate_is_that_of_the_kept_rows(
     bootstrapped = with_bootstrap(plan, B, kind, unit="unit")
     cuts = () if plan.complete_units else (7, 200)
     trial = folded(bootstrapped, rows, *cuts)
-    check_against_kept_rows(plan, rows, trial, unit_weights(rows["unit"], B, kind), some=[0, 31, B - 1])
+    check_against_kept_rows(plan, rows, trial, unit_weights(bootstrapped, rows["unit"]), some=[0, 31, B - 1])
 
 
 def test_of_records_without_a_unit_too(numbers: list[Hashes]) -> None:
@@ -211,7 +214,7 @@ def rare_level(rare: int, n: int = 1200) -> tuple[fa.Plan, pd.DataFrame]:
 @pytest.mark.parametrize("cuts", [(), (600,), (1, 2, 3, 400), tuple(range(40, 1200, 40))], ids=len)
 def test_replicates_without_a_rare_level_are_left_out_and_counted(cuts: tuple[int, ...]) -> None:
     plan, rows = rare_level(3)
-    w = unit_weights(rows["unit"], 500)
+    w = unit_weights(plan, rows["unit"])
     singular = w[:3].sum(axis=0) == 0
     assert 5 < singular.sum() < 100  # e⁻³ of them
     found = replicates_of(folded(plan, rows, *cuts), "regression", "b", "y")
@@ -232,14 +235,15 @@ def test_the_difference_needs_both_arms_in_a_replicate() -> None:
     plan = fa.Plan(
         name="few", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], unit="unit", keep="moments", bootstrap=300
     )
-    nobody = (unit_weights(rows["unit"], 300)[:2].sum(axis=0) == 0).sum()
+    nobody = (unit_weights(plan, rows["unit"])[:2].sum(axis=0) == 0).sum()
     assert nobody > 10
     trial = folded(plan, rows)
     assert replicates_of(trial, "difference", "b", "y").left_out == nobody
     assert replicates_of(trial, "ipw", "b", "y").left_out == 0
 
 
-def test_a_covariate_without_direction_in_the_sample_costs_no_replicate() -> None:
+def test_a_covariate_without_direction_in_the_sample_costs_no_replicate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Secret, "of_units", lambda *_: KEY)  # the same weights under both plans
     plan, rows = make_trial(8, n=300, covariates=1)
     twice = with_bootstrap(plan, B, covariates=("x0", "again"), unit="unit")
     once = with_bootstrap(plan, B, unit="unit")

@@ -1,7 +1,7 @@
-"""The laws of the cohort gate, for everyone who asks it: server, consumer, Spark stream, files, devices and sites.
+"""The laws of the gate, for everyone who asks it: server, consumer, Spark stream, files, devices and sites.
 
-Each user is driven through the same schedule: at certain times, so many records come, or none. What is then on its disk
-is what somebody with access to that disk would compare.
+Each user is driven through the same schedule of batches, of people who may come back. What is then on its disk is what
+somebody with access to that disk would compare; what it tells is what somebody without would.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import random
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from contextlib import suppress
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,16 +27,16 @@ from foldaway.engines.spark.stream import _STREAM, _Batches
 from foldaway.errors import MessageError, RecordError, StateError, TooEarly
 from foldaway.federated.messages import Enrolment, Sums, encoded, new_number, packed
 from foldaway.federated.site.site import fold_site
-from foldaway.keeping.cohort import Gate, least_growth, too_few_to_publish
+from foldaway.keeping.cohort import Newcomers, too_few_to_publish
 from foldaway.keeping.saved import StreamPositions
-from foldaway.service.collecting.collector import Answers, Collector, merged
+from foldaway.service.collecting.collector import Collector, merged
 from foldaway.service.collecting.device_collector import DeviceCollector
-from foldaway.service.database.shard_table import ShardRow
+from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store as Database
 from foldaway.sources.brokers.broker import Message, Positions
 from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions
 from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
-from foldaway.sources.formats.body import Decoded
+from foldaway.sources.formats.body import Decoded, Limits
 from foldaway.sources.runs.backlog import Backlog
 from foldaway.sources.runs.shares import ReadOptions
 from plans import SMALL, replaced
@@ -44,21 +46,21 @@ pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
 
 PLAN = fa.Plan(**SMALL)
 ARMS = tuple(PLAN.arms)
-MAX_WAIT = 5.0
+KINDS: dict[str, dict[str, Any]] = {
+    "nobody is known": {},
+    "one record each": {"unit": "unit", "one_record_per_unit": True},
+    "they come back": {"unit": "unit"},
+}
 
-
-class Step(NamedTuple):
-    """After so many seconds, so many records."""
-
-    wait: float
-    records: int
+Batch = Sequence[int]
+"""Whose records come, one after the other."""
 
 
 class Run(NamedTuple):
-    """What a user did: the records in each state that it wrote, one after the other, and those that it left out."""
+    """What a user did: the records in each state that it wrote, one after the other, and those that wait."""
 
     states: list[int]
-    left_out: int
+    pending: int
 
 
 Values = Callable[[random.Random], float]
@@ -70,17 +72,19 @@ VALUES: dict[str, Values] = {
 }
 
 
-def rows_of(count: int, values: Values, rng: random.Random) -> pa.Table:
-    """So many records, in both arms by turns."""
-    y = pa.array([values(rng) for _ in range(count)], pa.float64())
-    return pa.table({"group": pa.array([ARMS[i % 2] for i in range(count)], pa.string()), "y": y})
+def rows_of(people: Batch, values: Values, rng: random.Random) -> pa.Table:
+    """A record of each of these."""
+    return pa.table(
+        {
+            "group": pa.array([ARMS[person % 2] for person in people], pa.string()),
+            "y": pa.array([values(rng) for _ in people], pa.float64()),
+            "unit": pa.array([f"u{person}" for person in people], pa.string()),
+        }
+    )
 
 
 class User(ABC):
-    """Someone who asks the gate."""
-
-    timed = True
-    """Whether `max_wait` is for it."""
+    """Someone who asks the gate whether to write."""
 
     federated: str | None = None
 
@@ -90,26 +94,23 @@ class User(ABC):
 
     @abstractmethod
     def take(self, records: pa.Table) -> None:
-        """Records have come; with none, a look at the clock."""
+        """Records have come, or none."""
 
     @abstractmethod
     def written(self) -> int:
         """The records in the state on the disk."""
 
     @abstractmethod
-    def end(self) -> int:
-        """The end; how many records were left out."""
+    def pending(self) -> int:
+        """The records that wait for a cohort."""
 
-    def run(self, steps: Sequence[Step], values: Values, clock: list[float]) -> Run:
+    def run(self, batches: Sequence[Batch], values: Values) -> Run:
         rng = random.Random(1)
         states = [0]
-        for step in steps:
-            clock[0] += step.wait
-            self.take(rows_of(step.records, values, rng))
+        for people in batches:
+            self.take(rows_of(people, values, rng))
             states.append(self.written())
-        left_out = self.end()
-        states.append(self.written())
-        return Run([after for before, after in pairwise(states) if after != before], left_out)
+        return Run([after for before, after in pairwise(states) if after != before], self.pending())
 
 
 class Server(User):
@@ -118,7 +119,7 @@ class Server(User):
     def __init__(self, plan: fa.Plan, folder: Path) -> None:
         super().__init__(plan, folder)
         self.database = Database.open(str(folder), VAULT)
-        self.database.create_trial(plan, None)
+        self.database.create_trial(plan, bytes(16) if plan.keyed else None)
         self.collector = Collector(self.database, plan.name, "main")
         self.sequence = 0
 
@@ -132,8 +133,8 @@ class Server(User):
     def written(self) -> int:
         return merged(self.plan, self.database.shards.all(self.plan.name)).n
 
-    def end(self) -> int:
-        return self.collector.finish()
+    def pending(self) -> int:
+        return self.collector.pending
 
 
 class Devices(User):
@@ -158,8 +159,8 @@ class Devices(User):
     def written(self) -> int:
         return sum(row.n for row in self.database.shards.all(self.plan.name))
 
-    def end(self) -> int:
-        return self.collector.finish()
+    def pending(self) -> int:
+        return self.collector.pending
 
 
 class Listed:
@@ -208,9 +209,8 @@ class Stream(User):
     def written(self) -> int:
         return stored_in(self.folder, self.plan)
 
-    def end(self) -> int:
-        self.consumer._close()
-        return self.consumer.progress.left_out
+    def pending(self) -> int:
+        return self.consumer.progress.pending
 
 
 class Micro(User):
@@ -226,17 +226,14 @@ class Micro(User):
     def take(self, records: pa.Table) -> None:
         folded = fa.Trial(self.plan)
         folded.fold(records)
-        self.batches.take(folded, "query", self.number)
+        self.batches.take(fa.Trial.loads(folded.exchanged(newcomers=True)), "query", self.number)
         self.number += 1
 
     def written(self) -> int:
         return stored_in(self.folder, self.plan)
 
-    def end(self) -> int:
-        self.batches.close()
-        stored = read(self.folder)
-        assert stored is not None
-        return stored.reached.left_out
+    def pending(self) -> int:
+        return self.batches.pending
 
 
 def stored_in(folder: Path, plan: fa.Plan) -> int:
@@ -257,37 +254,36 @@ class Watched(Backlog):
 
 
 class Files(User):
-    """A run over files, one for each step, each so large that it is a share of its own."""
-
-    timed = False
+    """A run over files, one for each batch, each so large that it is a share of its own."""
 
     def __init__(self, plan: fa.Plan, folder: Path) -> None:
         super().__init__(plan, folder)
         folder.mkdir()
-        self.count = 0
+        self.count = self.records = 0
         self.states: list[int] = []
 
     def take(self, records: pa.Table) -> None:
-        lines = "".join(f"{row['group']},{row['y']},\n" for row in records.to_pylist())
+        lines = "".join(f"{row['group']},{row['y']},{row['unit']},\n" for row in records.to_pylist())
         padding = f"{'x' * (30_000 - len(lines))}\n"
-        (self.folder / f"{self.count:03d}.csv").write_text("group,y," + padding + lines)
+        (self.folder / f"{self.count:03d}.csv").write_text("group,y,unit," + padding + lines)
         self.count += 1
+        self.records += records.num_rows
 
     def written(self) -> int:
-        return self.states[-1] if self.states else 0
+        return 0  # until the run
 
-    def end(self) -> int:
+    def pending(self) -> int:
         with Watched(self.plan, self.folder / "saved") as backlog:
             self.states = backlog.states
             try:
                 return backlog.fold(backlog.find([str(self.folder / "*.csv")]), ReadOptions()).waiting_records
             except StateError:
                 assert not self.states
-                return backlog._gate.pending
+                return self.records
 
-    def run(self, steps: Sequence[Step], values: Values, clock: list[float]) -> Run:
-        left_out = super().run(steps, values, clock).left_out
-        return Run([after for before, after in pairwise([0, *self.states]) if after != before], left_out)
+    def run(self, batches: Sequence[Batch], values: Values) -> Run:
+        pending = super().run(batches, values).pending
+        return Run([after for before, after in pairwise([0, *self.states]) if after != before], pending)
 
 
 USERS: list[type[User]] = [Server, Devices, Stream, Micro, Files]
@@ -295,90 +291,96 @@ USERS: list[type[User]] = [Server, Devices, Stream, Micro, Files]
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Time stands still, since no law is about it."""
     now = [1_000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 
-def schedule(seed: int) -> tuple[dict[str, Any], list[Step]]:
-    """A plan's settings, and batches that are mostly smaller than a cohort, some none at all, some larger."""
+def schedule(seed: int, kind: str) -> tuple[int, list[Batch]]:
+    """A cohort, and batches that are mostly smaller than that, some none at all, some larger."""
     rng = random.Random(seed)
     cohort = rng.choice([1, 3, 10, 25])
-    settings = {
-        "cohort": cohort,
-        "max_wait": rng.choice([None, MAX_WAIT]),
-        "remainder": rng.choice(["leave_out", "include"]),
-    }
-    waits, counts = (0.0, 1.0, 2.0, MAX_WAIT, 50.0), (0, 1, 1, 2, cohort - 1, cohort, 3 * cohort)
-    return settings, [Step(rng.choice(waits), rng.choice(counts)) for _ in range(rng.randint(3, 12))] + [Step(0.0, 1)]
+    sizes = [rng.choice((0, 1, 1, 2, cohort - 1, cohort, 3 * cohort)) for _ in range(rng.randint(3, 12))] + [1]
+    if kind != "they come back":
+        people = iter(range(sum(sizes)))
+        return cohort, [[next(people) for _ in range(size)] for size in sizes]
+    # Half of all records are of one person: however many these are, they are no cohort.
+    return cohort, [[rng.choice((0, rng.randrange(3 * cohort))) for _ in range(size)] for size in sizes]
 
 
-def lawful(settings: dict[str, Any], steps: Sequence[Step], *, timed: bool) -> Run:
-    """What the promise asks for, said once more and differently: by looking through all of the past at each step."""
-    now, taken, states = 0.0, [], [0]
-    for step in steps:
-        now += step.wait
-        taken += [now] * step.records  # when each record came
-        waiting = taken[states[-1] :]
-        patience = settings["max_wait"] if timed else None
-        too_long = patience is not None and any(now - came >= patience for came in waiting)
-        if len(waiting) >= settings["cohort"] or too_long:
-            states.append(len(taken))
-    rest = len(taken) - states[-1]
-    if rest and settings["remainder"] == "include":
-        return Run([*states[1:], len(taken)], 0)
-    return Run(states[1:], rest)
+def lawful(cohort: int, batches: Sequence[Batch]) -> Run:
+    """What the promise asks for: as soon as a cohort of different people has come, and not before."""
+    states, total, waiting = [], 0, list[int]()
+    for people in batches:
+        total += len(people)
+        waiting += people
+        if len(set(waiting)) >= cohort:
+            states.append(total)
+            waiting = []
+    return Run(states, len(waiting))
 
 
-def run(user: type[User], seed: int, values: str, folder: Path, clock: list[float], **others: Any) -> Run:
-    settings, steps = schedule(seed)
-    plan = replaced(PLAN, **{**settings, "federated": user.federated, **others})
-    return user(plan, folder).run(steps, VALUES[values], clock)
+def kinds_for(user: type[User]) -> list[str]:
+    return list(KINDS) if user.federated is None else ["nobody is known"]
 
 
-@pytest.mark.parametrize("user", USERS)
-@pytest.mark.parametrize("seed", range(12))
-def test_what_is_written_and_when_is_what_the_promise_asks_for(
-    user: type[User], seed: int, tmp_path: Path, clock: list[float]
+def run(user: type[User], seed: int, kind: str, values: str, folder: Path) -> Run:
+    cohort, batches = schedule(seed, kind)
+    plan = replaced(PLAN, **KINDS[kind], cohort=cohort, federated=user.federated)
+    return user(plan, folder).run(batches, VALUES[values])
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(("user", "kind"), [(user, kind) for user in USERS for kind in kinds_for(user)])
+def test_a_state_is_written_when_a_cohort_of_different_units_has_come_and_not_before(
+    user: type[User], kind: str, tmp_path: Path
 ) -> None:
-    """Also that `max_wait` counts from the first pending record, and what becomes of a remainder."""
-    settings, steps = schedule(seed)
-    found = run(user, seed, "as they come", tmp_path / "user", clock)
-    assert found == lawful(settings, steps, timed=user.timed)
-    assert found.left_out + (found.states or [0])[-1] == sum(step.records for step in steps)
+    for seed in range(6):
+        cohort, batches = schedule(seed, kind)
+        found = run(user, seed, kind, "as they come", tmp_path / str(seed))
+        assert found == lawful(cohort, batches), seed
+        assert found.pending + max(found.states, default=0) == sum(map(len, batches))
 
 
+@pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize("user", USERS)
-@pytest.mark.parametrize("seed", range(12, 18))
-def test_two_states_are_a_cohort_apart_however_records_are_batched(
-    user: type[User], seed: int, tmp_path: Path, clock: list[float]
-) -> None:
-    settings, _ = schedule(seed)
-    found = run(user, seed, "as they come", tmp_path / "user", clock, max_wait=None, remainder="leave_out")
-    assert all(after - before >= settings["cohort"] for before, after in pairwise([0, *found.states]))
-    assert found.left_out < settings["cohort"]
-
-
-@pytest.mark.parametrize("user", USERS)
-@pytest.mark.parametrize("seed", range(18, 21))
-def test_nothing_depends_on_values(user: type[User], seed: int, tmp_path: Path, clock: list[float]) -> None:
-    runs = [run(user, seed, values, tmp_path / str(i), clock) for i, values in enumerate(VALUES)]
+def test_no_write_depends_on_values(user: type[User], tmp_path: Path) -> None:
+    kind = kinds_for(user)[-1]
+    runs = [run(user, 18, kind, values, tmp_path / str(i)) for i, values in enumerate(VALUES)]
+    assert runs[0].states
     assert runs[0] == runs[1] == runs[2]
 
 
-# Whoever waits from the last write, and not from the first pending record, writes too early.
+def test_a_run_that_folds_twice_waits_for_a_second_cohort(tmp_path: Path) -> None:
+    """Whoever came before a write is not new after it."""
+    plan = replaced(PLAN, unit="unit", cohort=10)
+    with Backlog(plan, tmp_path / "saved") as backlog:
+        for name, people in (("first", range(10)), ("second", range(5))):
+            lines = [f"{ARMS[person % 2]},1.0,u{person}\n" for person in people]
+            (tmp_path / f"{name}.csv").write_text("group,y,unit\n" + "".join(lines))
+            outcome = backlog.fold([tmp_path / f"{name}.csv"], ReadOptions())
+    assert outcome.waiting_records == 5
+    assert fa.Trial.load(tmp_path / "saved").n == 10
 
 
-@pytest.mark.parametrize("user", [user for user in USERS if user.timed])
-def test_a_first_record_after_a_long_silence_waits_like_any_other(
-    user: type[User], tmp_path: Path, clock: list[float]
-) -> None:
-    plan = replaced(PLAN, federated=user.federated, cohort=10, max_wait=MAX_WAIT, remainder="leave_out")
-    asks = user(plan, tmp_path / "user")
-    steps = [Step(0, 10), Step(1_000.0, 1), Step(MAX_WAIT - 1, 1), Step(1, 0)]
-    assert asks.run(steps[:3], VALUES["as they come"], clock) == Run([10], 2)
-    again = user(plan, tmp_path / "again")
-    assert again.run(steps, VALUES["as they come"], clock) == Run([10, 12], 0)
+def test_hashes_in_memory_are_a_cohort_at_most_and_gone_with_the_write() -> None:
+    trial = fa.Trial(replaced(PLAN, unit="unit", cohort=20))
+    for first in range(0, 5_000, 1_000):
+        trial.fold(rows_of(range(first, first + 1_000), VALUES["all the same"], random.Random(1)))
+        assert len(trial.newcomers.hashes) == 20
+    assert trial.newcomers.records == 5_000
+    assert len((trial + trial.copy()).newcomers.hashes) == 20
+    trial.wrote()
+    assert trial.newcomers == Newcomers()
+
+
+def test_who_is_new_is_in_no_state_but_between_workers() -> None:
+    trial = fa.Trial(replaced(PLAN, unit="unit"))
+    trial.fold(rows_of(range(50), VALUES["all the same"], random.Random(1)))
+    assert fa.Trial.loads(trial.exchanged(newcomers=True)).newcomers == trial.newcomers
+    for stored in (trial.exchanged(), trial.dumps()):
+        assert fa.Trial.loads(stored).newcomers == Newcomers()
 
 
 # What a site sends, and what a coordinator takes from one: each arm that has units has a cohort of them.
@@ -412,42 +414,158 @@ def test_tallies_of_a_site_are_of_a_cohort_in_every_arm_that_has_units(seed: int
     assert sum(row.n for row in database.shards.all(plan.name)) == (len(lines) if allowed else 0)
 
 
-# Answers.
+# What is told.
+
+
+class Teller(ABC):
+    """Someone who tells effects to others."""
+
+    def __init__(self, plan: fa.Plan, folder: Path) -> None:
+        self.plan = plan
+
+    @abstractmethod
+    def take(self, records: pa.Table) -> None:
+        """Records have come."""
+
+    @abstractmethod
+    def told(self) -> int:
+        """The records behind what somebody is told who asks now; 0 if it is too early."""
+
+
+class Answering(Teller):
+    """The server."""
+
+    def __init__(self, plan: fa.Plan, folder: Path) -> None:
+        super().__init__(plan, folder)
+        database = Database.open(str(folder), VAULT)
+        database.create_trial(plan, bytes(16) if plan.keyed else None)
+        self.service = Service(database, "main", Limits())
+
+    def take(self, records: pa.Table) -> None:
+        self.service.records.collector(self.plan.name).receive(Decoded(records), None, None)
+
+    def told(self) -> int:
+        with suppress(TooEarly):
+            self.service.effects(self.plan.name)
+        last = self.service.store.history.last(self.plan.name)
+        return 0 if last is None else last.records
+
+
+class Exporting(Teller):
+    """A saved state, of which effects are written for others."""
+
+    def __init__(self, plan: fa.Plan, folder: Path) -> None:
+        super().__init__(plan, folder)
+        folder.mkdir()
+        self.file = folder / "state"
+        fa.Trial(plan, key=bytes(16)).save(self.file)
+
+    def take(self, records: pa.Table) -> None:
+        trial = fa.Trial.load(self.file, key=bytes(16))
+        trial.fold(records)
+        trial.save(self.file)
+
+    def told(self) -> int:
+        trial = fa.Trial.load(self.file, key=bytes(16))
+        with suppress(TooEarly):
+            trial.tell()
+        trial.save(self.file)
+        return 0 if trial._told is None else trial._told.census.total
+
+
+TELLERS: list[type[Teller]] = [Answering, Exporting]
+SMALLEST = 4
+
+
+def growing(seed: int, kind: str) -> tuple[int, list[Batch]]:
+    """A cohort, and batches that are all written at once, of both arms or of one."""
+    rng = random.Random(seed)
+    cohort, people, batches = rng.choice([3, 10, 25]), count(), []
+    for _ in range(15):
+        size, arms = cohort * rng.choice((1, 2, 5)), rng.choice(((0, 1), (0, 1), (0,), (1,)))
+        new = [2 * next(people) + rng.choice(arms) for _ in range(size)]
+        again = [new[0]] * rng.choice((0, 50)) if kind == "they come back" else []
+        batches.append(new + again)
+    return cohort, batches
+
+
+def told_after(teller: Teller, batches: Sequence[Batch], values: str, clock: list[float]) -> list[int]:
+    """After which batches something new was told."""
+    rng, told = random.Random(1), [0]
+    for people in batches:
+        clock[0] += 1_000.0
+        teller.take(rows_of(people, VALUES[values], rng))
+        told.append(teller.told())
+    return [i for i, (before, after) in enumerate(pairwise(told)) if after != before]
+
+
+def arms_of(batches: Sequence[Batch]) -> Counter[str]:
+    """How many different people came, by arm."""
+    return Counter(ARMS[person % 2] for person in {person for people in batches for person in people})
+
+
+def enough(cohort: int, before: Sequence[Batch], since: Sequence[Batch]) -> bool:
+    """Whether the promise lets effects be told, if every record is of somebody new."""
+    all_in, new = arms_of([*before, *since]), arms_of(since)
+    cells = all(all_in[arm] >= SMALLEST and (not new[arm] or new[arm] >= SMALLEST) for arm in ARMS)
+    return cells and sum(map(len, since)) >= max(cohort, 0.05 * sum(map(len, before)))
+
+
+@pytest.mark.parametrize("teller", TELLERS)
+def test_effects_are_told_when_the_trial_has_grown_in_every_arm_that_grew_and_not_before(
+    teller: type[Teller], tmp_path: Path, clock: list[float]
+) -> None:
+    for seed in range(3):
+        cohort, batches = growing(seed, "nobody is known")
+        plan = replaced(PLAN, cohort=cohort, smallest_cell=SMALLEST)
+        lawful, last = [], 0
+        for i in range(1, len(batches) + 1):
+            if enough(cohort, batches[:last], batches[last:i]):
+                lawful.append(i - 1)
+                last = i
+        found = told_after(teller(plan, tmp_path / str(seed)), batches, "as they come", clock)
+        assert found == lawful, seed
+        assert 0 < len(found) < len(batches)
+
+
+@pytest.mark.parametrize("teller", TELLERS)
+def test_many_records_of_one_unit_bring_no_answer_forward(
+    teller: type[Teller], tmp_path: Path, clock: list[float]
+) -> None:
+    """Units are counted by groups, which are fewer, so that an answer may come later, but never before it is due."""
+    cohort, batches = growing(7, "they come back")
+    plan = replaced(PLAN, unit="unit", cohort=cohort, smallest_cell=SMALLEST)
+    found = told_after(teller(plan, tmp_path / "teller"), batches, "as they come", clock)
+    for before, after in pairwise([-1, *found]):
+        assert enough(cohort, batches[: before + 1], batches[before + 1 : after + 1])
+    assert found
+    whale = [[2 * i for i in range(cohort)], [*[1] * 1_000]]
+    assert not told_after(teller(plan, tmp_path / "whale"), whale, "as they come", clock)
+
+
+@pytest.mark.parametrize("teller", TELLERS)
+def test_no_answer_depends_on_values(teller: type[Teller], tmp_path: Path, clock: list[float]) -> None:
+    cohort, batches = growing(11, "they come back")
+    plan = replaced(PLAN, unit="unit", cohort=cohort, smallest_cell=SMALLEST)
+    runs = [told_after(teller(plan, tmp_path / values), batches, values, clock) for values in VALUES]
+    assert runs[0]
+    assert runs[0] == runs[1] == runs[2]
 
 
 @pytest.mark.parametrize("counts", [(0, 0), (4, 5), (5, 4), (5, 5), (0, 50), (50, 6)])
-def test_there_is_an_answer_when_every_arm_has_enough_and_not_before(counts: tuple[int, int]) -> None:
-    plan = replaced(PLAN, cohort=1, smallest_cell=5)
-    trial = fa.Trial(plan)
+def test_a_consumer_shows_effects_when_every_arm_has_enough_and_not_before(counts: tuple[int, int]) -> None:
+    trial = fa.Trial(replaced(PLAN, cohort=1, smallest_cell=5))
     groups = [arm for arm, count in zip(ARMS, counts, strict=True) for _ in range(count)]
     if groups:
         trial.fold({"group": groups, "y": np.arange(float(len(groups)))})
-    row = ShardRow("main", 1, trial.n, 0, trial.dumps())
-    ways: list[Callable[[], Any]] = [lambda: Answers().of(plan, [row]), lambda: effects_of(trial)]
-    for answer in ways:
-        if min(counts) >= 5:
-            answer()
-        else:
-            with pytest.raises(TooEarly, match="every arm needs 5 durable records first"):
-                answer()
+    if min(counts) >= 5:
+        effects_of(trial)
+    else:
+        with pytest.raises(TooEarly, match="5 units in every arm"):
+            effects_of(trial)
 
 
 def test_what_is_published_to_devices_needs_both_a_cohort_and_the_minimum() -> None:
     counts = {"a": 7, "b": 12}
     for cohort, least, few in ((7, 7, {}), (8, 1, {"a": 7}), (1, 8, {"a": 7}), (20, 1, counts)):
         assert too_few_to_publish(fa.Privacy(cohort=cohort, smallest_cell=least), counts) == few
-
-
-def test_what_is_shown_grows_by_a_cohort_and_by_a_share() -> None:
-    privacy = fa.Privacy(cohort=10, max_wait=1.0)
-    assert [least_growth(privacy, shown, steps=500) for shown in (0, 4_999, 5_500, 50_000)] == [10, 10, 11, 100]
-
-
-def test_a_batch_that_is_not_taken_leaves_no_trace() -> None:
-    gate = Gate(fa.Privacy(cohort=10, max_wait=MAX_WAIT))
-    before = gate.copy()
-    gate.take(9, now=0.0)
-    assert before.pending == 0
-    gate = before
-    gate.take(1, now=3.0)
-    assert (gate.pending, gate.seconds_left(now=MAX_WAIT), gate.may_write(now=MAX_WAIT)) == (1, 3.0, False)

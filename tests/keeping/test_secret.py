@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from operator import methodcaller
+
 import pytest
 
 from foldaway.errors import FoldawayError, PlanError, SealedError
 from foldaway.keeping.secret import LENGTH, Secret
 from resampling import KEY
+
+OF_UNITS = methodcaller("of_units", "the plan's fingerprint")
 
 
 def test_a_key_is_new_unless_it_is_given() -> None:
@@ -26,18 +30,20 @@ def test_what_is_not_16_bytes_is_no_key(key: object) -> None:
 
 def test_what_is_made_of_a_key_is_a_function_of_it_and_of_the_purpose() -> None:
     def made(secret: Secret) -> list[bytes]:
-        return [secret.of_units(), secret.of_shard(b"one"), secret.of_shard(b"two"), secret.mark(), secret.reveal()]
+        units = [secret.of_units(plan) for plan in ("one", "two")]
+        shards = [secret.of_shard(shard) for shard in (b"one", b"two")]
+        return [*units, *shards, secret.of_groups(), secret.of_files(), secret.mark(), secret.reveal()]
 
     assert made(Secret(KEY)) == made(Secret(KEY))
     both = made(Secret(KEY)) + made(Secret(KEY[::-1]))
     assert len(set(both)) == len(both)
-    assert [len(part) for part in made(Secret(KEY))] == [16, 16, 16, 8, 16]
+    assert [len(part) for part in made(Secret(KEY))] == [16, 16, 16, 16, 16, 32, 8, 16]
     assert not any(one[:8] == other[:8] for i, one in enumerate(both) for other in both[:i])
 
 
 def test_one_bit_of_the_key_changes_half_the_bits_of_all_that_is_made_of_it() -> None:
     near = bytes([KEY[0] ^ 1]) + KEY[1:]
-    for make in (Secret.of_units, Secret.mark, lambda secret: secret.of_shard(b"")):
+    for make in (OF_UNITS, Secret.of_groups, Secret.of_files, Secret.mark, lambda secret: secret.of_shard(b"")):
         one, other = (int.from_bytes(make(Secret(key)), "big") for key in (KEY, near))
         bits = 8 * len(make(Secret(KEY)))
         assert 0.25 * bits < (one ^ other).bit_count() < 0.75 * bits
@@ -52,9 +58,9 @@ def test_a_destroyed_key_is_overwritten_and_answers_nothing() -> None:
     held.append(secret.held)
     assert bytes(buffer) == bytes(LENGTH)
     assert held == [True, False]
-    for ask in (secret.reveal, secret.mark, secret.of_units, lambda: secret.of_shard(b"one")):
+    for ask in (Secret.reveal, Secret.mark, Secret.of_groups, Secret.of_files, OF_UNITS):
         with pytest.raises(SealedError, match="destroyed"):
-            ask()
+            ask(secret)
     secret.destroy()  # once more does no harm
 
 

@@ -19,7 +19,7 @@ from scipy import stats
 
 import foldaway as fa
 from fuzzing import fuzz
-from plans import CALIBRATED, FEDERATED, FULL, PARTS, SMALL, plans
+from plans import CALIBRATED, FEDERATED, FULL, PARTS, RELEASED, SMALL, plans
 
 SUFFIXES = (".toml", ".json")
 
@@ -136,22 +136,23 @@ OTHER: dict[str, Any] = {
     "errors": ["HC1", "classical"],
     "anytime_n": 5001,
     "bootstrap": {"replicates": 200, "weights": "poisson"},
-    "privacy": {"cohort": 51, "max_wait": 60.5, "smallest_cell": 20, "remainder": "include"},
+    "privacy": {"cohort": 51, "smallest_cell": 20},
 }
 
 OTHER_IN_PARTS: dict[str, Any] = {
-    "privacy": {
-        "cohort": 51,
-        "max_wait": 60.6,
-        "smallest_cell": 21,
-        "remainder": "include",
-        "retention": 3600.6,
+    "privacy": {"cohort": 51, "smallest_cell": 21, "retention": 3600.6},
+    "federated": {
+        "mode": "one-message",
+        "reply_deadline": 60.6,
+        "reply_share": 0.91,
+        "leverage": "CR3",
+        "device_records": 51,
     },
-    "federated": {"mode": "one-message", "reply_deadline": 60.6, "reply_share": 0.91, "leverage": "CR3"},
+    "release": {"epsilon": 0.5, "delta": 1e-6, "unit_records": 6, "noisy_groups": 64},
     "bootstrap": {"replicates": 201, "weights": "poisson"},
     "coefficients": {"center": {"x": 0.6}, "slopes": {"y": {"x": 2.6}, "z": {"x": 0.5}}},
 }
-BASES = {"bootstrap": FULL, "coefficients": CALIBRATED}
+BASES = {"bootstrap": FULL, "coefficients": CALIBRATED, "release": RELEASED}
 IN_PARTS = [(part, setting) for part, settings in OTHER_IN_PARTS.items() for setting in settings]
 
 
@@ -163,6 +164,7 @@ def test_every_setting_is_tried_below() -> None:
         "bootstrap": fa.Bootstrap,
         "privacy": fa.Privacy,
         "federated": fa.Federated,
+        "release": fa.Release,
     }
     assert parts == PARTS
     assert {part: set(settings) for part, settings in OTHER_IN_PARTS.items()} == {
@@ -182,12 +184,23 @@ def test_a_changed_setting_in_a_part_changes_the_fingerprint(part: str, setting:
     assert fa.Plan.loads(other.to_json()) == other
 
 
+def test_bounds_are_part_of_the_plan_in_whatever_order_they_are_named() -> None:
+    plan = fa.Plan(**CALIBRATED)
+    turned = fa.Plan(**{**CALIBRATED, "bounds": {"y": (0, 500), "x": (0, 1)}})
+    assert plan == turned
+    assert plan.fingerprint == turned.fingerprint
+    assert plan.bounds["y"] == (0.0, 500.0)
+    assert fa.Plan.loads(plan.to_toml()) == fa.Plan.loads(plan.to_json()) == plan
+    for other in ({"bounds": {"x": [0, 1], "y": [0, 501]}}, {"beyond": "clip"}):
+        assert fa.Plan(**{**CALIBRATED, **other}).fingerprint != plan.fingerprint
+
+
 # The ways to write a part
 
 WAYS: dict[str, list[Any]] = {
     "bootstrap": [500, {"replicates": 500}, {"replicates": 500, "weights": "poisson"}, fa.Bootstrap(500)],
     "federated": ["scores", {"mode": "scores", "reply_share": 1}, fa.Federated("scores"), {"mode": "scores"}],
-    "privacy": [{"cohort": 50}, {"cohort": 50, "max_wait": None}, fa.Privacy(cohort=50), {"cohort": np.int64(50)}],
+    "privacy": [{"cohort": 50}, {"cohort": 50, "smallest_cell": 10}, fa.Privacy(cohort=50), {"cohort": np.int64(50)}],
 }
 
 
@@ -282,13 +295,7 @@ def test_settings_at_their_default_do_not_count(plan: fa.Plan, data: st.DataObje
         "federated": None,
     }
     in_parts: dict[str, dict[str, Any]] = {
-        "privacy": {
-            "cohort": 100,
-            "max_wait": None,
-            "smallest_cell": 10,
-            "remainder": "leave_out",
-            "retention": 30 * 86_400,
-        },
+        "privacy": {"cohort": 100, "smallest_cell": 10, "retention": 30 * 86_400},
         "federated": {"reply_deadline": 3600, "reply_share": 1, "leverage": None},
         "bootstrap": {"weights": "poisson"},
     }

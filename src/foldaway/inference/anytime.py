@@ -131,6 +131,25 @@ def evidence(n: Floats, total: Floats, absolute: Floats, squares: Floats) -> Flo
     return found
 
 
+def carriers_of(sums: Sums, outcome: int) -> Floats:
+    """By arm, the effective number of records that carry an outcome, or of groups if those are fewer.
+
+    (Σ|v|)² / Σv² is the number of buyers if all have bought for the same amount, and less if one has bought for most of
+    it; of the sums by group it is small if one unit has most records. Of a 0/1 outcome the rarer value counts.
+    """
+    n, total = sums.counts(outcome).sum(axis=1), sums.totals(outcome)
+    mass = sums.mass[:, outcome]
+    mean = sums.level[outcome] + np.nan_to_num(over(sums.first[:, outcome], mass))
+    squares = sums.square[:, outcome] + mass * mean**2
+    # Half of two arms that are alike: `evidence` has the rule for 0/1 outcomes.
+    twice = np.stack([n, n], -1), np.stack([total.sum(axis=1)] * 2, -1), np.stack([sums.absolute[:, outcome]] * 2, -1)
+    records = evidence(*twice, np.stack([squares, squares], -1))
+    if total.shape[1] == 1:
+        return records
+    by_group = np.nan_to_num(over(np.abs(total).sum(axis=1) ** 2, (total**2).sum(axis=1)))
+    return np.minimum(records, by_group)
+
+
 def evidence_of(sums: Sums, outcome: int, arm: int, control: int = 0) -> float:
     """The evidence in two arms' sums of an outcome."""
     arms = [control, arm]

@@ -3,6 +3,10 @@
 Levels are rounded to a quarter of their standard error; errors, correlations and degrees of freedom to two digits;
 counts to match. Whatever else a row says is derived from the rounded numbers alone. A step of s/4 adds a variance of
 s²/192 to a level, which the told error includes: an interval becomes 0.3 % wider.
+
+That is not enough where few people carry an outcome. If one of n has bought something, the level is v/n and so is its
+error: either would tell v. So the fewer carry it, the coarser are both: with k of them, a step is max(1, 8/k) times as
+long. What is lost is nothing of worth, since an error that rests on so few is itself off by a factor.
 """
 
 from __future__ import annotations
@@ -21,6 +25,9 @@ STEPS = 4
 
 INFLATION = math.sqrt(1 + 1 / (12 * STEPS**2))
 """By how much the told error exceeds the exact one: the variance of a uniform error within a step."""
+
+ENOUGH_CARRIERS = 8
+"""With fewer people who carry an outcome, it is told more coarsely."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -72,19 +79,44 @@ def coarse_p_value(p: float | None) -> float | None:
     return float(f"{digit[0]}e{power}")
 
 
-def rounded_levels(kinds: Mapping[K, Levels]) -> dict[K, Levels]:
+def coarseness(carriers: Floats) -> Floats:
+    """How many times longer the steps are where so many carry an outcome: a power of two, which tells little of them.
+
+    Example:
+        >>> coarseness(np.array([1.0, 2.0, 3.0, 8.0, 1e6])).tolist()
+        [8.0, 4.0, 4.0, 1.0, 1.0]
+    """
+    few = np.clip(ENOUGH_CARRIERS / np.maximum(carriers, 1.0), 1.0, None)
+    coarse: Floats = 2.0 ** np.ceil(np.log2(few) - 1e-9)
+    return coarse
+
+
+def coarse_error(errors: Floats, coarse: Floats) -> Floats:
+    """Errors to two digits; to a power of 2^(coarseness/4) where few carry an outcome."""
+    inflated = np.sqrt(1 + coarse**2 / (12 * STEPS**2)) * errors
+    with np.errstate(divide="ignore"):
+        powers = 2.0 ** (np.round(np.log2(inflated) * STEPS / coarse) * coarse / STEPS)
+    return np.where(coarse > 1, powers, two_digits(inflated))
+
+
+def rounded_levels(kinds: Mapping[K, Levels], carriers: Floats) -> dict[K, Levels]:
     """The arms' levels by one estimator, with several kinds of error, as they are told.
 
     A level has one step, from the largest of its errors: rounded to different steps it would be told more exactly.
 
+    Args:
+        kinds: The levels, by kind of error.
+        carriers: By arm, how many people carry the outcome.
+
     Example:
         >>> exact = Levels(np.array([10.123, 12.456]), np.diag([0.1, 0.15]), np.eye(2) / 99, np.array([103, 98]))
-        >>> told = rounded_levels({"welch": exact})["welch"]
+        >>> told = rounded_levels({"welch": exact}, np.array([90.0, 90.0]))["welch"]
         >>> told.value.round(3).tolist(), np.sqrt(np.diag(told.covariance)).tolist(), told.n.tolist()
         ([10.16, 12.48], [0.32, 0.39], [105.0, 100.0])
     """
-    errors = {kind: two_digits(_errors(levels) * INFLATION) for kind, levels in kinds.items()}
-    step = np.max(list(errors.values()), axis=0) / STEPS if errors else np.nan
+    coarse = coarseness(carriers)
+    errors = {kind: coarse_error(_errors(levels), coarse) for kind, levels in kinds.items()}
+    step = np.max(list(errors.values()), axis=0) * coarse / STEPS if errors else np.nan
     return {kind: _rounded(levels, errors[kind], step) for kind, levels in kinds.items()}
 
 

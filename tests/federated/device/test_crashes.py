@@ -80,7 +80,7 @@ class Crowd:
         """One life of a device, cut short or not; whether it has settled."""
         pid = self.start(device, trial, seconds=0.0 if not killed else 5.0)
         if killed:
-            time.sleep(self.chance.uniform(0, 0.15))
+            time.sleep(self.chance.uniform(0, 0.05))
             kill(pid)
         code = self.nursery.wait(pid)
         assert code in (0, 3, -9), f"a device has failed with {code}"

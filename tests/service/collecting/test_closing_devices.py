@@ -93,7 +93,7 @@ def test_a_trial_that_waits_on_commits_no_single_device(service: Service) -> Non
         one(service, plan, "reports", device.message("reports"))
         service.tick()
         status = service.status(plan.name)
-        assert (status.records, status.pending, status.status) == (0, known, "open")
+        assert (status.records, service.devices.pending(plan.name), status.status) == (0, known, "open")
         with pytest.raises(IngestError, match="waits on"):
             service.close(plan.name)
     one(service, plan, "reports", devices[4].message("reports"))

@@ -159,11 +159,11 @@ def check(schedule: Schedule, answer: Answer, counted: set[int], kind: str) -> N
         assert told.enrolled[arm] - told.reported[arm] == told.missing[arm] >= 0
 
 
-# So many schedules for each test below; FOLDAWAY_SCHEDULES=85 makes a thousand of them.
-SCHEDULES = int(os.environ.get("FOLDAWAY_SCHEDULES", "10"))
+# So many schedules for each test below; FOLDAWAY_SCHEDULES=125 makes a thousand of them.
+SCHEDULES = int(os.environ.get("FOLDAWAY_SCHEDULES", "8"))
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 @pytest.mark.parametrize("mode", ["delta", "sums", "one-message", "scores"])
 def test_random_schedules(store: Store, mode: str, part: int) -> None:
     for seed in range(part * SCHEDULES, (part + 1) * SCHEDULES):
@@ -192,7 +192,7 @@ def test_a_report_is_durable_with_its_cohort_and_not_before(service: Service) ->
     assert one(service, plan, "reports", first) == Received(repeated=False, durable=False)
     assert one(service, plan, "reports", first) == Received(repeated=True, durable=False)
     assert one(service, plan, "reports", second) == Received(repeated=False, durable=False)
-    assert service.status(plan.name).pending == 2
+    assert service.devices.pending(plan.name) == 2
     assert one(service, plan, "reports", third) == Received(repeated=False, durable=True)
     assert one(service, plan, "reports", first) == Received(repeated=True, durable=True)
     assert service.status(plan.name).pending == 0

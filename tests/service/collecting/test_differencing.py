@@ -205,7 +205,7 @@ def test_a_trial_closed_too_early_has_no_effects(folder: Place) -> None:
     with pytest.raises(IngestError, match=r"would end without effects.*100 records \(the plan's cohort\)"):
         service.close("target")
     assert service.status("target").status == "open"
-    assert service.status("target").pending == 99
+    assert service.records.pending_of("target") == 99
     answer = service.close("target", CloseRequest(without_effects=True))
     assert (bytes(answer.effects), answer.records, answer.left_out) == (b"null", 100, 0)
 

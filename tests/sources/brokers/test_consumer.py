@@ -48,7 +48,7 @@ def prepared(server: Server, n: int = 600, **settings: Any) -> tuple[fa.Plan, An
 
 def test_a_stream_gives_the_effects_of_one_pass(broker: Server, tmp_path: Path) -> None:
     """In every form of message, with errors of every kind, and with a bootstrap by unit under the same key."""
-    plan, records = prepared(broker, keep="moments", bootstrap=50, remainder="include")
+    plan, records = prepared(broker, keep="moments", bootstrap=50)
     found, _ = consume(broker, plan, tmp_path, key=KEY, delete=True, close=True)
     assert_same(found, one_pass(plan, records, KEY))
     assert "bootstrap" in {effect.se_kind for effect in found.effects()}
@@ -57,14 +57,14 @@ def test_a_stream_gives_the_effects_of_one_pass(broker: Server, tmp_path: Path) 
 
 def test_stopped_anywhere_and_started_again_it_is_the_same(broker: Server, tmp_path: Path) -> None:
     """Small pieces at a time, so that it is stopped in the middle of a cohort, over and over."""
-    plan, records = prepared(broker, n=200, cohort=30, remainder="include")
+    plan, records = prepared(broker, n=200, cohort=30)
     steps = 0
     progress: list[Progress] = []
     for _ in range(100):
         progress.clear()
         consume(broker, plan, tmp_path, told=progress.append, stopping=lambda: len(progress) > 1, bytes_at_once=3000)
         steps += 1
-        stored = read(tmp_path)
+        stored = read(tmp_path, KEY)
         if stored is not None and stored.of(plan).n > 120:
             break
     assert steps > 1
@@ -120,7 +120,7 @@ def test_a_crash_between_state_and_acknowledgement_counts_nothing_twice(
 ) -> None:
     if method == "delete" and not broker.deletes:
         pytest.skip("librdkafka's test broker cannot delete")
-    plan, records = prepared(broker, n=200, remainder="include")
+    plan, records = prepared(broker, n=200)
     for call in (1, 2):
         with pytest.raises(Crash):
             consume(
@@ -138,12 +138,12 @@ def test_a_crash_between_state_and_acknowledgement_counts_nothing_twice(
 
 def test_a_crash_before_the_state_is_written_loses_nothing(broker: Server, tmp_path: Path) -> None:
     class Failing(Remembering):
-        def write(self, stored: Any) -> None:
+        def write(self, state: Any, key: Any) -> None:
             if len(self.written) == 2:
                 raise Crash
-            super().write(stored)
+            super().write(state, key)
 
-    plan, records = prepared(broker, n=400, remainder="include")
+    plan, records = prepared(broker, n=400)
     with pytest.raises(Crash):
         consume(broker, plan, tmp_path, wrap=Sipping, store=Failing, delete=True, bytes_at_once=2000)
     assert broker.held(plan.name) > 0
@@ -197,9 +197,9 @@ def test_two_states_cannot_be_solved_for_a_record_unless_the_cohort_is_one(redis
         states: list[fa.Trial] = [fa.Trial(plan)]
 
         class Watched(Remembering):
-            def write(self, stored: Any, states: Any = states, plan: fa.Plan = plan) -> None:
-                super().write(stored)
-                states.append(stored.of(plan))
+            def write(self, state: Any, key: Any, states: Any = states, plan: fa.Plan = plan) -> None:
+                super().write(state, key)
+                states.append(state.of(plan))
 
         consume(redis_server, plan, tmp_path / str(cohort), store=Watched, bytes_at_once=1)
         found = 0
@@ -213,43 +213,40 @@ def test_two_states_cannot_be_solved_for_a_record_unless_the_cohort_is_one(redis
     assert solved[20] == 0
 
 
-def test_max_wait_writes_earlier(redis_server: Redis, tmp_path: Path) -> None:
-    plan, _ = prepared(redis_server, n=40, cohort=1000, max_wait=1.0)
-    began = time.monotonic()
-    found: list[int] = []
-    consume(
-        redis_server,
-        plan,
-        tmp_path,
-        until_empty=False,
-        told=lambda progress: found.append(progress.records),
-        stopping=lambda: 40 in found or time.monotonic() > began + 20,
-    )
-    assert found[-1] == 40
-    assert 0 in found
-    assert 1.0 <= time.monotonic() - began < 20
-
-
 # The close.
 
 
-@pytest.mark.parametrize(("remainder", "left_out"), [("leave_out", 30), ("include", 0)])
-def test_the_close_includes_the_remainder_or_leaves_it_out_counted(
-    broker: Server, tmp_path: Path, remainder: str, left_out: int
-) -> None:
-    plan = plan_of(fresh_name(), cohort=100, remainder=remainder, keep="moments", bootstrap=20)
+def test_the_close_takes_all_and_leaves_rounded_effects_alone(broker: Server, tmp_path: Path) -> None:
+    plan = plan_of(fresh_name(), cohort=100, keep="moments", bootstrap=20)
     records = people(230)
     broker.create(plan.name)
     broker.send(plan.name, [Sent(as_json(records.slice(0, 200))), Sent(as_json(records.slice(200)))])
-    found, consumer = consume(broker, plan, tmp_path, key=KEY, close=True, delete=True, bytes_at_once=1)
-    assert consumer.progress.left_out == left_out
-    assert_same(found, one_pass(plan, records.slice(0, 230 - left_out), KEY))
-    assert found.sealed
-    assert broker.held(plan.name) == 0
+    found, consumer = consume(broker, plan, tmp_path, close=True, delete=True, bytes_at_once=1)
+    assert_same(found, one_pass(plan, records))  # the last 30 too, though they are no cohort
+    assert (found.sealed, consumer.pending, broker.held(plan.name)) == (True, 0, 0)
+    stored = read(tmp_path)  # no key is needed
+    assert stored is not None
+    assert (stored.trial, stored.reached.closed) == (b"", True)
+    assert stored.final is not None
+    assert stored.final.effects == one_pass(plan, records).effects(rounded=True).to_json()
     with pytest.raises(SealedError, match="closed"):
         consume(broker, plan, tmp_path)
-    again, _ = consume(broker, plan, tmp_path, close=True)  # a crash after the state was written: acknowledged again
-    assert again.n == found.n
+
+
+def test_a_crash_after_the_closing_write_is_made_good_by_closing_again(broker: Server, tmp_path: Path) -> None:
+    plan, _ = prepared(broker, n=200, cohort=150)  # of whom there are 100: nothing is written before
+    with pytest.raises(Crash):
+        consume(
+            broker, plan, tmp_path, wrap=lambda real: Crashing(real, "acknowledge", 1, False), close=True, delete=True
+        )
+    before = (tmp_path / "state").read_bytes()
+    stored = read(tmp_path)
+    assert stored is not None
+    assert stored.reached.closed
+    assert broker.held(plan.name) > 0
+    found, _ = consume(broker, plan, tmp_path, close=True, delete=True)
+    assert (found.sealed, broker.held(plan.name)) == (True, 0)
+    assert (tmp_path / "state").read_bytes() == before
 
 
 # Faulty messages.
@@ -288,7 +285,7 @@ def test_a_faulty_message_stops_the_consumer_and_stays(broker: Server, tmp_path:
         assert "position" in told
         assert SECRET not in told
         assert refused.value.__context__ is None
-        stored = read(tmp_path)
+        stored = read(tmp_path, KEY)
         assert stored is not None
         assert stored.of(plan).n == 60
     assert broker.held(plan.name) == 2
@@ -360,7 +357,7 @@ def test_messages_that_are_gone_unread_are_counted(nats_server: Nats, tmp_path: 
     nats_server.ask(lambda jetstream: jetstream.purge_stream(plan.name, seq=5))
     found, consumer = consume(nats_server, plan, tmp_path)
     assert (found.n, consumer.progress.missed) == (60, 3)
-    stored = read(tmp_path)
+    stored = read(tmp_path, KEY)
     assert stored is not None
     assert stored.reached.missed == 3
 
@@ -448,7 +445,7 @@ def _until(true: Any, seconds: float = 30) -> None:
 
 
 def test_a_work_queue_is_emptied_by_acknowledging(nats_server: Nats, tmp_path: Path) -> None:
-    plan = plan_of(fresh_name(), remainder="include")
+    plan = plan_of(fresh_name())
     records = people(300)
     nats_server.create(plan.name, retention="workqueue")
     nats_server.send(plan.name, messages(records, sizes_of(300, 2)))
@@ -489,7 +486,7 @@ def test_a_stream_that_keeps_messages_by_interest_is_refused(nats_server: Nats, 
 
 
 def test_a_message_lost_on_its_way_is_fetched_again(nats_server: Nats, tmp_path: Path) -> None:
-    plan, records = prepared(nats_server, n=200, remainder="include")
+    plan, records = prepared(nats_server, n=200)
 
     class Losing(Crashing):
         """A client that throws a message away now and then, as a slow one does."""
@@ -552,7 +549,7 @@ def test_a_broker_that_cannot_delete_says_so(kafka_server: Server, tmp_path: Pat
     finally:
         kafka_server.deletes = False
     assert not consumer.can_delete
-    assert found.n + consumer.progress.left_out == 100
+    assert found.n == 100
 
 
 @pytest.mark.parametrize("name", ["nats", "redis", "kafka"])

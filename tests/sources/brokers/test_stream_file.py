@@ -13,13 +13,13 @@ import pytest
 import foldaway as fa
 from foldaway.errors import SourceError, StateError
 from foldaway.keeping.ledger import Ledger
-from foldaway.keeping.saved import Saved, StreamPositions, load
+from foldaway.keeping.saved import StreamPositions, load
+from foldaway.keeping.user_keys import FileKey
 from foldaway.sources.brokers.stream_file import STATE, StreamFile, StreamState, read
 from plans import SMALL
 
-STORED = StreamState(
-    StreamPositions("nats ORDERS", "made", {"": (17,), "3": (5, 2)}, skipped=1, missed=2, left_out=3), b"tallies"
-)
+KEY = FileKey("5a" * 16, bytes(16))
+STORED = StreamState(StreamPositions("nats ORDERS", "made", {"": (17,), "3": (5, 2)}, skipped=1, missed=2), b"tallies")
 
 
 def test_what_is_written_comes_back_bit_for_bit(tmp_path: Path) -> None:
@@ -27,11 +27,11 @@ def test_what_is_written_comes_back_bit_for_bit(tmp_path: Path) -> None:
     trial.fold({"group": ["a", "b"] * 5, "y": range(10)})
     stored = StreamState(StreamPositions("redis orders", places={"": (1, 2)}), trial.dumps())
     with StreamFile(tmp_path / "a" / "b") as store:
-        assert store.read() is None
+        assert store.read(KEY.key) is None
         for each in (STORED, stored):
-            store.write(each)
-            assert store.read() == each
-    found = read(tmp_path / "a" / "b")
+            store.write(each, KEY)
+            assert store.read(KEY.key) == each
+    found = read(tmp_path / "a" / "b", KEY.key)
     assert found is not None
     assert found.of(trial.plan).dumps() == trial.dumps()
     with pytest.raises(StateError, match="another plan"):
@@ -42,7 +42,7 @@ def test_only_its_owner_can_look_inside(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         with StreamFile(tmp_path / "store") as store:
-            store.write(STORED)
+            store.write(STORED, KEY)
             modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "store").iterdir()}
     finally:
         os.umask(before)
@@ -53,12 +53,12 @@ def test_only_its_owner_can_look_inside(tmp_path: Path) -> None:
 @pytest.mark.parametrize("at", [0, 9, 30, 60, -1])
 def test_every_damaged_byte_is_noticed(tmp_path: Path, at: int) -> None:
     with StreamFile(tmp_path) as store:
-        store.write(STORED)
+        store.write(STORED, KEY)
         data = bytearray((tmp_path / STATE).read_bytes())
         data[at] ^= 1
         (tmp_path / STATE).write_bytes(data)
         with pytest.raises(StateError, match=str(tmp_path)):
-            store.read()
+            store.read(KEY.key)
 
 
 def test_another_kind_of_state_is_no_store(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_another_kind_of_state_is_no_store(tmp_path: Path) -> None:
     trial.save(tmp_path / STATE)
     with pytest.raises(StateError, match=r"saved by `Trial\.save`, not by the consumer of a stream"):
         read(tmp_path)
-    Saved(trial.dumps(), Ledger().pages).save(tmp_path / STATE)
+    trial.save(tmp_path / STATE, positions=Ledger().pages)
     with pytest.raises(StateError, match="saved by a run over files, not by the consumer of a stream"):
         read(tmp_path)
 
@@ -75,7 +75,7 @@ def test_its_trial_is_loaded_like_any_other(tmp_path: Path) -> None:
     trial = fa.Trial(fa.Plan(**SMALL))
     trial.fold({"group": ["a", "b"] * 5, "y": range(10)})
     with StreamFile(tmp_path) as file:
-        file.write(StreamState(STORED.reached, trial.dumps()))
+        file.write(StreamState(STORED.reached, trial.dumps()), trial.file_key())
     assert fa.Trial.load(tmp_path / STATE).dumps() == trial.dumps()
     assert load(tmp_path / STATE).positions == STORED.reached
 
@@ -86,7 +86,7 @@ def test_whoever_reads_meanwhile_sees_the_old_state_or_the_new(tmp_path: Path) -
 
     def watch() -> None:
         while not done.is_set():
-            found = read(tmp_path)
+            found = read(tmp_path, KEY.key)
             if found is not None:
                 seen.add(found.reached.skipped)
 
@@ -94,7 +94,7 @@ def test_whoever_reads_meanwhile_sees_the_old_state_or_the_new(tmp_path: Path) -
     watcher.start()
     with StreamFile(tmp_path) as store:
         for i in range(100):
-            store.write(StreamState(StreamPositions("s", skipped=i), bytes(10_000)))
+            store.write(StreamState(StreamPositions("s", skipped=i), bytes(10_000)), KEY)
     done.set()
     watcher.join(10)
     assert seen <= set(range(100))
@@ -127,11 +127,11 @@ sys.stdin.read()
 
 def test_a_draft_that_a_kill_has_left_is_gone_once_the_store_is_opened(tmp_path: Path) -> None:
     with StreamFile(tmp_path) as store:
-        store.write(STORED)
+        store.write(STORED, KEY)
     (tmp_path / "state.draft").write_bytes(b"a state less than a cohort apart")
     with StreamFile(tmp_path) as store:
         assert {path.name for path in tmp_path.iterdir()} == {"state", "state.lock"}
-        assert store.read() == STORED
+        assert store.read(KEY.key) == STORED
         (tmp_path / "state.draft").write_bytes(b"being written")
         with pytest.raises(SourceError, match="another program"):
             StreamFile(tmp_path)
@@ -140,11 +140,11 @@ def test_a_draft_that_a_kill_has_left_is_gone_once_the_store_is_opened(tmp_path:
 
 def test_a_state_that_cannot_be_written_is_told_and_the_old_one_stays(tmp_path: Path) -> None:
     with StreamFile(tmp_path) as store:
-        store.write(STORED)
+        store.write(STORED, KEY)
         (tmp_path / "state.draft").mkdir()
         with pytest.raises(StateError, match="Nothing was acknowledged"):
-            store.write(StreamState(StreamPositions("other")))
-        assert store.read() == STORED
+            store.write(StreamState(StreamPositions("other")), KEY)
+        assert store.read(KEY.key) == STORED
     (tmp_path / "file").touch()
     with pytest.raises(SourceError, match="cannot be used"):
         StreamFile(tmp_path / "file")

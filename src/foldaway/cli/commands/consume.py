@@ -52,7 +52,8 @@ def consume(
     from foldaway.plan import Plan
     from foldaway.sources.brokers.broker import parse
     from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions
-    from foldaway.sources.brokers.stream_file import StreamFile, is_closed
+    from foldaway.sources.brokers.stream_file import STATE, StreamFile, is_closed
+    from foldaway.trial import saved_effects
 
     if sentence := without_dumps():
         tell(sentence)
@@ -60,18 +61,21 @@ def consume(
     the_plan = Plan.load(plan)
     broker = where.broker(the_plan.name)
     with StreamFile(store) as opened:
-        if is_closed(opened.folder):
+        closed = is_closed(opened.folder)
+        if closed and not close:
             raise SealedError(f"the trial in {store} is closed: `foldaway effects {store}` prints its effects.")
-        secret = _secret(key, opened.folder)
+        secret = None if closed else _secret(key, opened.folder)
         options = ConsumerOptions(until_empty=until_empty, delete=delete, skip_faulty=skip_faulty, close=close)
         with stop_asked() as stop, shown_progress(str(where), json) as show:
             consumer = Consumer(
                 broker, where.stream, the_plan, opened, key=secret, options=options, told=show, stopping=stop
             )
             trial = consumer.run()
-        if trial.sealed and key is not None:
+        if trial.sealed and key is not None and key.exists():
             destroy_key(key)
-    show_end(trial, consumer, delete=delete, json=json)
+    # Closed again, after a crash: the broker has forgotten the messages now, and only the effects are left.
+    final = saved_effects(store / STATE) if closed else None
+    show_end(trial, consumer, final, delete=delete, json=json)
 
 
 def _secret(file: Path | None, store: Path) -> bytes | None:

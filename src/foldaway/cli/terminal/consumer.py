@@ -94,12 +94,14 @@ def _outages(stream: str) -> Callable[[Progress], None]:
     return show
 
 
-def show_end(trial: Trial, consumer: Consumer, *, delete: bool, json: bool) -> None:
-    """What has become of the stream, and the effects, if there are enough records for them."""
+def show_end(trial: Trial, consumer: Consumer, final: Effects | None, *, delete: bool, json: bool) -> None:
+    """What has become of the stream, and the effects: final ones, or those of the trial if it has units enough."""
     progress = consumer.progress
     effects, sentence = None, f"\n{progress.records:,} records are in the store."
+    if trial.sealed:
+        sentence = "\nThe trial is closed: the store holds its effects, and its tallies and its key are destroyed."
     try:
-        effects = effects_of(trial)
+        effects = effects_of(trial) if final is None else final
     except TooEarly as error:
         sentence = str(error)
     if json:

@@ -39,7 +39,7 @@ class Receipt(msgspec.Struct, frozen=True):
         repeated: Whether the batch had come before, and was not folded again.
         durable: The producer's last sequence that is safe whatever crashes; null for batches without a sequence that
             are not yet safe.
-        pending: Records of this server that wait for their cohort.
+        pending: Whether records of this server wait for their cohort; how many is not the sender's to know.
     """
 
     fingerprint: str
@@ -48,7 +48,7 @@ class Receipt(msgspec.Struct, frozen=True):
     folded: int
     repeated: bool
     durable: int | None
-    pending: int
+    pending: bool
 
 
 class Collector:
@@ -141,7 +141,7 @@ class Collector:
             durable = sequence  # it was in the commit just now
         else:
             durable = self._known(producer)[0]
-        return Receipt(self.plan.fingerprint, producer, sequence, folded, repeated, durable, self.pending)
+        return Receipt(self.plan.fingerprint, producer, sequence, folded, repeated, durable, self.pending > 0)
 
     def commit_if_due(self) -> None:
         """Commit if a cohort has come together."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 import msgspec
+import sqlalchemy as sa
 
 from foldaway.errors import Conflict, IngestError, TrialClosed
 from foldaway.federated.coordinator.closing import CloseRequest, Closing, Course, WaitOn, waits_on
@@ -98,6 +99,9 @@ class DeviceClosings:
         collector.leave_out_late_moments()
         published = collector.published()
         whole, shards = self._trials.whole(plan, pending=True)
+        if plan.release is not None and whole.trial.n:
+            whole = whole.copy()
+            whole.trial.release(everywhere=False)  # drawn once: what is told is stored in the transaction that closes
         # After the shards: if another server commits in between, their versions are no longer those, and all is done
         # once more. The other way round its reports would be in the tallies, and missing from the counts.
         seen = self._trials.look(plan)
@@ -108,7 +112,9 @@ class DeviceClosings:
         if isinstance(step, WaitOn):
             return step.why
         effects, integrity = (None, None) if step.why is not None else mode.results(whole, seen.devices, published)
-        checks = [partial(write_arrivals, trial=plan.name, arrivals=collector.arrivals)]
+        checks: list[Callable[[sa.Connection], None]] = [
+            partial(write_arrivals, trial=plan.name, arrivals=collector.arrivals)
+        ]
         if effects is not None:
             told, unless_told = self._trials.answers.final(plan, candidate(whole, seen.devices, published))
             effects = None if told is None else told.effects

@@ -68,8 +68,13 @@ class Store:
         self.tokens = TokenTable(trials)
 
     @classmethod
-    def open(cls, where: str | Path, vault: Vault) -> Self:
+    def open(cls, where: str | Path, vault: Vault, password: str | None = None) -> Self:
         """The store in a folder (SQLite) or at a ``postgresql://`` address; its tables are made if they are not there.
+
+        Args:
+            where: The folder, or the address.
+            vault: What seals states and keys.
+            password: The database's password, if it is not in the address.
 
         Raises:
             VaultError: What is there is sealed under a key that the vault does not hold.
@@ -77,7 +82,7 @@ class Store:
             Unavailable: The database cannot be opened.
         """
         if "://" in str(where):
-            engine = postgres_engine(str(where))
+            engine = postgres_engine(str(where), password)
             store = cls(engine, engine, vault)
         else:
             folder = Path(where)

@@ -158,11 +158,11 @@ class Consumer:
             SourceError: The broker refuses.
             StateError: The store cannot be written.
         """
-        if self._durable.reached.closed:
+        if self._durable.reached.closed and not self._options.close:
             raise SealedError("the trial in this store is closed: it takes no more records.")
         try:
             self._patience.through(lambda: None)
-            while not self._stopping():
+            while not (self._durable.reached.closed or self._stopping()):
                 if self._step() and (self._options.until_empty or self._options.close):
                     if self._options.close:
                         self._close()
@@ -260,7 +260,8 @@ class Consumer:
             state = StreamState(reached, final=trial.final())
             self._store.write(state, None)
         else:
-            state = StreamState(reached, trial.dumps())
+            # Levels that are pooled in the state may still become common in memory.
+            state = StreamState(reached, (trial if trial.rich else trial.copy()).dumps())
             self._store.write(state, trial.file_key())
         self._durable, self._live = state, trial
         trial.wrote()

@@ -37,8 +37,13 @@ class StreamState(NamedTuple):
     final: Final | None = None
 
     def of(self, plan: Plan, key: bytes | None = None) -> Trial:
-        """The trial, under the plan that made it."""
-        return Trial.loads(self.trial, plan, key=key) if self.trial else Trial(plan, key=key)
+        """The trial, under the plan that made it; sealed and without tallies, if it is closed."""
+        if self.trial:
+            return Trial.loads(self.trial, plan, key=key)
+        trial = Trial(plan, key=key)
+        if self.final is not None:
+            trial.seal(everywhere=False)
+        return trial
 
 
 class StreamFile:

@@ -197,7 +197,8 @@ class Backlog:
                 self.ledger.leave(path)
         self.outcome.trial = trial.copy()
         self._write()
-        trial.wrote()
+        for each in (trial, self.outcome.trial):
+            each.wrote()
         self.outcome.folded += complete
         self._delete(complete)
         end = time.monotonic()
