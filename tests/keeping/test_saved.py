@@ -36,7 +36,7 @@ STREAM = StreamPositions("nats ORDERS", places={"": (17,)})
 
 @settings(deadline=None, max_examples=50)
 @given(
-    st.builds(StreamPositions, st.text(max_size=9), st.text(max_size=9), places, closed=st.booleans())
+    st.builds(StreamPositions, st.text(max_size=9), st.text(max_size=9), places)
     | st.builds(Pages, st.binary(max_size=16), st.dictionaries(st.binary(max_size=16), entries, max_size=3))
 )
 def test_what_goes_in_comes_out_as_the_kind_it_was(positions: Positions) -> None:

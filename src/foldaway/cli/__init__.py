@@ -1,7 +1,7 @@
 """The command line.
 
 Each module of ``commands`` has the commands of its name, and those that belong to them: ``run`` also demo, ``state``
-merge, report and release, ``consume`` also effects, ``serve`` also rotate, ``federated`` also those of sites.
+merge, effects, report, export, release and seal, ``serve`` also rotate, ``federated`` also those of sites.
 """
 
 from __future__ import annotations

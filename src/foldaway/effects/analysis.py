@@ -111,7 +111,7 @@ def _told_ratio(ratio: SampleRatio) -> SampleRatio:
     return replace(
         ratio,
         observed={arm: round_count(n) for arm, n in ratio.observed.items()},
-        expected={arm: round_count(n) for arm, n in ratio.expected.items()},
+        expected={arm: float(round_count(n)) for arm, n in ratio.expected.items()},
         statistic=None if ratio.statistic is None else float(to_steps(math.sqrt(ratio.statistic), 1 / STEPS)) ** 2,
         p_value=coarse_p_value(ratio.p_value),
     )

@@ -46,7 +46,6 @@ class StreamPositions(msgspec.Struct, frozen=True, tag="stream"):
         places: The place of the last message in the tallies, for each part of the stream.
         skipped: Faulty messages that were passed over.
         missed: Messages that were gone from the broker before they were read.
-        closed: Whether the trial has ended.
     """
 
     stream: str
@@ -54,7 +53,6 @@ class StreamPositions(msgspec.Struct, frozen=True, tag="stream"):
     places: dict[str, Place] = {}
     skipped: int = 0
     missed: int = 0
-    closed: bool = False
 
 
 Positions = Pages | StreamPositions
@@ -174,8 +172,8 @@ def _decrypted(data: bytes, key: bytes | None) -> bytes:
             "the state is encrypted under a key that this machine's user does not have. Give the key that it was "
             "saved with: key=, or --key on the command line. If the trial was sealed, the key is gone for good."
         )
-    another = StateError("the state is damaged, or is encrypted under another key than the one given.")
-    with instead_of(BrokenSeal, another):
+    tried = "the one given" if key is not None else "this user's own: give that one with key=, or --key"
+    with instead_of(BrokenSeal, StateError(f"the state is damaged, or is encrypted under another key than {tried}.")):
         return unseal(FileKey(design, secret).for_files(), data[len(header) :], header)
 
 

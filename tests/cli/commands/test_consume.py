@@ -48,7 +48,7 @@ def saved(folder: Path, **settings: Any) -> tuple[fa.Plan, Path]:
 def test_a_stream_from_the_first_message_to_the_effects(redis_server: Redis, tmp_path: Path) -> None:
     """Redis for all three: `tests/sources/brokers/test_consumer_killed.py` runs the command with each."""
     broker = redis_server
-    plan, file = saved(tmp_path, keep="moments", bootstrap=20, remainder="include")
+    plan, file = saved(tmp_path, keep="moments", bootstrap=20)
     records = people(300)
     broker.create(plan.name)
     broker.send(plan.name, messages(records.slice(0, 200), sizes_of(200, 3)))
@@ -66,16 +66,21 @@ def test_a_stream_from_the_first_message_to_the_effects(redis_server: Redis, tmp
     out, _ = foldaway(*words, "--close")
     ended = json.loads(out.splitlines()[-1])
     expected = one_pass(plan, records, secret).effects()
+    expected_for_others = one_pass(plan, records, secret).effects(rounded=True).to_json()
     for ours, theirs in zip(ended["effects"]["effects"], expected.to_dicts(), strict=True):
         assert ours["estimate"] == pytest.approx(theirs["estimate"], rel=1e-9)
         assert ours["std_error"] == pytest.approx(theirs["std_error"], rel=1e-9)
     assert broker.held(plan.name) == 0
     assert not key.exists()  # closed, so nobody can ever tie an identifier to a weight
 
-    table, _ = foldaway("effects", store, "--save", tmp_path / "state")
+    table, _ = foldaway("effects", store)
     assert f"{plan.name}: 300 records" in table
     assert max(map(len, table.splitlines())) <= 80
-    assert fa.Trial.load(tmp_path / "state").n == 300
+    assert json.loads(foldaway("effects", store, "--json")[0]) == json.loads(expected_for_others)
+    _, closed = foldaway(*words, "--until-empty", code=1)
+    assert "is closed: `foldaway effects" in closed
+    out, _ = foldaway(*words, "--close")  # after a crash, say: it does no harm
+    assert json.loads(out.splitlines()[-1])["effects"] == json.loads(expected_for_others)
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
@@ -122,23 +127,16 @@ def test_what_is_no_cohort_is_told_and_stays(redis_server: Redis, tmp_path: Path
     assert "holds no records yet" in none
 
 
-def test_a_part_too_small_for_effects_is_saved_to_be_merged(tmp_path: Path) -> None:
-    plan = plan_of("parts", cohort=2, smallest_cell=15)
-    records, states = people(60), []
+def test_stores_of_several_consumers_are_merged(tmp_path: Path) -> None:
+    plan = plan_of("parts", smallest_cell=15)
+    records, stores = people(60), []
     for number in range(3):
         part = fa.Trial(plan)
         part.fold(records.slice(20 * number, 20))
-        store, state = tmp_path / str(number), tmp_path / f"{number}.state"
-        with StreamFile(store) as opened:
-            opened.write(StreamState(StreamPositions(str(number)), part.dumps()))
-        _, early = foldaway("effects", store, code=1)
-        assert "every arm needs 15 durable records" in early
-        said = foldaway("effects", store, "--save", state)
-        assert said[0] == ""
-        assert str(state) in said[1].replace("\n", "")
-        assert "every arm needs 15 durable records" in said[1]
-        states.append(state)
-    foldaway("merge", *states, "--save", tmp_path / "whole")
+        stores.append(tmp_path / str(number))
+        with StreamFile(stores[-1]) as opened:
+            opened.write(StreamState(StreamPositions(str(number)), part.dumps()), part.file_key())
+    foldaway("merge", *stores, "--save", tmp_path / "whole")
     assert fa.Trial.load(tmp_path / "whole", plan).n == 60
 
 

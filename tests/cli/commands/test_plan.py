@@ -187,17 +187,16 @@ def checked(folder: Path, **settings: Any) -> str:
 def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:
     one = checked(tmp_path, federated="one-message", covariates=["before"], on_fault="drop", cohort=1)
     assert "one-message: a device keeps the triangular factor of its records, 6 numbers, and no record" in one
-    assert "at least 1 message of devices (`cohort`)" in one
-    assert "at the close is left out" in one
+    assert "stores tallies after every 1 message of devices (`cohort`)" in one
+    assert "what waits on the server that closes the trial counts, and what waits on others is left out" in one
     assert "reports of 10 devices (`smallest_cell`)" in one
     assert "30 days after its first record (`retention`)" in one
     assert "A device refuses a faulty record, whatever `on_fault` says" in one
     assert "batch" not in one
     assert "Kept on the coordinator: " in one
     assert "reply" not in one
-    delta = checked(tmp_path, federated="delta", remainder="include", retention=5_400)
+    delta = checked(tmp_path, federated="delta", retention=5_400)
     assert "a device keeps a count and 1 sum, and no record" in delta
-    assert "at the close is included" in delta
     assert "1.5 hours after its first record" in delta
     settings: dict[str, Any] = {"covariates": ["before"], "leverage": "CR3", "reply_deadline": 60, "reply_share": 0.95}
     scores = checked(tmp_path, federated="scores", **settings)

@@ -1,8 +1,9 @@
-"""From a saved state to a report: real processes, real files."""
+"""What is done with saved states and stores: effects, export, report, seal; real processes, real files."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -11,38 +12,189 @@ import pytest
 
 import foldaway as fa
 from commands import foldaway
+from foldaway.keeping.saved import StreamPositions, load
+from foldaway.keeping.user_keys import user_key
 from foldaway.simulation.datasets import checkout
 from foldaway.simulation.demo import PLAN
+from foldaway.sources.brokers.stream_file import StreamFile, StreamState
+from plans import replaced
+
+ROWS = pa.Table.from_batches(list(checkout(2_000, seed=3)))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("own data")
-    rows = pa.Table.from_batches(list(checkout(2_000, seed=3)))
-    pa.csv.write_csv(rows, folder / "my trial.csv")
-    pq.write_table(rows, folder / "trial.parquet")
+    pa.csv.write_csv(ROWS, folder / "my trial.csv")
+    pq.write_table(ROWS, folder / "trial.parquet")
     trial = fa.Trial(PLAN)
-    trial.fold(rows)
+    trial.fold(ROWS)
     trial.save(folder / "state")
     return folder
+
+
+def folded(name: str, rows: pa.Table = ROWS, *, key: bytes | None = None, **settings: Any) -> fa.Trial:
+    """A trial of a design of its own, so that sealing it takes no other test's key."""
+    trial = fa.Trial(replaced(PLAN, name=name, **settings), key=key)
+    trial.fold(rows)
+    return trial
+
+
+def effects_in(text: str) -> fa.Effects:
+    return fa.Effects.from_json(text)
+
+
+# foldaway effects, foldaway export
+
+
+def in_a_file(trial: fa.Trial, place: Path) -> None:
+    trial.save(place)
+
+
+def in_a_store(trial: fa.Trial, place: Path) -> None:
+    with StreamFile(place) as store:
+        store.write(StreamState(StreamPositions("nats ORDERS"), trial.dumps()), trial.file_key())
+
+
+@pytest.mark.parametrize("saved", [in_a_file, in_a_store])
+def test_effects_are_exact_for_oneself_and_rounded_for_others(saved: Any, tmp_path: Path) -> None:
+    trial, place = folded(f"doors-{saved.__name__}"), tmp_path / "place"
+    saved(trial, place)
+    assert foldaway("effects", place, "--json").stdout == trial.effects().to_json() + "\n"
+    assert f"{trial.plan.name}: 2,000 records" in foldaway("effects", place).stdout
+    told = foldaway("export", place).stdout
+    assert told == trial.effects(rounded=True).to_json() + "\n"
+    assert told != trial.effects().to_json() + "\n"
+    done = foldaway("export", place, "-o", "told.json", folder=tmp_path)
+    assert (tmp_path / "told.json").read_text() == told
+    assert done.stderr == "Effects written to told.json, rounded for others.\n"
+
+
+def test_others_are_told_the_same_until_the_trial_has_grown(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    folded("growing", ROWS[:1_500]).save(state)
+    first = foldaway("export", state).stdout
+    for start, size, new in ((1_500, 60, False), (1_560, 440, True)):
+        trial = fa.Trial.load(state)
+        trial.fold(ROWS[start : start + size])
+        trial.save(state)
+        assert (foldaway("export", state).stdout != first) == new
+        assert foldaway("effects", state, "--json").stdout == fa.Trial.load(state).effects().to_json() + "\n"
+
+
+def test_too_few_are_told_to_nobody(tmp_path: Path) -> None:
+    folded("few", ROWS[:60]).save(tmp_path / "state")
+    for command in ("export", "report"):
+        done = foldaway(command, "state", folder=tmp_path, code=1)
+        assert done.stderr.startswith("error: there are no effects yet: they need 100 records (the plan's cohort)")
+        assert done.stdout == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["state"]
+    assert effects_in(foldaway("effects", tmp_path / "state", "--json").stdout).counts
+
+
+def test_a_store_without_records_says_so(tmp_path: Path) -> None:
+    assert foldaway("effects", "", folder=tmp_path, code=1).stderr == "error: the store . holds no records yet.\n"
+
+
+# The key
+
+
+def test_a_state_opens_with_its_key_wherever_that_is_named_and_not_without(tmp_path: Path) -> None:
+    key, state = tmp_path / "trial.key", tmp_path / "state"
+    folded("keyed", key=bytes(range(16))).save(state)
+    key.write_text(bytes(range(16)).hex())
+    words = ["effects", state, "--json"]
+    assert foldaway(*words, "--key", key).stdout == foldaway(*words, env={"FOLDAWAY_KEY": str(key)}).stdout
+    for command in ("effects", "export", "report", "merge", "seal"):
+        done = foldaway(command, state, code=1)
+        assert done.stderr == (
+            f"error: {state}: the state is encrypted under a key that this machine's user does not have. Give the key "
+            "that it was saved with: key=, or --key on the command line. If the trial was sealed, the key is gone for "
+            "good.\n"
+        )
+    (tmp_path / "other.key").write_text("00" * 16)
+    assert "another key than the one given" in foldaway(*words, "--key", tmp_path / "other.key", code=1).stderr
+    assert "there is no key file" in foldaway(*words, "--key", tmp_path / "none", code=1).stderr
+    assert not (tmp_path / "none").exists()
+    done = foldaway("merge", state, "--save", tmp_path / "again", "--key", key)
+    assert fa.Trial.load(tmp_path / "again", key=bytes(range(16))).n == 2_000
+
+
+# foldaway seal
+
+
+def test_a_sealed_state_holds_its_rounded_effects_and_nothing_else(tmp_path: Path) -> None:
+    trial, state = folded("ended"), tmp_path / "state"
+    trial.save(state)
+    before = state.read_bytes()
+    done = foldaway("seal", "state", "--json", folder=tmp_path)
+    assert done.stderr == "state is sealed: its tallies and its key are destroyed.\n"
+    assert done.stdout == trial.effects(rounded=True).to_json() + "\n"
+    assert user_key(trial.plan.design, new=False) is None
+    assert oct(state.stat().st_mode & 0o777) == "0o600"
+    assert load(state).state == b""
+    assert foldaway("effects", state, "--json").stdout == done.stdout
+    foldaway("report", state, "-o", tmp_path / "report.html")
+    assert "ended" in (tmp_path / "report.html").read_text()
+    for words in (["merge", state], ["seal", state]):
+        assert "the trial is sealed and its tallies are destroyed" in foldaway(*words, code=1).stderr
+    state.write_bytes(before)  # a copy that somebody has kept cannot be read any more
+    assert "If the trial was sealed, the key is gone for good." in foldaway("effects", state, code=1).stderr
+
+
+def test_a_seal_destroys_the_key_that_was_given_and_prints_exact_effects_once(tmp_path: Path) -> None:
+    key, store = tmp_path / "trial.key", tmp_path / "store"
+    trial = folded("once", key=bytes(range(16)))
+    in_a_store(trial, store)
+    key.write_text(bytes(range(16)).hex())
+    with StreamFile(store):
+        assert "another program is at work on" in foldaway("seal", store, "--key", key, code=1).stderr
+    done = foldaway("seal", store, "--key", key, "--exact", "--json")
+    assert done.stdout == trial.effects().to_json() + "\n"
+    assert not key.exists()
+    assert foldaway("effects", store, "--json").stdout == trial.effects(rounded=True).to_json() + "\n"
+    with StreamFile(store) as opened:
+        stored = opened.read()
+    assert stored is not None
+    assert stored.closed
+    assert stored.of(trial.plan).sealed
+    trial.plan.save(tmp_path / "plan.toml")
+    words = ["consume", "redis://127.0.0.1:9/orders", tmp_path / "plan.toml", "--store", store]
+    assert "is closed" in foldaway(*words, code=1).stderr
+
+
+def test_a_trial_that_nobody_could_be_told_of_is_sealed_only_if_its_effects_are_printed(tmp_path: Path) -> None:
+    trial, state = folded("small", ROWS[:60]), tmp_path / "state"
+    trial.save(state)
+    before = state.read_bytes()
+    assert "would be sealed without effects" in foldaway("seal", state, code=1).stderr
+    assert state.read_bytes() == before
+    done = foldaway("seal", state, "--exact", "--json")
+    assert done.stdout == trial.effects().to_json() + "\n"
+    assert "sealed without effects" in foldaway("effects", state, code=1).stderr
 
 
 # foldaway report
 
 
-def test_a_report_from_a_state(folder: Path) -> None:
+def test_a_report_is_for_others_unless_it_is_to_be_exact(folder: Path) -> None:
     done = foldaway("report", "state", "-o", "report.html", folder=folder)
     written = (folder / "report.html").read_text(encoding="utf-8")
-    assert written == fa.Trial.load(folder / "state").report().html
+    trial = fa.Trial.load(folder / "state")
+    assert written == trial.report(told=trial.tell()).html
     assert done.stderr == f"Report written to report.html ({len(written.encode()):,} bytes). Open it in a browser.\n"
     assert done.stdout == ""
+    exact = foldaway("report", "state", "-o", "-", "--exact", folder=folder).stdout
+    assert exact == trial.report().html + "\n"
+    assert exact != written + "\n"
 
 
 def test_other_places_for_a_report(folder: Path) -> None:
     foldaway("report", "state", folder=folder)
     assert (folder / "state.html").exists()
     printed = foldaway("report", "state", "-o", "-", "--adjust", "holm", folder=folder)
-    assert printed.stdout == fa.Trial.load(folder / "state").report(adjust="holm").html + "\n"
+    trial = fa.Trial.load(folder / "state")
+    assert printed.stdout == trial.report(adjust="holm", told=trial.tell()).html + "\n"
     assert printed.stderr == ""
 
 

@@ -226,7 +226,7 @@ def test_the_close_takes_all_and_leaves_rounded_effects_alone(broker: Server, tm
     assert (found.sealed, consumer.pending, broker.held(plan.name)) == (True, 0, 0)
     stored = read(tmp_path)  # no key is needed
     assert stored is not None
-    assert (stored.trial, stored.reached.closed) == (b"", True)
+    assert (stored.trial, stored.closed) == (b"", True)
     assert stored.final is not None
     assert stored.final.effects == one_pass(plan, records).effects(rounded=True).to_json()
     with pytest.raises(SealedError, match="closed"):
@@ -242,7 +242,7 @@ def test_a_crash_after_the_closing_write_is_made_good_by_closing_again(broker: S
     before = (tmp_path / "state").read_bytes()
     stored = read(tmp_path)
     assert stored is not None
-    assert stored.reached.closed
+    assert stored.closed
     assert broker.held(plan.name) > 0
     found, _ = consume(broker, plan, tmp_path, close=True, delete=True)
     assert (found.sealed, broker.held(plan.name)) == (True, 0)

@@ -10,7 +10,7 @@ import typer
 
 from foldaway.cli.terminal.options import Adjust, AllKinds, AsJson, KeyOfState, Overwrite, Save
 from foldaway.cli.terminal.words import tell
-from foldaway.errors import StateError
+from foldaway.errors import StateError, TooEarly
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
     from foldaway.effects import Effects
@@ -88,8 +88,8 @@ def report(
     if load(file, secret).final is not None:
         page = effects_page(saved_effects(file))
     else:
-        trial, positions = open_saved(file, key=secret)
         told: Effects | None = None if exact else tell_from(file, secret)
+        trial, positions = open_saved(file, key=secret)
         page = trial.report(adjust=adjust, positions=positions, told=told)
     print(page) if printed else save_report(page, target)
 
@@ -128,6 +128,11 @@ def seal(
     with locked(file, StateError(f"another program is at work on {state}; wait until it has ended.")):
         trial, positions = open_saved(file, key=secret)
         exact_effects = quiet_effects(trial)
+        if trial.final().effects is None and not exact:
+            raise TooEarly(
+                f"{state} would be sealed without effects, since too few units have come for effects that others may "
+                "see. With --exact it is sealed all the same, and prints its effects once."
+            )
         trial.seal(everywhere=False)
         trial.save(file, positions=positions)
         trial.seal()  # only now: what a crash leaves must be readable
@@ -196,7 +201,11 @@ def destroy_key(file: Path) -> None:
 
 def file_of(state: Path) -> Path:
     """The file of a state: itself, or the one in a consumer's store."""
-    return state / "state" if state.is_dir() else state
+    if not state.is_dir():
+        return state
+    if not (state / "state").exists():
+        raise StateError(f"the store {state} holds no records yet.")
+    return state / "state"
 
 
 def save_report(page: Report, target: Path) -> None:

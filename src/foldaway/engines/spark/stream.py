@@ -89,7 +89,7 @@ def fold_stream(
         _HOLDERS[folder].let_go_if_ended()
     with ExitStack() as until_started:
         opened = until_started.enter_context(StreamFile(folder))  # before the checkpoint is touched
-        stored = _going_on(opened)
+        stored = _going_on(opened, key)
         durable = stored.of(plan, key)
         _take_back(Checkpoint(df.sparkSession, place), stored, store)
         retain = min(
@@ -113,7 +113,7 @@ def load(store: str | Path, plan: Plan | None = None, *, key: bytes | None = Non
         StateError: There is none, or it is damaged or of another plan or key.
     """
     stored = read(Path(store), key)
-    if stored is not None and stored.final is not None:
+    if stored is not None and stored.closed:
         raise SealedError(f"the trial in {store} is closed: `foldaway effects {store}` prints its effects.")
     if stored is None or not stored.trial:
         raise StateError(f"{store} holds no state yet: it is written when the first cohort of records has come.")
@@ -169,8 +169,7 @@ class StreamFold:
     def close(self) -> Trial:
         """End the trial: stop, and store its effects, of all records, in place of its tallies.
 
-        The key of this machine's user is destroyed; destroy any
-        other that you gave.
+        The key of this machine's user is destroyed; destroy any other that you gave.
 
         Raises:
             StateError: The stream was stopped before, and another may have gone on from its store; start it again to
@@ -232,7 +231,7 @@ class _Batches:
     def _write(self, trial: Trial, *, closed: bool = False) -> None:
         if self._store is None:
             raise StateError("the stream was stopped, and another may have gone on from its store: start it again.")
-        reached = StreamPositions(_STREAM, self._query, {_PART: (self._batch,)}, closed=closed)
+        reached = StreamPositions(_STREAM, self._query, {_PART: (self._batch,)})
         if closed:
             stored = StreamState(reached, final=trial.final())
             self._store.write(stored, None)
@@ -245,7 +244,7 @@ class _Batches:
 
     def close(self) -> Trial:
         """The final trial, sealed; its effects are stored in place of its tallies."""
-        if not self._stored.reached.closed:
+        if not self._stored.closed:
             self._write(self._trial, closed=True)
             self._trial.seal()  # only now: what a crash leaves must be able to go on
             self.let_go()
@@ -258,14 +257,14 @@ class _Batches:
             self._store = None
 
 
-def _going_on(store: StreamFile) -> StreamState:
+def _going_on(store: StreamFile, key: bytes | None) -> StreamState:
     """What the store holds, if a stream may go on from there."""
-    stored = store.read()
+    stored = store.read(key)
     if stored is None:
         return StreamState(StreamPositions(_STREAM))
     if (stream := stored.reached.stream) != _STREAM:
         raise SourceError(f"the store {store.folder} belongs to another stream ({stream}); name another folder.")
-    if stored.reached.closed:
+    if stored.closed:
         raise SealedError("the trial in this store is closed: it takes no more records.")
     return stored
 

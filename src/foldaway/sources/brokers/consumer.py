@@ -158,11 +158,11 @@ class Consumer:
             SourceError: The broker refuses.
             StateError: The store cannot be written.
         """
-        if self._durable.reached.closed and not self._options.close:
+        if self._durable.closed and not self._options.close:
             raise SealedError("the trial in this store is closed: it takes no more records.")
         try:
             self._patience.through(lambda: None)
-            while not (self._durable.reached.closed or self._stopping()):
+            while not (self._durable.closed or self._stopping()):
                 if self._step() and (self._options.until_empty or self._options.close):
                     if self._options.close:
                         self._close()
@@ -174,7 +174,7 @@ class Consumer:
         finally:
             self._broker.close()
         self._tell()
-        return self._live if self._durable.reached.closed else self._durable.of(self.plan)
+        return self._live if self._durable.closed else self._durable.of(self.plan)
 
     def _reconnect(self) -> None:
         """Open the stream after what has been folded so far, durable or not."""
@@ -254,7 +254,6 @@ class Consumer:
             places=dict(self._positions),
             skipped=self._skipped,
             missed=self._missed,
-            closed=closed,
         )
         if closed:
             state = StreamState(reached, final=trial.final())

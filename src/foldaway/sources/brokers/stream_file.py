@@ -36,12 +36,17 @@ class StreamState(NamedTuple):
     trial: bytes = b""
     final: Final | None = None
 
+    @property
+    def closed(self) -> bool:
+        """Whether the trial has ended."""
+        return self.final is not None
+
     def of(self, plan: Plan, key: bytes | None = None) -> Trial:
         """The trial, under the plan that made it; sealed and without tallies, if it is closed."""
         if self.trial:
             return Trial.loads(self.trial, plan, key=key)
         trial = Trial(plan, key=key)
-        if self.final is not None:
+        if self.closed:
             trial.seal(everywhere=False)
         return trial
 
