@@ -15,8 +15,8 @@ import pytest
 JAVA = "Spark needs Java 17: on Debian, apt-get install openjdk-17-jre-headless"
 
 # Nothing compressed, so that a search of Spark's files can find what is in them; two tasks at a time, and four attempts
-# at each. A closure of any size goes through a file, as a large one would. Java and Spark compile no more than they must:
-# the process is gone before it would pay.
+# at each. A closure of any size goes through a file, as a large one would. Java and Spark compile no more than they
+# must: the process is gone before it would pay.
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -84,11 +84,18 @@ def stop_streams(session: Any) -> None:
 
 
 def remove() -> None:
-    """Stop the session, and take away what Spark has written."""
+    """Stop the session, end Java, which takes paths from where it was started, and take away what Spark has written."""
     if folder.cache_info().currsize:
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
         if (active := SparkSession.getActiveSession()) is not None:
             stop(active)
-        # Its name stays: Java remembers the first one that it was told, also for sessions to come.
+        gateway: Any = SparkContext._gateway
+        if gateway is not None:
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait(60)
+            SparkContext._gateway = SparkContext._jvm = None
         shutil.rmtree(folder(), ignore_errors=True)
+        folder.cache_clear()
