@@ -84,11 +84,18 @@ def stop_streams(session: Any) -> None:
 
 
 def remove() -> None:
-    """Stop the session, and take away what Spark has written."""
+    """Stop the session, end Java, which takes paths from where it was started, and take away what Spark has written."""
     if folder.cache_info().currsize:
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
         if (active := SparkSession.getActiveSession()) is not None:
             stop(active)
-        # Its name stays: Java remembers the first one that it was told, also for sessions to come.
+        gateway: Any = SparkContext._gateway
+        if gateway is not None:
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait(60)
+            SparkContext._gateway = SparkContext._jvm = None
         shutil.rmtree(folder(), ignore_errors=True)
+        folder.cache_clear()
