@@ -90,7 +90,7 @@ def batch(n: int) -> pa.Table:
 
 def counted(stand: Stand) -> tuple[int, int]:
     status = stand.service.status("small")
-    return status.records, status.pending
+    return status.records, stand.service.records.pending_of("small")
 
 
 def test_batches_are_kept_until_they_are_durable(stand: Stand, client: Client) -> None:
