@@ -18,8 +18,9 @@ PYTHON ?= $(shell for p in python3.11 python3; do \
 WORKERS ?= 2
 ARGS ?=
 
-# One thread for each worker's linear algebra: two workers on two cores, not two times all cores.
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
+# One thread for each worker's linear algebra: two workers on two cores, not two times all cores. Bytecode is kept, whatever
+# the machine says: hundreds of processes start in the tests, and each would compile all of foldaway again.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any, Literal, Union, get_args, get_origin
@@ -10,16 +11,16 @@ import griffe
 import msgspec
 import tomli_w
 
-from foldaway import Bootstrap, Coefficients, Federated, Privacy
+from foldaway import Bootstrap, Coefficients, Federated, Privacy, Release
 from foldaway.plan.analysis import Written
 from foldaway.plan.part import Part, Setting, settings_of
 
 _EXAMPLE = re.compile(r"^( *)Example:$", re.MULTILINE)
 
-PARTS: tuple[type[Part], ...] = (Written, Coefficients, Privacy, Federated, Bootstrap)
+PARTS: tuple[type[Part], ...] = (Written, Coefficients, Privacy, Federated, Bootstrap, Release)
 
 # What a required setting is written out as; of one with few words for it, the first.
-EXAMPLES = {"replicates": 1000, "center": {"before": 12.0}, "slopes": {"revenue": {"before": 0.8}}}
+EXAMPLES = {"replicates": 1000, "epsilon": 1.0, "center": {"before": 12.0}, "slopes": {"revenue": {"before": 0.8}}}
 
 
 class ExampleSections(griffe.Extension):
@@ -99,4 +100,4 @@ def _default(setting: Setting) -> str:
         return "its defaults"
     if setting.default is None or setting.default in ((), {}):
         return "none"
-    return f"`{msgspec.json.encode(setting.default).decode()}`"
+    return f"`{json.dumps(setting.default)}`"

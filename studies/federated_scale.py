@@ -51,8 +51,9 @@ def findings(found: Sequence[Summary], processes: int) -> Findings:
         Bytes of a report: the numbers, and what goes around them, without HTTP's own head. Bytes per client: of all its
         messages, with those sent again until they were durable. Memory: the coordinator's resident MiB at the start, at
         half time and at the end. Differences: of the effect (in standard errors) and of its CR1 error (relative) from
-        an analysis of kept rows by statsmodels; in mode scores of all clients' rows, so that the error differs by what
-        the missing replies would have said.""",
+        an analysis of kept rows by statsmodels, which is that of rounding: levels are told to a quarter of their
+        standard error. In mode scores they are of all clients' rows, so that the error differs by what the missing
+        replies would have said.""",
         [
             "mode",
             "clients",

@@ -63,11 +63,11 @@ def findings(found: dict[str, Tale]) -> Findings:
     events = ", ".join(f"{what} {times:,}" for what, times in whole.events.most_common())
     return Findings(
         "Random schedules of a federated trial",
-        f"""{DEVICES} devices with one to three records each, a cohort of 1, 2 or 3, and a remainder that is left out or
-        included. A schedule has 5 to 60 steps: a device records and reports, an old message comes again, or the
-        coordinator crashes. On the way, a device may be killed before or after any change of its state and before or
-        after any message; the coordinator may crash before or after any message; messages are lost, or come late, or
-        again and again in any order, also after the close; answers are lost.
+        f"""{DEVICES} devices with one to three records each, and a cohort of 1, 2 or 3. A schedule has 5 to 60 steps: a
+        device records and reports, an old message comes again, or the coordinator crashes. On the way, a device may be
+        killed before or after any change of its state and before or after any message; the coordinator may crash before
+        or after any message; messages are lost, or come late, or again and again in any order, also after the close;
+        answers are lost.
 
         Real: the device's code, the coordinator's code and its SQLite database, which is opened anew after a crash; one
         schedule in ten has the devices' state in their SQLite files. Simulated, all in one process: the network and

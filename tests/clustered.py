@@ -135,4 +135,4 @@ def results(
     plan: fa.Plan, share: Share, devices: Devices, published: Published | None = None
 ) -> tuple[fa.Effects, Integrity | None]:
     """The effects of a share, as its plan's mode reads them, and what the replies say about themselves."""
-    return mode_of(plan).results(share, devices, published)
+    return mode_of(plan).results(share, devices, published, rounded=False)

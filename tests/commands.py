@@ -1,55 +1,65 @@
 """`foldaway` on the command line: real processes, forked from one that has it loaded.
 
 A start takes a tenth of a second that way, not one. What is forked is the same program; that it also starts by itself
-is seen wherever tests kill it, watch it on a terminal, or run the documentation's snippets.
+is seen wherever tests kill it, watch it on a terminal, or run its demo.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
+import gc
+import io
 import json
 import os
 import select
+import shlex
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import coverage
+import pyarrow as pa
+import pyarrow.csv
 
+from foldaway import cli
+from forked import ask
 from measured import measured
-
-_PATIENCE = 120.0
 
 
 class Commands:
     """The process that commands are forked from."""
 
     def __init__(self) -> None:
-        words = [sys.executable, __file__]
-        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._place = tempfile.TemporaryDirectory()
+        self.address = f"{self._place.name}/line"
+        words = [sys.executable, __file__, self.address]
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline(), "it has not started"
 
     def run(self, words: list[str], folder: Path, environment: Mapping[str, str], stdin: bytes) -> tuple[int, str, str]:
         """Run a command to its end: its exit code, and what it wrote."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with tempfile.TemporaryDirectory() as place:
-            streams = [Path(place) / name for name in ("in", "out", "err")]
-            streams[0].write_bytes(stdin)
-            asked = {"words": words, "folder": str(folder), "environment": dict(environment)}
-            print(json.dumps({**asked, "streams": list(map(str, streams))}), file=self._process.stdin, flush=True)
-            ready, _, _ = select.select([self._process.stdout], [], [], _PATIENCE)
-            assert ready, f"the command has not ended: {words}"
-            code = int(self._process.stdout.readline())
-            return code, *(stream.read_text("utf-8") for stream in streams[1:])  # type: ignore[return-value]
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            given.write(stdin)
+            given.seek(0)
+            streams = [stream.fileno() for stream in (given, out, err)]
+            code = ask(self.address, words, str(folder), environment, streams)
+            for stream in (out, err):
+                stream.seek(0)
+            return code, out.read().decode(), err.read().decode()
 
     def end(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(30)
+        self._place.cleanup()
 
 
 @lru_cache(maxsize=1)
@@ -57,6 +67,14 @@ def _commands() -> Commands:
     commands = Commands()
     atexit.register(commands.end)
     return commands
+
+
+def program_in(folder: Path) -> None:
+    """Write a program `foldaway` to a folder, for a shell to find; it is forked as well."""
+    program = folder / "foldaway"
+    words = [sys.executable, "-IS", str(Path(__file__).with_name("forked.py")), _commands().address]
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    program.chmod(0o755)
 
 
 def foldaway(
@@ -74,32 +92,65 @@ def foldaway(
     return subprocess.CompletedProcess(["foldaway", *given], found, out, err)
 
 
-def _fork_commands() -> None:
-    """The program: a line in for each command, its exit code out."""
-    import pandas  # noqa: F401 - which pyarrow loads when it first makes an array
-    import scipy.special  # noqa: F401
+def warm_up() -> None:
+    """Run a small trial, so that whatever is forked from here on has loaded what commands load on their way."""
+    from foldaway.simulation.datasets import checkout
+    from foldaway.simulation.demo import PLAN
 
-    for line in sys.stdin:
-        asked = json.loads(line)
-        pid = os.fork()
-        if pid == 0:
-            _become_command(asked)
-        _, status = os.waitpid(pid, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+    with tempfile.TemporaryDirectory() as place, contextlib.redirect_stdout(io.StringIO()):
+        plan, records = Path(place) / "plan.toml", Path(place) / "records.csv"
+        PLAN.save(plan)
+        pa.csv.write_csv(pa.Table.from_batches(list(checkout(1000, seed=0))), records)
+        cli.app(["run", str(plan), str(records)], standalone_mode=False)
+    measuring = coverage.Coverage(data_file=None, config_file=False)
+    measuring.start()
+    measuring.stop()
+    gc.freeze()  # what is shared with those that are forked stays shared
 
 
-def _become_command(asked: dict[str, Any]) -> NoReturn:
+def _fork_commands(address: str) -> None:
+    """The program: it answers every caller with the exit code of the command it asked for, until its input ends."""
+    warm_up()
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(address)
+        door.listen()
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        print("ready", flush=True)
+        while True:
+            ready, _, _ = select.select([sys.stdin, door], [], [])
+            if sys.stdin in ready:
+                return
+            line, _ = door.accept()
+            with line:
+                if os.fork() == 0:
+                    _answer(line)
+
+
+def _answer(line: socket.socket) -> NoReturn:
+    """Fork the command and wait for its end: others may run meanwhile."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    asked, streams, _, _ = socket.recv_fds(line, 2**16, 3)
+    while not asked.endswith(b"\n"):
+        asked += line.recv(2**16)
+    pid = os.fork()
+    if pid == 0:
+        line.close()
+        _become_command(*json.loads(asked), streams)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    line.sendall(b"%d\n" % code)
+    os._exit(0)
+
+
+def _become_command(words: list[str], environment: list[list[str]], folder: str, streams: list[int]) -> NoReturn:
     try:
         os.environ.clear()
-        os.environ.update(asked["environment"])
-        os.chdir(asked["folder"])
-        for stream, path in enumerate(asked["streams"]):
-            os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), stream)
-        sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)  # the one before has read ahead
-        sys.argv = ["foldaway", *asked["words"]]
+        os.environ.update(environment)
+        os.chdir(folder)
+        for stream, given in enumerate(streams):
+            os.dup2(given, stream)
+            os.close(given)
+        sys.argv = ["foldaway", *words]
         coverage.process_startup()  # if the environment says so
-        from foldaway import cli
-
         cli.main()
     except BaseException:
         sys.excepthook(*sys.exc_info())
@@ -109,4 +160,4 @@ def _become_command(asked: dict[str, Any]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    _fork_commands()
+    _fork_commands(sys.argv[1])

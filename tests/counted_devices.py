@@ -1,6 +1,7 @@
 """Devices that can be counted: device j has 2^j records.
 
-The number of records in a state, in binary, then says who is in it; one counted twice would carry.
+The number of records in a state, in binary, then says who is in it; one counted twice would carry. A service rounds
+that number for whoever asks; with the fixture `exact_counts` it does not.
 """
 
 from __future__ import annotations
@@ -18,7 +19,19 @@ from plans import SMALL, in_parts
 
 
 def plan_of(name: str, mode: str, **settings: Any) -> fa.Plan:
-    return fa.Plan(**in_parts({**SMALL, "name": name, "federated": mode, "smallest_cell": 1, "cohort": 3, **settings}))
+    return fa.Plan(
+        **in_parts(
+            {
+                **SMALL,
+                "name": name,
+                "federated": mode,
+                "smallest_cell": 1,
+                "cohort": 3,
+                "device_records": 10**9,
+                **settings,
+            }
+        )
+    )
 
 
 class Simulated:

@@ -2,7 +2,7 @@
 
 Every batch has a digit of its own: one of its records carries 4^i in one of the outcomes `bit0`, `bit1` …, and all
 others carry 0 there. The sum of such an outcome, written to the base 4, says how often each batch was counted. The sums
-are read from the answer that everybody gets: the difference in means, times the records of the arm.
+are read from the exact answer at the close: the difference in means, times the records of the arm.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def _judge(
     began: float,
 ) -> Tale:
     with Client(url, admin) as client:
-        answer = client.finish(plan.name)
+        answer = client.finish(plan.name, exact=True)
     effects = fa.Effects.from_json(msgspec.json.encode(answer["effects"]))
     tables = [batch(p, number) for p in range(PRODUCERS) for number in range(1, batches + 1)]
     tables += [filling(1000 * i + number) for i, count in enumerate(fillings) for number in range(1, count + 1)]

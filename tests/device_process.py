@@ -78,7 +78,13 @@ def live(folder: str, plan: str, server: str, token: str, records: list[dict[str
 
 
 def _fork_devices() -> None:
+    # What devices load on their way: whoever is killed shall be at work by then.
+    import httpx  # noqa: F401
     import scipy.linalg  # noqa: F401
+
+    import foldaway.federated.device.local_store
+    import foldaway.federated.link  # noqa: F401
+    from foldaway.federated import Device  # noqa: F401
 
     for line in sys.stdin:
         asked = json.loads(line)

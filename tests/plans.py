@@ -41,7 +41,13 @@ FEDERATED: dict[str, Any] = {
     "name": "federated",
     "covariates": ["x"],
     "privacy": {"retention": 3600.5},
-    "federated": {"mode": "scores", "reply_deadline": 60.5, "reply_share": 0.9, "leverage": "CR2"},
+    "federated": {
+        "mode": "scores",
+        "reply_deadline": 60.5,
+        "reply_share": 0.9,
+        "leverage": "CR2",
+        "device_records": 50,
+    },
 }
 
 # Those that no plan can have that keeps moments.
@@ -50,8 +56,19 @@ CALIBRATED: dict[str, Any] = {
     "outcomes": ["y", "z"],
     "totals": ["z"],
     "assigned_units": 500,
+    "bounds": {"x": [0.0, 1.0], "y": [0.0, 500.0]},
+    "beyond": "refuse",
     "covariates": ["x"],
     "coefficients": {"center": {"x": 0.5}, "slopes": {"y": {"x": 2.5}, "z": {"x": 0.5}}},
+}
+
+# Those whose effects are told once, with noise.
+RELEASED: dict[str, Any] = {
+    **SMALL,
+    "unit": "u",
+    "complete_units": True,
+    "bounds": {"y": [0.0, 10.0]},
+    "release": {"epsilon": 1.0, "delta": 1e-5, "unit_records": 5, "noisy_groups": 32},
 }
 
 PARTS = {name: setting.part for name, setting in settings_of(fa.Plan).items() if setting.part is not None}

@@ -30,6 +30,7 @@ from foldaway.federated.device.local_store import LocalStore
 from foldaway.federated.device.state import DeviceState
 from foldaway.federated.device.store import DeviceStore, MemoryStore
 from foldaway.federated.messages import Coefficients, Received
+from foldaway.service.collecting.answers import Answers
 from foldaway.service.collecting.device_closings import DeviceClosings
 from foldaway.service.collecting.device_trials import DeviceTrials, FederatedAnswer
 from foldaway.service.database.store import Store as Database
@@ -113,7 +114,7 @@ class Coordinator:
 
     def _open(self) -> None:
         self._database = Database.open(str(self._folder), _VAULT)
-        self.trials = DeviceTrials(self._database, "main")
+        self.trials = DeviceTrials(self._database, "main", Answers(self._database.history))
 
     def crash(self) -> None:
         self._database.close() if hasattr(self._database, "close") else None
@@ -135,7 +136,7 @@ class Coordinator:
 
     def _keep(self, found: FederatedAnswer) -> str:
         self.found = found
-        self.trial = self.trials.whole(self.plan)[0].trial  # in mode scores the close deletes them
+        self.trial = self.trials.whole(self.plan, pending=True)[0].trial  # the close deletes them
         return "{}"
 
 
@@ -162,7 +163,6 @@ class Schedule:
             privacy=fa.Privacy(
                 cohort=self._chance.choice([1, 1, 2] if mode == "scores" else [1, 2, 3]),
                 smallest_cell=1,
-                remainder=self._chance.choice(["leave_out", "include"]),
             ),
         )
         self.coordinator = Coordinator(folder / "trials", self.plan)

@@ -36,8 +36,9 @@ class Served(Server):
         *flags: object,
         database: str | None = None,
         measured: bool = False,
+        unrounded: bool = False,
     ) -> None:
-        super().__init__(folder, database=database, nursery=nursery, measured=measured)
+        super().__init__(folder, database=database, nursery=nursery, measured=measured, unrounded=unrounded)
         self._http = httpx.Client(timeout=30)  # making one takes longer than most requests
         self._arguments = [word for word in self._arguments if word != "--quiet"] + [str(flag) for flag in flags]
 

@@ -36,6 +36,9 @@ _ENVIRONMENT = {
 }
 
 
+_UNROUNDED = "FOLDAWAY_TESTS_UNROUNDED"
+
+
 class Nursery:
     """A process that has loaded foldaway and forks servers from it: a start takes a tenth of a second, not three.
 
@@ -84,6 +87,8 @@ class Server:
         shard: The server's name among those on one database.
         nursery: What starts it; if left out, it is started as anybody would.
         measured: Whether its lines count as covered, which makes it slower, and takes an end in good order.
+        unrounded: Whether it tells the effects of federated trials as they are, to compare them with kept rows; not
+            without a nursery.
     """
 
     def __init__(
@@ -94,6 +99,7 @@ class Server:
         shard: str = "main",
         nursery: Nursery | None = None,
         measured: bool = False,
+        unrounded: bool = False,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -104,17 +110,19 @@ class Server:
         place = ["--data", str(self.data)] if database is None else ["--database", database]
         self._arguments = ["serve", *place, "--port", str(self.port), "--shard", shard, "--quiet"]
         self._nursery = nursery
+        self._program = ["-m", "foldaway"]
         self._measured = in_environment() if measured else {}
+        self._environment = {**self._measured, **({_UNROUNDED: "1"} if unrounded else {})}
         self._process: psutil.Process | None = None
         self.admin = ""
 
     def start(self, *, wait: bool = True) -> None:
         """Start; the first time, the administrator's token is read from the output."""
         if self._nursery is not None:
-            pid = self._nursery.start(self._arguments, self.out, self.err, self._measured)
+            pid = self._nursery.start(self._arguments, self.out, self.err, self._environment)
         else:
             with self.out.open("ab") as out, self.err.open("ab") as err:
-                command = [sys.executable, "-m", "foldaway", *self._arguments]
+                command = [sys.executable, *self._program, *self._arguments]
                 environment = {**os.environ, **_ENVIRONMENT, **self._measured}
                 pid = subprocess.Popen(command, stdout=out, stderr=err, env=environment).pid
         try:
@@ -278,10 +286,15 @@ def wait_for(done: Callable[[], bool], seconds: float, what: str) -> None:
 
 def _fork_servers() -> None:
     """The nursery's program: a line in, a process number out."""
+    import litestar.plugins.pydantic  # noqa: F401 - what servers load as they start
+
     import foldaway.cli.terminal.consumer  # noqa: F401 - what consumers load
+    from commands import warm_up
     from foldaway import cli
+    from foldaway.federated.modes import MODES
     from foldaway.service import server
 
+    warm_up()
     setattr(server, "rehearse", lambda: None)  # noqa: B010
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that those that are killed are gone
     for line in sys.stdin:
@@ -290,6 +303,8 @@ def _fork_servers() -> None:
         if pid == 0:
             os.environ.update(environment)
             coverage.process_startup()  # if the environment says so
+            for mode in MODES.values() if _UNROUNDED in environment else ():
+                mode.results.__kwdefaults__["rounded"] = False
             _become_server(cli.main, arguments, out, err)
         print(pid, flush=True)
 

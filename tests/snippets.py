@@ -26,8 +26,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from commands import program_in
 from postgres import _free_port as free_port
 
 _FENCE = re.compile(
@@ -74,7 +76,10 @@ class Reader:
         self._stack = ExitStack()
         self.ran = 0
         self._names: dict[str, Any] = {"__name__": "__main__", "afterwards": self._stack.callback}
-        self._environ = {**environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"}
+        programs = Path(self._stack.enter_context(TemporaryDirectory()))
+        program_in(programs)
+        path = os.pathsep.join(map(str, (programs, Path(sys.executable).parent, environ["PATH"])))
+        self._environ = {**environ, "PATH": path}
 
     def __enter__(self) -> Reader:
         return self

@@ -15,12 +15,16 @@ import pytest
 JAVA = "Spark needs Java 17: on Debian, apt-get install openjdk-17-jre-headless"
 
 # Nothing compressed, so that a search of Spark's files can find what is in them; two tasks at a time, and four attempts
-# at each. A closure of any size goes through a file, as a large one would.
+# at each. A closure of any size goes through a file, as a large one would. Java and Spark compile no more than they
+# must: the process is gone before it would pay.
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "3",
     "spark.sql.ansi.enabled": "true",
     "spark.eventLog.enabled": "true",
@@ -55,7 +59,7 @@ def session(*, encrypted: bool = False) -> Any:
     if active is not None:
         if (active.conf.get("spark.io.encryption.enabled", "false") == "true") == encrypted:
             return active
-        active.stop()
+        stop(active)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     places = {"spark.local.dir": "local", "spark.eventLog.dir": "events", "spark.sql.warehouse.dir": "warehouse"}
     builder = SparkSession.builder.master("local[2,4]").appName("foldaway tests")
@@ -68,12 +72,30 @@ def session(*, encrypted: bool = False) -> Any:
     return builder.config("spark.io.encryption.enabled", str(encrypted).lower()).getOrCreate()
 
 
+def stop(session: Any) -> None:
+    """Stop a session and its streams, which otherwise go on to look for files as fast as they can, for ever."""
+    stop_streams(session)
+    session.stop()
+
+
+def stop_streams(session: Any) -> None:
+    for query in session.streams.active:
+        query.stop()
+
+
 def remove() -> None:
-    """Stop the session, and take away what Spark has written."""
+    """Stop the session, end Java, which takes paths from where it was started, and take away what Spark has written."""
     if folder.cache_info().currsize:
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
         if (active := SparkSession.getActiveSession()) is not None:
-            active.stop()
-        # Its name stays: Java remembers the first one that it was told, also for sessions to come.
+            stop(active)
+        gateway: Any = SparkContext._gateway
+        if gateway is not None:
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait(60)
+            SparkContext._gateway = SparkContext._jvm = None
         shutil.rmtree(folder(), ignore_errors=True)
+        folder.cache_clear()

@@ -56,7 +56,7 @@ class Stand:
         if request.method == "GET":
             if parts[-1] == "plan":
                 return self.service.plan(parts[3]).encode()
-            return msgspec.json.encode({"durable": self.service.durable_sequence(parts[3], parts[5])})
+            return msgspec.json.encode({"durable": self.service.store.shards.producer(parts[3], parts[5])[0]})
         producer, sequence = request.headers["Foldaway-Producer"], int(request.headers["Foldaway-Sequence"])
         self.sent.append((producer, sequence))
         media_type = request.headers["Content-Type"]
@@ -90,7 +90,7 @@ def batch(n: int) -> pa.Table:
 
 def counted(stand: Stand) -> tuple[int, int]:
     status = stand.service.status("small")
-    return status.records, status.pending
+    return status.records, stand.service.records.pending_of("small")
 
 
 def test_batches_are_kept_until_they_are_durable(stand: Stand, client: Client) -> None:

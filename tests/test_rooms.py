@@ -56,6 +56,7 @@ ROOMS = (
     "report/page",
     "report/drawing",
     "report",
+    "auditing",
     "effects",
     "inference",
     "tallies",

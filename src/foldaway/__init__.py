@@ -17,10 +17,11 @@ from foldaway.errors import (
     SealedError,
     SourceError,
     StateError,
+    Unreleased,
     WorkerError,
 )
 from foldaway.least_squares import LeastSquares
-from foldaway.plan import Bootstrap, Coefficients, Federated, Plan, Privacy, Total
+from foldaway.plan import Bootstrap, Coefficients, Federated, Plan, Privacy, Release, Total
 from foldaway.trial import Trial
 
 if TYPE_CHECKING:
@@ -43,12 +44,14 @@ __all__ = [
     "PlanError",
     "Privacy",
     "RecordError",
+    "Release",
     "SampleRatioWarning",
     "SealedError",
     "SourceError",
     "StateError",
     "Total",
     "Trial",
+    "Unreleased",
     "WorkerError",
     "fold_files",
     "fold_query",

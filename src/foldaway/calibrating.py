@@ -40,8 +40,16 @@ class Calibration:
         if not plan.covariates or plan.keeps != SUMS:
             raise PlanError("coefficients are for plans with `covariates` that keep sums; this one needs none.")
         self._plan = plan
-        bare = {"unit": None, "one_record_per_unit": False, "federated": None, "privacy": Privacy()}
-        self._trial = Trial(msgspec.structs.replace(plan, **bare, coefficients=None, estimators=(), errors=()))
+        bare = {
+            "unit": None,
+            "one_record_per_unit": False,
+            "complete_units": False,
+            "federated": None,
+            "privacy": Privacy(),
+        }
+        self._trial = Trial(
+            msgspec.structs.replace(plan, **bare, coefficients=None, release=None, estimators=(), errors=())
+        )
 
     @property
     def columns(self) -> list[str]:
@@ -72,7 +80,7 @@ class Calibration:
         if start.predictor is None:
             raise EstimateError(start.why)
         names = self._plan.regressors[1:]
-        center, slopes = start.predictor
+        center, slopes, _ = start.predictor
         table = Coefficients(
             center=dict(zip(names, center.tolist(), strict=True)),
             slopes={

@@ -123,6 +123,10 @@ class TooEarly(FoldawayError):
     """An answer that would say too much about few records."""
 
 
+class Unreleased(TooEarly):
+    """A question about a trial whose effects are told once, with noise, before that was done."""
+
+
 class ServerError(FoldawayError):
     """What a server refused, or that it cannot be reached."""
 

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 from foldaway.effects import Effects
 from foldaway.effects.analysis import effects_of
 from foldaway.effects.group_analysis import effects_of_groups
-from foldaway.errors import PlanError, SampleRatioWarning, SealedError, StateError, TooEarly, instead_of
+from foldaway.errors import (
+    EstimateError,
+    PlanError,
+    SampleRatioWarning,
+    SealedError,
+    StateError,
+    TooEarly,
+    instead_of,
+)
 from foldaway.inference.adjusting import Start, fit_start, rare_columns
 from foldaway.keeping.cohort import Census, Newcomers, Told, may_tell, may_write, too_early
 from foldaway.keeping.saved import Final, Positions, Saved, load, naming
@@ -30,6 +38,7 @@ from foldaway.records.batch import Batch
 from foldaway.records.keys import Keys, RecordKeys, UnitKeys
 from foldaway.tallies import Arms, Grouped, Holding, empty_holding, restored_holding
 from foldaway.tallies.arm import ArmTally
+from foldaway.tallies.pooling import rare_levels
 
 if TYPE_CHECKING:
     from foldaway.report.page.document import Report
@@ -168,10 +177,8 @@ class Trial:
         if not self.plan.keyed:
             return None
         secret = self._held_secret()
-        if self.plan.grouped:
-            return UnitKeys(secret.of_groups())
         if self.plan.unit is not None:
-            return UnitKeys(secret.of_units(self.plan.fingerprint))
+            return UnitKeys(secret.of_groups() if self.plan.grouped else secret.of_units(self.plan.fingerprint))
         # Records without a unit are numbered, each batch under a key of its own: no two records ever share weights.
         return RecordKeys(secret.of_shard(secrets.token_bytes(16)))
 
@@ -297,6 +304,35 @@ class Trial:
             warnings.warn(effects.alarm, SampleRatioWarning, stacklevel=2)
         return effects if adjust is None else effects.adjusted(adjust)
 
+    def release(self, *, everywhere: bool = True) -> Effects:
+        """Tell the effects once, with the noise of the plan's `release`; the exact tallies are then gone, for good.
+
+        The trial is sealed. Asked again, in this process or from the saved state, it gives the same effects: noise that
+        is drawn twice could be averaged away. Copies of the state from before must go; ``foldaway release STATE`` sees
+        to the file, and to the key that other copies are tied to.
+
+        Args:
+            everywhere: As for `seal`.
+
+        Raises:
+            PlanError: The plan has no `release`.
+            EstimateError: There is no record yet, or OpenDP is not installed.
+        """
+        if self.plan.release is None:
+            raise PlanError("this plan has no `release`, which says how much noise there must be; plans never change.")
+        if not self.n and not self.released:
+            raise EstimateError("there are no records yet, so there is nothing to release.")
+        assert isinstance(self._tallies, Grouped)
+        # What was left out and clipped was counted exactly, and goes too.
+        self._tallies, self._faults = self._tallies.release(), Faults()
+        self.seal(everywhere=everywhere)
+        return self.effects()
+
+    @property
+    def released(self) -> bool:
+        """Whether the effects were told with noise, and nothing exact is left."""
+        return isinstance(self._tallies, Grouped) and self._tallies.released
+
     def report(
         self, *, adjust: str | None = None, positions: Positions | None = None, told: Effects | None = None
     ) -> Report:
@@ -339,6 +375,9 @@ class Trial:
     def fix(self, start: Start | None = None) -> None:
         """Make a rich trial lean: fix the coefficients and keep sums alone, from which no regression can be read.
 
+        Of a trial that keeps moments, levels that too few people have in an arm are pooled. Devices and sites have
+        rules of their own for what they send.
+
         Args:
             start: The coefficients, if they are to come from more records than are here.
         """
@@ -346,6 +385,9 @@ class Trial:
             start = start or self.start()
             assert start is not None
             self._tallies = self._tallies.fixed(start.predictor, start.without, start.why)
+        elif isinstance(self._tallies, Arms) and self.plan.federated is None:
+            rare = rare_levels(self.plan, self._tallies.arms, self.plan.privacy.smallest_cell)
+            self._tallies = self._tallies.pool(rare)
 
     def dumps(self) -> bytes:
         """The state as bytes: the plan and its tallies, nothing else; the key is not in it. The trial is lean now."""
@@ -434,7 +476,9 @@ class Trial:
         """What is left of the trial when it is sealed: its effects, if enough stand behind them."""
         last = None if self._told is None else self._told.census
         effects = None if self._told is None else self._told.effects
-        if may_tell(self.plan.privacy, self.census(), last, growth=0):
+        if self.plan.release is not None:
+            effects = quiet_effects(self).to_json() if self.released else None
+        elif may_tell(self.plan.privacy, self.census(), last, growth=0):
             effects = quiet_effects(self, rounded=True).to_json()
         return Final(self.plan.canonical().decode(), effects)
 

@@ -24,7 +24,7 @@ def close(ours: float, theirs: float, scale: float = 0.0) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(trials())
 def test_every_estimate_and_error_is_that_of_the_kept_rows(drawn: tuple[fa.Plan, pd.DataFrame]) -> None:
     plan, rows = drawn
@@ -127,7 +127,7 @@ def test_clustered_intervals_use_t_with_units_minus_one() -> None:
 
 @pytest.mark.parametrize("estimator", ["ipw", "difference", "regression", "interacted"])
 def test_the_relative_effect_is_the_delta_method_on_the_kept_rows(estimator: str) -> None:
-    plan, rows = make_trial(7, n=500, arms=3, covariates=2, shift=10)
+    plan, rows = make_trial(7, n=150, arms=3, covariates=2, shift=10)
     row = folded(plan, rows).effects(population=False).filter(estimator=estimator, se_kind="HC0", arm="arm2")[0]
     level = row.control_level
     assert row.relative == pytest.approx(row.estimate / level, rel=1e-12)

@@ -17,9 +17,11 @@ def _spark_is_removed() -> Iterator[None]:
 
 
 @pytest.fixture
-def session(_spark_is_removed: None) -> Any:
-    """A Spark session."""
-    return sparks.session()
+def session(_spark_is_removed: None) -> Iterator[Any]:
+    """A Spark session; streams that a test leaves running end with it."""
+    session = sparks.session()
+    yield session
+    sparks.stop_streams(session)
 
 
 @pytest.fixture

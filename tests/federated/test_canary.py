@@ -27,6 +27,13 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A coordinator, started as anybody would; every test plants marks of its own."""
+    with Served(tmp_path_factory.mktemp("coordinator"), None) as server:
+        yield server
+
+
 class Process:
     """The device's process."""
 
@@ -96,49 +103,51 @@ def others_report(trial: Hosted) -> None:
         pytest.param("sums", [], marks=pytest.mark.slow),
     ],
 )
-def test_nothing_is_left_of_what_a_device_has_forgotten(mode: str, covariates: list[str], tmp_path: Path) -> None:
+def test_nothing_is_left_of_what_a_device_has_forgotten(
+    mode: str, covariates: list[str], server: Served, tmp_path: Path
+) -> None:
     # Of a single record the factor is the record itself, up to its sign, and so is the sum: the hardest cases.
     marks = Marks(VALUES if mode == "scores" else 1)
     folder = tmp_path / "device"
     plan = fa.Plan(
-        name="canary",
+        name=f"canary-{mode}-{len(covariates)}",
         arm="variant",
         arms={"control": 0.5, "treatment": 0.5},
         outcomes=["revenue"],
         covariates=covariates,
         federated=mode,  # type: ignore[arg-type]
         groups=8,
-        privacy=fa.Privacy(cohort=3, smallest_cell=1, remainder="include"),
+        privacy=fa.Privacy(cohort=3, smallest_cell=1),
     )
-    with Served(tmp_path / "server", None) as server:
-        trial = Hosted(server, plan)
-        with device_process("hardened", trial, folder) as device:
-            for i in range(marks.count):
-                device.ask("record", marks.outcome(i).hex())
-            # Teeth: while it must be there, it is found.
-            if mode == "one-message":
-                assert in_files(folder, negative(marks))
-            else:
-                assert scan_files([folder], marks)
-            assert device.ask("report", "0") == "pending"
-            others_report(trial)
-            assert device.ask("report", "30") == "counted"
-            device.ask("forget")
-            time.sleep(1.5)
-            found = {
-                "the device's folder": scan_files([folder], marks),
-                "the device's process": scan_process(device.pid, marks),
-                "the coordinator's files": scan_files([server.folder], marks),
-                "the coordinator's process": scan_process(server.pid, marks),
-            }
-            assert not any(found.values()), {place: str(hits) for place, hits in found.items() if hits}
-            assert not in_files(tmp_path, negative(marks))
-            assert not in_process(device.pid, negative(marks))
-            assert not in_process(server.pid, negative(marks))
-        assert [path.name for path in folder.iterdir()] == ["canary.foldaway-forgotten"]
+    trial = Hosted(server, plan)
+    with device_process("hardened", trial, folder) as device:
+        for i in range(marks.count):
+            device.ask("record", marks.outcome(i).hex())
+        # Teeth: while it must be there, it is found.
+        if mode == "one-message":
+            assert in_files(folder, negative(marks))
+        else:
+            assert scan_files([folder], marks)
+        assert device.ask("report", "0") == "pending"
+        others_report(trial)
+        assert device.ask("report", "30") == "counted"
+        device.ask("forget")
+        time.sleep(1.5)
+        found = {
+            "the device's folder": scan_files([folder], marks),
+            "the device's process": scan_process(device.pid, marks),
+            "the coordinator's files": scan_files([server.folder], marks),
+            "the coordinator's process": scan_process(server.pid, marks),
+        }
+        assert not any(found.values()), {place: str(hits) for place, hits in found.items() if hits}
+        assert not in_files(tmp_path, negative(marks))
+        assert not in_files(server.folder, negative(marks))
+        assert not in_process(device.pid, negative(marks))
+        assert not in_process(server.pid, negative(marks))
+    assert [path.name for path in folder.iterdir()] == [f"{plan.name}.foldaway-forgotten"]
 
 
-def test_who_forgets_while_the_report_is_pending_keeps_nothing_either(tmp_path: Path) -> None:
+def test_who_forgets_while_the_report_is_pending_keeps_nothing_either(server: Served, tmp_path: Path) -> None:
     """The report of one record is that record; it waits at the coordinator, and nowhere else."""
     marks = Marks(1)
     folder = tmp_path / "device"
@@ -149,22 +158,22 @@ def test_who_forgets_while_the_report_is_pending_keeps_nothing_either(tmp_path: 
         outcomes=["revenue"],
         federated="one-message",
     )
-    with Served(tmp_path / "server", None) as server:
-        trial = Hosted(server, plan)
-        with device_process("hardened", trial, folder) as device:
-            device.ask("record", marks.outcome(0).hex())
-            assert device.ask("report", "0") == "pending"
-            assert in_files(folder, negative(marks))
-            device.ask("forget")
-            time.sleep(1.5)
-            assert not scan_files([tmp_path], marks)
-            assert not scan_process(device.pid, marks)
-            assert not in_files(tmp_path, negative(marks))
-            assert not in_process(device.pid, negative(marks))
-        assert [path.name for path in folder.iterdir()] == ["pending.foldaway-forgotten"]
+    trial = Hosted(server, plan)
+    with device_process("hardened", trial, folder) as device:
+        device.ask("record", marks.outcome(0).hex())
+        assert device.ask("report", "0") == "pending"
+        assert in_files(folder, negative(marks))
+        device.ask("forget")
+        time.sleep(1.5)
+        assert not scan_files([tmp_path, server.folder], marks)
+        assert not scan_process(device.pid, marks)
+        assert not in_files(tmp_path, negative(marks))
+        assert not in_files(server.folder, negative(marks))
+        assert not in_process(device.pid, negative(marks))
+    assert [path.name for path in folder.iterdir()] == ["pending.foldaway-forgotten"]
 
 
-def test_the_scan_finds_what_a_careless_process_leaves(tmp_path: Path) -> None:
+def test_the_scan_finds_what_a_careless_process_leaves(server: Served, tmp_path: Path) -> None:
     """Teeth of the scan of the process: before it forgets, and without care, values are in the device's memory."""
     marks = Marks(VALUES)
     plan = fa.Plan(
@@ -175,12 +184,11 @@ def test_the_scan_finds_what_a_careless_process_leaves(tmp_path: Path) -> None:
         federated="scores",
         privacy=fa.Privacy(cohort=1),
     )
-    with Served(tmp_path / "server", None) as server:
-        trial = Hosted(server, plan)
-        with device_process("usual", trial, tmp_path / "device") as device:
-            for i in range(marks.count):
-                device.ask("record", marks.outcome(i).hex())
-            assert device.ask("report", "0") == "waiting for coefficients"
-            found: Hits = scan_process(device.pid, marks)
-            assert found
-            assert scan_files([tmp_path / "device"], marks).outcomes == set(range(marks.count))
+    trial = Hosted(server, plan)
+    with device_process("usual", trial, tmp_path / "device") as device:
+        for i in range(marks.count):
+            device.ask("record", marks.outcome(i).hex())
+        assert device.ask("report", "0") == "waiting for coefficients"
+        found: Hits = scan_process(device.pid, marks)
+        assert found
+        assert scan_files([tmp_path / "device"], marks).outcomes == set(range(marks.count))

@@ -15,6 +15,7 @@ import pytest
 import foldaway as fa
 from foldaway.federated import Device
 from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.federated.modes import MODES
 from foldaway.service.collecting.service import Answer, Service
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Limits
@@ -36,7 +37,7 @@ class Run:
     """A trial of some devices, of which some never send moments and some never reply."""
 
     def __init__(self, service: Service, name: str, *, devices: int, ghosts: int = 0, silent: int = 0) -> None:
-        privacy = fa.Privacy(cohort=5, smallest_cell=2, remainder="include")
+        privacy = fa.Privacy(cohort=5, smallest_cell=2)
         plan = fa.Plan(**{**SMALL, "name": name}, federated="scores", privacy=privacy)
         service.create(plan.to_json())
         link = DirectLink(service, plan)
@@ -78,8 +79,11 @@ def test_devices_that_never_sent_anything_change_no_error(service: Service) -> N
     assert "missing replies" not in told
 
 
-def test_the_errors_are_scaled_from_the_replied_to_those_in_the_coefficients(service: Service) -> None:
+def test_the_errors_are_scaled_from_the_replied_to_those_in_the_coefficients(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By hand from the records: in each arm Σ u² over those that replied, times in the moments over replied."""
+    monkeypatch.setitem(MODES["scores"].results.__kwdefaults__, "rounded", False)
     run = Run(service, "both", devices=40, ghosts=9, silent=10)
     variance = 0.0
     for arm in range(2):

@@ -19,7 +19,7 @@ from scipy import stats
 
 import foldaway as fa
 from fuzzing import fuzz
-from plans import CALIBRATED, FEDERATED, FULL, PARTS, SMALL, plans
+from plans import CALIBRATED, FEDERATED, FULL, PARTS, RELEASED, SMALL, plans
 
 SUFFIXES = (".toml", ".json")
 
@@ -141,11 +141,18 @@ OTHER: dict[str, Any] = {
 
 OTHER_IN_PARTS: dict[str, Any] = {
     "privacy": {"cohort": 51, "smallest_cell": 21, "retention": 3600.6},
-    "federated": {"mode": "one-message", "reply_deadline": 60.6, "reply_share": 0.91, "leverage": "CR3"},
+    "federated": {
+        "mode": "one-message",
+        "reply_deadline": 60.6,
+        "reply_share": 0.91,
+        "leverage": "CR3",
+        "device_records": 51,
+    },
+    "release": {"epsilon": 0.5, "delta": 1e-6, "unit_records": 6, "noisy_groups": 64},
     "bootstrap": {"replicates": 201, "weights": "poisson"},
     "coefficients": {"center": {"x": 0.6}, "slopes": {"y": {"x": 2.6}, "z": {"x": 0.5}}},
 }
-BASES = {"bootstrap": FULL, "coefficients": CALIBRATED}
+BASES = {"bootstrap": FULL, "coefficients": CALIBRATED, "release": RELEASED}
 IN_PARTS = [(part, setting) for part, settings in OTHER_IN_PARTS.items() for setting in settings]
 
 
@@ -157,6 +164,7 @@ def test_every_setting_is_tried_below() -> None:
         "bootstrap": fa.Bootstrap,
         "privacy": fa.Privacy,
         "federated": fa.Federated,
+        "release": fa.Release,
     }
     assert parts == PARTS
     assert {part: set(settings) for part, settings in OTHER_IN_PARTS.items()} == {
@@ -174,6 +182,17 @@ def test_a_changed_setting_in_a_part_changes_the_fingerprint(part: str, setting:
     assert fa.Plan(**{**base, part: settings}).fingerprint != other.fingerprint
     assert fa.Plan.loads(other.to_toml()) == other
     assert fa.Plan.loads(other.to_json()) == other
+
+
+def test_bounds_are_part_of_the_plan_in_whatever_order_they_are_named() -> None:
+    plan = fa.Plan(**CALIBRATED)
+    turned = fa.Plan(**{**CALIBRATED, "bounds": {"y": (0, 500), "x": (0, 1)}})
+    assert plan == turned
+    assert plan.fingerprint == turned.fingerprint
+    assert plan.bounds["y"] == (0.0, 500.0)
+    assert fa.Plan.loads(plan.to_toml()) == fa.Plan.loads(plan.to_json()) == plan
+    for other in ({"bounds": {"x": [0, 1], "y": [0, 501]}}, {"beyond": "clip"}):
+        assert fa.Plan(**{**CALIBRATED, **other}).fingerprint != plan.fingerprint
 
 
 # The ways to write a part

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from canary import PLAN, Report, batches, drop, report
+from canary import PLAN, Report, as_ndjson, batches, drop, record, report
+from foldaway.sources.formats.body import NDJSON
 from memory_scan import Marks
 from postgres import Postgres
 from served import Served
@@ -18,6 +23,70 @@ from served import Served
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="only root may read another process's memory"
 )
+
+# The real server, but a signal takes its care for unread bodies away: an answer then leaves the connection as it is.
+SWITCHED = """
+import signal
+from foldaway import cli
+from foldaway.service.http import app, connections
+
+careful, switch = app.closed_if_unread, {"off": False}
+
+def closed_if_unread(wrapped):
+    closing = careful(wrapped)
+    return lambda *call: (wrapped if switch["off"] else closing)(*call)
+
+def forget(connection, real=connections.Connection._forget):
+    switch["off"] or real(connection)
+
+app.closed_if_unread, connections.Connection._forget = closed_if_unread, forget
+signal.signal(signal.SIGUSR1, lambda *_: switch.update(off=True))
+cli.main()
+"""
+
+STATUSES = (400, 401, 403, 404, 409, 413, 503)
+"""With which a body is refused before it is read."""
+
+_EACH = 60  # records in a body
+_PLACES = 4  # half of the queue
+
+
+def refused(server: Served, tokens: dict[str, str], marks: Marks, open_for: ExitStack) -> Iterator[tuple[int, bytes]]:
+    """Bodies that the server does not want, whole or never ending; their connections stay open.
+
+    Yields:
+        The status that each should be refused with, and the answer.
+    """
+    ways = {
+        400: ("canary", tokens["ingest"], "Foldaway-Producer: alone\r\n"),
+        401: ("canary", "fa_nobody", ""),
+        403: ("canary", tokens["read"], ""),
+        404: ("nowhere", server.admin, ""),
+        409: ("devices", server.admin, ""),
+        413: ("canary", tokens["ingest"], ""),
+        503: ("canary", tokens["other"], ""),
+    }
+    for i in range(marks.count // _EACH):
+        status = STATUSES[i // 2 % len(STATUSES)]
+        trial, token, more = ways[status]
+        body = as_ndjson([record(marks, j) for j in range(i * _EACH, (i + 1) * _EACH)])
+        missing = 2**26 if status == 413 else 1_000 * (i % 2)
+        head = (
+            f"POST /v1/trials/{trial}/records HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n{more}"
+            f"Content-Type: {NDJSON}\r\nContent-Length: {len(body) + missing}\r\n\r\n"
+        )
+        if status == 503:
+            held = head.replace(f"Length: {len(body) + missing}", "Length: 100").encode() + b"{"
+            for _ in range(_PLACES):  # those that this token may hold; they are given up after a few seconds
+                _connected(server, open_for).sendall(held)
+            time.sleep(0.3)
+        line = _connected(server, open_for)
+        line.sendall(head.encode() + body)
+        yield status, line.recv(100_000)
+
+
+def _connected(server: Served, open_for: ExitStack) -> socket.socket:
+    return open_for.enter_context(socket.create_connection(("127.0.0.1", server.port), 30))
 
 
 def sent(server: Served, marks: Marks, *, killed: bool, data: list[Path]) -> tuple[Report, Counter[tuple[str, int]]]:
@@ -52,6 +121,27 @@ def sent(server: Served, marks: Marks, *, killed: bool, data: list[Path]) -> tup
     return found, answers
 
 
+def unread(server: Served) -> tuple[Report, Report]:
+    """What is found of bodies that were refused before they were read: as it is, and without the care for them."""
+    server.create("devices", federated="one-message")
+    tokens = {
+        scope: server.ask("POST", "/v1/tokens", json={"scope": kind, "trial": "canary"}).json()["token"]
+        for scope, kind in (("ingest", "ingest"), ("other", "ingest"), ("read", "read"))
+    }
+    found = []
+    for _ in range(2):
+        with ExitStack() as open_for:
+            said, marks = b"", Marks(2 * _EACH * len(STATUSES))
+            for status, answer in refused(server, tokens, marks, open_for):
+                assert answer.startswith(f"HTTP/1.1 {status} ".encode()), answer[:200]
+                said += answer
+            time.sleep(2)
+            logs = server.out.read_bytes() + server.err.read_bytes()
+            found.append(report(marks, pid=server.pid, data=[server.folder], logs=logs, responses=said))
+        os.kill(server.pid, signal.SIGUSR1)
+    return found[0], found[1]
+
+
 @pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
 @pytest.mark.parametrize("kept_in", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def test_nothing_is_left_of_what_was_sent(
@@ -61,9 +151,12 @@ def test_nothing_is_left_of_what_was_sent(
     address = None if postgres is None else postgres.database()
     marks = Marks(20_000)
     try:
-        with Served(tmp_path / "server", None, database=address) as server:
+        server = Served(tmp_path / "server", None, "--queue", 2 * _PLACES, database=address)
+        server._program = ["-c", SWITCHED]
+        with server:
             data = [] if postgres is None else [postgres.folder]
             found, answers = sent(server, marks, killed=killed, data=data)
+            careful, careless = (None, None) if killed or postgres else unread(server)
     finally:
         if postgres is not None and address is not None:
             postgres.drop(address)
@@ -72,3 +165,9 @@ def test_nothing_is_left_of_what_was_sent(
     assert {kind for kind, status in answers if status == 200} == {"good"}
     assert {status for kind, status in answers if kind == "faulty"} == {422}
     assert found.clean
+    if careful is not None and careless is not None:
+        with capsys.disabled():
+            print(f"\nrefused unread: {careful}\nand without the care for it: {careless}")
+        assert careful.clean
+        memory = careless.places["process memory"]
+        assert min(len(memory.identifiers), len(memory.texts)) > careless.planted / 2

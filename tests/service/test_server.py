@@ -28,9 +28,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from litestar.testing import TestClient
 
+from foldaway.errors import FoldawayError
 from foldaway.service.collecting.access_tokens import TokenWanted
 from foldaway.service.collecting.service import Service
+from foldaway.service.database.databases import postgres_engine
 from foldaway.service.http.app import make_app
+from foldaway.service.server import Settings, _in_the_clear, _password
 from foldaway.sources.formats.body import Limits
 from postgres import Postgres
 from served import Served, eventually, rows
@@ -86,7 +89,7 @@ def test_sigterm_answers_what_is_under_way_and_stores_what_the_cohort_allows(
     with Served(tmp_path, served_from, measured=True) as server:
         trial = server.create("ending")
         path = "/v1/trials/ending/records"
-        assert server.ask("POST", path, trial["ingest_token"], json=rows(9)).json()["pending"] == 9
+        assert server.ask("POST", path, trial["ingest_token"], json=rows(9)).json()["pending"] is True
 
         def slowly() -> Iterator[bytes]:
             body = json.dumps(rows(5)).encode()
@@ -105,13 +108,13 @@ def test_sigterm_answers_what_is_under_way_and_stores_what_the_cohort_allows(
             time.sleep(0.3)
             told.set()
             answer = ask.result(20)
-        assert (answer.status_code, answer.json()["pending"]) == (200, 0)
+        assert (answer.status_code, answer.json()["pending"]) == (200, False)
         eventually(lambda: not server.runs())
         assert server.events("stopped")
         assert not server.events("library")
         server.start()
         status = server.ask("GET", "/v1/trials/ending").json()
-        assert (status["records"], status["pending"]) == (14, 0)
+        assert (status["records"], status["pending"]) == (14, False)
         server.ask("POST", path, trial["ingest_token"], json=rows(3))
         server.stop()
         server.start()
@@ -122,7 +125,7 @@ def test_sigterm_answers_what_is_under_way_and_stores_what_the_cohort_allows(
 
 
 def test_a_full_queue_says_when_to_come_back(served_from: Nursery, tmp_path: Path) -> None:
-    with Served(tmp_path, served_from, "--queue", 2, measured=True) as server, ThreadPoolExecutor(8) as threads:
+    with Served(tmp_path, served_from, "--queue", 4, measured=True) as server, ThreadPoolExecutor(8) as threads:
         token = server.create("pressed")["ingest_token"]
         with sqlite3.connect(server.data / "foldaway.db", isolation_level=None) as other:
             other.execute("BEGIN EXCLUSIVE")  # for less long than the store waits
@@ -155,7 +158,7 @@ def connect(server: Served) -> socket.socket:
 
 
 def test_bodies_that_do_not_come(served_from: Nursery, tmp_path: Path) -> None:
-    with Served(tmp_path, served_from, "--patience", 2, "--queue", 2, measured=True) as server:
+    with Served(tmp_path, served_from, "--patience", 2, "--queue", 4, measured=True) as server:
         token = server.create("slow")["ingest_token"]
         path = "/v1/trials/slow/records"
         body = json.dumps(rows(10)).encode()
@@ -163,7 +166,7 @@ def test_bodies_that_do_not_come(served_from: Nursery, tmp_path: Path) -> None:
         slow = [connect(server) for _ in range(2)]
         for each in slow:
             each.sendall(request_head(server, path, token, len(body)) + body[:30])
-        eventually(lambda: "foldaway_batches_queued 2.0" in server.ask("GET", "/metrics", "").text)
+        eventually(lambda: "foldaway_batches_queued 2.0" in server.ask("GET", "/metrics").text)
         assert server.ask("POST", path, token, json=rows(10)).status_code == 503
         for each in slow:
             answer = each.recv(10_000)
@@ -379,6 +382,29 @@ def test_tls(served_from: Nursery, tmp_path: Path) -> None:
             httpx.get(f"http://127.0.0.1:{server.port}/health")
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize(
+    ("address", "warned"), [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True), ("::", True), ("192.0.2.1", True)]
+)
+def test_a_warning_where_other_machines_could_send_in_the_clear(address: str, warned: bool, tmp_path: Path) -> None:
+    assert bool(_in_the_clear(Settings(data=tmp_path), address)) == warned
+    assert not _in_the_clear(Settings(data=tmp_path, certificate=tmp_path / "certificate.pem"), address)
+
+
+def test_the_database_s_password_comes_from_a_file_or_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _password(None) is None
+    monkeypatch.setenv("FOLDAWAY_DATABASE_PASSWORD", "of the environment")
+    assert _password(None) == "of the environment"
+    file = tmp_path / "password"
+    with pytest.raises(FoldawayError, match="cannot be read"):
+        _password(file)
+    file.write_text(f"{SECRET}/ %41\n")
+    engine = postgres_engine("postgresql://me@127.0.0.1/trials", _password(file))
+    assert engine.url.password == f"{SECRET}/ %41"
+    assert SECRET not in str(engine.url)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,10 @@ from foldaway.simulation.federated.population import CHUNK, World, clients
 from foldaway.simulation.federated.run import simulate
 from measured import measured
 
+# What rounding changes at the most, in standard errors: two levels by half a step, with an error of two digits. That
+# the numbers before rounding are those of kept rows is for tests/federated to say.
+ROUNDED = 0.25
+
 
 def all_of(world: World) -> list[tuple[bytes, str, str]]:
     plan = world.plan
@@ -56,19 +60,18 @@ def test_the_command_in_mode_one_message() -> None:
     assert found["enrolled"] == 150
     assert found["reported"] == found["states"]["counted"]
     assert found["missing"] == found["states"]["dropped out"] + found["states"]["missed"] > 10
-    assert found["difference_of_std_errors"] < 1e-9
-    assert found["difference_of_estimates"] < 1e-9
+    assert max(found["difference_of_estimates"], found["difference_of_std_errors"]) < ROUNDED
     assert found["report_numbers"] == 6
     assert 48 < found["report_bytes"] < 48 + 40
     assert found["messages"]["enrolments"] == 150
 
 
 @pytest.mark.slow
-def test_mode_scores_with_nobody_missing_is_exact() -> None:
+def test_mode_scores_with_nobody_missing_differs_by_rounding_alone() -> None:
     told = []
     summary = simulate(World(80, "scores"), processes=2, progress=lambda what, done: told.append((what, done)))
     assert (summary.enrolled, summary.reported, summary.missing) == (80, 80, 0)
-    assert max(summary.differences) < 1e-9
+    assert max(summary.differences) < ROUNDED
     assert summary.integrity is not None
     assert summary.integrity["verdict"] == "all here"
     assert sum(done for what, done in told if what == "collect") == 80

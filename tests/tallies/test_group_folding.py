@@ -12,11 +12,12 @@ from foldaway.records.batch import Batch, Index
 from foldaway.tallies import group_folding
 from foldaway.tallies.group_folding import fold_group_moments, fold_sums
 from foldaway.tallies.group_moments import GroupMoments, MomentsShape
+from foldaway.tallies.predictor import Predictor
 from foldaway.tallies.sums import Sums, SumsShape, group_of
 
 ROW = Shape(4, 2)
 ARMS, GROUPS = 3, 8
-COEFFICIENTS = np.array([5.0, -2.0, 100.0]), np.array([[1.0, 0.5, -0.1], [0.0, 2.0, 1.0]])
+PREDICTOR = Predictor(np.array([5.0, -2.0, 100.0]), np.array([[1.0, 0.5, -0.1], [0.0, 2.0, 1.0]]))
 
 
 def make_batch(n: int, *, weighted: bool = False, keyed: bool = True, seed: int = 1) -> tuple[Batch, Floats]:
@@ -70,11 +71,11 @@ def small_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(("weighted", "keyed", "adjusted"), [*product([False, True], repeat=3)])
 def test_sums_are_those_of_numpy_in_one_go(workers: int, weighted: bool, keyed: bool, adjusted: bool) -> None:
     ours = theirs = Sums.empty(SumsShape(ARMS, ROW.outcomes, GROUPS, adjusted=adjusted, weighted=weighted))
-    center, slopes = COEFFICIENTS
+    center, slopes, _ = PREDICTOR
     for seed, n in ((1, 1000), (2, 1), (3, 400)):
         batch, rows = make_batch(n, weighted=weighted, keyed=keyed, seed=seed)
         assert batch.arm is not None
-        ours = fold_sums(ours, batch, COEFFICIENTS if adjusted else None, workers=workers)
+        ours = fold_sums(ours, batch, PREDICTOR if adjusted else None, workers=workers)
         x, y = rows[1 : ROW.regressors], rows[ROW.regressors :]
         values = np.vstack([y, y - slopes @ (x - center[:, None])]) if adjusted else y
         theirs = theirs.fold(batch.arm, values, groups_in(batch), batch.weight)
@@ -134,7 +135,7 @@ def test_a_fold_that_fails_halfway_leaves_the_tally_as_it_was(workers: int) -> N
 
 
 @pytest.mark.parametrize("adjusted", [False, True])
-def test_coefficients_belong_to_adjusted_sums_only(adjusted: bool) -> None:
+def test_a_predictor_belongs_to_adjusted_sums_only(adjusted: bool) -> None:
     sums = Sums.empty(SumsShape(ARMS, ROW.outcomes, GROUPS, adjusted=adjusted))
-    with pytest.raises(ValueError, match="coefficients"):
-        fold_sums(sums, make_batch(5)[0], None if adjusted else COEFFICIENTS)
+    with pytest.raises(ValueError, match="predictor"):
+        fold_sums(sums, make_batch(5)[0], None if adjusted else PREDICTOR)

@@ -28,6 +28,7 @@ from foldaway.plan.vocabulary import ERRORS
 from foldaway.records.faults import Faults
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.kinds import REPLICATES, UNITS
+from foldaway.tallies.pooling import pooling_notes
 
 # What is left of a constant column, next to its length, when its mean is taken out.
 _ROUNDING = 1e-14
@@ -76,7 +77,8 @@ def effects_of(
     ratio = _sample_ratio(plan, arms if not scored else next(iter(scored.values())))
     checks = Checks(_counts(plan, arms), ratio, faults)
     checks = checks.told(plan) if rounded else checks
-    return assembled(plan, rows, checks, [*_notes(plan, checks.ratio), *notes])
+    pooled = pooling_notes(plan, arms[0].pooled)
+    return assembled(plan, rows, checks, [*_notes(plan, checks.ratio), *pooled, *notes])
 
 
 class Checks(NamedTuple):
@@ -373,3 +375,8 @@ def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
     if faults:
         by_arm = ", ".join(f"{arm or 'arm unknown or unread'} {n:,}" for arm, n in sorted(faults.records.items()) if n)
         yield f"Faulty records left out: {by_arm}. If this depends on the arm, the effects are biased."
+    columns: dict[str, list[str]] = {}
+    for fault in faults.clipped:
+        columns.setdefault(fault.column, []).append(f"{fault.arm} {fault.records:,}")
+    for column, counts in columns.items():
+        yield f"Values of {column!r} beyond the plan's bounds, which were clipped to them: {', '.join(counts)}."

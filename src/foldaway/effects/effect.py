@@ -16,7 +16,9 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     ``relative`` is the effect as a share of the control's level, its interval by Fieller's method, or by the delta
     method in rows that come from moments. The ``anytime`` interval stays valid however often one looks (Waudby-Smith et
     al. 2024). Rows of the bootstrap also have percentile intervals, the p-value that inverts them, and the number of
-    replicates behind them. ``df`` is infinite where the normal distribution takes the place of Student's t.
+    replicates behind them. ``df`` is infinite where the normal distribution takes the place of Student's t. Rows of a
+    release have its ``epsilon`` and ``delta``, what it ``protects``, and by ``widening`` how many times as wide the
+    interval is as it would be without noise, estimated; None if it is mostly noise.
     """
 
     outcome: str
@@ -54,6 +56,10 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     relative_percentile_ci_upper: float | None = None
     replicates: int | None = None
     replicates_left_out: int | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    protects: str | None = None
+    widening: float | None = None
 
 
 def told(number: float | None) -> float | None:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from foldaway.effects.analysis import Checks, assembled
 from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.effects import Effects
+from foldaway.effects.released import coarse, drowned, noisier, release_notes, widening
+from foldaway.errors import Unreleased
 from foldaway.inference.adjusting import fit_start
 from foldaway.inference.anytime import UNKNOWN_EVIDENCE, Anytime, anytime_effect, carriers_of, evidence_of
 from foldaway.inference.group_rate import jackknife_adjusted
@@ -24,15 +26,20 @@ from foldaway.inference.group_regression import jackknife_regression, regression
 from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife, mean, total_per_unit
 from foldaway.inference.levels import ArmEffect, Levels, effect_of, over
 from foldaway.inference.rounding import round_count, rounded_levels
-from foldaway.inference.sample_ratio import SampleRatio, sample_ratio, sample_ratio_of_groups
-from foldaway.inference.welch import prediction_rate, spread_of, welch, welch_total
+from foldaway.inference.sample_ratio import (
+    SampleRatio,
+    sample_ratio,
+    sample_ratio_of_groups,
+    sample_ratio_with_noise,
+)
+from foldaway.inference.welch import noisy_shares, prediction_rate, spread_of, welch, welch_total
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import ESTIMATORS, JACKKNIFE, TOTAL
 from foldaway.records.faults import Faults
 from foldaway.tallies.grouped import Grouped
-from foldaway.tallies.predictor import lean
+from foldaway.tallies.release import cell_of
 from foldaway.tallies.sums import Sums
 
 
@@ -54,10 +61,21 @@ def effects_of_groups(
         rounded: Whether they are told to others: see `inference.rounding`.
         units: How many units there are, by arm, where they are counted.
         notes: What else there is to say about the records.
+
+    Raises:
+        Unreleased: The plan has a `release`, and these are the exact tallies.
     """
+    if plan.release is not None and not tallies.released:
+        raise Unreleased(
+            "effects of this trial are told once, with noise, as its plan says (`release`). So far there are more than "
+            f"{coarse(sum(tallies.counts)):,} records. To tell them now: trial.release(), or foldaway release STATE."
+        )
+    rounded = rounded and not tallies.released  # noise hides more than rounding would
     reading = Reading.of(tallies, rounded)
     ratio = _sample_ratio(plan, tallies) if units is None else sample_ratio(units, plan.arms, "units")
     rows = [row for outcome in range(len(plan.outcomes)) for row in _rows(plan, reading, outcome)]
+    if plan.release is not None:
+        notes = [*notes, *release_notes(plan, rows)]
     checks = Checks(dict(zip(plan.arms, tallies.counts, strict=True)), ratio, faults)
     return assembled(plan, rows, checks.told(plan) if rounded else checks, notes)
 
@@ -70,32 +88,33 @@ class Reading(NamedTuple):
         plain: Sums of the outcomes.
         why: Why outcomes are not adjusted; empty if they are.
         rounded: Whether effects are told to others.
+        once_more: Of a release, the same with as much noise once more, again and again: how much of the error is noise.
     """
 
     tallies: Grouped
     plain: Sums
     why: str
     rounded: bool = False
+    once_more: Sequence[Reading] = ()
 
     @classmethod
     def of(cls, tallies: Grouped, rounded: bool = False) -> Reading:
         """With moments in their own frame, and their sums."""
-        if tallies.moments is None:
-            assert tallies.sums is not None
-            return cls(tallies, tallies.sums, tallies.why, rounded)
-        sums = lean(tallies.moments, None)
-        if not tallies.plan.grouped:
-            sums = sums.regrouped(1)
-        return cls(tallies, sums, fit_start(tallies.moments).why, rounded)
+        why = tallies.why if tallies.moments is None else fit_start(tallies.moments).why
+        again = noisier(tallies.plan, tallies.plain()) if tallies.released else ()
+        more = [cls(tallies, sums, why) for sums in again]
+        return cls(tallies, tallies.plain(), why, rounded, more)
 
     @property
-    def by_device(self) -> bool:
-        """Whether the sums are those of devices, and nothing of second order is known of records."""
-        return self.tallies.plan.federated is not None
+    def first_order(self) -> bool:
+        """Whether nothing of second order is known of records: the sums are those of devices, or of a release."""
+        return self.tallies.plan.federated is not None or self.tallies.released
 
     def anytime(self, estimator: str, kind: str, outcome: int, arm: int, shown: Levels) -> Anytime:
         """The interval at any time, beside the levels that are shown."""
-        if self.by_device:
+        if self.tallies.released:
+            return Anytime(None, None, None, "a release is told once, so there is one look at it alone.")
+        if self.first_order:
             return Anytime(None, None, None, UNKNOWN_EVIDENCE)
         if self.is_total(outcome):
             return Anytime(None, None, None, "an any-time interval is for means, and not for totals.")
@@ -108,7 +127,7 @@ class Reading(NamedTuple):
 
     def carriers(self, outcome: int) -> Floats:
         """By arm, how many people carry an outcome; of devices' sums, whose squares are unknown, how many groups do."""
-        if self.by_device:
+        if self.first_order:
             totals = self.plain.totals(outcome)
             return np.nan_to_num(over(np.abs(totals).sum(axis=1) ** 2, (totals**2).sum(axis=1)))
         return carriers_of(self.plain, outcome)
@@ -120,6 +139,9 @@ class Reading(NamedTuple):
     def levels(self, estimator: str, kind: str, outcome: int, *, recentred: bool = True) -> Levels:
         """The arms' levels by an estimator, with an error of this kind; recentred for all but any-time intervals."""
         by_group, moments = kind == JACKKNIFE, self.tallies.moments
+        if self.tallies.plan.by_shares:
+            cells, scale = cells_of(self.plain, outcome).total(), cell_of(self.tallies.plan).scale
+            return noisy_shares(cells.weight, cells.value, cells.level, (scale[0], scale[1 + outcome]))
         if self.is_total(outcome):
             plan = self.tallies.plan
             shares, units = np.array(list(plan.arms.values())), float(plan.assigned_units or 1)
@@ -133,7 +155,7 @@ class Reading(NamedTuple):
             if by_group:
                 return jackknife_regression(moments.reframed(), outcome, recentred=recentred)
             return regression_welch(moments.reframed(), outcome)
-        if self.by_device:
+        if self.first_order:
             return jackknife_adjusted(cells_of(self.plain, outcome))
         rate = prediction_rate(spread_of(self.plain, outcome))
         if by_group:
@@ -167,6 +189,8 @@ def _row(
     anytime = None
     if levels is not None:
         point = effect_of(levels, arm, plan.confidence)
+        if why := drowned(plan, [counts[0], counts[arm]]):
+            point = ArmEffect(None, None, reliable=False, why=why)
         anytime = reading.anytime(estimator, kind, outcome, arm, levels)
     if point.reliable and not (point.std_error and math.isfinite(point.std_error)):
         why = "no record of an arm differs from another in this outcome, so there is no error to give."
@@ -202,7 +226,22 @@ def _row(
         why=_sentence(point.why),
         relative_why=_sentence(point.relative_why or point.why),
         anytime_why=_sentence(point.why if at_any_time is None else at_any_time.why),
+        **_spending(plan, reading, outcome, arm, estimator, kind, point),
     )
+
+
+def _spending(
+    plan: Plan, reading: Reading, outcome: int, arm: int, estimator: str, kind: str, point: ArmEffect
+) -> dict[str, Any]:
+    """What a row of a release says about it; nothing in any other row."""
+    if plan.release is None:
+        return {}
+    told: dict[str, Any] = {"epsilon": plan.release.epsilon, "delta": plan.release.delta, "protects": plan.protects}
+    if point.std_error and point.df:
+        again = [each.levels(estimator, kind, outcome).value for each in reading.once_more]
+        spread = float(np.var([value[arm] - value[0] for value in again]))
+        told["widening"] = widening(plan, spread / point.std_error**2, point.df)
+    return told
 
 
 def _sentence(reason: str) -> str | None:
@@ -212,4 +251,7 @@ def _sentence(reason: str) -> str | None:
 def _sample_ratio(plan: Plan, tallies: Grouped) -> SampleRatio:
     if plan.grouped:
         return sample_ratio_of_groups(tallies.records, plan.arms)
-    return sample_ratio(dict(zip(plan.arms, tallies.counts, strict=True)), plan.arms, "records")
+    counts = dict(zip(plan.arms, tallies.counts, strict=True))
+    if plan.release is not None:
+        return sample_ratio_with_noise(counts, plan.arms, float(cell_of(plan).scale[0]) ** 2)
+    return sample_ratio(counts, plan.arms, "records")

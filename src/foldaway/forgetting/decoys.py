@@ -56,7 +56,7 @@ def fold_decoy(plan: Plan, records: int) -> None:
     """
     if records:
         # The bootstrap's working memory is freed like any other, and it would take most of the time.
-        plain = msgspec.structs.replace(plan, bootstrap=None)
+        plain = msgspec.structs.replace(plan, bootstrap=None, beyond="clip")
         key = bytes(16) if plain.keyed else None
         for enough in (_ENOUGH_PER_CORE * cores(), _TALL * len(plan.columns) - 1):
             Trial(plain, key=key).fold(_decoy(plain, min(records, enough)))

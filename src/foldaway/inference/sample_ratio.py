@@ -117,6 +117,27 @@ def sample_ratio_of_groups(records: Floats, probabilities: Mapping[str, float]) 
     return SampleRatio("records", observed, expected, test.statistic, test.p_value, "groups")
 
 
+def sample_ratio_with_noise(
+    observed: Mapping[str, int], probabilities: Mapping[str, float], variance: float
+) -> SampleRatio:
+    """Pearson's test of counts to which noise of this variance was added, arm by arm.
+
+    Example:
+        >>> sample_ratio_with_noise({"a": 5_000, "b": 5_400}, {"a": 0.5, "b": 0.5}, 1e4).state
+        'passes'
+    """
+    from scipy.special import chdtrc
+
+    pi = np.array([probabilities[arm] for arm in observed])
+    counts = np.array(list(observed.values()), dtype=np.float64)
+    away = np.eye(len(pi)) - pi[:, None]  # from counts to how far they are from their share of the total
+    covariance = counts.sum() * (np.diag(pi) - np.outer(pi, pi)) + variance * away @ away.T
+    apart = (away @ counts)[1:]
+    statistic = float(apart @ np.linalg.solve(covariance[1:, 1:], apart))
+    expected, _ = _pearson(observed, probabilities)
+    return SampleRatio("records", dict(observed), expected, statistic, float(chdtrc(len(pi) - 1, statistic)))
+
+
 def _pearson(observed: Mapping[str, int], probabilities: Mapping[str, float]) -> tuple[dict[str, float], float]:
     """The expected counts, and the chi-square statistic."""
     total = sum(observed.values())

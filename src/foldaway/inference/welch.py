@@ -107,6 +107,26 @@ def welch_total(spread: Spread, probabilities: Floats, units: float | None = Non
     return Levels(value * scale, covariance * scale[..., None] ** 2, doubt, spread.n)
 
 
+def noisy_shares(n: Floats, total: Floats, level: float, noise: tuple[float, float]) -> Levels:
+    """Shares of ones among independent records, from noisy counts and sums; their error needs no groups.
+
+    The variance is p(1 − p)/n and, by linearisation, that of the noise. If the outcome has values between 0 and 1 it is
+    too large rather than too small (Bhatia and Davis 2000). Two ones and two zeros more (Agresti and Coull 1998) keep
+    a share that noise has pushed to 0 from looking certain.
+
+    Args:
+        n: Noisy numbers of records: (…, A).
+        total: Noisy sums of the outcome about the level: (…, A).
+        level: What these are about.
+        noise: The standard deviations of the noise in `n` and in `total`.
+    """
+    away = over(total, n)
+    share = np.clip((total + level * n + 2) / np.maximum(n + 4, 1), 0, 1)
+    variance = share * (1 - share) / n + (noise[1] ** 2 + away**2 * noise[0] ** 2) / n**2
+    own = np.eye(n.shape[-1])
+    return Levels(level + away, variance[..., None] * own, 1e-9 * own, n)
+
+
 def _doubt(n: Floats) -> Floats:
     """Each arm's variance has n − 1 degrees of freedom of its own."""
     own: Floats = np.nan_to_num(over(1.0, n - 1))[..., None] * np.eye(n.shape[-1])

@@ -12,6 +12,7 @@ from foldaway.plan.coefficients import Coefficients
 from foldaway.plan.federated import Federated
 from foldaway.plan.part import Count, Fixed, Part
 from foldaway.plan.privacy import Privacy
+from foldaway.plan.release import Release
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES, SUMS, Error, Keep, ModeName
 
 Column = Annotated[str, Meta(description="the name of a column")]
@@ -19,6 +20,10 @@ Columns = Annotated[Sequence[str], Meta(description="a list of column names")]
 Arms = Annotated[Mapping[str, float], Meta(description="a table of arms with their probabilities")]
 Levels = Annotated[
     Mapping[str, Sequence[str]], Meta(description="a table that lists the levels of each categorical covariate")
+]
+Bounds = Annotated[
+    Mapping[str, tuple[float, float]],
+    Meta(description="a table with the lowest and the highest value of a column, as in [0, 500]"),
 ]
 Confidence = Annotated[float, Meta(ge=0.5, lt=1, description="a number from 0.5 to below 1, for example 0.95")]
 Estimators = Annotated[Sequence[str], Meta(description="a list of estimators")]
@@ -41,6 +46,9 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
             otherwise as what all units together would have had in the arm.
         covariates: Columns measured before treatment, for precision.
         levels: The levels of each categorical covariate; the first is the reference.
+        bounds: The lowest and the highest value of outcomes and numeric covariates.
+        beyond: What happens to values beyond their bounds: ``"clip"`` them, counted by arm, or ``"refuse"`` them as
+            faulty.
         unit: The column that names what was randomised; also the cluster.
         weight: The column of observation weights.
         confidence: Coverage of the intervals.
@@ -62,6 +70,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         bootstrap: The bootstrap, or just its number of replicates; by unit if the plan has one, by record if not.
         privacy: How many records must stand behind what is stored and answered.
         federated: For records that stay on devices or at sites, what they send; or just the mode.
+        release: For effects that are told once, with noise, under a privacy budget; or just ε.
     """
 
     name: str
@@ -72,6 +81,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     assigned_units: Count | None = None
     covariates: Columns = ()
     levels: Levels = Fixed()
+    bounds: Bounds = Fixed()
+    beyond: Literal["clip", "refuse"] = "clip"
     unit: Column | None = None
     weight: Column | None = None
     confidence: Confidence = 0.95
@@ -87,6 +98,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     bootstrap: Bootstrap | int | Mapping[str, Any] | None = None
     privacy: Privacy | Mapping[str, Any] = Privacy()
     federated: Federated | ModeName | Mapping[str, Any] | None = None
+    release: Release | float | Mapping[str, Any] | None = None
 
 
 class Analysis(Written, frozen=True, kw_only=True, eq=False):
@@ -106,6 +118,9 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         @property  # type: ignore[misc]
         def federated(self) -> Federated | None: ...  # noqa: D102
 
+        @property  # type: ignore[misc]
+        def release(self) -> Release | None: ...  # noqa: D102
+
     @property
     def mode(self) -> ModeName | None:
         """What devices send, if the records stay with them."""
@@ -118,15 +133,41 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
 
     @property
     def grouped(self) -> bool:
-        """Whether units are dealt into groups: where a unit, such as a device, may have several records."""
-        several = self.unit is not None and not self.one_record_per_unit
-        return self.keeps == SUMS and (several or self.federated is not None)
+        """Whether units are dealt into groups: where a unit may have several records, or only groups tell the error."""
+        released = self.release is not None and not self.by_shares
+        return self.keeps == SUMS and (not self._units_apart or released)
+
+    @property
+    def _units_apart(self) -> bool:
+        """Whether each record is of a unit of its own, so that records are independent."""
+        return self.federated is None and (self.unit is None or self.one_record_per_unit)
+
+    @property
+    def by_shares(self) -> bool:
+        """Whether a release needs no groups: the share of ones among independent records tells its own error."""
+        alone = self._units_apart and not self.covariates and not self.totals
+        return self.release is not None and alone and all(self.bounds.get(name) == (0, 1) for name in self.outcomes)
+
+    @property
+    def unit_records(self) -> int:
+        """The most records that one of those that are counted, or protected by a release, can have in the tallies."""
+        if self.federated is not None:
+            return self.federated.device_records
+        return (self.release is not None and self.complete_units and self.release.unit_records) or 1
+
+    @property
+    def protects(self) -> Literal["device", "unit", "record"]:
+        """What a release protects: all of a unit that is sure to come together, or else a single record."""
+        if self.federated is not None:
+            return "device"
+        return "unit" if self.complete_units or self.one_record_per_unit else "record"
 
     @property
     def keyed(self) -> bool:
         """Whether a secret key hashes identifiers: to groups, to bootstrap weights, and to tell units apart."""
-        whole = self.unit is None or self.one_record_per_unit or self.complete_units
-        return self.bootstrap is not None or not (whole or self.federated is not None)
+        if self.federated is not None:  # devices draw their groups
+            return False
+        return self.bootstrap is not None or self.grouped or not (self._units_apart or self.complete_units)
 
     @property
     def control(self) -> str:

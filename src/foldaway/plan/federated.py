@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from foldaway.plan.part import Part, Seconds
+from foldaway.plan.part import Count, Part, Seconds
 from foldaway.plan.vocabulary import LEVERAGE, MODES, Leverage, ModeName
 
 Share = Annotated[float, Meta(gt=0, le=1, description="a number above 0 and at most 1, for example 0.9")]
@@ -26,6 +26,8 @@ class Federated(Part, frozen=True):
         reply_share: The share of the devices whose reports end the wait early; in mode ``scores``, of those in the
             coefficients.
         leverage: In mode ``scores``, a leverage correction to report as well.
+        device_records: The most records that a device may have: it takes no more, and the coordinator refuses a message
+            that claims more. At sites it limits each unit.
 
     Example:
         >>> Federated("scores", leverage="CR2").reply_share
@@ -39,6 +41,7 @@ class Federated(Part, frozen=True):
     reply_deadline: Seconds = 3_600.0
     reply_share: Share = 1.0
     leverage: Leverage | None = None
+    device_records: Count = 1_000
 
     def faults(self) -> Iterator[str]:
         """What is wrong with the settings taken together."""

@@ -41,8 +41,9 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
             plain = [str(each) if isinstance(each, Total) else each for each in self.outcomes]
             msgspec.structs.force_setattr(self, "outcomes", plain)
         super().__post_init__()
-        if self.levels:  # in whatever order the table names them
-            msgspec.structs.force_setattr(self, "levels", Fixed(sorted(self.levels.items())))
+        for table in ("levels", "bounds"):  # in whatever order the table names them
+            if getattr(self, table):
+                msgspec.structs.force_setattr(self, table, Fixed(sorted(getattr(self, table).items())))
 
     def faults(self) -> Iterator[str]:
         """What is wrong with the plan's settings taken together."""
@@ -68,7 +69,7 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
     def canonical(self) -> bytes:
         """The plan as JSON in UTF-8 without blanks: settings in declared order, those at their default left out.
 
-        Arms keep their order, since the first is the control; `levels` goes by the covariates' names.
+        Arms keep their order, since the first is the control; `levels` and `bounds` go by the columns' names.
         """
         return msgspec.json.encode(self)
 

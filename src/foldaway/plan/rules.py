@@ -10,8 +10,10 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from foldaway.numerics.block import LARGEST
 from foldaway.plan.analysis import Analysis, estimators_of, tallies_of
 from foldaway.plan.privacy import Privacy
+from foldaway.plan.release import Release
 from foldaway.plan.vocabulary import BOOTSTRAP, ERRORS, ESTIMATORS, MODES, MOMENTS, SUMS, TOTAL
 
 # The robust tally keeps about k⁴/4 numbers per arm; at 60 columns that is 27 MB. Without it there is room for more.
@@ -40,6 +42,9 @@ def faults_of(plan: Analysis) -> Iterator[str]:
     yield from _keeping_faults(plan)
     yield from _total_faults(plan)
     yield from _federated_faults(plan)
+    yield from _bound_faults(plan)
+    if plan.release is not None:
+        yield from _release_faults(plan, plan.release)
 
 
 def _keeping_faults(plan: Analysis) -> Iterator[str]:
@@ -49,8 +54,11 @@ def _keeping_faults(plan: Analysis) -> Iterator[str]:
             yield f"`{promise}` needs `unit`, the column that names the units."
     if plan.groups & (plan.groups - 1):
         yield "`groups` must be a power of two from 8 to 4,096."
-    if plan.keeps == SUMS and plan.complete_units:
-        yield '`complete_units` is for moments: add `keep = "moments"`, or leave it out; sums need no such promise.'
+    if plan.keeps == SUMS and plan.complete_units and plan.release is None:
+        yield (
+            '`complete_units` is for moments: add `keep = "moments"`, or leave it out; sums need no such promise, but '
+            "for a `release`."
+        )
     if plan.keep not in (None, plan.keeps):
         yield f'mode "{plan.mode}" keeps {plan.keeps}: leave out `keep`.'
     if plan.federated is None and plan.bootstrap is not None:
@@ -93,6 +101,40 @@ def _federated_faults(plan: Analysis) -> Iterator[str]:
         )
     if plan.federated.leverage is not None:
         yield from ERRORS[plan.federated.leverage].faults(plan)
+
+
+def _bound_faults(plan: Analysis) -> Iterator[str]:
+    columns = [name for name in (*plan.outcomes, *plan.covariates) if name not in plan.levels]
+    if unknown := [name for name in plan.bounds if name not in columns]:
+        yield f"`bounds` names {_listed(unknown)}, which is neither an outcome nor a numeric covariate."
+    for name, (lower, upper) in plan.bounds.items():
+        if not -LARGEST <= lower < upper <= LARGEST:
+            yield f"`bounds` of {name!r} must be two numbers, the lower one first."
+    if plan.beyond == "refuse" and not plan.bounds:
+        yield "`beyond` is for values beyond `bounds`; this plan has none."
+
+
+def _release_faults(plan: Analysis, release: Release) -> Iterator[str]:
+    """What a release rests on: sums of bounded columns, of which nothing but the release tells."""
+    if plan.keeps != SUMS:
+        yield '`release` adds noise to sums: leave out `keep = "moments"`; of the modes of devices it needs "sums".'
+    columns = [name for name in (*plan.outcomes, *plan.covariates) if name not in plan.levels]
+    if unbounded := [name for name in columns if name not in plan.bounds]:
+        yield f"`release` needs `bounds` for every column: add those of {_listed(unbounded)}."
+    if plan.covariates and plan.coefficients is None:
+        yield (
+            "`release` adjusts by `coefficients` from before the trial alone (`foldaway plan calibrate`): add them, or "
+            "leave out `covariates`."
+        )
+    if plan.weight is not None:
+        yield "`release` counts records as they are: leave out `weight`."
+    if release.noisy_groups & (release.noisy_groups - 1) or release.noisy_groups > plan.groups:
+        yield "`release.noisy_groups` must be a power of two and no more than `groups`."
+    if (release.unit_records is not None) != (plan.complete_units and plan.federated is None):
+        yield (
+            "`release.unit_records` goes with `complete_units`: only of units whose records come together can they be "
+            "counted. Without both, the release protects records; devices have `federated.device_records`."
+        )
 
 
 def _arm_faults(plan: Analysis) -> Iterator[str]:

@@ -169,6 +169,10 @@ _FROM_SUMS = Need(lambda plan: plan.keeps == SUMS, '{name!r} is read from sums b
 _TOTALS = Need(lambda plan: bool(plan.totals), "the estimator {name!r} is for outcomes in `totals`.")
 _GROUPED = Need(lambda plan: plan.grouped, "the error {name!r} needs `unit`, and units of several records.")
 _RECORDS_HERE = Need(lambda plan: plan.federated is None, "the error {name!r} is not for a federated plan.")
+_SQUARES_TOLD = Need(
+    lambda plan: plan.release is None or plan.by_shares,
+    "the error {name!r} is read from sums of squares, which a `release` does not give away.",
+)
 _UNWEIGHTED = Need(lambda plan: plan.weight is None, "the error {name!r} is for records without weights.")
 _WHOLE_UNITS = Need(
     lambda plan: plan.complete_units or plan.federated is not None, "the error {name!r} needs `complete_units`."
@@ -228,7 +232,12 @@ WELCH, JACKKNIFE = "welch", "jackknife"
 _UNEQUAL, _UNITS = "allows for unequal spread", "allows for several records of a unit"
 
 ERRORS = _by_name(
-    Error(WELCH, "takes records as independent, and each arm's spread as its own", (_FROM_SUMS, _RECORDS_HERE), rank=8),
+    Error(
+        WELCH,
+        "takes records as independent, and each arm's spread as its own",
+        (_FROM_SUMS, _RECORDS_HERE, _SQUARES_TOLD),
+        rank=8,
+    ),
     Error(JACKKNIFE, f"{_UNITS}, however they are scattered", (_FROM_SUMS, _GROUPED), rank=1),
     Error(CLASSICAL, "takes the spread as equal in all arms", (_FROM_MOMENTS, _RECORDS_HERE)),
     Error("HC0", f"{_UNEQUAL}, without a correction for small samples", (_FROM_MOMENTS, _RECORDS_HERE), tally=RECORDS),

@@ -13,12 +13,13 @@ from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records.batch import Batch, Index
 from foldaway.records.columns import Column, attempt, columns_of
-from foldaway.records.faults import NO_ARM, Fault, Faults, FaultyBatch
+from foldaway.records.faults import CLIPPED, NO_ARM, Fault, Faults, FaultyBatch
 from foldaway.records.keys import Keys
-from foldaway.records.values import Mask, Masks, codes, identifiers, numbered, numbers, weights
+from foldaway.records.values import BEYOND, Mask, Masks, clipped, codes, identifiers, numbered, numbers, weights
 
 RAGGED = "not a record"
 SEVERAL_ARMS = "unit in several arms"
+TOO_MANY = "more records of a unit than the plan takes"
 
 
 def check(
@@ -57,6 +58,7 @@ class _Checked:
         self.plan = plan
         self.n = n
         self.masks: dict[str, Masks] = {}
+        self.clipped: dict[str, Mask] = {}
         self.values: list[tuple[Floats | NDArray[np.int8], int | None]] = []
         self.arm, self.masks[plan.arm] = codes(columns[plan.arm], list(plan.arms), "unknown arm")
         for name in (*plan.covariates, *plan.outcomes):
@@ -70,11 +72,19 @@ class _Checked:
             if plan.complete_units:
                 self.unit = numbered(self.identifiers)
                 self._require_one_arm(plan.unit)
+                if plan.release is not None or plan.federated is not None:
+                    self._require_few(plan.unit)
 
     def _take(self, name: str, column: Column, text: bool) -> None:
         levels = self.plan.levels.get(name)
         if levels is None:
             values, self.masks[name] = numbers(column, text=text)
+            if (bounds := self.plan.bounds.get(name)) is not None:
+                values, beyond = clipped(values, bounds, self.masks[name])
+                if beyond.any() and self.plan.beyond == "clip":
+                    self.clipped[name] = beyond
+                elif beyond.any():
+                    self.masks[name] = self.masks[name] | {BEYOND: beyond}
             self.values.append((values, None))
         else:
             level, self.masks[name] = codes(column, levels, "unknown level")
@@ -90,6 +100,17 @@ class _Checked:
         several = good & (arms[self.unit, 0] < arms[self.unit, 1])
         if several.any():
             self.masks[column] = self.masks[column] | {SEVERAL_ARMS: several}
+
+    def _require_few(self, column: str) -> None:
+        """Of a unit's records in the batch, those after the first so many are too many."""
+        assert self.unit is not None
+        order = np.argsort(self.unit, kind="stable")
+        rising = self.unit[order]
+        place = np.empty(self.n, dtype=np.int64)
+        place[order] = np.arange(self.n) - np.searchsorted(rising, rising)
+        many = (self.unit >= 0) & (place >= self.plan.unit_records)
+        if many.any():
+            self.masks[column] = self.masks[column] | {TOO_MANY: many}
 
     def faulty(self) -> Mask:
         """Which records break some rule."""
@@ -109,13 +130,14 @@ class _Checked:
         faulty = self.faulty()
         records = {NO_ARM: ragged} if ragged else {}
         reasons = [Fault(NO_ARM, "(record)", RAGGED, ragged)] if ragged else []
-        if not faulty.any():
+        if not faulty.any() and not self.clipped:
             return Faults(records.items(), reasons)
+        clipped = {column: {CLIPPED: beyond & ~faulty} for column, beyond in self.clipped.items()}
         for code, arm in [(-1, NO_ARM), *enumerate(self.plan.arms)]:
             of_arm = self.arm == code
             if count := int(np.sum(faulty & of_arm)):
                 records[arm] = records.get(arm, 0) + count
-            for column, masks in self.masks.items():
+            for column, masks in [*self.masks.items(), *clipped.items()]:
                 counts = {rule: int(np.sum(mask & of_arm)) for rule, mask in masks.items()}
                 reasons += [Fault(arm, column, rule, count) for rule, count in counts.items() if count]
         return Faults(records.items(), reasons)

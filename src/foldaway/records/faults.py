@@ -14,6 +14,9 @@ from foldaway.records.columns import REFUSED
 # The name of an arm that is not known; the plan allows no arm with an empty name.
 NO_ARM = ""
 
+# The rule of values that were brought within their bounds: their records were not left out.
+CLIPPED = "clipped to its bounds"
+
 
 class Fault(msgspec.Struct, frozen=True, array_like=True, order=True):
     """So many records of an arm break this rule in this column."""
@@ -25,7 +28,7 @@ class Fault(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class Faults:
-    """Records left out, by arm, and the reasons, by arm, column and rule. Adds up like any tally."""
+    """Records left out, by arm, and the reasons, by arm, column and rule; clipped values too. Adds up like a tally."""
 
     def __init__(self, records: Iterable[tuple[str, int]] = (), reasons: Iterable[Fault] = ()) -> None:
         self.records: Counter[str] = Counter(dict(records))
@@ -60,10 +63,15 @@ class Faults:
         """How many records are faulty; each counts once however many rules it breaks."""
         return self.records.total()
 
+    @property
+    def clipped(self) -> list[Fault]:
+        """Values that were brought within their bounds."""
+        return [fault for fault in self if fault.rule == CLIPPED]
+
     def by_column(self) -> dict[str, dict[str, int]]:
-        """Counts by column, then rule, over all arms."""
+        """Counts of records left out by column, then rule, over all arms."""
         table: dict[str, dict[str, int]] = {}
-        for fault in self:
+        for fault in (each for each in self if each.rule != CLIPPED):
             rules = table.setdefault(fault.column, {})
             rules[fault.rule] = rules.get(fault.rule, 0) + fault.records
         return table

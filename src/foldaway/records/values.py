@@ -23,6 +23,7 @@ Scalar = TypeVar("Scalar", np.float64, np.int8)
 
 NULL, NAN, INFINITE, WRONG_TYPE = "null", "NaN", "infinity", "wrong type"
 TOO_LARGE, NOT_POSITIVE = "too large (over 1e40)", "not positive (over 1e-40)"
+BEYOND = "out of bounds"
 
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 
@@ -56,6 +57,20 @@ def weights(column: Column, *, text: bool = False) -> tuple[Floats, Masks]:
     for mask in masks.values():
         small &= ~mask
     return values, masks | _found({NOT_POSITIVE: small})
+
+
+def clipped(values: Floats, bounds: tuple[float, float], masks: Masks) -> tuple[Floats, Mask]:
+    """The values within their bounds, and which of those without a fault were not.
+
+    Example:
+        >>> clipped(np.array([-1.0, 3.0, 7.0]), (0.0, 5.0), {})
+        (array([0., 3., 5.]), array([ True, False,  True]))
+    """
+    lower, upper = bounds
+    beyond = (values < lower) | (values > upper)
+    for mask in masks.values():
+        beyond &= ~mask
+    return np.clip(values, lower, upper) if beyond.any() else values, beyond
 
 
 def codes(column: Column, names: Sequence[str], unknown: str) -> tuple[Codes, Masks]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import signal
 import socket
@@ -23,6 +24,8 @@ from foldaway.service.http.monitoring import catch_library_logs, log
 from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Limits
 
+PASSWORD = "FOLDAWAY_DATABASE_PASSWORD"
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -40,6 +43,7 @@ class Settings:
     queue: int = 64
     patience: float = 60.0
     quiet: bool = False
+    password_file: Path | None = None
 
 
 def serve(settings: Settings) -> None:
@@ -51,6 +55,8 @@ def serve(settings: Settings) -> None:
         log("not hardened", reason=sentence)
     catch_library_logs()
     listener = _listen(settings.host, settings.port)
+    for sentence in _in_the_clear(settings, listener.getsockname()[0]):
+        log("not encrypted", reason=sentence)
     store = open_store(settings)
     rehearse()
     settle()
@@ -106,9 +112,29 @@ def _listen(host: str, port: int) -> socket.socket:
     raise FoldawayError(f"cannot listen on {host}:{port}: {reason}. Choose another with --host and --port.")
 
 
+def _in_the_clear(settings: Settings, address: str) -> list[str]:
+    """A warning, if what others send to this address can be read on its way."""
+    if settings.certificate is not None or ipaddress.ip_address(address).is_loopback:
+        return []
+    return [
+        "other machines can reach this address, and records and tokens travel to it in the clear: give --certificate "
+        "and --certificate-key, or let nobody but a proxy with TLS reach it."
+    ]
+
+
 def open_store(settings: Settings) -> Store:
     """The database, and the key that opens what is in it."""
-    return Store.open(_place(settings), Vault.open(settings.data, settings.key_file, os.environ))
+    vault = Vault.open(settings.data, settings.key_file, os.environ)
+    return Store.open(_place(settings), vault, _password(settings.password_file))
+
+
+def _password(file: Path | None) -> str | None:
+    """The database's password, if it is not in its address: any user of the machine can read a command line."""
+    if file is None:
+        return os.environ.get(PASSWORD)
+    unreadable = "the file of the database's password, {}, cannot be read: {}."
+    with instead_of(OSError, lambda error: FoldawayError(unreadable.format(file, error.strerror))):
+        return file.read_text(encoding="utf-8").rstrip("\r\n")
 
 
 def _place(settings: Settings) -> str | Path:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import msgspec
@@ -21,12 +21,13 @@ Kinds = dict[str, Kind]
 
 
 class ArmState(msgspec.Struct):
-    """What an arm keeps: its frame, its factor and its further tallies by name."""
+    """What an arm keeps: its frame, its factor, its further tallies by name, and which columns were pooled."""
 
     frame_n: int
     frame: Array
     factor: Any
     tallies: dict[str, Any]
+    pooled: list[int] = []
 
 
 @dataclass(slots=True)
@@ -34,7 +35,8 @@ class ArmTally:
     """A frame, the factor that every arm has, and further tallies by name, all in that frame.
 
     The frame is made from the first block and made anew from the factor whenever the records have doubled,
-    so that even an arm that began with a single record ends up well conditioned.
+    so that even an arm that began with a single record ends up well conditioned. Columns of levels that are pooled
+    with the first level are zero in every record, those to come included.
     """
 
     shape: Shape
@@ -42,6 +44,7 @@ class ArmTally:
     frame: Frame
     factor: Factor
     tallies: dict[str, Tally]
+    pooled: frozenset[int] = frozenset()
 
     @classmethod
     def empty(cls, shape: Shape, kinds: Kinds) -> Self:
@@ -53,7 +56,7 @@ class ArmTally:
     def emptied(self) -> Self:
         """The tallies of no records, in this frame: for another worker to fold into."""
         tallies = {name: kind.empty(self.shape) for name, kind in self.kinds.items()}
-        return type(self)(self.shape, self.kinds, self.frame, Factor.empty(self.shape), tallies)
+        return replace(self, factor=Factor.empty(self.shape), tallies=tallies)
 
     @property
     def n(self) -> int:
@@ -64,13 +67,17 @@ class ArmTally:
         """Take a block of raw rows in."""
         if not len(block):
             return self
+        if self.pooled:
+            rows = block.rows.copy()
+            rows[sorted(self.pooled)] = 0
+            block = replace(block, rows=rows)
         frame = self.frame if self.frame.n else self._first_frame(block)
         framed = frame.apply(block)
         factor = self.factor.fold(framed)
         if outgrown(self.factor, factor):
             return self._refitted(factor)._fold_framed(block)
         tallies = {name: tally.fold(framed) for name, tally in self.tallies.items()}
-        return type(self)(self.shape, self.kinds, frame, factor, tallies).in_own_frame_if_doubled()
+        return replace(self, frame=frame, factor=factor, tallies=tallies).in_own_frame_if_doubled()
 
     def _refitted(self, factor: Factor) -> Self:
         """In the frame that this factor's rows make, of which the present frame gave only the form."""
@@ -79,10 +86,12 @@ class ArmTally:
     def _fold_framed(self, block: Block) -> Self:
         framed = self.frame.apply(block)
         tallies = {name: tally.fold(framed) for name, tally in self.tallies.items()}
-        return type(self)(self.shape, self.kinds, self.frame, self.factor.fold(framed), tallies)
+        return replace(self, factor=self.factor.fold(framed), tallies=tallies)
 
     def __add__(self, other: Self) -> Self:
-        """The tallies of both sets of records, in the frame of the larger."""
+        """The tallies of both sets of records, in the frame of the larger; what is pooled in one is pooled in both."""
+        if self.pooled != other.pooled:
+            return self.pool(other.pooled) + other.pool(self.pooled)
         if not other.n:
             return self
         if self.frame.n < other.frame.n or not self.n:
@@ -96,13 +105,30 @@ class ArmTally:
 
     def _plus(self, other: Self) -> Self:
         tallies = {name: tally + other.tallies[name] for name, tally in self.tallies.items()}
-        return type(self)(self.shape, self.kinds, self.frame, self.factor + other.factor, tallies)
+        return replace(self, factor=self.factor + other.factor, tallies=tallies)
 
     def rebase(self, frame: Frame) -> Self:
         """The same tallies in another frame."""
-        B = self.frame.change_to(frame)
+        return self._mapped(self.frame.change_to(frame), frame)
+
+    def _mapped(self, B: Floats, frame: Frame) -> Self:
         tallies = {name: tally.rebase(B) for name, tally in self.tallies.items()}
-        return type(self)(self.shape, self.kinds, frame, self.factor.rebase(B), tallies)
+        return replace(self, frame=frame, factor=self.factor.rebase(B), tallies=tallies)
+
+    def pool(self, columns: Iterable[int]) -> Self:
+        """The tallies as if these columns had been zero in every record, which joins their levels to the first one.
+
+        That is a linear map of the rows, if not one that can be undone: with D the identity without these columns, rows
+        in the frame F change by F D F'⁻¹ to a new frame F'.
+        """
+        pooled = self.pooled.union(columns)
+        if pooled == self.pooled or not self.n:
+            return replace(self, pooled=pooled)
+        F = self.frame.F.copy(order="F")
+        F[:, sorted(pooled)] = 0
+        R = append_rows(np.zeros_like(F, order="F"), self.factor.R @ F)
+        frame = Frame.of(R, self.shape, self.n)
+        return replace(self._mapped(Frame(F, self.n).change_to(frame), frame), pooled=pooled)
 
     def size(self) -> int:
         """How many numbers are kept, whatever the number of records."""
@@ -126,7 +152,7 @@ class ArmTally:
     def state(self) -> ArmState:
         """What is saved."""
         tallies = {name: tally.state() for name, tally in self.tallies.items()}
-        return ArmState(self.frame.n, Array.of(self.frame.F), self.factor.state(), tallies)
+        return ArmState(self.frame.n, Array.of(self.frame.F), self.factor.state(), tallies, sorted(self.pooled))
 
     @classmethod
     def restore(cls, state: Any, shape: Shape, kinds: Kinds) -> Self:
@@ -142,7 +168,10 @@ class ArmTally:
         framed = min(factor.n, 1) <= saved.frame_n <= factor.n and (factor.n > 0 or not factor.R.any())
         if not framed or any(tally.n > factor.n for tally in tallies.values()):
             raise StateError("the state is damaged: its counts do not fit.")
-        return cls(shape, kinds, Frame(F, saved.frame_n), factor, tallies)
+        pooled = frozenset(saved.pooled)
+        if not pooled <= set(range(1, shape.regressors)) or factor.R[:, sorted(pooled)].any():
+            raise StateError("the state is damaged: its levels are not pooled as it says.")
+        return cls(shape, kinds, Frame(F, saved.frame_n), factor, tallies, pooled)
 
 
 # A frame is left when a column has become this many times as long as the first.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
@@ -60,6 +61,10 @@ class Arms:
     def __add__(self, other: Self) -> Self:
         return type(self)(tuple(a + b for a, b in zip(self.arms, other.arms, strict=True)))
 
+    def pool(self, columns: Iterable[int]) -> Self:
+        """The same with these columns of levels joined to the first level, in every arm: see `ArmTally.pool`."""
+        return type(self)(tuple(arm.pool(columns) for arm in self.arms))
+
     def state(self) -> list[Any]:
         """What is kept."""
         return [arm.state() for arm in self.arms]
@@ -70,6 +75,7 @@ class Arms:
         empty = cls.empty(plan)
         if not isinstance(state, list) or len(state) != len(empty.arms):
             raise StateError("the state does not fit its plan: it has another number of arms.")
-        return cls(
-            tuple(ArmTally.restore(saved, arm.shape, arm.kinds) for saved, arm in zip(state, empty.arms, strict=True))
-        )
+        arms = [ArmTally.restore(saved, arm.shape, arm.kinds) for saved, arm in zip(state, empty.arms, strict=True)]
+        if len({arm.pooled for arm in arms}) != 1:
+            raise StateError("the state is damaged: its arms have different levels pooled.")
+        return cls(tuple(arms))

@@ -12,6 +12,7 @@ from foldaway.numerics.threads import cores, on_threads, one_blas_thread
 from foldaway.records.batch import Batch
 from foldaway.tallies.cells import Dealt, cell_of
 from foldaway.tallies.group_moments import STEP, GroupMoments
+from foldaway.tallies.predictor import Predictor
 from foldaway.tallies.sums import Piece, Sums, group_of
 
 # With this many records, loading the compiled loops costs less than they save.
@@ -29,7 +30,7 @@ _PIECE = 1 << 14
 def fold_sums(
     sums: Sums,
     batch: Batch,
-    coefficients: tuple[Floats, Floats] | None = None,
+    predictor: Predictor | None = None,
     workers: int | None = None,
 ) -> Sums:
     """The sums with the batch taken in; those given are left as they were.
@@ -37,18 +38,18 @@ def fold_sums(
     Args:
         sums: The sums.
         batch: The records; their groups come from their keyed hashes.
-        coefficients: x̄₀ by covariate column and β₀ by outcome and covariate column, if the sums have ỹ.
+        predictor: What makes ỹ of a record, if the sums have it.
         workers: How many threads; as many as there are cores, if left out.
     """
-    if (coefficients is None) == sums.shape.adjusted:
-        raise ValueError("adjusted sums, and only these, need coefficients")
+    if (predictor is None) == sums.shape.adjusted:
+        raise ValueError("adjusted sums, and only these, need a predictor")
     compiled = _is_worth_compiling(sums.n, batch)
     empty = Sums.empty(sums.shape)
 
     def fold(start: int, stop: int) -> Sums:
         folded = empty
         for at in range(start, stop, _STRETCH):
-            pieces = _Pieces(sums, batch, coefficients, at, min(at + _STRETCH, stop), compiled)
+            pieces = _Pieces(sums, batch, predictor, at, min(at + _STRETCH, stop), compiled)
             folded = folded.fold_pieces(pieces, compiled=compiled)
         return folded
 
@@ -88,7 +89,7 @@ class _Pieces:
 
     sums: Sums
     batch: Batch
-    coefficients: tuple[Floats, Floats] | None
+    predictor: Predictor | None
     start: int
     stop: int
     compiled: bool
@@ -97,18 +98,16 @@ class _Pieces:
         shape = self.sums.shape
         for cell, rows, weight in _dealt(self.batch, self.start, self.stop, shape.groups, _PIECE):
             x, y = rows[1 : len(rows) - shape.outcomes], rows[len(rows) - shape.outcomes :]
-            yield Piece(cell, y, None if self.coefficients is None else self._adjusted(x, y), weight)
+            yield Piece(cell, y, None if self.predictor is None else self._adjusted(x, y), weight)
 
     def _adjusted(self, x: Floats, y: Floats) -> Floats:
         """ỹ = y − (x − x̄₀)'β₀."""
-        assert self.coefficients is not None
-        center, slopes = self.coefficients
-        if self.compiled:
+        assert self.predictor is not None
+        if self.compiled and self.predictor.reach is None:
             from foldaway.numerics.kernels.sums import adjusted
 
-            return adjusted(x, y, center, slopes)
-        predicted: Floats = slopes @ (x - center[:, None])
-        return y - predicted
+            return adjusted(x, y, self.predictor.center, self.predictor.slopes)
+        return self.predictor.adjusted(x, y)
 
 
 def _dealt(batch: Batch, start: int, stop: int, groups: int, step: int) -> Iterator[Dealt]:

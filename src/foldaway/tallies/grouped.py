@@ -24,7 +24,8 @@ from foldaway.plan import Plan
 from foldaway.records.batch import Batch
 from foldaway.tallies.group_folding import fold_group_moments, fold_sums
 from foldaway.tallies.group_moments import GroupMoments, MomentsShape
-from foldaway.tallies.predictor import Predictor, lean
+from foldaway.tallies.predictor import Predictor, lean, predictor_of
+from foldaway.tallies.release import release, released_state, restored_release
 from foldaway.tallies.sums import Sums, SumsShape
 
 FOLDS = 16
@@ -45,6 +46,7 @@ class GroupedState(msgspec.Struct):
         center: Of a predictor that was found during the trial.
         slopes: Likewise.
         why: Why outcomes are not adjusted, if they are not and could be.
+        released: The sums with noise, once these are all that there is.
     """
 
     moments: Any = None
@@ -52,6 +54,7 @@ class GroupedState(msgspec.Struct):
     center: Array | None = None
     slopes: Array | None = None
     why: str = ""
+    released: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class Grouped:
         sums: Once it is lean.
         predictor: What makes ỹ of a record, once that is fixed.
         why: Why outcomes are not adjusted, in a sentence without a capital; empty if they are, or the trial is rich.
+        released: Whether the sums are those of a release, with noise.
     """
 
     plan: Plan
@@ -71,6 +75,7 @@ class Grouped:
     sums: Sums | None
     predictor: Predictor | None = None
     why: str = ""
+    released: bool = False
 
     @classmethod
     def empty(cls, plan: Plan) -> Self:
@@ -90,12 +95,20 @@ class Grouped:
     @property
     def counts(self) -> list[int]:
         """The number of records, by arm."""
-        return [int(n) for n in self.records.sum(axis=1)]
+        return [max(round(n), 0) for n in self.records.sum(axis=1).tolist()]
 
     @property
     def size(self) -> int:
         """How many numbers are kept once the trial is lean, whatever the number of records."""
         return sum(array.size for array in self.lean_arrays().values())
+
+    def plain(self) -> Sums:
+        """Sums of the outcomes, whatever else is held."""
+        if self.sums is not None:
+            return self.sums
+        assert self.moments is not None
+        sums = lean(self.moments, None)
+        return sums if self.plan.grouped else sums.regrouped(1)
 
     def lean_arrays(self) -> dict[str, Floats]:
         """The arrays that are kept once the trial is lean, by name, as they are without records."""
@@ -145,8 +158,17 @@ class Grouped:
             why="" if predictor is not None else why,
         )
 
+    def release(self) -> Self:
+        """The sums with noise in the place of the exact ones; a second time it is the same."""
+        if self.released:
+            return self
+        assert self.sums is not None
+        return replace(self, sums=release(self.plan, self.sums), released=True)
+
     def __add__(self, other: Self) -> Self:
         """Both sets of records; moments are mapped with the predictor of the sums that they are added to."""
+        if self.released or other.released:
+            raise StateError("a trial that was released has only noisy sums, which cannot be merged.")
         if not (sum(self.counts) and sum(other.counts)):
             return self if sum(self.counts) else other
         if self.moments is not None and other.moments is not None:
@@ -162,6 +184,9 @@ class Grouped:
 
     def state(self) -> GroupedState:
         """What is kept."""
+        if self.released:
+            assert self.sums is not None
+            return GroupedState(released=released_state(self.sums))
         moments = None if self.moments is None or not self.moments.n else self.moments.state()
         sums = None if self.sums is None or not self.sums.n else self.sums.state()
         if self.predictor is None or self.plan.coefficients is not None:
@@ -173,6 +198,9 @@ class Grouped:
         """What was held, from its state."""
         saved = decode_part(state, GroupedState)
         empty = cls.empty(plan)
+        if saved.released is not None:
+            sums = restored_release(saved.released, plan)
+            return replace(empty, sums=sums, released=True)
         if saved.moments is not None:
             if empty.moments is None or saved.sums is not None:
                 raise StateError("the state does not fit its plan: it has other tallies.")
@@ -188,15 +216,6 @@ class Grouped:
             raise StateError("the state is damaged: its outcomes are not adjusted, and it does not say why.")
         sums = Sums.restore(saved.sums, _sums_shape(plan, adjusted=adjusted))
         return cls(plan, None, sums, predictor if adjusted else None, saved.why)
-
-
-def predictor_of(plan: Plan) -> Predictor | None:
-    """The predictor that the plan's coefficients make."""
-    if plan.coefficients is None:
-        return None
-    names, tables = plan.regressors[1:], plan.coefficients
-    slopes = [[tables.slopes[outcome][name] for name in names] for outcome in plan.outcomes]
-    return Predictor(np.array([tables.center[name] for name in names]), np.array(slopes))
 
 
 def _moments_shape(plan: Plan) -> MomentsShape:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from foldaway.numerics.block import Floats
+from foldaway.plan import Plan
 from foldaway.tallies.group_moments import GroupMoments
 from foldaway.tallies.sums import Sums, SumsShape
 
@@ -21,6 +22,8 @@ class Predictor(NamedTuple):
     Attributes:
         center: x̄₀, by covariate column.
         slopes: β₀, by outcome and covariate column.
+        reach: The least and the largest prediction (x − x̄₀)'β₀ of each outcome, which others are clipped to; None
+            without a release. A function of covariates alone, a clipped prediction is as good a one as any.
 
     Example:
         >>> predictor = Predictor(np.array([10.0]), np.array([[2.0]]))
@@ -30,11 +33,44 @@ class Predictor(NamedTuple):
 
     center: Floats
     slopes: Floats
+    reach: Floats | None = None
 
     def adjusted(self, x: Floats, y: Floats) -> Floats:
         """ỹ of records: covariates x (columns by n, without the intercept) and outcomes y (outcomes by n)."""
         predicted: Floats = self.slopes @ (x - self.center[:, None])
+        if self.reach is not None:
+            predicted = np.clip(predicted, self.reach[:, :1], self.reach[:, 1:])
         return y - predicted
+
+
+def predictor_of(plan: Plan) -> Predictor | None:
+    """The predictor that the plan's coefficients make."""
+    if plan.coefficients is None:
+        return None
+    names, tables = plan.regressors[1:], plan.coefficients
+    slopes = [[tables.slopes[outcome][name] for name in names] for outcome in plan.outcomes]
+    predictor = Predictor(np.array([tables.center[name] for name in names]), np.array(slopes))
+    return predictor if plan.release is None else predictor._replace(reach=_reach(plan, predictor))
+
+
+def _reach(plan: Plan, predictor: Predictor) -> Floats:
+    """Between what each outcome's predictions lie, covariates being within their bounds; at most the outcome's range.
+
+    Of a categorical covariate's columns at most one is 1.
+    """
+    names = plan.regressors[1:]
+    ends = np.zeros((len(plan.outcomes), 2))
+    for covariate in plan.covariates:
+        if covariate in plan.levels:
+            own = [names.index(f"{covariate}[{level}]") for level in plan.levels[covariate][1:]]
+            with_level = np.pad(predictor.slopes[:, own], ((0, 0), (1, 0)))
+            least = -(predictor.slopes[:, own] @ predictor.center[own])[:, None] + with_level
+        else:
+            place = names.index(covariate)
+            least = predictor.slopes[:, place, None] * (np.array(plan.bounds[covariate]) - predictor.center[place])
+        ends += np.stack([least.min(axis=1), least.max(axis=1)], axis=1)
+    ranges = np.array([np.ptp(plan.bounds[outcome]) for outcome in plan.outcomes])[:, None]
+    return np.clip(ends, -ranges, ranges)
 
 
 def lean(moments: GroupMoments, predictor: Predictor | None, without: Floats | None = None) -> Sums:

@@ -62,7 +62,7 @@ class Scores:
     @property
     def vv(self) -> Floats:
         """Σ v v'."""
-        return _split(self.sums, self.shape)[0]
+        return split(self.sums, self.shape)[0]
 
     def fold(self, block: Block) -> Self:
         """Take the block's records in, each as a cluster of its own."""
@@ -80,7 +80,7 @@ class Scores:
         k = self.shape.regressors
         Bx = B[:k, :k]
         P = lift_map(Bx)
-        old_vv, old_vs, old_ss = _split(self.sums, self.shape)
+        old_vv, old_vs, old_ss = split(self.sums, self.shape)
         vs, ss = np.empty_like(old_vs), np.empty_like(old_ss)
         for o, column in enumerate(range(k, len(B))):
             C = lift(Bx.T, B[:k, column])
@@ -92,7 +92,7 @@ class Scores:
 
     def meat(self, outcome: int, delta: Floats, scale: float = 1.0) -> Floats:
         """Σ_j u_j u_j' with u_j = Σ_i x (scale·y − x'δ), in the tally's frame."""
-        vv, vs, ss = _split(self.sums, self.shape)
+        vv, vs, ss = split(self.sums, self.shape)
         D = lift(np.eye(len(delta)), delta)
         cross = scale * D @ vs[outcome]
         meat: Floats = D @ vv @ D.T - cross - cross.T + scale * scale * ss[outcome]
@@ -132,7 +132,7 @@ class UnitScores(Scores):
         return type(self)(self.shape, n, clusters, self.sums + _flat((v @ v.T, v @ st, s @ st)))
 
 
-def _split(sums: Floats, shape: Shape) -> tuple[Floats, Floats, Floats]:
+def split(sums: Floats, shape: Shape) -> tuple[Floats, Floats, Floats]:
     """Σ v v' (m by m), and per outcome Σ v s' (m by k) and Σ s s' (k by k), as views."""
     k, outcomes = shape
     m = k * (k + 1) // 2

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import tomli_w
@@ -130,10 +131,27 @@ def test_slips_in_a_file_or_in_an_option_are_told(tmp_path: Path) -> None:
     assert "SECRET" not in unknown + typo
 
 
-def test_a_first_line_of_values_is_not_shown(tmp_path: Path) -> None:
-    (tmp_path / "bare.csv").write_text("SECRET-NAME,control,31.5\nSECRET-OTHER,treatment,7\n")
-    done = foldaway("plan", "new", "bare.csv", folder=tmp_path, code=1)
-    assert done.stderr == "error: bare.csv has a number in its first line, which must name the columns\n"
+@pytest.mark.parametrize(
+    ("suffix", "words", "first", "kind", "position"),
+    [
+        ("csv", (), ["SECRET-NAME", "other", "31.5"], "a number", 3),
+        ("csv", (), ["SECRET-NAME@example.org", "other", "y"], "what looks like a value", 1),
+        ("csv", ("--arm", "x"), ["2024-02-29", "other", "y"], "what looks like a value", 1),
+        ("csv", ("--arm", "x", "--outcome", "y"), ["SECRET-NAME", "control", "no"], "a value of that very column", 2),
+        ("parquet", (), ["SECRET-NAME", "control", "no"], "a value of that very column", 2),
+        ("arrow", ("--arm", "x"), ["SECRET-NAME", "control", "no"], "a value of that very column", 2),
+    ],
+)
+def test_a_first_line_of_values_is_not_shown(
+    tmp_path: Path, suffix: str, words: tuple[str, ...], first: list[str], kind: str, position: int
+) -> None:
+    file = tmp_path / f"bare.{suffix}"
+    columns = [[f"SECRET-{i}" for i in range(8)], ["control", "treatment"] * 4, ["yes", "never"] * 4]
+    table = pa.Table.from_arrays([pa.array(column) for column in columns], names=first)
+    {"csv": pa.csv.write_csv, "parquet": pq.write_table, "arrow": feather.write_feather}[suffix](table, file)
+    done = foldaway("plan", "new", file.name, *words, folder=tmp_path, code=1)
+    assert f"{file.name} has {kind} where the name of column {position} of 3 should be: its first line" in done.stderr
+    assert not [cell for cell in [*first[:2], "SECRET"] if cell in done.stderr + done.stdout]
 
 
 def test_a_column_of_identifiers_in_a_short_file_is_not_shown(tmp_path: Path) -> None:

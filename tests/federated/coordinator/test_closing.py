@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import foldaway as fa
 from foldaway.errors import IngestError
 from foldaway.federated.coordinator.closing import (
-    LAST_SECONDS,
     CloseRequest,
     Closing,
     Course,
@@ -79,14 +78,11 @@ def test_a_trial_that_has_ended_is_not_closed_once_more() -> None:
 def test_haste_is_refused_where_it_leaves_no_effects() -> None:
     one_round, two_rounds = Course(plan_of("one-message")), Course(plan_of("scores"))
     now = CloseRequest(deadline=0.0)
-    with pytest.raises(IngestError, match=r"b has 1\. 1 reports wait here"):
-        one_round.asked(now, seen(None, (5, 1), pending=(0, 1)))
+    with pytest.raises(IngestError, match="b has 1"):
+        one_round.asked(now, seen(None, (5, 0), pending=(0, 1)))
     with pytest.raises(IngestError, match="that takes time"):
         two_rounds.asked(now, seen(None, (5, 5)))
-    # A cohort that waits here will be in it; a few that wait are left out, unless the plan includes them.
-    assert one_round.asked(now, seen(None, (5, 1), pending=(2, 1))) is not None
-    included = Course(plan_of("one-message", remainder="include"))
-    assert included.asked(now, seen(None, (5, 1), pending=(0, 1))) is not None
+    assert one_round.asked(now, seen(None, (5, 1), pending=(0, 1))) is not None  # what waits here will be in it
     for course in (one_round, two_rounds):
         assert course.asked(CloseRequest(deadline=0.0, without_effects=True), seen(None)) is not None
 
@@ -96,9 +92,8 @@ def test_haste_is_refused_where_it_leaves_no_effects() -> None:
     [
         ((4, 4), {}, True),
         ((1, 9), {}, False),  # the arm is too small whoever reports
-        ((3, 3), {"cohort": 50}, False),  # no cohort can come together any more
-        ((3, 3), {"cohort": 50, "remainder": "include"}, True),
-        ((3, 3), {"cohort": 50, "max_wait": 60.0}, True),
+        ((3, 3), {"cohort": 6}, True),
+        ((3, 3), {"cohort": 7}, False),  # no cohort can come together any more
     ],
 )
 def test_time_is_not_given_in_vain(enrolled: tuple[int, int], others: dict[str, Any], hope: bool) -> None:
@@ -129,10 +124,10 @@ def test_moments_of_a_few_are_not_published() -> None:
 
 def test_nothing_happens_before_its_time() -> None:
     course, closing = Course(plan_of("delta")), Closing(NOW + 1.0, 1.0, True)
-    assert course.looked(seen(None), never, None) is None
-    assert course.looked(seen(closing, stage="closed", now=NOW + 2), never, None) is None
-    assert course.looked(seen(closing, (9, 10)), never, None) is None
-    assert course.looked(seen(closing, (9, 10), now=NOW + 1.0), never, None) == End()
+    assert course.looked(seen(None), never) is None
+    assert course.looked(seen(closing, stage="closed", now=NOW + 2), never) is None
+    assert course.looked(seen(closing, (9, 10)), never) is None
+    assert course.looked(seen(closing, (9, 10), now=NOW + 1.0), never) == End()
 
 
 @pytest.mark.parametrize("share", [i / 100 for i in range(1, 101)])
@@ -141,45 +136,40 @@ def test_a_share_is_reached_by_exactly_so_many(share: float) -> None:
     course, closing = Course(plan_of("delta")), Closing(NOW + 100.0, share, True)
     enough = round(share * 100)
     for count in (enough - 1, enough):
-        step = course.looked(seen(closing, (count, 0), (50, 50)), never, None)
+        step = course.looked(seen(closing, (count, 0), (50, 50)), never)
         assert (step == End()) == (count >= enough)
 
 
 def test_whoever_is_not_in_the_coefficients_is_not_waited_for() -> None:
     course, closing = Course(plan_of("scores")), Closing(NOW + 100.0, 1.0, False)
-    assert course.looked(seen(closing, (4, 3)), lambda: [4, 4], None) is None
-    assert course.looked(seen(closing, (4, 4)), lambda: [4, 4], None) == End()
-    assert course.looked(seen(closing, (4, 4)), lambda: [0, 0], None) is None
+    assert course.looked(seen(closing, (4, 3)), lambda: [4, 4]) is None
+    assert course.looked(seen(closing, (4, 4)), lambda: [4, 4]) == End()
+    assert course.looked(seen(closing, (4, 4)), lambda: [0, 0]) is None
     # With more in the moments than are enrolled nobody else can reply either.
-    assert course.looked(seen(closing, (4, 4), (4, 4)), lambda: [9, 9], None) == End()
-    assert course.looked(seen(closing, (4, 4), now=NOW + 100.0), never, None) == End()
+    assert course.looked(seen(closing, (4, 4), (4, 4)), lambda: [9, 9]) == End()
+    assert course.looked(seen(closing, (4, 4), now=NOW + 100.0), never) == End()
 
 
-def test_what_waits_here_is_enough_only_if_the_end_includes_it() -> None:
-    closing = Closing(NOW + 100.0, 1.0, False)
-    for remainder, step in (("leave_out", None), ("include", End())):
-        course = Course(plan_of("delta", remainder=remainder))
-        assert course.looked(seen(closing, (9, 9), pending=(1, 1)), never, None) == step
+def test_what_waits_here_is_enough() -> None:
+    course, closing = Course(plan_of("delta")), Closing(NOW + 100.0, 1.0, False)
+    assert course.looked(seen(closing, (9, 9), pending=(1, 0)), never) is None
+    assert course.looked(seen(closing, (9, 9), pending=(1, 1)), never) == End()
 
 
 def test_a_trial_without_devices_is_not_complete() -> None:
     closing = Closing(NOW + 100.0, 1.0, True)
-    assert Course(plan_of("delta")).looked(seen(closing, enrolled=(0, 0)), never, None) is None
+    assert Course(plan_of("delta")).looked(seen(closing, enrolled=(0, 0)), never) is None
 
 
 def test_a_trial_that_would_end_for_nothing_waits_on() -> None:
-    course, closing = Course(plan_of("delta", remainder="include")), Closing(NOW, 1.0, False)
-    step = course.looked(seen(closing, (5, 1)), never, None)
-    assert isinstance(step, WaitOn)
-    assert step.why.endswith("and b has 1")
-    assert course.looked(seen(closing._replace(without_effects=True), (5, 1)), never, None) == End()
-    # Whoever reports then is enough; but it has waited on, and other servers get a moment for theirs.
-    late = NOW + 500.0
-    enough = seen(closing, (5, 1), pending=(0, 1), now=late)
-    assert course.looked(enough, never, closing.deadline) == closing._replace(deadline=late + LAST_SECONDS)
-    assert course.looked(enough, never, closing.deadline - 1) == End()
-    left_out = Course(plan_of("delta"))
-    assert left_out.looked(seen(closing, (5, 2), now=late), never, closing.deadline) == End()
+    course, closing = Course(plan_of("delta", cohort=5)), Closing(NOW, 1.0, False)
+    for reported, why in (((5, 1), "and b has 1"), ((2, 2), "and there are 4")):
+        step = course.looked(seen(closing, reported), never)
+        assert isinstance(step, WaitOn)
+        assert step.why.endswith(why)
+        assert course.looked(seen(closing._replace(without_effects=True), reported), never) == End()
+        late = seen(closing, reported, pending=(0, 1), now=NOW + 500.0)  # whoever reports then is enough
+        assert course.looked(late, never) == End()
 
 
 # It ends, and what is said until then.
@@ -198,16 +188,6 @@ def test_it_ends_without_effects_only_if_that_is_wanted() -> None:
     scores = Course(plan_of("scores"))
     assert scores.ends(seen(closing, (2, 2)), [3, 3], published=True) == End()
     assert scores.ends(seen(wanted, (2, 2)), [3, 3], published=False) == End("nothing was published to devices")
-
-
-def test_a_remainder_is_called_for_around_the_deadline() -> None:
-    course, closing = Course(plan_of("delta", remainder="include")), Closing(NOW, 1.0, False)
-    times = {-LAST_SECONDS - 1: None, -LAST_SECONDS: NOW, 0.0: NOW, LAST_SECONDS: NOW, LAST_SECONDS + 1: None}
-    for apart, deadline in times.items():
-        assert course.last_call(seen(closing, now=NOW + apart)) == deadline
-    assert course.last_call(seen(None)) is None
-    assert course.last_call(seen(closing, stage="closed")) is None
-    assert Course(plan_of("delta")).last_call(seen(closing)) is None
 
 
 def test_the_outlook_is_told_where_it_is_bleak() -> None:
@@ -237,11 +217,11 @@ steps = st.lists(
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
-@given(st.sampled_from(sorted(MODES)), st.sampled_from(["include", "leave_out"]), steps)
-def test_no_trial_ends_for_nothing_unless_that_was_the_last_wish(mode: str, remainder: str, happens: list[Any]) -> None:
+@given(st.sampled_from(sorted(MODES)), steps)
+def test_no_trial_ends_for_nothing_unless_that_was_the_last_wish(mode: str, happens: list[Any]) -> None:
     """A driver does what the course says, as the service does; every law of the stages holds at every step."""
-    course = Course(plan_of(mode, remainder=remainder))
-    now, closing, stage, reported, wish, waited_on = NOW, None, "open", [0, 0], False, None
+    course = Course(plan_of(mode))
+    now, closing, stage, reported, wish = NOW, None, "open", [0, 0], False
     for what, request, count in happens:
         here = seen(closing, (reported[0], reported[1]), stage=stage, now=now)
         if what == "time":
@@ -262,16 +242,12 @@ def test_no_trial_ends_for_nothing_unless_that_was_the_last_wish(mode: str, rema
                 assert closing.without_effects == wish
                 assert request.deadline is None or closing.deadline == now + request.deadline
         elif what == "look":
-            step = course.looked(here, lambda: [10, 10], waited_on)
+            step = course.looked(here, lambda: [10, 10])
             assert step is None or stage == "replying"
             if step is None or closing is None:
                 continue
-            if isinstance(step, Closing):
-                assert now < step.deadline
-                closing = step
-            elif isinstance(step, WaitOn):
+            if isinstance(step, WaitOn):
                 assert not wish
-                waited_on = closing.deadline
             else:
                 end = course.ends(here, [10, 10], published=MODES[mode].replies)
                 assert isinstance(end, End)

@@ -29,13 +29,13 @@ from trials import make_trial
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, served_from: Nursery) -> Iterator[Served]:
-    with Served(tmp_path_factory.mktemp("coordinator"), served_from, measured=True) as found:
+    with Served(tmp_path_factory.mktemp("coordinator"), served_from, measured=True, unrounded=True) as found:
         yield found
 
 
 def site_plan(name: str, seed: int = 31, **others: Any) -> tuple[fa.Plan, fa.Plan, pd.DataFrame]:
     plan, rows = make_trial(seed, n=400, units=True, covariates=1)
-    settings = {"unit": "unit", "complete_units": True, "cohort": 10, "smallest_cell": 2, "remainder": "include"}
+    settings = {"unit": "unit", "complete_units": True, "cohort": 10, "smallest_cell": 2}
     return plan, federated(plan, "one-message", **{"name": name, **settings, **others}), rows
 
 

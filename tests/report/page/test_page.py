@@ -362,7 +362,7 @@ def test_effects_give_the_page_without_balance_and_without_what_was_kept(name: s
     again = fa.Effects.from_json(effects.to_json())
     page, whole = parsed(effects_page(effects).html), page_of(name)
     assert [s.attributes["id"] for s in page.find("section")] == ["asked", "found", "trust"]
-    assert [s.attributes["id"] for s in whole.find("section")] == ["asked", "found", "trust", "kept"]
+    assert [s.attributes["id"] for s in whole.find("section")] == ["asked", "found", "trust", "kept", "solved"]
     assert page.one("section", id="asked").text == whole.one("section", id="asked").text
     assert parsed(effects_page(again).html).one("section", id="trust").text == page.one("section", id="trust").text
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,11 +10,13 @@ import pytest
 import foldaway as fa
 from counted_devices import Simulated, begun, one
 from foldaway.errors import IngestError, TooEarly, TrialClosed
-from foldaway.federated.coordinator.closing import CloseRequest, Closing
+from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.federated.messages import Received, ScoreReply, encoded
 from foldaway.federated.replies.models import reply
 from foldaway.service.collecting.service import Service
 from foldaway.sources.formats.body import Limits
+
+pytestmark = pytest.mark.usefixtures("exact_counts")
 
 
 def deadline_passes(service: Service, plan: fa.Plan, deadline: float = 0.0) -> None:
@@ -33,7 +34,7 @@ def replies_of(service: Service, plan: fa.Plan, devices: list[Simulated]) -> lis
 
 
 def test_the_deadline_ends_it_without_anybody_asking(service: Service) -> None:
-    plan, devices = begun(service, "delta", remainder="include")
+    plan, devices = begun(service, "delta", cohort=2)
     service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:2]])
     assert not service.close(plan.name, CloseRequest(deadline=1000.0)).final
     service.tick()
@@ -83,48 +84,63 @@ def test_a_deadline_that_too_few_have_kept_destroys_nothing(service: Service, mo
 
 
 def test_a_trial_that_waits_on_commits_no_single_device(service: Service) -> None:
-    """Though its remainder may be included: that is once, at the end."""
-    plan, devices = begun(service, "one-message", count=6, cohort=4, smallest_cell=2, remainder="include")
+    """What waits in memory is counted once, by the server that ends it, and then it is a cohort and more."""
+    plan, devices = begun(service, "one-message", count=6, cohort=5, smallest_cell=2)
     service.close(plan.name, CloseRequest(deadline=1000.0))
     deadline_passes(service, plan)
     service.tick()
-    for known, device in enumerate(devices[:3], start=1):
+    for known, device in enumerate(devices[:4], start=1):
         one(service, plan, "reports", device.message("reports"))
         service.tick()
         status = service.status(plan.name)
-        assert (status.records, status.pending, status.status) == (0, known, "open")
+        assert (status.records, service.devices.pending(plan.name), status.status) == (0, known, "open")
         with pytest.raises(IngestError, match="waits on"):
             service.close(plan.name)
-    # Enough: but another server may have some as well, and gets a moment for them.
-    other = Service(service.store, "other", Limits())
-    one(other, plan, "reports", devices[4].message("reports"))
-    other.tick()
-    assert other.status(plan.name).pending == 1
-    one(service, plan, "reports", devices[3].message("reports"))
-    service.tick()
-    assert service.status(plan.name).status == "open"
-    other.tick()
-    assert other.status(plan.name).pending == 0
-    deadline_passes(service, plan, -1.0)
+    one(service, plan, "reports", devices[4].message("reports"))
     service.tick()
     assert service.status(plan.name).status == "closed"
     assert service.close(plan.name).records == 2**5 - 1
 
 
-def test_a_server_that_starts_while_a_trial_waits_on_commits_no_single_device(service: Service) -> None:
-    plan, devices = begun(service, "one-message", count=6, cohort=4, smallest_cell=2, remainder="include")
-    service.close(plan.name, CloseRequest(deadline=1000.0))
-    deadline_passes(service, plan)
-    again = Service(service.store, "main", Limits())
-    one(again, plan, "reports", devices[0].message("reports"))
-    again.tick()
-    assert (again.status(plan.name).records, again.status(plan.name).pending) == (0, 1)
+def test_reports_that_make_no_cohort_end_nothing(service: Service) -> None:
+    """Every arm has enough of them, but all together are fewer than a cohort: there would be no effects."""
+    plan, devices = begun(service, "one-message", count=6, cohort=6, smallest_cell=2)
+    service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:5]])
+    with pytest.raises(IngestError, match=r"reports of 6 devices \(the plan's cohort\), and there are 5"):
+        service.close(plan.name)
+    assert service.status(plan.name).status == "open"
+    one(service, plan, "reports", devices[5].message("reports"))
+    answer = service.close(plan.name)
+    assert answer.final
+    assert bytes(answer.effects) != b"null"
 
 
-def test_what_may_be_committed_alone_can_still_come(service: Service) -> None:
-    """With max_wait a report needs no cohort, so more time is no vain hope."""
-    plan, _ = begun(service, "one-message", count=4, cohort=50, max_wait=1.0)
-    assert not service.close(plan.name, CloseRequest(deadline=1000.0)).final
+def test_what_is_pending_here_counts_and_its_numbers_are_used(service: Service) -> None:
+    """What waits on another server is left out: its devices are told so, and they are missing."""
+    plan, devices = begun(service, "one-message", count=6)
+    other = Service(service.store, "other", Limits())
+    service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:3]])
+    one(service, plan, "reports", devices[3].message("reports"))
+    one(other, plan, "reports", devices[4].message("reports"))
+    answer = service.close(plan.name)
+    assert (answer.final, answer.records) == (True, 2**4 - 1)
+    assert answer.federated is not None
+    assert (answer.federated.reported, answer.federated.missing) == ({"a": 2, "b": 2}, {"a": 1, "b": 1})
+    other.tick()
+    for server in (service, other):
+        assert one(server, plan, "reports", devices[3].message("reports")) == Received(repeated=True, durable=True)
+        assert isinstance(one(server, plan, "reports", devices[4].message("reports")), TrialClosed)
+    assert service.status(plan.name).left_out == 1
+    assert all(shard.state is None for shard in service.store.shards.all(plan.name))
+
+
+def test_what_another_server_has_taken_too_is_counted_once(service: Service) -> None:
+    plan, devices = begun(service, "one-message", count=6)
+    other = Service(service.store, "other", Limits())
+    one(service, plan, "reports", devices[0].message("reports"))
+    other.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:4]])
+    answer = service.close(plan.name)
+    assert (answer.final, answer.records) == (True, 2**4 - 1)
 
 
 @pytest.mark.parametrize("mode", ["one-message", "scores"])
@@ -231,24 +247,6 @@ def test_who_is_in_the_tallies_is_in_the_counts(service: Service, moment: int, m
     assert (answer.records == 2**6 - 1) == (reads > moment)
 
 
-def test_a_remainder_is_included_at_the_deadline_that_was_moved(service: Service) -> None:
-    plan, devices = begun(service, "one-message", count=6, remainder="include")
-    other = Service(service.store, "other", Limits())
-    service.devices.receive(plan.name, "reports", [d.message("reports") for d in devices[:3]])
-    service.close(plan.name, CloseRequest(deadline=1.0))
-    one(other, plan, "reports", devices[3].message("reports"))
-    other.tick()
-    assert other.status(plan.name).pending == 0
-    service.close(plan.name, CloseRequest(deadline=1000.0))
-    one(other, plan, "reports", devices[4].message("reports"))
-    other.tick()
-    assert other.status(plan.name).pending == 1
-    service.close(plan.name, CloseRequest(deadline=1.0))
-    other.tick()
-    assert other.status(plan.name).pending == 0
-    assert service.close(plan.name, CloseRequest(deadline=0.0)).records == 2**5 - 1
-
-
 def test_a_share_is_reached_by_exactly_so_many(service: Service) -> None:
     """0.28 of 25 is 7, and in floating point a little more."""
     assert 0.28 * 25 > 7
@@ -299,43 +297,16 @@ def test_moments_of_a_few_devices_are_not_published(service: Service, settings: 
     assert service.devices.coefficients(enough.name).stage == "replying"
 
 
-def test_a_remainder_is_included_at_the_deadline_and_not_before(service: Service) -> None:
-    """A report at a time, each second, would be as good as a cohort of one; and nothing is answered in between."""
-    plan, devices = begun(service, "one-message", count=5, remainder="include")
+def test_nothing_is_answered_while_the_last_reports_are_waited_for(service: Service) -> None:
+    """A report at a time, each second, would be as good as a cohort of one."""
+    plan, devices = begun(service, "one-message", count=5)
     service.devices.receive(plan.name, "reports", [d.message("reports") for d in devices[:3]])
     assert service.effects(plan.name).records == 7
     service.close(plan.name, CloseRequest(deadline=1000.0))
-    one(service, plan, "reports", devices[3].message("reports"))
-    service.tick()
-    assert service.status(plan.name).records == 7
-    with pytest.raises(TooEarly, match="last reports are being waited for"):
-        service.effects(plan.name)
-    other = Service(service.store, "other", Limits())
-    one(other, plan, "reports", devices[4].message("reports"))
-    service.store.devices.change_closing(plan.name, Closing(time.time() + 1.0, 1.0, without_effects=False))
-    other.tick()
-    assert other.status(plan.name).pending == 0
-    assert service.close(plan.name, CloseRequest(deadline=0.0)).records == 31
-
-
-def test_a_remainder_is_included_once_however_often_a_server_looks(service: Service) -> None:
-    plan, devices = begun(service, "one-message", count=4, remainder="include")
-    service.close(plan.name, CloseRequest(deadline=1.5))
-    for device in devices[:2]:
+    for device in devices[3:]:
         one(service, plan, "reports", device.message("reports"))
-        service.tick()
-    assert service.status(plan.name).records == 1
-    assert service.status(plan.name).pending == 1
-    assert service.close(plan.name, CloseRequest(deadline=0.0)).records == 3
-
-
-@pytest.mark.parametrize(("remainder", "closed"), [("leave_out", False), ("include", True)])
-def test_what_the_end_would_leave_out_does_not_bring_it_about(service: Service, remainder: str, closed: bool) -> None:
-    plan, devices = begun(service, "delta", count=4, remainder=remainder)
-    service.close(plan.name, CloseRequest(deadline=1000.0, share=1.0))
-    service.devices.receive(plan.name, "reports", [d.message("reports") for d in devices[:3]])
-    one(service, plan, "reports", devices[3].message("reports"))
-    service.tick()
-    assert (service.status(plan.name).status == "closed") is closed
-    if closed:
-        assert service.status(plan.name).records == 15
+        assert service.status(plan.name).records == 7
+        with pytest.raises(TooEarly, match="last reports are being waited for"):
+            service.effects(plan.name)
+    service.tick()  # all that have joined
+    assert service.close(plan.name).records == 31

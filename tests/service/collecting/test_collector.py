@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 import foldaway as fa
-from foldaway.errors import Conflict, RecordError, SequenceGap, TooEarly, TrialClosed, Unavailable, VaultError
+from foldaway.errors import Conflict, RecordError, SequenceGap, TrialClosed, Unavailable, VaultError
 from foldaway.federated.coordinator.closing import CloseRequest
-from foldaway.keeping.cohort import require_enough
 from foldaway.service.collecting.collector import Collector, merged
 from foldaway.service.collecting.service import Service
+from foldaway.service.database.shard_table import write_sequences
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Decoded, Limits
 from plans import SMALL
@@ -37,7 +37,7 @@ def store(folder: Place) -> Store:
 
 def opened(place: Place, plan: fa.Plan) -> Store:
     store = place.open()
-    store.create_trial(plan, bytes(16) if plan.bootstrap else None)
+    store.create_trial(plan, bytes(16) if plan.keyed else None)
     return store
 
 
@@ -50,14 +50,13 @@ def kept(store: Store, name: str = NAME) -> fa.Trial:
 
 def test_batches_are_acknowledged_and_made_durable_a_cohort_at_a_time(store: Store) -> None:
     collector = Collector(store, NAME, "main")
-    said = [collector.receive(records(4), "p", number) for number in range(1, 6)]
-    assert [(one.folded, one.durable, one.pending) for one in said] == [
-        (4, 0, 4),
-        (4, 0, 8),
-        (4, 3, 0),
-        (4, 3, 4),
-        (4, 3, 8),
-    ]
+    said, pending = [], []
+    for number in range(1, 6):
+        said.append(collector.receive(records(4), "p", number))
+        pending.append(collector.pending)
+    assert [(one.folded, one.durable) for one in said] == [(4, 0), (4, 0), (4, 3), (4, 3), (4, 3)]
+    assert pending == [4, 8, 0, 4, 8]
+    assert [one.pending for one in said] == [True, True, False, True, True]
     assert {one.fingerprint for one in said} == {PLAN.fingerprint}
     assert kept(store).n == 12
     assert store.shards.sequences(NAME) == {"p": 3}
@@ -69,7 +68,7 @@ def test_a_repeated_sequence_is_acknowledged_and_not_folded(store: Store) -> Non
         collector.receive(records(4), "p", number)
     for number in (1, 3, 4):  # durable, and pending
         said = collector.receive(records(4), "p", number)
-        assert (said.repeated, said.folded, said.durable, said.pending) == (True, 0, 3, 4)
+        assert (said.repeated, said.folded, said.durable, collector.pending) == (True, 0, 3, 4)
     again = Collector(store, NAME, "main")  # after a crash
     assert again.receive(records(4), "p", 3).repeated
     assert not again.receive(records(4), "p", 4).repeated
@@ -122,6 +121,40 @@ def test_batches_without_a_number_are_folded_every_time(store: Store) -> None:
         said = collector.receive(records(4), None, None)
         assert (said.durable, said.repeated, said.folded) == (None, False, 4)
     assert kept(store).n == 12
+
+
+# Who counts for a cohort.
+
+RETURNING = fa.Plan(**SMALL, unit="u", privacy=fa.Privacy(cohort=10, smallest_cell=2))
+
+
+def visits(*units: int, each: int = 1) -> Decoded:
+    """Records of these units, each in its own arm."""
+    unit = [u for u in units for _ in range(each)]
+    return Decoded(pa.table({"group": ["ab"[u % 2] for u in unit], "u": unit, "y": [float(u) for u in unit]}))
+
+
+def test_a_whale_neither_triggers_a_commit_nor_blocks_one(folder: Place) -> None:
+    """A cohort is of distinct units, so one with thousands of records is one, whenever it comes and however often."""
+    store = opened(folder, RETURNING)
+    collector = Collector(store, NAME, "main")
+    assert collector.receive(visits(0, each=3_000), "p", 1).pending == 3_000
+    assert collector.receive(visits(0, 0, each=2_000), "p", 2).pending == 7_000
+    assert collector.receive(visits(*range(1, 9)), "p", 3).durable == 0
+    assert kept(store).n == 0
+    said = collector.receive(visits(9), "p", 4)  # the tenth
+    assert (said.durable, said.pending) == (4, 0)
+    assert kept(store).n == 7_009
+    assert collector.receive(visits(0, each=3_000), "p", 5).pending == 3_000  # new again, once
+    assert collector.receive(visits(*range(1, 10)), "p", 6).durable == 6
+
+
+def test_units_that_come_back_make_no_cohort(folder: Place) -> None:
+    store = opened(folder, RETURNING)
+    collector = Collector(store, NAME, "main")
+    for number in range(1, 21):
+        assert collector.receive(visits(*range(9)), "p", number).durable == 0
+    assert collector.receive(visits(9), "p", 21).durable == 21
 
 
 # What goes wrong.
@@ -192,7 +225,8 @@ def test_a_conflict_goes_back_to_what_is_durable(store: Store) -> None:
     with pytest.raises(Conflict):
         collector.receive(records(8), "p", 2)
     assert collector.pending == 0
-    assert collector.receive(records(8), "p", 2).pending == 8
+    collector.receive(records(8), "p", 2)
+    assert collector.pending == 8
     assert collector.receive(records(4), "q", 1).repeated
     assert kept(store).n == 12 + 10
 
@@ -286,6 +320,8 @@ def test_a_producer_that_comes_back_goes_on(pair: tuple[Store, Collector, Collec
 
 # Service.
 
+CLOSABLE = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10, smallest_cell=2))
+
 
 def body(n: int, first: float = 0.0) -> bytearray:
     table = records(n, first).records.to_pylist()
@@ -297,8 +333,7 @@ def send(service: Service, n: int, producer: str = "p", sequence: int = 1, name:
 
 
 def test_a_close_holds_what_another_server_commits_meanwhile(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10, smallest_cell=2))
-    store = opened(place, plan)
+    store = opened(place, CLOSABLE)
     service, other = Service(store, "first", Limits()), Service(place.open(), "second", Limits())
     send(service, 20)
     close_trial = store.close_trial
@@ -314,21 +349,105 @@ def test_a_close_holds_what_another_server_commits_meanwhile(place: Place, monke
     assert other.close(NAME) == service.close(NAME) == service.effects(NAME) == answer
 
 
-def test_a_close_that_fails_gives_up_no_record(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    service = Service(store, "main", Limits())
+def test_the_close_counts_what_is_pending_here_and_makes_its_sequences_durable(place: Place) -> None:
+    """So a producer that asks afterwards how far it is need not send again what it could not send any more."""
+    service = Service(opened(place, CLOSABLE), "main", Limits())
     send(service, 20)
     send(service, 4, sequence=2)
+    assert service.durable_sequence(NAME, "p") == 1
+    answer = service.close(NAME, CloseRequest(exact=True))
+    assert (answer.records, answer.left_out, service.durable_sequence(NAME, "p")) == (24, 0, 2)
+    whole = fa.Trial(CLOSABLE)
+    for n in (20, 4):
+        whole.fold(records(n).records)
+    exact = fa.Effects.from_json(bytes(answer.effects))
+    assert [row.estimate for row in exact] == pytest.approx([row.estimate for row in whole.effects()])
+    # What others are told is rounded, and the call is noted; nobody gets exact numbers a second time.
+    told = fa.Effects.from_json(bytes(service.effects(NAME).effects))
+    assert (exact.rounded, told.rounded) == (False, True)
+    assert service.close(NAME, CloseRequest(exact=True)) == service.effects(NAME)
+    assert service.status(NAME).exact_answers == 1
 
-    def gone(*_: Any) -> Any:
+
+def test_a_close_counts_all_or_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that goes away in the middle of it leaves an open trial, with tallies, sequences and its key."""
+    plan = fa.Plan(**SMALL, unit="u", privacy=fa.Privacy(cohort=10, smallest_cell=2))
+    store = opened(place, plan)
+    service = Service(store, "main", Limits())
+    collector = service.records.collector(NAME)
+    collector.receive(visits(*range(10)), "p", 1)
+    collector.receive(visits(0, 1), "p", 2)
+    before = store.shards.all(NAME)
+
+    def goes_away(connection: Any, **named: Any) -> None:
+        write_sequences(connection, **named)
         raise Unavailable("gone.")
 
     with monkeypatch.context() as broken:
-        broken.setattr(store, "close_trial", gone)
+        broken.setattr("foldaway.service.collecting.record_trials.write_sequences", goes_away)
         with pytest.raises(Unavailable):
             service.close(NAME)
-    assert (service.status(NAME).pending, service.status(NAME).left_out) == (4, 0)
-    send(service, 6, sequence=3)
-    assert service.status(NAME).records == 30
+    assert store.trial(NAME).status == "open"
+    assert (store.shards.all(NAME), store.shards.sequences(NAME)) == (before, {"p": 1})
+    assert store.trial_key(NAME) is not None
+    assert (service.records.pending_of(NAME), service.status(NAME).left_out) == (2, 0)
+    collector.receive(visits(*range(10)), "p", 3)
+    assert kept(store).n == 22
+
+
+def test_a_close_counts_once_what_another_server_has_taken_too(place: Place) -> None:
+    store = opened(place, CLOSABLE)
+    service, other = Service(store, "first", Limits()), Service(place.open(), "second", Limits())
+    send(service, 4)
+    send(other, 4)  # the producer has moved, and sent its first batch again
+    send(other, 20, sequence=2)
+    answer = service.close(NAME, CloseRequest(exact=True))
+    assert sum(fa.Effects.from_json(bytes(answer.effects)).counts.values()) == 24
+    assert store.shards.sequences(NAME) == {"p": 2}
+
+
+def test_what_is_pending_elsewhere_is_left_out_and_counted(place: Place) -> None:
+    store = opened(place, CLOSABLE)
+    service, other = Service(store, "first", Limits()), Service(place.open(), "second", Limits())
+    send(service, 20)
+    send(other, 4, "q")
+    assert service.close(NAME).records == 20
+    other.tick()
+    status = service.status(NAME)
+    assert (status.left_out, other.pending(), service.durable_sequence(NAME, "q")) == (4, 0, 0)
+
+
+def test_after_the_close_tallies_census_and_key_are_gone(place: Place) -> None:
+    """From the tables and, as sealed bytes, from the files of SQLite, which overwrites what it deletes."""
+    plan = fa.Plan(**SMALL, unit="u", privacy=fa.Privacy(cohort=10, smallest_cell=2))
+    store = opened(place, plan)
+    service = Service(store, "main", Limits())
+    service.records.collector(NAME).receive(visits(*range(20)), "p", 1)
+    service.tick()
+    secret = [
+        *place.sql("SELECT state FROM foldaway_shards"),
+        *place.sql("SELECT answer FROM foldaway_history"),
+        *place.sql("SELECT census FROM foldaway_history"),
+        *place.sql("SELECT key FROM foldaway_keys", file="keys.db"),
+    ]
+    marks = [bytes(sealed)[40:104] for (sealed,) in secret]  # a stretch that lies on one page
+    assert [mark in place.files() for mark in marks] == [True] * 4
+    service.close(NAME)
+    assert place.sql("SELECT state FROM foldaway_shards") == [(None,)]
+    assert place.sql("SELECT answer, census FROM foldaway_history") == [(None, None)]
+    assert place.sql("SELECT key FROM foldaway_keys", file="keys.db") == []
+    store.close()
+    if place.server is None:
+        assert not any(mark in place.files() for mark in marks)
+
+
+def test_a_close_that_follows_an_answer_closely_tells_nothing_new(place: Place) -> None:
+    service = Service(opened(place, CLOSABLE), "main", Limits())
+    send(service, 20)
+    before = service.effects(NAME)
+    send(service, 9, sequence=2)
+    answer = service.close(NAME)
+    assert (answer.final, bytes(answer.effects)) == (True, bytes(before.effects))
 
 
 def test_a_second_close_makes_sure_that_the_key_is_gone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,15 +471,19 @@ def test_one_trial_in_trouble_does_not_hold_up_the_others(folder: Place, monkeyp
     store = folder.open()
     service = Service(store, "main", Limits())
     for name in ("one", "two"):
-        store.create_trial(fa.Plan(**{**SMALL, "name": name}, privacy=fa.Privacy(cohort=10, max_wait=1)), None)
-        send(service, 4, name=name)
-        service.records._collectors[name]._gate._since = 0.0
+        store.create_trial(fa.Plan(**{**SMALL, "name": name}, privacy=fa.Privacy(cohort=10)), None)
+        due_at_the_next_tick(service, name)
     break_commit(store, monkeypatch, Unavailable("gone."))
     with pytest.raises(Unavailable):
         service.tick()
-    assert [service.status(name).records for name in ("one", "two")] == [0, 4]
+    assert [kept(store, name).n for name in ("one", "two")] == [0, 12]
     service.tick()
-    assert [service.status(name).records for name in ("one", "two")] == [4, 4]
+    assert [kept(store, name).n for name in ("one", "two")] == [12, 12]
+
+
+def due_at_the_next_tick(service: Service, name: str) -> None:
+    """A cohort that is folded and, for some fault, was not committed."""
+    service.records.collector(name)._live.fold(records(12).records)
 
 
 def test_a_trial_closed_elsewhere_is_noticed(place: Place) -> None:
@@ -371,16 +494,34 @@ def test_a_trial_closed_elsewhere_is_noticed(place: Place) -> None:
     service.tick()
     service.tick()
     assert (service.status(NAME).left_out, service.pending()) == (4, 0)
-    with pytest.raises(TooEarly):
-        require_enough(PLAN.privacy, {"a": 0, "b": 0})
 
 
 def test_stopping_commits_what_the_cohort_allows(store: Store) -> None:
     service = Service(store, "main", Limits())
     send(service, 4)
     service.stop()
-    assert service.status(NAME).records == 0
-    service.records._collectors[NAME]._live.fold(records(8).records)
-    service.records._collectors[NAME]._gate.take(8, now=0.0)
+    assert kept(store).n == 0
+    due_at_the_next_tick(service, NAME)
     service.stop()
-    assert service.status(NAME).records == 12
+    assert kept(store).n == 16
+
+
+def test_an_answer_given_while_a_trial_is_closed_is_a_cohort_from_the_last_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another server tells what is durable, after this one has computed that and nine more."""
+    store = opened(place, CLOSABLE)
+    service, other = Service(store, "first", Limits()), Service(place.open(), "second", Limits())
+    send(service, 20)
+    send(service, 9, sequence=2)
+    close_trial = store.close_trial
+    said = []
+
+    def late(*args: Any) -> Any:
+        monkeypatch.setattr(store, "close_trial", close_trial)
+        said.append(other.effects(NAME))
+        return close_trial(*args)
+
+    monkeypatch.setattr(store, "close_trial", late)
+    answer = service.close(NAME)
+    assert [bytes(one.effects) for one in said] == [bytes(answer.effects)]

@@ -1,15 +1,16 @@
 """The differencing attack: two successive states or answers, subtracted, and solved for the record between them.
 
-It recovers a record to the digit where states are one record apart, and nothing where they are a cohort apart (promise
-P2). The attacker has the database, its key, and every answer.
+It recovers a record to the digit where states, or exact answers, are one record apart, and nothing where they are a
+cohort apart, or rounded (promise P2). The attacker has the database, its key, and every answer.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import msgspec
@@ -34,6 +35,8 @@ from servers import wait_for
 from stores import VAULT, Place
 
 N = 1_000
+
+pytestmark = pytest.mark.usefixtures("hurry")
 
 
 def plan_of(**settings: Any) -> fa.Plan:
@@ -114,17 +117,22 @@ def solve_answers(before: fa.Effects, after: fa.Effects) -> tuple[str, float] | 
     return now.arm, (now.control_level + now.estimate) * now.n_arm - (then.control_level + then.estimate) * then.n_arm
 
 
-def attack(place: Place, plan: fa.Plan, sizes: list[int]) -> tuple[list[int], int, int]:
-    """Send people in batches of these sizes and look after each.
+class Solved(NamedTuple):
+    """By how many records successive states differ, and how many records were solved for, by what the attacker saw."""
 
-    Returns:
-        By how many records successive states differ, how many records were solved for from states, and from answers.
-    """
+    steps: list[int]
+    states: int
+    told: int
+    exact: int
+
+
+def attack(place: Place, plan: fa.Plan, sizes: list[int]) -> Solved:
+    """Send people in batches of these sizes and look after each."""
     table = people()
     store = opened(place, plan)
     collector, service = Collector(store, "target", "main"), Service(store, "main", Limits())
     states: list[fa.Trial] = [fa.Trial(plan)]
-    answers: list[fa.Effects] = []
+    answers: dict[bool, list[fa.Effects]] = {False: [], True: []}
     start = 0
     for number, size in enumerate(sizes, start=1):
         collector.receive(Decoded(table.slice(start, size)), "p", number)
@@ -132,40 +140,42 @@ def attack(place: Place, plan: fa.Plan, sizes: list[int]) -> tuple[list[int], in
         for n, state in stored_states(place):
             if n != states[-1].n:
                 states.append(state)
-        try:
-            effects = fa.Effects.from_json(bytes(service.effects("target").effects))
-        except TooEarly:
-            continue
-        if not answers or effects.counts != answers[-1].counts:
-            answers.append(effects)
+        for exact, seen in answers.items():
+            with suppress(TooEarly):
+                effects = fa.Effects.from_json(bytes(service.effects("target", exact=exact).effects))
+                if min(effects.counts.values()) >= 10 and (not seen or effects.counts != seen[-1].counts):
+                    seen.append(effects)
+    truth = {(row["arm"], row["income"]) for row in table.to_pylist()}
+    from_answers = [
+        sum((one[0], round(one[1], 2)) in truth for pair in pairwise(seen) if (one := solve_answers(*pair)) is not None)
+        for seen in answers.values()
+    ]
     steps = [after.n - before.n for before, after in pairwise(states)]
     solved = [found for pair in pairwise(states) if (found := solve(*pair)) is not None]
-    incomes = [one for pair in pairwise(answers) if (one := solve_answers(*pair)) is not None]
-    truth = {(row["arm"], row["income"]) for row in table.to_pylist()}
-    from_answers = sum((arm, round(income, 2)) in truth for arm, income in incomes)
-    return steps, recovered(solved, table), from_answers
+    return Solved(steps, recovered(solved, table), *from_answers)
 
 
 @pytest.mark.parametrize("size", [1, 7])
 def test_a_cohort_hides_the_record_between_two_states_and_two_answers(folder: Place, size: int) -> None:
-    steps, from_states, from_answers = attack(folder, plan_of(), [size] * (215 // size))
-    assert len(steps) == 2
-    assert min(steps) >= 100
-    assert (from_states, from_answers) == (0, 0)
+    solved = attack(folder, plan_of(), [size] * (215 // size))
+    assert len(solved.steps) == 2
+    assert min(solved.steps) >= 100
+    assert solved[1:] == (0, 0, 0)
 
 
-def test_without_a_cohort_the_attack_succeeds(folder: Place) -> None:
-    steps, from_states, from_answers = attack(folder, plan_of(cohort=1), [1] * 100)
-    assert steps == [1] * 100
-    assert from_states == 100
-    assert from_answers > 70  # all but those before each arm had ten
+def test_without_a_cohort_and_without_rounding_the_attack_succeeds(folder: Place) -> None:
+    solved = attack(folder, plan_of(cohort=1), [1] * 100)
+    assert solved.steps == [1] * 100
+    assert solved.states == 100
+    assert solved.exact > 70  # all but those before each arm had ten
+    assert solved.told == 0  # rounded, and not after every record
 
 
 def test_a_large_batch_hides_nothing_of_the_small_one_after_it(folder: Place) -> None:
     """A cohort counts from the last state, not from the trial's beginning."""
-    steps, from_states, _ = attack(folder, plan_of(), [300, 1, 98, 1, 99, 1])
-    assert steps == [300, 100, 100]
-    assert from_states == 0
+    solved = attack(folder, plan_of(), [300, 1, 98, 1, 99, 1])
+    assert solved.steps == [300, 100, 100]
+    assert solved.states == 0
 
 
 # What an answer needs.
@@ -179,69 +189,25 @@ def test_no_effects_before_every_arm_has_its_minimum(folder: Place) -> None:
     collector.receive(Decoded(one_arm), "p", 1)
     treated = pa.table({"arm": ["treatment"] * 19, "age": np.arange(19.0), "income": np.arange(19.0)})
     collector.receive(Decoded(treated), "p", 2)
-    with pytest.raises(TooEarly, match="every arm needs 20 durable records"):
+    with pytest.raises(TooEarly, match=r"10 records .* stored, and 20 units in every arm"):
         service.effects("target")
     collector.receive(Decoded(treated.slice(0, 9)), "p", 3)  # pending, so it does not count
     with pytest.raises(TooEarly):
         service.effects("target")
     collector.receive(Decoded(treated.slice(9, 1)), "p", 4)
-    assert service.effects("target").records == 229
-
-
-@pytest.mark.parametrize(("remainder", "records", "left_out"), [("leave_out", 300, 50), ("include", 350, 0)])
-def test_a_remainder_is_left_out_at_the_close_and_counted_or_included(
-    place: Place, remainder: str, records: int, left_out: int
-) -> None:
-    table = people()
-    store = opened(place, plan_of(remainder=remainder))
-    service = Service(store, "main", Limits())
-    collector = service.records.collector("target")
-    collector.receive(Decoded(table.slice(0, 300)), "p", 1)
-    collector.receive(Decoded(table.slice(300, 50)), "p", 2)
-    before = service.effects("target")
-    answer = service.close("target")
-    assert (before.records, before.left_out, before.final) == (300, 0, False)
-    assert (answer.records, answer.left_out, answer.final) == (records, left_out, True)
-    status = service.status("target")
-    assert (status.records, status.left_out, status.pending) == (records, left_out, 0)
-    whole = fa.Trial(plan_of(remainder=remainder))
-    whole.fold(table.slice(0, records))
-    found = fa.Effects.from_json(bytes(answer.effects))
-    for a, b in zip(found, whole.effects(), strict=True):
-        assert (a.estimate, a.std_error) == pytest.approx((b.estimate, b.std_error), rel=1e-9)
-    if remainder == "leave_out":  # nothing new was said
-        assert bytes(answer.effects) == bytes(before.effects)
+    assert service.effects("target", exact=True).records == 229
+    assert service.effects("target").records == 230
 
 
 def test_a_trial_closed_too_early_has_no_effects(folder: Place) -> None:
     service = Service(opened(folder, plan_of()), "main", Limits())
     service.records.collector("target").receive(Decoded(people().slice(0, 99)), "p", 1)
-    with pytest.raises(IngestError, match="99 records wait here for others to make up a cohort of 100"):
+    with pytest.raises(IngestError, match=r"would end without effects.*100 records \(the plan's cohort\)"):
         service.close("target")
     assert service.status("target").status == "open"
-    assert service.status("target").pending == 99
+    assert service.records.pending_of("target") == 99
     answer = service.close("target", CloseRequest(without_effects=True))
-    assert (bytes(answer.effects), answer.records, answer.left_out) == (b"null", 0, 99)
-
-
-def test_max_wait_commits_earlier(folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [1_000.0]
-    monkeypatch.setattr("foldaway.service.collecting.collector.time.monotonic", lambda: clock[0])
-    service = Service(opened(folder, plan_of(max_wait=30.0)), "main", Limits())
-    collector = service.records.collector("target")
-    table = people()
-    durable = []
-    for number, (size, wait) in enumerate([(3, 0.0), (4, 29.0), (5, 1.0), (6, 20.0)], start=1):
-        clock[0] += wait
-        durable.append(collector.receive(Decoded(table.slice(10 * number, size)), "p", number).durable)
-    assert durable == [0, 0, 3, 3]
-    service.tick()
-    assert service.status("target").records == 12
-    clock[0] += 30.0  # since the oldest that is pending, not since the last commit
-    service.tick()
-    assert service.status("target").records == 18
-    clock[0] += 100.0
-    assert collector.receive(Decoded(table.slice(0, 2)), "p", 5).pending == 2
+    assert (bytes(answer.effects), answer.records, answer.left_out) == (b"null", 100, 0)
 
 
 # The same over HTTP.
@@ -275,14 +241,20 @@ def test_over_http_nothing_is_said_too_early_or_of_less_than_a_cohort(served: tu
             producer.send("target", table.slice(0, 99))
             early = httpx.get(f"{url}/v1/trials/target/effects", headers=reader)
             assert (early.status_code, early.headers["content-type"]) == (425, "application/problem+json")
-            assert "every arm needs 10 durable records" in early.json()["detail"]
+            assert "10 units in every arm" in early.json()["detail"]
             answers = set()
             for i in (99, *range(100, 250, 10)):
                 producer.send("target", table.slice(i, 1 if i == 99 else 10))
                 answers.add(httpx.get(f"{url}/v1/trials/target/effects", headers=reader).content)
             assert sorted(msgspec.json.decode(answer)["records"] for answer in answers) == [100, 200]
+            refused_exact = httpx.get(f"{url}/v1/trials/target/effects/exact", headers=reader)
+            assert refused_exact.status_code == 403
+            assert owner.status("target")["exact_answers"] == 0
+            assert owner.effects("target", exact=True)["effects"]["rounded"] is False
+            assert owner.status("target")["exact_answers"] == 1
             assert producer.kept("target") == 5
             with pytest.raises(ServerError) as refused:
                 Client(url, made["read_token"]).send("target", table.slice(0, 1))
             assert refused.value.status == 403
-        assert owner.finish("target")["left_out"] == 50
+        final = owner.finish("target")
+        assert (final["records"], final["left_out"], final["effects"]["rounded"]) == (250, 0, True)

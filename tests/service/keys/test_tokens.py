@@ -91,9 +91,9 @@ def test_a_scope_is_for_what_it_says(scope: Scope, trial: str | None, good_for: 
     assert scope == "admin" or allowed == good_for
 
 
-@pytest.mark.parametrize(("scope", "trial"), [("admin", "a"), ("ingest", None), ("read", None)])
+@pytest.mark.parametrize(("scope", "trial"), [("admin", "a"), ("metrics", "a"), ("ingest", None), ("read", None)])
 def test_admin_is_for_all_trials_and_the_others_for_one(scope: Scope, trial: str | None) -> None:
-    with pytest.raises(ValueError, match="for all trials"):
+    with pytest.raises(ValueError, match="for one trial"):
         issue(scope, trial)
 
 

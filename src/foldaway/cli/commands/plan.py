@@ -39,19 +39,33 @@ _CONTROLS = ("control", "ctrl", "controls", "placebo", "baseline", "base", "defa
 
 
 @app.command("check")
-def check(plan: PlanFile, json: AsJson = False) -> None:
+def check(
+    plan: PlanFile,
+    expect: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="UNITS", help="Also say who could be solved for from a state of so many units."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
     """Say what a plan will do, or what is wrong with it."""
     import msgspec
 
+    from foldaway.auditing.expected import expected
+    from foldaway.cli.terminal.words import in_lines
     from foldaway.federated.modes.described import described
     from foldaway.plan import Plan
     from foldaway.report.page.plan_summary import summary
 
     the_plan = Plan.load(plan)
     if json:
-        print(msgspec.json.encode({"fingerprint": the_plan.fingerprint, "plan": the_plan}).decode())
-    else:
-        print(summary(the_plan, described(the_plan)))
+        predicted = {} if expect is None else {"expected": list(expected(the_plan, expect))}
+        print(msgspec.json.encode({"fingerprint": the_plan.fingerprint, "plan": the_plan, **predicted}).decode())
+        return
+    print(summary(the_plan, described(the_plan)))
+    if expect is not None:
+        print(f"\nCould anybody be solved for, from a saved state of {expect:,} units in the clear?")
+        for sentence in expected(the_plan, expect):
+            print(in_lines(f"· {sentence}", indent="  "))
 
 
 @app.command("new")
@@ -125,8 +139,8 @@ def calibrate(
     from foldaway.sources.formats.paths import expand
     from foldaway.sources.runs.shares import ReadOptions, fold_columns
 
-    # A mode of devices may need the very coefficients that are to be found.
-    bare = Plan.load(plan, federated=None, privacy={})
+    # A mode of devices, or a release, may need the very coefficients that are to be found.
+    bare = Plan.load(plan, federated=None, privacy={}, release=None, complete_units=False)
     the_plan = Plan.load(plan, coefficients=Coefficients.none(bare.regressors[1:], bare.outcomes))
     calibration = Calibration(the_plan)
     columns = wanted_by(the_plan)

@@ -46,8 +46,16 @@ def run(
     json: AsJson = False,
     all_kinds: AllKinds = False,
     adjust: Adjust = None,
+    hardened: Annotated[
+        bool, typer.Option("--harden", help="Overwrite memory as it is freed, as a server does; slower.")
+    ] = False,
 ) -> None:
     """Fold files of records into a trial and print its effects. No record is kept."""
+    if hardened:
+        from foldaway.forgetting.harden import harden
+
+        for sentence in harden():  # starts the process again, so it comes first
+            tell(sentence)
     from foldaway.cli.terminal.printing import print_effects
     from foldaway.keeping.secret import read_or_make_key
     from foldaway.plan import Plan

@@ -12,7 +12,6 @@ import typer
 from foldaway.cli.terminal.connecting import Authority, Server, Token, TrialName, connect
 from foldaway.cli.terminal.leaving import interruptible
 from foldaway.cli.terminal.options import Delimiter
-from foldaway.cli.terminal.words import in_lines
 from foldaway.errors import ServerError, SourceError
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
@@ -57,7 +56,7 @@ def send(
         outcome = send_files(client, name, paths, progress, key=_own_key(key), delimiter=delimiter)
     print(f"{outcome.sent:,} records sent." + (f" {outcome.known:,} were there already." if outcome.known else ""))
     if outcome.pending:
-        print(in_lines(f"{outcome.pending:,} records wait on the server until their cohort has come together."))
+        print("The last records wait on the server until their cohort has come together.")
         print("Should the server stop before that, send the same files again.")
 
 
@@ -67,12 +66,12 @@ class Outcome(NamedTuple):
     Attributes:
         sent: Records that the server has folded now.
         known: Records that it had from an earlier run.
-        pending: Records, of any producer, that it has not yet made durable.
+        pending: Whether it has records, of any producer, that it has not yet made durable.
     """
 
     sent: int
     known: int
-    pending: int
+    pending: bool
 
 
 def send_files(
@@ -103,7 +102,7 @@ def send_files(
     plan = Plan.loads(msgspec.json.encode(client.plan(trial)).decode())
     wanted = wanted_by(plan)
     marks = Ledger(Pages(key, {}))
-    sent = known = pending = 0
+    sent, known, pending = 0, 0, False
     for path in paths:
         assert isinstance(path, Path)
         client.producer = f"file-{marks.mark(path).hex()}"

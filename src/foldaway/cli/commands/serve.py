@@ -11,6 +11,14 @@ from foldaway.cli.terminal.connecting import extra
 
 app = typer.Typer()
 
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--database-password-file",
+        help="A file with the database's password; FOLDAWAY_DATABASE_PASSWORD by default.",
+    ),
+]
+
 
 @app.command()
 def serve(
@@ -30,16 +38,33 @@ def serve(
     certificate: Annotated[Path | None, typer.Option(help="A certificate for https.")] = None,
     certificate_key: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
     max_body: Annotated[int, typer.Option(min=1, help="The largest batch that the server accepts, in MiB.")] = 32,
-    queue: Annotated[int, typer.Option(min=1, help="Batches in hand at once; senders of more must retry.")] = 64,
+    queue: Annotated[
+        int, typer.Option(min=1, help="Batches in hand at once; a token's share is half of what others leave.")
+    ] = 64,
     patience: Annotated[float, typer.Option(min=0.1, help="Seconds in which a batch must arrive.")] = 60.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log only what fails, not every request.")] = False,
+    password_file: PasswordFile = None,
 ) -> None:
     """Collect records over HTTP and keep none of them."""
     with extra():
         from foldaway.service.server import Settings, serve
 
-    https = certificate, certificate_key
-    serve(Settings(data, database, host, port, shard, key_file, *https, max_body * 2**20, queue, patience, quiet))
+    settings = Settings(
+        data,
+        database,
+        host,
+        port,
+        shard,
+        key_file,
+        certificate,
+        certificate_key,
+        max_body * 2**20,
+        queue,
+        patience,
+        quiet,
+        password_file=password_file,
+    )
+    serve(settings)
 
 
 @app.command()
@@ -47,11 +72,12 @@ def rotate(
     data: Annotated[Path | None, typer.Option(help="The folder of the trials.")] = None,
     database: Annotated[str | None, typer.Option(help="Or their database.")] = None,
     key_file: Annotated[Path | None, typer.Option(help="The key file, if it is not DATA/master.key.")] = None,
+    password_file: PasswordFile = None,
 ) -> None:
     """Encrypt everything that is stored under a new key."""
     with extra():
         from foldaway.service.database.store import rotate_key
         from foldaway.service.server import Settings, open_store
 
-    rotate_key(open_store(Settings(data, database, key_file=key_file)))
+    rotate_key(open_store(Settings(data, database, key_file=key_file, password_file=password_file)))
     print("Everything stored is now encrypted under a new key; the old one is gone.")

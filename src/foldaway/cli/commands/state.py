@@ -1,4 +1,4 @@
-"""What is done with saved states: merge, effects, report, export, seal; and where a state may be saved."""
+"""What is done with saved states: merge, effects, report, export, seal, release; and where one may be saved."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def merge(
     secret, seen = read_key(key), dict[bytes, Path]()
     whole: Trial | None = None
     for path in states:
-        part = Trial.load(_file_of(path), key=secret)
+        part = Trial.load(file_of(path), key=secret)
         if twin := seen.get(data := part.dumps()):
             raise StateError(f"{path} and {twin} are the same state; merging it twice would count its records twice.")
         seen[data] = path
@@ -58,7 +58,7 @@ def effects(state: State, key: KeyOfState = None, json: AsJson = False, all_kind
     """Print the effects in a saved state or a consumer's store, for yourself: they are not rounded."""
     from foldaway.trial import saved_effects
 
-    found = saved_effects(_file_of(state), key=read_key(key))
+    found = saved_effects(file_of(state), key=read_key(key))
     print(found.to_json() if json else found.to_string(all_kinds=all_kinds))
 
 
@@ -80,7 +80,7 @@ def report(
     from foldaway.report.page.page import effects_page
     from foldaway.trial import open_saved, saved_effects
 
-    file, secret = _file_of(state), read_key(key)
+    file, secret = file_of(state), read_key(key)
     target = state.with_name(f"{state.name}.html") if output is None else output
     printed = str(target) == "-"
     if not printed:
@@ -103,7 +103,7 @@ def export(
     """Write the effects for others, as JSON: rounded, and new ones only after the trial has grown enough."""
     from foldaway.keeping.disk import replace_file
 
-    text = tell_from(_file_of(state), read_key(key)).to_json()
+    text = tell_from(file_of(state), read_key(key)).to_json()
     if str(output) == "-":
         print(text)
     else:
@@ -124,7 +124,7 @@ def seal(
     from foldaway.keeping.locks import locked
     from foldaway.trial import open_saved, quiet_effects, saved_effects
 
-    file, secret = _file_of(state), read_key(key)
+    file, secret = file_of(state), read_key(key)
     with locked(file, StateError(f"another program is at work on {state}; wait until it has ended.")):
         trial, positions = open_saved(file, key=secret)
         exact_effects = quiet_effects(trial)
@@ -140,6 +140,33 @@ def seal(
             destroy_key(key)
     tell(f"{state} is sealed: its tallies and its key are destroyed.")
     found = exact_effects if exact else saved_effects(file)
+    print(found.to_json() if json else found)
+
+
+@app.command()
+def release(state: State, key: KeyOfState = None, json: AsJson = False, adjust: Adjust = None) -> None:
+    """Tell a trial's effects once, with the noise that its plan asks for; the exact tallies are then gone.
+
+    Safe to repeat: the file then holds the release, and gives the same effects again.
+    """
+    from foldaway.keeping.locks import locked
+    from foldaway.keeping.saved import is_encrypted
+    from foldaway.trial import open_saved, saved_effects
+
+    file = file_of(state)
+    if not file.exists():
+        raise StateError(f"there is no state {state}.")
+    with locked(file, StateError(f"another program is at work on {state}; wait until it has ended.")):
+        if is_encrypted(file):
+            trial, positions = open_saved(file, key=read_key(key))
+            trial.release(everywhere=False)
+            trial.save(file, positions=positions)  # before anybody sees it: drawn again, noise could be averaged away
+            trial.seal()
+            if key is not None:
+                destroy_key(key)
+            tell(f"{state} holds the release now, and no exact tallies. Delete older copies of it.")
+    found = saved_effects(file)
+    found = found if adjust is None else found.adjusted(adjust)
     print(found.to_json() if json else found)
 
 
@@ -172,7 +199,7 @@ def destroy_key(file: Path) -> None:
         tell(f"The trial is closed, but its key {file} cannot be destroyed: {error.strerror}.")
 
 
-def _file_of(state: Path) -> Path:
+def file_of(state: Path) -> Path:
     """The file of a state: itself, or the one in a consumer's store."""
     if not state.is_dir():
         return state

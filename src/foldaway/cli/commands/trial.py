@@ -161,7 +161,9 @@ def _print_statuses(rows: list[dict[str, Any]]) -> None:
             [
                 row["name"],
                 row["federated"]["stage"] if federated else row["status"],
-                *(f"{row[field]:,}" for field in ("records", "pending", "cohort", "left_out")),
+                f"{row['records']:,}",
+                "some" if row["pending"] else "none",
+                *(f"{row[field]:,}" for field in ("cohort", "left_out")),
             ]
             for row in rows
             if (row.get("federated") is not None) == federated

@@ -27,14 +27,17 @@ KeyFile = Annotated[
     typer.Option(
         "--key",
         metavar="FILE",
-        envvar="FOLDAWAY_KEY",
+        envvar="FOLDAWAY_TRIAL_KEY",
         help="The trial's secret key, if not this user's own; made if there is no such file yet.",
     ),
 ]
 KeyOfState = Annotated[
     Path | None,
     typer.Option(
-        "--key", metavar="FILE", envvar="FOLDAWAY_KEY", help="The key the state was saved with, if not this user's own."
+        "--key",
+        metavar="FILE",
+        envvar="FOLDAWAY_TRIAL_KEY",
+        help="The key the state was saved with, if not this user's own.",
     ),
 ]
 

@@ -9,16 +9,21 @@ if TYPE_CHECKING:
 
 
 def print_effects(trial: Trial, *, json: bool = False, all_kinds: bool = False, adjust: str | None = None) -> None:
-    """Print the trial's effects.
+    """Print the trial's effects; or, of one that is to be released, how far it is.
 
     Raises:
         RecordError: There is nothing to print.
     """
-    from foldaway.errors import RecordError
+    from foldaway.cli.terminal.words import tell
+    from foldaway.errors import RecordError, Unreleased
     from foldaway.records.faults import none_folded
     from foldaway.trial import quiet_effects
 
     if not trial.n:
         raise RecordError(none_folded(trial.dropped, "report"))
-    effects = quiet_effects(trial, adjust)
+    try:
+        effects = quiet_effects(trial, adjust)
+    except Unreleased as not_yet:
+        tell(str(not_yet))
+        return
     print(effects.to_json() if json else effects.to_string(all_kinds=all_kinds))

@@ -54,23 +54,23 @@ def close_and_wait(client: Client, name: str, **request: Any) -> dict[str, Any]:
     return answer
 
 
-def who(about: dict[str, Any], pending: int = 0) -> str:
+def who(about: dict[str, Any], pending: bool = False) -> str:
     """The devices of a trial by arm, as a table, its stage, and what does not count yet.
 
     Args:
         about: What the server says about the devices.
-        pending: Messages that wait in the server's memory for their cohort.
+        pending: Whether messages wait in the server's memory for their cohort.
 
     Example:
         >>> print(who({"mode": "delta", "stage": "open", "deadline": None, "integrity": None,
-        ...            "enrolled": {"a": 1200}, "reported": {"a": 1000}, "missing": {"a": 200}}, pending=70))
+        ...            "enrolled": {"a": 1200}, "reported": {"a": 1000}, "missing": {"a": 200}}, pending=True))
         federated (delta), open
         arm  enrolled  reported  not yet
         ───  ────────  ────────  ───────
         a       1,200     1,000      200
         <BLANKLINE>
-        Pending reports: 70. They are in this server's memory until a cohort has come
-        together, and in no other count yet.
+        More reports are in this server's memory until a cohort has come together, and
+        in no other count yet.
     """
     counts = [about["enrolled"], about["reported"], about["missing"]]
     # Nobody is missing as long as a report still counts.
@@ -87,7 +87,7 @@ def who(about: dict[str, Any], pending: int = 0) -> str:
     return "\n\n".join([f"federated ({about['mode']}), {stage}\n{table}", *map(in_lines, _notes(about, pending))])
 
 
-def _notes(about: dict[str, Any], pending: int) -> Iterator[str]:
+def _notes(about: dict[str, Any], pending: bool) -> Iterator[str]:
     replies, is_open = MODES[about["mode"]].at_close, about["stage"] == "open"
     if about["stage"] == "replying" and about.get("note"):
         yield f"{about['note'][0].upper()}{about['note'][1:]}"
@@ -95,10 +95,7 @@ def _notes(about: dict[str, Any], pending: int) -> Iterator[str]:
         yield "Devices send moments while the trial is open; they are asked for replies at its close."
     if pending:
         what = "reports" if not replies else "messages with moments" if is_open else "replies"
-        yield (
-            f"Pending {what}: {pending:,}. They are in this server's memory until a cohort has come together, and in "
-            "no other count yet."
-        )
+        yield f"More {what} are in this server's memory until a cohort has come together, and in no other count yet."
 
 
 def _moment(seconds: float) -> str:

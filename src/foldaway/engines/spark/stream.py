@@ -236,7 +236,8 @@ class _Batches:
             stored = StreamState(reached, final=trial.final())
             self._store.write(stored, None)
         else:
-            stored = StreamState(reached, trial.dumps())
+            # Levels that are pooled in the state may still become common in memory.
+            stored = StreamState(reached, (trial if trial.rich else trial.copy()).dumps())
             self._store.write(stored, trial.file_key())
         self._stored = stored
         trial.wrote()

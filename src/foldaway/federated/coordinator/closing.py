@@ -191,12 +191,15 @@ class Course:
 
     def too_few_reports(self, reported: Mapping[str, int]) -> str | None:
         """Why so many reports, by arm, give no effects, if they do not."""
-        few = cohort.too_few_to_answer(self._privacy, {arm: reported[arm] for arm in self._plan.arms})
-        if not few:
+        counts = {arm: reported[arm] for arm in self._plan.arms}
+        if cohort.may_tell(self._privacy, cohort.Census({arm: [n] for arm, n in counts.items()}), None):
             return None
-        arm = min(few, key=few.__getitem__)
-        least = f"every arm needs durable reports of {self._privacy.smallest_cell:,} devices (the plan's smallest_cell)"
-        return f"{least}, and {arm} has {few[arm]:,}"
+        if few := cohort.too_few_to_answer(self._privacy, counts):
+            arm = min(few, key=few.__getitem__)
+            least = f"durable reports of {self._privacy.smallest_cell:,} devices (the plan's smallest_cell)"
+            return f"every arm needs {least}, and {arm} has {few[arm]:,}"
+        least = f"durable reports of {self._privacy.cohort:,} devices (the plan's cohort)"
+        return f"effects need {least}, and there are {sum(counts.values()):,}"
 
     # What follows from it.
 
@@ -205,9 +208,7 @@ class Course:
         if self._replies and seen.stage == "open":  # whether it can begin is seen from the moments
             why = "its devices reply once it is being closed, and that takes time" if seen.is_over else None
         elif few := self.too_few_reports(self._countable(seen) if seen.is_over else self._hoped_for(seen)):
-            more = "" if seen.is_over else ", with all that can still come"
-            wait = f"reports wait here for others to make up a cohort of {self._privacy.cohort:,}"
-            why = f"{few}{more}. {seen.pending.total():,} {wait}"
+            why = few if seen.is_over else f"{few}, with all that can still come"
         if why is not None:
             raise would_be_without_effects(self._plan.name, why, federated=seen.is_over)
 

@@ -173,6 +173,9 @@ class Device:
                 raise Forgotten
             if state.stage != "collecting":
                 raise StateError(f"the record was not taken: {self._custody.status_of(state)}")
+            if state.records >= self.plan.unit_records:
+                most = f"{self.plan.unit_records:,} (`federated.device_records`)"
+                raise RecordError(f"the record was not taken: the plan takes no more records of a device than {most}.")
             sums = self._mode.take_in(self.plan, state.sums, row)
             if sums is None:
                 self._store.add_row(packed(row))
@@ -296,7 +299,7 @@ def overwrite(plan: Plan, records: int) -> None:
         >>> overwrite(Plan(name="d", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], federated="scores"), 3)
     """
     chance = np.random.default_rng()
-    plain = msgspec.structs.replace(plan, unit=None, complete_units=False)
+    plain = msgspec.structs.replace(plan, unit=None, complete_units=False, beyond="clip")
     mode_of(plan).overwrite(plain, [_made_up(plain, chance) for _ in range(min(max(records, 1), _ENOUGH))])
     gc.collect()  # also empties Python's own list of freed floats, which keep their values
 

@@ -46,7 +46,7 @@ class OneRound(Mode):
         self, share: Share, devices: Devices, published: Published | None, *, rounded: bool = True
     ) -> tuple[Effects, None]:
         """Those of an analysis of clusters, with a note on who is missing from it."""
-        notes = list(missing_notes(devices))
+        notes = [*missing_notes(devices), *largest_notes(share)]
         return effects_of(share.plan, share.trial.arms, share.trial.dropped, rounded=rounded, notes=notes), None
 
     def longest(self, plan: Plan) -> Sequence[Message]:
@@ -98,6 +98,13 @@ class Delta(OneRound):
         (message,) = self.longest(plan)
         sums, size = many(len(plan.outcomes), "sum"), many(len(encoded(message)), "byte")
         return f"a device keeps a count and {sums}, and no record. It sends them once, in at most {size}."
+
+
+def largest_notes(share: Share) -> Iterator[str]:
+    """How much of an arm comes from a single device."""
+    shares = [most / n for most, n in zip(share.largest, share.trial.counts.values(), strict=True) if n]
+    if largest := max(shares, default=0.0):
+        yield f"The largest share of an arm's records that came from one device: {100 * largest:.2g} %."
 
 
 def missing_notes(devices: Devices) -> Iterator[str]:

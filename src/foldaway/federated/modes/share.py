@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from foldaway.errors import MessageError, StateError
 from foldaway.federated.messages import Counted, Factored, GroupSums
@@ -67,6 +67,7 @@ class ShareState(msgspec.Struct, array_like=True):
     trial: bytes
     replies: list[Any] | None
     devices: list[int]
+    largest: list[int]
 
 
 class Share:
@@ -79,15 +80,21 @@ class Share:
         trial: The records' tallies.
         replies: The sums of the replies, by arm, once there are some.
         devices: By arm, the devices that have records in the tallies.
+        largest: By arm, the most records that one message was about; 0 where no device has sent any.
     """
 
     def __init__(
-        self, trial: Trial, replies: list[Replies] | None = None, devices: Sequence[int] | None = None
+        self,
+        trial: Trial,
+        replies: list[Replies] | None = None,
+        devices: Sequence[int] | None = None,
+        largest: Sequence[int] | None = None,
     ) -> None:
         self.plan = trial.plan
         self.trial = trial
         self.replies = replies
         self.devices = [0] * len(self.plan.arms) if devices is None else list(devices)
+        self.largest = [0] * len(self.plan.arms) if largest is None else list(largest)
         self._most: Floats | None = None  # what is not absurd next to the records here; worked out when it is needed
 
     @classmethod
@@ -97,17 +104,19 @@ class Share:
             return cls(Trial(plan))
         saved = unpack(state, ShareState)
         trial = Trial.loads(saved.trial, plan)
-        if len(saved.devices) != len(plan.arms) or min(saved.devices) < 0:
+        counts = (saved.devices, saved.largest)
+        if any(len(each) != len(plan.arms) or min(each) < 0 for each in counts):
             raise StateError("the state does not fit its plan: it counts the devices of other arms.")
         if saved.replies is None:
-            return cls(trial, devices=saved.devices)
+            return cls(trial, devices=saved.devices, largest=saved.largest)
         if published is None:
             raise StateError("the state does not fit its plan: it has replies to nothing that was published.")
-        return cls(trial, published.restore_replies(saved.replies), saved.devices)
+        return cls(trial, published.restore_replies(saved.replies), saved.devices, saved.largest)
 
     def copy(self) -> Self:
         """A share of its own with the same tallies."""
-        return type(self)(self.trial.copy(), None if self.replies is None else list(self.replies), self.devices)
+        replies = None if self.replies is None else list(self.replies)
+        return type(self)(self.trial.copy(), replies, self.devices, self.largest)
 
     def code(self, arm: str) -> int:
         """An arm's place in the plan."""
@@ -122,11 +131,38 @@ class Share:
         Raises:
             MessageError: They cannot.
         """
-        self.code(message.arm)
+        self.require_few(message)
         R = message.triangle(len(self.plan.columns))
         _check_triangle(self.plan, message.n, R)
         self.require_usual(np.sum(R**2, axis=0) / R[0, 0] ** 2)
+        names = enumerate(self.plan.columns)
+        bounded = {place: self.plan.bounds[name] for place, name in names if name in self.plan.bounds}
+        self.require_within(R[0, list(bounded)] / R[0, 0], list(bounded.values()))
         return R
+
+    def require_few(self, message: Counted) -> None:
+        """Refuse a message of an arm that the plan has not, or of more records than a device may have.
+
+        Raises:
+            MessageError: It is one.
+        """
+        self.code(message.arm)
+        if message.n > self.plan.unit_records:
+            raise MessageError(
+                f"the message is about more records than the plan takes of a device (`federated.device_records`, "
+                f"{self.plan.unit_records:,})."
+            )
+
+    def require_within(self, means: Floats, bounds: ArrayLike) -> None:
+        """Refuse means beyond the bounds of their columns: records within these have none.
+
+        Raises:
+            MessageError: There is one.
+        """
+        lower, upper = np.reshape(np.asarray(bounds, dtype=np.float64), (-1, 2)).T
+        slack = _ROUNDING * (upper - lower)
+        if np.any((means < lower - slack) | (means > upper + slack)):
+            raise MessageError("the message's numbers lie beyond the plan's `bounds`.")
 
     def require_usual(self, mean_squares: Floats) -> None:
         """Refuse mean squares, by column, that are absurd next to those of all other devices.
@@ -156,6 +192,7 @@ class Share:
         codes = np.array([self.code(message.arm) for message in messages], dtype=np.intp)
         for code, message in zip(codes, messages, strict=True):
             self.devices[code] += message.counts_device
+            self.largest[code] = max(self.largest[code], message.n)
         self._most = None
         return codes, np.array([message.n for message in messages], dtype=np.int64)
 
@@ -166,12 +203,13 @@ class Share:
         else:
             replies = [a + b for a, b in zip(self.replies, other.replies, strict=True)]
         devices = [a + b for a, b in zip(self.devices, other.devices, strict=True)]
-        return type(self)(self.trial.merge(other.trial), replies, devices)
+        largest = [max(pair) for pair in zip(self.largest, other.largest, strict=True)]
+        return type(self)(self.trial.merge(other.trial), replies, devices, largest)
 
     def dumps(self) -> bytes:
         """As bytes."""
         replies = None if self.replies is None else [each.state() for each in self.replies]
-        return pack(ShareState(self.trial.dumps(), replies, self.devices))
+        return pack(ShareState(self.trial.dumps(), replies, self.devices, self.largest))
 
 
 def _check_triangle(plan: Plan, n: int, R: Floats) -> None:

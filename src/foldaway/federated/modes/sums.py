@@ -12,13 +12,13 @@ from foldaway.effects.group_analysis import effects_of_groups
 from foldaway.errors import MessageError
 from foldaway.federated.messages import MOST_RECORDS, Coefficients, GroupSums, encoded, packed, unpacked
 from foldaway.federated.modes.mode import Holding, longest_arm, many
-from foldaway.federated.modes.one_round import OneRound, missing_notes
+from foldaway.federated.modes.one_round import OneRound, largest_notes, missing_notes
 from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.published import Published
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.tallies import Grouped
-from foldaway.tallies.grouped import predictor_of
+from foldaway.tallies.predictor import predictor_of
 
 
 class SumsByGroup(OneRound):
@@ -43,11 +43,17 @@ class SumsByGroup(OneRound):
 
     def check(self, share: Share, message: GroupSums, published: Published | None) -> Floats:
         """The sums, if the plan has the message's arm, group and columns."""
-        share.code(message.arm)
+        share.require_few(message)
         if message.group >= share.plan.groups:
             raise MessageError("the message names a group that the plan has not.")
         sums = unpacked(message.sums, _columns(share.plan))
         share.require_usual((sums / message.n) ** 2)
+        bounded = [place for place, name in enumerate(share.plan.outcomes) if name in share.plan.bounds]
+        bounds = [share.plan.bounds[share.plan.outcomes[place]] for place in bounded]
+        share.require_within(sums[bounded] / message.n, bounds)
+        if share.plan.release is not None and (predictor := predictor_of(share.plan)) is not None:
+            y, tilde = np.split(sums / message.n, 2)
+            share.require_within(y - tilde, np.asarray(predictor.reach))
         return sums
 
     def fold(
@@ -62,8 +68,9 @@ class SumsByGroup(OneRound):
         """Those of sums by group, with a note on who is missing from them."""
         trial, units = share.trial, dict(zip(share.plan.arms, share.devices, strict=True))
         assert isinstance(trial.tallies, Grouped)
-        notes = list(missing_notes(devices))
         tallies, plan = trial.tallies, share.plan
+        # Counts of devices are exact, and a release tells nothing that is.
+        notes = [] if plan.release is not None else [*missing_notes(devices), *largest_notes(share)]
         return effects_of_groups(plan, tallies, trial.dropped, rounded=rounded, units=units, notes=notes), None
 
     def described(self, plan: Plan) -> str:

@@ -19,6 +19,7 @@ from foldaway.effects.numbers import (
     signed,
     typeset,
 )
+from foldaway.effects.released import release_notes
 from foldaway.inference.bootstrap import SHARES, Spread
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS
 from foldaway.report.drawing.figures import Axis, Range, axis_over, axis_row, box_row, interval_row
@@ -44,7 +45,11 @@ def found(effects: Effects, spreads: Spreads | None) -> Section:
     if not any(row.estimate is not None for row in effects):
         why_not = " ".join(reasons(effects, [])) if any(effects.counts.values()) else "No record has come in."
         return Section("found", "What was found", tag("p", f"There is nothing to tell yet. {why_not}"))
-    return Section("found", "What was found", html(_doubt(effects), _many(effects), tag("div", cards, class_="cards")))
+    return Section(
+        "found",
+        "What was found",
+        html(_doubt(effects), _noise(effects), _many(effects), tag("div", cards, class_="cards")),
+    )
 
 
 def _doubt(effects: Effects) -> Html | None:
@@ -57,6 +62,13 @@ def _doubt(effects: Effects) -> Html | None:
         " The arms did not get their share, so differences between them need not be effects of the treatment. Read "
         "what follows as what the numbers say, not as what is true.",
     )
+
+
+def _noise(effects: Effects) -> Html | None:
+    """That the numbers are a release, if they are."""
+    if effects.plan is None or effects.plan.release is None:
+        return None
+    return tag("p", [f"{note} " for note in release_notes(effects.plan, effects.rows)])
 
 
 def _many(effects: Effects) -> Html | None:

@@ -52,6 +52,7 @@ _GROUPED = {
     "moments": ("Moments", "sums of products of two columns, by arm and group of units; gone when the trial is saved"),
     "center": ("Coefficients", "how covariates predict each outcome, to three digits"),
     "slopes": ("Coefficients", "how covariates predict each outcome, to three digits"),
+    "released": ("Release", "counts and sums with noise, by arm and group; the exact ones are gone"),
     "why": ("Reason", "why outcomes are not adjusted, if they are not"),
 }
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
 from foldaway.effects.headline import comparisons
-from foldaway.inference.balance import balance, prediction_balance
+from foldaway.inference.balance import Balance, balance, prediction_balance
 from foldaway.inference.bootstrap import spread
 from foldaway.inference.contrast import Question
 from foldaway.inference.estimators import distribution
@@ -17,6 +18,7 @@ from foldaway.report.page.asked import asked
 from foldaway.report.page.document import Report, Section, badge, document
 from foldaway.report.page.found import Spreads, found
 from foldaway.report.page.kept import kept
+from foldaway.report.page.solved import solved
 from foldaway.report.page.trust import sample_ratio_check, trust
 from foldaway.tallies import Arms, Holding
 from foldaway.tallies.arm import ArmTally
@@ -37,17 +39,19 @@ def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> 
         tallies: What it holds, from which come the balance of the arms and the spread of the bootstrap.
         saved: Its state and what is saved with it, from which comes what was kept.
     """
+    balances: Sequence[Balance] | None
     if isinstance(tallies, Arms):
         forms, balances = spreads(effects, plan, tallies.arms), balance(plan, tallies.arms)
     else:
-        forms, balances = {}, prediction_balance(plan, tallies)
-    if effects.rounded:
+        forms, balances = {}, None if tallies.released else prediction_balance(plan, tallies)
+    if effects.rounded and balances is not None:
         forms, balances = {}, [each.rounded() for each in balances]
     sections = [
         asked(plan),
         found(effects, forms),
         trust(effects, balances),
         kept(saved, sum(effects.counts.values())),
+        solved(audit(plan, tallies), told=effects.rounded),
     ]
     return _page(effects, sections)
 

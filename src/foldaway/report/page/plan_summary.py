@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from textwrap import fill
 
 from foldaway.effects.numbers import bytes_text
+from foldaway.effects.released import least_records, protected
 from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of, estimators_of, tallies_of
 from foldaway.plan.vocabulary import MOMENTS, REPLICATES, SUMS
@@ -28,13 +29,14 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
         demo is a plan that can be run.
     """
     estimators = [[name, ", ".join(errors_of(plan, name))] for name in estimators_of(plan)]
+    paragraphs = (*_release(plan), *more, _faults(plan), *_kept(plan))
     return "\n\n".join(
         [
             f"{plan.name} is a plan that can be run.",
             text_table(["column", "role", "detail"], _roles(plan), left=3),
             text_table(["estimator", "standard errors"], estimators, left=2),
             *_bootstrap(plan),
-            *(fill(paragraph, WIDTH, break_on_hyphens=False) for paragraph in (*more, _faults(plan), *_kept(plan))),
+            *(fill(paragraph, WIDTH, break_on_hyphens=False) for paragraph in paragraphs),
             f"Fingerprint: {plan.fingerprint}",
         ]
     )
@@ -43,17 +45,32 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
 def _roles(plan: Plan) -> list[list[str]]:
     arms = ", ".join(f"{name} {share:.4g}" for name, share in plan.arms.items())
     rows = [[plan.arm, "arm", f"{arms}; {plan.control} is the control"]]
-    rows += [
-        [name, "outcome", f"compared by its {'total' if name in plan.totals else 'mean'}"] for name in plan.outcomes
-    ]
+    for name in plan.outcomes:
+        compared = f"compared by its {'total' if name in plan.totals else 'mean'}"
+        rows.append([name, "outcome", f"{compared}; {_bounds(plan, name)}" if name in plan.bounds else compared])
     for name in plan.covariates:
         levels = plan.levels.get(name)
-        rows.append([name, "covariate", f"levels {', '.join(levels)}" if levels else ""])
+        rows.append([name, "covariate", f"levels {', '.join(levels)}" if levels else _bounds(plan, name)])
     if plan.unit:
         rows.append([plan.unit, "unit", _promise(plan)])
     if plan.weight:
         rows.append([plan.weight, "weight", ""])
     return rows
+
+
+def _bounds(plan: Plan, name: str) -> str:
+    if name not in plan.bounds:
+        return ""
+    lower, upper = plan.bounds[name]
+    return f"{lower:g} to {upper:g}, {'clipped' if plan.beyond == 'clip' else 'faulty'} beyond"
+
+
+def _release(plan: Plan) -> list[str]:
+    if plan.release is None:
+        return []
+    budget = f"ε = {plan.release.epsilon:g}, δ = {plan.release.delta:g}"
+    few = f"An arm of fewer than {least_records(plan):,} records would drown in the noise."
+    return [f"Effects are told once, with noise ({budget}). {protected(plan)} {few}"]
 
 
 def _promise(plan: Plan) -> str:
@@ -108,7 +125,8 @@ def _rich(plan: Plan) -> list[str]:
     if plan.keeps == MOMENTS:
         return [
             "Moments say far more about single people than sums by group do: whoever holds them and knows that someone "
-            "is alone in a combination of levels can solve for that person's outcome."
+            "is alone in a combination of levels can solve for that person's outcome. Saved states have such levels "
+            "pooled."
         ]
     if plan.covariates and plan.coefficients is None:
         return [

@@ -10,6 +10,7 @@ from foldaway.effects import Effects
 from foldaway.effects.numbers import p_text, percent_text, signed, typeset
 from foldaway.inference.balance import CUSTOMARY, Balance, Verdict
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio
+from foldaway.records.faults import CLIPPED
 from foldaway.report.drawing.figures import SHAPES, axis_over, axis_row, key_mark, mark_row
 from foldaway.report.drawing.markup import Child, Html, html, named, tag
 from foldaway.report.page.document import Section, State, badge, details, table
@@ -116,7 +117,11 @@ def left_out_check(effects: Effects) -> Check:
     ]
     if stray := effects.dropped.get("", 0):
         rows.append(["arm unknown or unread", "–", f"{stray:,}", "–"])
-    reasons = [[named(f.column), f.rule, named(f.arm) if f.arm else "–", f"{f.records:,}"] for f in effects.faults]
+    reasons = [
+        [named(f.column), f.rule, named(f.arm) if f.arm else "–", f"{f.records:,}"]
+        for f in effects.faults
+        if f.rule != CLIPPED
+    ]
     sentence = (
         f"{total:,} faulty record{' was' if total == 1 else 's were'} left out. That is harmless if it has nothing to "
         "do with the arm, and biases the effects if it has: compare the shares."

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
+import sqlalchemy as sa
 
 from foldaway.effects import Effects
 from foldaway.effects.headline import headline
+from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, may_tell
 from foldaway.plan import Plan
-from foldaway.service.database.history_table import HistoryTable, ToldRow
+from foldaway.service.database.history_table import HistoryTable, ToldRow, require_last
 
 # The share of this server's time that looking for something new to tell may take, and seconds between two looks.
 _SHARE = 0.05
@@ -44,7 +47,7 @@ class Point(msgspec.Struct, frozen=True):
     """The estimates after so many durable records.
 
     Attributes:
-        records: Durable records, of all servers.
+        records: Durable records, of all servers, rounded.
         time: When, in seconds since 1970.
         effects: For each outcome, arm and estimator the row with the kind of error that is shown first.
     """
@@ -144,12 +147,17 @@ class Answers:
             self._opened[name] = Told(row.records, Effects.from_json(row.answer))
         return self._opened[name]
 
-    def final(self, plan: Plan, whole: Candidate) -> Told | None:
-        """What is told at the close: all there is, if a cohort has come since the last answer; else that one."""
+    def final(self, plan: Plan, whole: Candidate) -> tuple[Told | None, Callable[[sa.Connection], None]]:
+        """What is told at the close: all there is, if a cohort has come since the last answer; else that one.
+
+        Returns:
+            That, and what makes sure, in the transaction that closes the trial, that no server has told more since.
+        """
         last = self._table.last(plan.name)
+        unless_told = partial(require_last, trial=plan.name, records=0 if last is None else last.records)
         if may_tell(plan.privacy, whole.census, _census(last), growth=0):
-            return Told(whole.records, whole.effects())
-        return self._last(plan.name)
+            return Told(whole.records, whole.effects()), unless_told
+        return self._last(plan.name), unless_told
 
     def drop(self, name: str) -> None:
         """Let go of a trial's answer; a closed one's is in the database."""
@@ -157,12 +165,13 @@ class Answers:
             each.pop(name, None)
 
     def course(self, name: str, after: int, series: Series) -> list[Point]:
-        """What was told after so many records, oldest first."""
+        """What was told after more records than this, oldest first."""
         points = []
-        for row in self._table.read(name, after):
-            estimates = msgspec.msgpack.decode(row.estimates, type=list[StoredEstimate])
-            named = [Estimate(*msgspec.structs.astuple(each)) for each in estimates if series.takes(each)]
-            points.append(Point(row.records, row.time, named))
+        for row in self._table.read(name):
+            if (records := round_count(row.records)) > after:
+                estimates = msgspec.msgpack.decode(row.estimates, type=list[StoredEstimate])
+                named = [Estimate(*msgspec.structs.astuple(each)) for each in estimates if series.takes(each)]
+                points.append(Point(records, row.time, named))
         return points
 
 

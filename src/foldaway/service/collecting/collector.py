@@ -39,7 +39,7 @@ class Receipt(msgspec.Struct, frozen=True):
         repeated: Whether the batch had come before, and was not folded again.
         durable: The producer's last sequence that is safe whatever crashes; null for batches without a sequence that
             are not yet safe.
-        pending: Records of this server that wait for their cohort.
+        pending: Whether records of this server wait for their cohort; how many is not the sender's to know.
     """
 
     fingerprint: str
@@ -48,7 +48,7 @@ class Receipt(msgspec.Struct, frozen=True):
     folded: int
     repeated: bool
     durable: int | None
-    pending: int
+    pending: bool
 
 
 class Collector:
@@ -141,7 +141,7 @@ class Collector:
             durable = sequence  # it was in the commit just now
         else:
             durable = self._known(producer)[0]
-        return Receipt(self.plan.fingerprint, producer, sequence, folded, repeated, durable, self.pending)
+        return Receipt(self.plan.fingerprint, producer, sequence, folded, repeated, durable, self.pending > 0)
 
     def commit_if_due(self) -> None:
         """Commit if a cohort has come together."""
@@ -186,12 +186,15 @@ class Collector:
         """The trial of all servers together, with what is pending here.
 
         Raises:
-            Conflict: This server's shard is no longer the one that it was built upon; what was pending must come again.
+            Conflict: What is pending here is no longer to be counted: another server has taken some of it, or this
+                server's shard is not the one that it was built upon. It must come again.
         """
         others = [row for row in shards if row.shard != self.shard]
-        if sum(row.version for row in shards if row.shard == self.shard) != self._version:
+        durable = self._store.shards.sequences(self.name, self._sequences)
+        taken = any(durable.get(producer, 0) != was for producer, (was, _) in self._sequences.items())
+        if taken or sum(row.version for row in shards if row.shard == self.shard) != self._version:
             self._reload()
-            raise Conflict("the state was written by someone else in between.")
+            raise Conflict("another server has taken the same batches, or written this one's state, in between.")
         return merged(self.plan, others).merge(self._live)
 
     @property

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 import msgspec
+import sqlalchemy as sa
 
 from foldaway.errors import Conflict, IngestError, TrialClosed
 from foldaway.federated.coordinator.closing import CloseRequest, Closing, Course, WaitOn, waits_on
@@ -98,6 +99,9 @@ class DeviceClosings:
         collector.leave_out_late_moments()
         published = collector.published()
         whole, shards = self._trials.whole(plan, pending=True)
+        if plan.release is not None and whole.trial.n:
+            whole = whole.copy()
+            whole.trial.release(everywhere=False)  # drawn once: what is told is stored in the transaction that closes
         # After the shards: if another server commits in between, their versions are no longer those, and all is done
         # once more. The other way round its reports would be in the tallies, and missing from the counts.
         seen = self._trials.look(plan)
@@ -108,9 +112,13 @@ class DeviceClosings:
         if isinstance(step, WaitOn):
             return step.why
         effects, integrity = (None, None) if step.why is not None else mode.results(whole, seen.devices, published)
+        checks: list[Callable[[sa.Connection], None]] = [
+            partial(write_arrivals, trial=plan.name, arrivals=collector.arrivals)
+        ]
         if effects is not None:
-            told = self._trials.answers.final(plan, candidate(whole, seen.devices, published))
+            told, unless_told = self._trials.answers.final(plan, candidate(whole, seen.devices, published))
             effects = None if told is None else told.effects
+            checks.append(unless_told)
         federated = msgspec.structs.replace(
             federated_of(plan, seen),
             stage="closed",
@@ -118,8 +126,7 @@ class DeviceClosings:
             note=None if step.why is None else f"{step.why}.",
         )
         answer = FederatedAnswer(effects, round_count(whole.trial.n), left_out(shards), federated)
-        count = partial(write_arrivals, trial=plan.name, arrivals=collector.arrivals)
-        self._trials.store.close_trial(plan.name, final(answer), versions(shards), count)
+        self._trials.store.close_trial(plan.name, final(answer), versions(shards), checks)
         self._trials.let_go(plan.name)
         self._trials.answers.drop(plan.name)
         return None

@@ -247,11 +247,13 @@ class DeviceCollector:
         """This server's share with what is pending.
 
         Raises:
-            Conflict: The share is no longer the one that it was built upon; what was pending must come again.
+            Conflict: What is pending here is no longer to be counted: another server has taken some of it, or the share
+                is not the one that it was built upon. It must come again.
         """
-        if sum(row.version for row in shards if row.shard == self.shard) != self._version:
+        taken = self._table.known(self.plan.name, self._pending.arrivals.used).values()
+        if any(taken) or sum(row.version for row in shards if row.shard == self.shard) != self._version:
             self._reload()
-            raise Conflict("the share was written by someone else in between.")
+            raise Conflict("another server has taken the same messages, or written this one's share, in between.")
         return self._pending.live
 
     @property

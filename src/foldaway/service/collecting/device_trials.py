@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from foldaway.effects import Effects
+from foldaway.effects.released import coarse
 from foldaway.errors import FoldawayError, IngestError, TooEarly
 from foldaway.federated.coordinator.closing import Course, Situation
 from foldaway.federated.messages import Coefficients, Kind, Received, Stage
@@ -212,12 +213,14 @@ def candidate(share: Share, devices: Devices, published: Published | None) -> Ca
 
 def federated_of(plan: Plan, seen: Situation) -> Federated:
     """Who takes part, from where the trial stands."""
+    devices = seen.devices
+    counts = devices.enrolled, devices.reported, devices.missing
+    if plan.release is not None:  # a release tells nothing exact
+        counts = tuple({arm: coarse(n) for arm, n in each.items()} for each in counts)  # type: ignore[assignment]
     return Federated(
         mode_of(plan).name,
         seen.stage,
-        seen.devices.enrolled,
-        seen.devices.reported,
-        seen.devices.missing,
+        *counts,
         None if seen.closing is None else seen.closing.deadline,
         note=Course(plan).outlook(seen),
     )

@@ -8,6 +8,8 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+import sqlalchemy as sa
+
 from foldaway.effects import Effects
 from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed
 from foldaway.federated.coordinator.closing import would_be_without_effects
@@ -119,26 +121,26 @@ class RecordTrials:
                 if attempt == _ATTEMPTS - 1:
                     raise
                 row = self._store.trial(row.name)
-        return Closed(
-            self._store.close_trial(row.name, row.final or "")
-        )  # once more: the key may have outlived a crash
+        # Once more: the key may have outlived a crash.
+        return Closed(self._store.close_trial(row.name, row.final or ""))
 
     def _close(self, row: TrialRow, final: Callable[[RecordAnswer], str], *, without_effects: bool) -> Closed:
         collector = self.collector(row.name)
         plan, shards = collector.plan, self._store.shards.all(row.name)
         whole = collector.whole(shards)
-        told = self._answers.final(plan, _candidate(whole))
+        if plan.release is not None and whole.n:
+            whole.release(everywhere=False)  # drawn once: what is told is stored in the transaction that closes
+        told, unless_told = self._answers.final(plan, _candidate(whole))
         if told is None and not without_effects:
             raise would_be_without_effects(row.name, str(too_early(plan.privacy)).rstrip("."))
         effects = None if told is None else told.effects
         answer = RecordAnswer(effects, round_count(whole.n), left_out(shards))
+        checks: list[Callable[[sa.Connection], None]] = [
+            partial(write_sequences, trial=row.name, sequences=collector.sequences),
+            unless_told,
+        ]
         # A commit of another server after this look at its shard would be missing from the final answer.
-        closed = self._store.close_trial(
-            row.name,
-            final(answer),
-            versions(shards),
-            lambda connection: write_sequences(connection, row.name, collector.sequences),
-        )
+        closed = self._store.close_trial(row.name, final(answer), versions(shards), checks)
         del self._collectors[row.name]
         self._answers.drop(row.name)
         return Closed(closed, quiet_effects(whole) if whole.n else None)

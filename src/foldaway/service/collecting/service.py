@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections import Counter
 from functools import partial
 
 import msgspec
@@ -17,6 +16,7 @@ from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
 from foldaway.service.collecting.answers import Answers, History, Series
 from foldaway.service.collecting.device_closings import DeviceClosings
 from foldaway.service.collecting.device_trials import DeviceTrials, Federated, FederatedAnswer
+from foldaway.service.collecting.producers import Producers
 from foldaway.service.collecting.record_trials import RecordAnswer, RecordTrials
 from foldaway.service.database.shard_table import left_out
 from foldaway.service.database.store import Store
@@ -45,16 +45,16 @@ class Created(msgspec.Struct, frozen=True):
 
 
 class TrialStatus(msgspec.Struct, frozen=True):
-    """How a trial stands.
+    """How a trial stands, for those who may read its effects: those who send to it learn no counts.
 
     Attributes:
         records: Durable records, of all servers, rounded.
-        pending: Records that this server has folded but not yet made durable: fewer than a cohort.
+        pending: Whether there are records that this server has folded but not yet made durable. They are fewer than a
+            cohort; how many is not told, since two answers would then differ by single records.
         left_out: Records given up at the close because no cohort came together for them; messages, where records stay
             on devices.
-        in_passing: Batches in this server's memory at this moment, on their way into the tallies.
-        forgotten: When this server last wiped a batch that it had folded, in seconds since 1970; null if none has come
-            since it started.
+        forgotten: The hour in which this server last wiped a batch that it had folded: its beginning, in seconds since
+            1970; null if none has come since it started. A finer time would be that of a single record.
         federated: Of a trial whose records stay on devices, who takes part in it.
         exact_answers: How often an admin has asked for exact numbers.
     """
@@ -63,12 +63,11 @@ class TrialStatus(msgspec.Struct, frozen=True):
     fingerprint: str
     status: str
     records: int
-    pending: int
+    pending: bool
     cohort: int
     left_out: int
     created: float
     closed: float | None
-    in_passing: int
     forgotten: float | None
     federated: Federated | None = None
     exact_answers: int = 0
@@ -101,8 +100,8 @@ class Service:
         self.store = store
         self.shard = shard
         self.limits = limits
-        self.in_passing: Counter[str] = Counter()
         self.tokens = AccessTokens(store)
+        self.producers = Producers(store)
         self.answers = Answers(store.history)
         self.records = RecordTrials(store, shard, limits, self.answers)
         self.devices = DeviceTrials(store, shard, self.answers)
@@ -115,11 +114,6 @@ class Service:
         row = self.store.create_trial(plan, key)
         ingest, read = (self.tokens.issue(TokenWanted(scope, plan.name)).token for scope in ("ingest", "read"))
         return Created(row.name, row.fingerprint, ingest, read, row.new, row.status)
-
-    def durable_sequence(self, name: str, producer: str) -> int:
-        """Where a producer should go on from."""
-        self.store.trial(name)
-        return self.store.shards.sequences(name, [producer]).get(producer, 0)
 
     def plan(self, name: str) -> str:
         """The plan of a trial, in canonical form."""
@@ -134,23 +128,26 @@ class Service:
         """One trial."""
         return self._status(self.store.trial(name))
 
+    def _forgotten(self, name: str) -> float | None:
+        time = self.records.forgotten.get(name)
+        return None if time is None else time // 3600 * 3600
+
     def _status(self, row: TrialRow) -> TrialStatus:
         plan = Plan.loads(row.plan)
         shards = self.store.shards.all(row.name)
         federated = plan.federated is not None
-        pending = self.records.pending_of(row.name) if row.status == "open" else 0
+        waiting = self.devices.pending if federated else self.records.pending_of
         return TrialStatus(
             row.name,
             row.fingerprint,
             row.status,
             round_count(sum(shard.n for shard in shards)),
-            self.devices.pending(row.name) if federated else pending,
+            row.status == "open" and waiting(row.name) > 0,
             plan.privacy.cohort,
             left_out(shards),
             row.created,
             row.closed,
-            self.in_passing[row.name],
-            self.records.forgotten.get(row.name),
+            self._forgotten(row.name),
             self.devices.who(plan) if federated else None,
             row.exact_answers,
         )
@@ -198,7 +195,8 @@ class Service:
         if not wanted.exact or closed.exact is None:
             return answer
         self.store.count_exact_answer(name)
-        return msgspec.structs.replace(answer, effects=msgspec.Raw(closed.exact.to_json().encode()))
+        effects = msgspec.Raw(closed.exact.to_json().encode())
+        return msgspec.structs.replace(answer, effects=effects, records=sum(closed.exact.counts.values()))
 
     def tick(self) -> None:
         """Now and then: commit what could not be committed before, tell what is due, notice trials closed elsewhere.
@@ -222,9 +220,9 @@ class Service:
         self.devices.tick()
         self.records.stop()
 
-    def pending(self) -> int:
-        """Records of all trials that wait for their cohort."""
-        return self.records.pending() + self.devices.pending()
+    def pending(self) -> bool:
+        """Whether records or messages of any trial wait for their cohort."""
+        return self.records.pending() + self.devices.pending() > 0
 
 
 def _answer(

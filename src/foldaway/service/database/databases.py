@@ -105,8 +105,8 @@ def vacuum(engine: sa.Engine, table: sa.Table) -> None:
         connection.exec_driver_sql(command)
 
 
-def postgres_engine(address: str) -> sa.Engine:
-    """An engine for a PostgreSQL database."""
+def postgres_engine(address: str, password: str | None = None) -> sa.Engine:
+    """An engine for a PostgreSQL database, with a password that is not in its address, if there is one."""
     try:
         url = sa.make_url(address)
         backend = url.get_backend_name()
@@ -119,7 +119,7 @@ def postgres_engine(address: str) -> sa.Engine:
     try:
         engine = sa.create_engine(
             # PostgreSQL's own form of an address writes a socket's folder as %2Frun%2Fpostgresql.
-            url.set(drivername="postgresql+psycopg", host=url.host and unquote(url.host)),
+            url.set(drivername="postgresql+psycopg", host=url.host and unquote(url.host), password=password),
             connect_args=options,
             isolation_level="READ COMMITTED",
             pool_pre_ping=True,

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from foldaway.errors import Conflict
 from foldaway.service.database.databases import writing
 from foldaway.service.database.outages import guarded
 from foldaway.service.database.seals import Seals, history_context
@@ -55,12 +56,13 @@ class HistoryTable:
         self._seals = seals
 
     def last(self, trial: str) -> ToldRow | None:
-        """What was told last; none if nothing was."""
+        """What was told last; none if nothing was, or the trial is closed."""
         with self._engine.begin() as connection:
             return self._last(connection, trial)
 
     def _last(self, connection: sa.Connection, trial: str) -> ToldRow | None:
-        query = sa.select(HISTORY).where(HISTORY.c.trial == trial).order_by(HISTORY.c.records.desc()).limit(1)
+        # Only the last has its answer, and none once the trial is closed.
+        query = sa.select(HISTORY).where(HISTORY.c.trial == trial, HISTORY.c.answer.is_not(None))
         row = connection.execute(query).one_or_none()
         if row is None:
             return None
@@ -85,9 +87,20 @@ class HistoryTable:
             point = {"trial": trial, "records": told.records, "time": time.time(), **sealed}
             connection.execute(HISTORY.insert().values(point))
 
-    def read(self, trial: str, after: int = 0) -> list[PointRow]:
-        """What was told after more records than this, without the whole answers."""
-        query = sa.select(HISTORY).where(HISTORY.c.trial == trial, HISTORY.c.records > after)
+    def read(self, trial: str) -> list[PointRow]:
+        """What was told, oldest first, without the whole answers."""
+        query = sa.select(HISTORY).where(HISTORY.c.trial == trial)
         with self._engine.begin() as connection:
             rows = connection.execute(query.order_by(HISTORY.c.records)).all()
         return [PointRow(row.records, row.time, self._opened(row, "estimates")) for row in rows]
+
+
+def require_last(connection: sa.Connection, trial: str, records: int) -> None:
+    """Make sure that what was told after so many records, or nothing if that is 0, is the last for all servers.
+
+    Raises:
+        Conflict: A server has told something since.
+    """
+    query = sa.select(sa.func.max(HISTORY.c.records)).where(HISTORY.c.trial == trial)
+    if (connection.execute(query).scalar_one() or 0) != records:
+        raise Conflict(f"another server has given an answer while {trial} was being closed; close it once more.")

@@ -12,7 +12,7 @@ from foldaway.errors import Conflict, TrialClosed
 from foldaway.service.database.databases import writing
 from foldaway.service.database.outages import guarded
 from foldaway.service.database.seals import Seals, state_context
-from foldaway.service.database.tables import SEQUENCES, SHARDS, insert_new, parts
+from foldaway.service.database.tables import SEQUENCES, SHARDS, TOKENS, insert_new, parts
 from foldaway.service.database.trial_table import read_trial
 
 
@@ -80,6 +80,29 @@ class ShardTable:
         """The last durable sequence of these producers, or of all; those that have none are not in it."""
         with self._engine.begin() as connection:
             return _read_sequences(connection, trial, producers)
+
+    def producer(self, trial: str, producer: str) -> tuple[int, str | None]:
+        """A producer's last durable sequence, 0 for none, and the token that its name belongs to, if to any."""
+        query = sa.select(SEQUENCES).where(SEQUENCES.c.trial == trial, SEQUENCES.c.producer == producer)
+        with self._engine.begin() as connection:
+            row = connection.execute(query).one_or_none()
+        return (0, None) if row is None else (row.sequence, row.token)
+
+    def claim(self, trial: str, producer: str, token: str) -> str:
+        """The token that a producer's name belongs to: this one from now on, if it is nobody's or a revoked one's.
+
+        Raises:
+            TrialClosed: The trial takes no more records.
+        """
+        its = (SEQUENCES.c.trial == trial) & (SEQUENCES.c.producer == producer)
+        revoked = sa.select(TOKENS.c.id).where(TOKENS.c.revoked)
+        free = SEQUENCES.c.token.is_(None) | SEQUENCES.c.token.in_(revoked)
+        with writing(self._engine).begin() as connection:
+            if read_trial(connection, trial, lock="share").status != "open":
+                raise TrialClosed(f"the trial {trial} is closed and takes no more records.")
+            insert_new(connection, SEQUENCES, [{"trial": trial, "producer": producer, "sequence": 0, "token": token}])
+            connection.execute(SEQUENCES.update().where(its, free).values(token=token))
+            return str(connection.execute(sa.select(SEQUENCES.c.token).where(its)).scalar_one())
 
     def commit(
         self,
@@ -184,6 +207,7 @@ def _read_sequences(
     """The last durable sequence of these producers, or of all."""
     query = sa.select(SEQUENCES.c.producer, SEQUENCES.c.sequence).where(SEQUENCES.c.trial == trial)
     if producers is None:
+        query = query.where(SEQUENCES.c.sequence > 0)  # others have only claimed their name
         return {row.producer: row.sequence for row in connection.execute(query)}
     sequences: dict[str, int] = {}
     for some in parts(producers):

@@ -68,8 +68,13 @@ class Store:
         self.tokens = TokenTable(trials)
 
     @classmethod
-    def open(cls, where: str | Path, vault: Vault) -> Self:
+    def open(cls, where: str | Path, vault: Vault, password: str | None = None) -> Self:
         """The store in a folder (SQLite) or at a ``postgresql://`` address; its tables are made if they are not there.
+
+        Args:
+            where: The folder, or the address.
+            vault: What seals states and keys.
+            password: The database's password, if it is not in the address.
 
         Raises:
             VaultError: What is there is sealed under a key that the vault does not hold.
@@ -77,7 +82,7 @@ class Store:
             Unavailable: The database cannot be opened.
         """
         if "://" in str(where):
-            engine = postgres_engine(str(where))
+            engine = postgres_engine(str(where), password)
             store = cls(engine, engine, vault)
         else:
             folder = Path(where)
@@ -178,7 +183,7 @@ class Store:
         name: str,
         final: str,
         versions: Mapping[str, int] | None = None,
-        also: Callable[[sa.Connection], None] = lambda _: None,
+        also: Iterable[Callable[[sa.Connection], None]] = (),
     ) -> TrialRow:
         """Close a trial, and destroy its tallies and its key.
 
@@ -188,7 +193,7 @@ class Store:
             name: The trial.
             final: The final answer, as JSON.
             versions: The version of each shard that ``final`` was computed from.
-            also: What else belongs to the transaction that closes it.
+            also: What else is to be written or made sure of in the transaction that closes it.
 
         Returns:
             The closed trial, with the ``final`` of the call that closed it.
@@ -204,7 +209,8 @@ class Store:
                 row = msgspec.structs.replace(row, status="closed", closed=time.time(), final=final)
                 change = TRIALS.update().where(TRIALS.c.name == name)
                 connection.execute(change.values(status=row.status, closed=row.closed, final=row.final))
-                also(connection)
+                for each in also:
+                    each(connection)
                 connection.execute(SHARDS.update().where(SHARDS.c.trial == name).values(state=None))
                 connection.execute(CLOSINGS.update().where(CLOSINGS.c.trial == name).values(published=None))
                 connection.execute(HISTORY.update().where(HISTORY.c.trial == name).values(answer=None, census=None))

@@ -57,12 +57,14 @@ SHARDS = sa.Table(
     sa.Column("state", sa.LargeBinary),
 )
 
+# A producer's last durable sequence, 0 before the first, and the id of the token that its name belongs to.
 SEQUENCES = sa.Table(
     "foldaway_sequences",
     _about["trials"],
     sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
     sa.Column("producer", sa.Text, primary_key=True),
     sa.Column("sequence", sa.BigInteger, nullable=False),
+    sa.Column("token", sa.Text),
 )
 
 # A federated trial's single-use numbers, hashed, and whether what came under them is counted. In SQLite they stand in

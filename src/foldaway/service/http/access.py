@@ -15,17 +15,23 @@ from litestar.params import PathParameter
 from litestar.types import Guard
 
 from foldaway.errors import IngestError
+from foldaway.plan import Plan
 from foldaway.service.collecting.access_tokens import Issued, TokenAbout, TokenWanted
 from foldaway.service.http.bodies import Asked, read_text
 from foldaway.service.http.documents import TokenOperation, about
 from foldaway.service.http.folding_thread import FoldingThread
 from foldaway.service.http.problems import NEEDED
-from foldaway.service.keys.tokens import Scope, TokenRow, allows, id_of, verify
+from foldaway.service.keys.tokens import FOR_ALL, Scope, TokenRow, allows, id_of, verify
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 Name = Annotated[str, PathParameter(pattern=NAME, description="The trial's name.")]
 
 Connection = ASGIConnection[Any, Any, Any, Any]
+
+_OF_ANOTHER_KIND = {
+    True: "the records of this trial stay on its devices, which send reports instead.",
+    False: "this trial takes records, not reports of devices: its plan has no `federated`.",
+}
 
 # Seconds for which a token is trusted without another look at the database.
 _TRUSTED = 1.0
@@ -36,7 +42,7 @@ class Access:
 
     def __init__(self, thread: FoldingThread) -> None:
         self.thread = thread
-        self._fingerprints: dict[str, str] = {}  # they never change
+        self._trials: dict[str, tuple[str, bool]] = {}  # fingerprint, and whether federated: neither ever changes
         self._tokens: dict[str, tuple[float, TokenRow]] = {}  # until when they are trusted without a look
 
     def needs(self, *scopes: Scope) -> Guard:
@@ -47,15 +53,17 @@ class Access:
             row = await self._holder(connection, scopes)
             if not any(allows(row, scope, name) for scope in scopes):
                 raise PermissionDeniedException(extra={NEEDED: kinds(scopes)})
+            state = connection.scope["state"]
+            state["token"] = row
             if name is not None:
-                connection.scope["state"]["fingerprint"] = await self._fingerprint(name)
+                state["fingerprint"], state["federated"] = await self._trial(name)
 
         return guard
 
     async def listed(self, connection: Connection, _: BaseRouteHandler) -> None:
         """A guard for the list of trials: a token to read one lists that one, admin lists all."""
         row = await self._holder(connection, ("read",))
-        if row.scope == "ingest":
+        if row.scope not in ("read", "admin"):
             raise PermissionDeniedException(extra={NEEDED: kinds(("read",))})
         connection.scope["state"]["trial"] = row.trial
 
@@ -85,13 +93,25 @@ class Access:
         self._tokens.pop(id, None)
         return revoked
 
-    async def _fingerprint(self, name: str) -> str:
+    async def _trial(self, name: str) -> tuple[str, bool]:
         if not re.fullmatch(NAME, name):
             raise NotFoundException
-        if name not in self._fingerprints:
+        if name not in self._trials:
             row = await self.thread.run(self.thread.service.store.trial, name)
-            self._fingerprints[name] = row.fingerprint
-        return self._fingerprints[name]
+            self._trials[name] = row.fingerprint, Plan.loads(row.plan).federated is not None
+        return self._trials[name]
+
+
+def sender(request: Asked, *, federated: bool) -> str:
+    """The id of the token that a body comes with, if the trial is of the kind that takes it.
+
+    Raises:
+        IngestError: 409, before any of the body is read: its records stay on devices, or do not.
+    """
+    state = request.scope["state"]
+    if state["federated"] != federated:
+        raise IngestError(409, _OF_ANOTHER_KIND[state["federated"]])
+    return str(state["token"].id)
 
 
 def kinds(scopes: tuple[Scope, ...]) -> str:
@@ -101,10 +121,10 @@ def kinds(scopes: tuple[Scope, ...]) -> str:
         >>> kinds(("ingest", "read")), kinds(("admin",))
         ("the trial's ingest token, its read token or an admin token", 'an admin token')
     """
-    own = [f"{scope} token" for scope in scopes if scope != "admin"]
-    if not own:
-        return "an admin token"
-    return f"the trial's {', its '.join(own)} or an admin token"
+    own = [f"{scope} token" for scope in scopes if scope not in FOR_ALL]
+    words = [f"the trial's {', its '.join(own)}"] if own else []
+    words += ["a metrics token"] if "metrics" in scopes else []
+    return " or ".join([*words, "an admin token"])
 
 
 TokenId = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{16}$", description="The token's id.")]
@@ -124,10 +144,9 @@ def token_routes(access: Access, patience: float) -> list[Any]:
             wanted: TokenWanted | None = msgspec.json.decode(text, type=TokenWanted)
         except msgspec.MsgspecError:
             wanted = None
-        if wanted is None or (wanted.scope == "admin") != (wanted.trial is None):
-            raise IngestError(
-                400, 'ask for {"scope": "admin"}, or for {"scope": "ingest" or "read", "trial": the trial\'s name}.'
-            )
+        if wanted is None or (wanted.scope in FOR_ALL) != (wanted.trial is None):
+            one = '{"scope": "ingest" or "read", "trial": the trial\'s name}'
+            raise IngestError(400, f'ask for {{"scope": "admin" or "metrics"}}, or for {one}.')
         return await thread.run(service.tokens.issue, wanted)
 
     @get("/v1/tokens", **about("tokens", "All tokens, without their secrets", guard, stamped=False))

@@ -18,8 +18,9 @@ from foldaway.errors import FoldawayError
 from foldaway.service.collecting.service import Service
 from foldaway.service.http import problems
 from foldaway.service.http.access import Access, token_routes
+from foldaway.service.http.bodies import closed_if_unread, one_length
 from foldaway.service.http.device_routes import device_routes
-from foldaway.service.http.documents import COMPONENTS, refusals
+from foldaway.service.http.documents import COMPONENTS, about, refusals
 from foldaway.service.http.folding_thread import FoldingThread
 from foldaway.service.http.monitoring import Metrics, log_requests
 from foldaway.service.http.pages import page_routes
@@ -54,12 +55,14 @@ def make_app(service: Service, *, quiet: bool = False, most_queued: int = 64, pa
         [
             _options,
             *page_routes(),
-            *_operation(thread),
+            *_operation(access),
             *trial_routes(access, patience),
             *record_routes(access, patience),
             *device_routes(access, patience),
             *token_routes(access, patience),
         ],
+        guards=[one_length],
+        request_max_body_size=None,  # each address has a limit of its own, and reads the body itself
         lifespan=[lifespan],
         exception_handlers={
             FoldawayError: problems.on_foldaway_error,
@@ -77,7 +80,7 @@ def make_app(service: Service, *, quiet: bool = False, most_queued: int = 64, pa
         logging_config=None,
         debug=False,
     )
-    return log_requests(app, metrics, quiet=quiet)
+    return log_requests(closed_if_unread(app), metrics, quiet=quiet)
 
 
 @route(["/v1/trials", "/v1/tokens"], http_method=HttpMethod.OPTIONS, status_code=204, include_in_schema=False)
@@ -86,7 +89,8 @@ async def _options() -> Response[None]:
     return Response(None, headers={"Allow": "GET, OPTIONS, POST"})
 
 
-def _operation(thread: FoldingThread) -> list[Any]:
+def _operation(access: Access) -> list[Any]:
+    thread = access.thread
     text: dict[str, Any] = {"media_type": MediaType.TEXT, "tags": ["operation"]}
 
     @get("/health", summary="Whether the process is alive", **text)
@@ -98,7 +102,9 @@ def _operation(thread: FoldingThread) -> list[Any]:
         await thread.run(thread.service.store.ping)
         return "ready"
 
-    @get("/metrics", summary="Counts and times for Prometheus", **text)
+    counts = about("operation", "Counts and times for Prometheus", access.needs("metrics"), stamped=False)
+
+    @get("/metrics", media_type=MediaType.TEXT, **counts)
     async def prometheus() -> str:
         thread.metrics.pending.set(thread.service.pending())
         return thread.metrics.text()

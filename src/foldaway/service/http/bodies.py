@@ -6,12 +6,21 @@ import asyncio
 from typing import Any
 
 from litestar import Request
+from litestar.connection import ASGIConnection
+from litestar.enums import ScopeType
 from litestar.exceptions import InternalServerException
+from litestar.handlers import BaseRouteHandler
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from foldaway.errors import IngestError, instead_of
 from foldaway.sources.formats.body import media_type_of, wipe
 
 Asked = Request[Any, Any, Any]
+
+LEAST_RATE = 8 * 2**10
+"""Bytes per second that a body must come with, after a start of `HEAD_START` seconds."""
+
+HEAD_START = 5.0
 
 
 async def read_body(request: Asked, limit: int, patience: float, too_long: IngestError | None = None) -> bytearray:
@@ -19,22 +28,26 @@ async def read_body(request: Asked, limit: int, patience: float, too_long: Inges
 
     Raises:
         IngestError: 413, unless told otherwise, if it is larger than the limit, 408 if it takes longer than our
-            patience, 400 if the other side went away in the middle of it.
+            patience or comes too slowly, 400 if the other side went away in the middle of it.
     """
+    refusal = too_long or IngestError(413, f"the body is larger than {limit:,} bytes; send less at a time.")
+    if (request.content_length or 0) > limit:
+        raise refusal
     body = bytearray()
+    begun = asyncio.get_running_loop().time()
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(min(patience, HEAD_START)) as waiting:
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > limit:
-                    refusal = too_long or IngestError(
-                        413, f"the body is larger than {limit:,} bytes; send less at a time."
-                    )
                     break
+                waiting.reschedule(begun + min(patience, HEAD_START + len(body) / LEAST_RATE))
             else:
                 return body
     except TimeoutError:
-        refusal = IngestError(408, f"the body did not arrive within {patience:g} seconds.")
+        refusal = IngestError(
+            408, f"the body did not arrive within {patience:g} seconds, or at fewer than {LEAST_RATE:,} bytes a second."
+        )
     except InternalServerException:
         refusal = IngestError(400, "the connection broke in the middle of the body.")
     wipe(body)
@@ -53,3 +66,35 @@ async def read_text(request: Asked, kinds: tuple[str, ...], limit: int, patience
     body = await read_body(request, limit, patience)
     with instead_of(UnicodeDecodeError, IngestError(400, "the body is not UTF-8 text.")):
         return body.decode("utf-8")
+
+
+def one_length(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
+    """A guard that refuses two ways to say where a body ends: a proxy might go by the other one (RFC 9112, 6.3)."""
+    if "Content-Length" in connection.headers and "Transfer-Encoding" in connection.headers:
+        raise IngestError(400, "Content-Length and Transfer-Encoding exclude each other; send one of them.")
+
+
+def closed_if_unread(app: ASGIApp) -> ASGIApp:
+    """The application; where it answers before it has read a body to its end, the connection ends with the answer."""
+
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != ScopeType.HTTP:
+            await app(scope, receive, send)
+            return
+        lengths = dict(scope["headers"])
+        unread = b"transfer-encoding" in lengths or lengths.get(b"content-length", b"0") != b"0"
+
+        async def read() -> Any:
+            nonlocal unread
+            message = await receive()
+            unread = unread and bool(message.get("more_body", message["type"] == "http.disconnect"))
+            return message
+
+        async def write(message: Message) -> None:
+            if unread and message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (b"connection", b"close")]
+            await send(message)
+
+        await app(scope, read, write)
+
+    return run

@@ -1,4 +1,4 @@
-"""Connections: none may wait for ever, or keep others from being served."""
+"""Connections: none may wait for ever, keep others from being served, or keep what nobody has asked for."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from foldaway.service.http.problems import MEDIA_TYPE, Problem
+from foldaway.sources.formats.body import wipe
 
 # Seconds between requests, and for the head of one. Bodies have their own time.
 IDLE_SECONDS = 20.0
@@ -30,11 +31,13 @@ def most_connections() -> int:
 class Connection(H11Protocol):
     """A connection that is closed if no whole head of a request comes in time.
 
-    If there are too many, the one that has idled longest makes room.
+    If there are too many, the one that has idled longest makes room. One that is answered before the end of a body is
+    closed, and nothing of the body stays in this process: see `leave`.
     """
 
     most: ClassVar[int] = 512
     _idle: ClassVar[dict[Connection, asyncio.TimerHandle]] = {}  # of all, in the order in which they fell idle
+    _left = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A new one."""
@@ -47,20 +50,52 @@ class Connection(H11Protocol):
             next(iter(self._idle)).drop()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """It is gone, and so is what it brought that nobody has read."""
         self._wake()
         super().connection_lost(exc)
+        self._forget()
+
+    def data_received(self, data: bytes) -> None:
+        """Something has come. After the last answer it is let go of unread."""
+        if not self._left:
+            super().data_received(data)
 
     def handle_events(self) -> None:
         """Something has come: the timer stops when it is the head of a request."""
         super().handle_events()
         if self.cycle is not None and not self.cycle.response_complete:
             self._wake()
+            self.cycle.transport = cast(Any, _Line(self))
 
     def on_response_complete(self) -> None:
-        """Answered: what is left of the request, and the next one, must come in time."""
+        """Answered: the next request must come in time."""
+        if self._left:
+            return
         self._fall_idle()
         super().on_response_complete()
+
+    def leave(self) -> None:
+        """Close it after the last answer, without what was not read.
+
+        If the body is still coming, a close would make the system send a reset, which can take the answer away from
+        whoever is still sending. So only our side is closed; what comes is dropped until they close theirs, or the
+        time is up.
+        """
+        self._left = True
+        self._forget()
+        if self.conn.their_state in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED):
+            self.transport.close()
+            return
+        if self.transport.can_write_eof():  # not with TLS
+            self.transport.write_eof()
+        self._fall_idle()
+        self.flow.resume_reading()
+
+    def _forget(self) -> None:
+        """Overwrite what has come and was not read."""
+        wipe(self.conn._receive_buffer._data)  # there is no other way to it
+        if self.cycle is not None:
+            wipe(self.cycle.body)
 
     def drop(self) -> None:
         """Close it, whatever it has still to say or to hear."""
@@ -91,4 +126,16 @@ class Connection(H11Protocol):
         events = (h11.Response(status_code=400, headers=headers, reason="Bad Request"), h11.Data(data=body))
         for event in (*events, h11.EndOfMessage()):
             self.transport.write(cast(bytes, self.conn.send(cast(Any, event))))
-        self.transport.close()
+        self.leave()
+
+
+class _Line:
+    """What uvicorn writes an answer to: the connection's transport, but for how it is closed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.write = connection.transport.write
+        self.is_closing = connection.transport.is_closing
+
+    def close(self) -> None:
+        self._connection.leave()

@@ -12,7 +12,7 @@ from litestar.params import HeaderParameter
 from foldaway.errors import IngestError
 from foldaway.federated.messages import MEDIA_TYPE, Kind, Received, encoded
 from foldaway.federated.modes import most_bytes
-from foldaway.service.http.access import Access, Name
+from foldaway.service.http.access import Access, Name, sender
 from foldaway.service.http.bodies import Asked, read_body, require_kind
 from foldaway.service.http.documents import MessageOperation, TalliesOperation, about
 from foldaway.service.http.folding_thread import FoldingThread
@@ -116,6 +116,7 @@ def device_routes(access: Access, patience: float) -> list[Any]:
         return {"status_code": 200, **settings}
 
     async def take(request: Asked, name: str, kind: Kind) -> Received:
+        sender(request, federated=True)
         require_kind(request, MEDIA_TYPE)
         gathering.check_room()
         too_long = IngestError(422, "the message is longer than any of this plan can be.")
@@ -153,7 +154,7 @@ def device_routes(access: Access, patience: float) -> list[Any]:
     )
     async def tallies(request: Asked, name: Name, number: NumberHeader) -> Received:
         require_kind(request, "application/octet-stream")
-        async with thread.place(name):
+        async with thread.place(sender(request, federated=True)):
             body = await read_body(request, service.limits.max_body, patience)
             with thread.forgetting():
                 try:

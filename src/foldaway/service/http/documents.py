@@ -134,11 +134,12 @@ CloseOperation = _taking(
     required=False,
 )
 TokenOperation = _taking(
-    "A token for all trials, or one to send records to a trial or to read its effects.",
+    "A token for everything, for the server's metrics, to send records to a trial, or to read its effects.",
     {
         "application/json": Schema(
             one_of=[
                 _object("scope", scope=Schema(const="admin"), trial=_NULL),
+                _object("scope", scope=Schema(const="metrics"), trial=_NULL),
                 _object(
                     "scope",
                     "trial",

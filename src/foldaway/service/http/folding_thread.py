@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -26,24 +27,29 @@ class FoldingThread:
         self.service = service
         self.metrics = metrics
         self._most_queued = most_queued
-        self._queued = 0
+        self._held: Counter[str] = Counter()
         self._leave_taking: asyncio.TimerHandle | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fold", initializer=wipe_arrays)
 
     @asynccontextmanager
-    async def place(self, trial: str) -> AsyncIterator[None]:
-        """A place in the queue for one batch, from its first byte; a full queue is told to come back later."""
-        if self._queued >= self._most_queued:
-            raise IngestError(503, "the server has as many batches in hand as it can hold; try again in a second.")
-        self._queued += 1
-        self.service.in_passing[trial] += 1
-        self.metrics.queued.set(self._queued)
+    async def place(self, token: str) -> AsyncIterator[None]:
+        """A place in the queue for one batch of this token's, from its first byte; who finds none is told to come back.
+
+        A token may hold half of the places that the others leave free, so that none can keep the others out.
+        """
+        others = self._held.total() - self._held[token]
+        if self._held[token] >= max(1, (self._most_queued - others) // 2) or self._held.total() >= self._most_queued:
+            raise IngestError(
+                503, "the server has as many batches of this token in hand as it can hold; try again in a second."
+            )
+        self._held[token] += 1
+        self.metrics.queued.set(self._held.total())
         try:
             yield
         finally:
-            self._queued -= 1
-            self.service.in_passing[trial] -= 1
-            self.metrics.queued.set(self._queued)
+            self._held[token] -= 1
+            self._held += Counter()  # without those that hold none
+            self.metrics.queued.set(self._held.total())
 
     async def run(self, task: Callable[..., T], *arguments: Any) -> T:
         """Run a task in the thread."""
@@ -71,7 +77,7 @@ class FoldingThread:
         self._leave_taking = asyncio.get_running_loop().call_later(_LEAVE_TAKING, self._forget_if_idle)
 
     def _forget_if_idle(self) -> None:
-        if not self._queued:  # otherwise that batch will be followed by this again
+        if not self._held:  # otherwise that batch will be followed by this again
             self._thread.submit(self._forget)
 
     def _forget(self) -> None:

@@ -73,7 +73,7 @@ class Metrics:
             "foldaway_messages_received", "Messages of devices and sites.", ["kind"], registry=self._registry
         )
         self.refused = Counter("foldaway_batches_refused", "Batches refused.", registry=self._registry)
-        self.pending = Gauge("foldaway_records_pending", "Records waiting for their cohort.", registry=self._registry)
+        self.pending = Gauge("foldaway_pending", "1 while anything waits for its cohort.", registry=self._registry)
         self.queued = Gauge("foldaway_batches_queued", "Batches waiting to be folded.", registry=self._registry)
 
     def text(self) -> str:

@@ -10,7 +10,7 @@ from litestar.params import HeaderParameter, PathParameter
 
 from foldaway.errors import IngestError
 from foldaway.service.collecting.collector import Receipt
-from foldaway.service.http.access import Access, Name
+from foldaway.service.http.access import Access, Name, sender
 from foldaway.service.http.bodies import Asked, read_body
 from foldaway.service.http.documents import RecordsOperation, about
 
@@ -50,7 +50,10 @@ def record_routes(access: Access, patience: float) -> list[Any]:
         if sequence is not None and not request.headers["Foldaway-Sequence"].isdigit():
             raise IngestError(400, "Foldaway-Sequence is a whole number in digits.")  # not 1e3, which is read as one
         kind, encoding = request.headers.get("Content-Type", ""), request.headers.get("Content-Encoding")
-        async with thread.place(name):
+        token = sender(request, federated=False)
+        if producer is not None and not service.producers.known(name, producer, token):
+            await thread.run(service.producers.claim, name, producer, token)
+        async with thread.place(token):
             body = await read_body(request, service.limits.max_body, patience)
             with thread.forgetting():
                 # Whatever becomes of the request, the thread finishes the batch and wipes its body.
@@ -63,7 +66,8 @@ def record_routes(access: Access, patience: float) -> list[Any]:
         **about("records", "A producer's last durable sequence", guard, 400, 404),
     )
     async def progress(request: Asked, name: Name, producer: Producer) -> Progress:
-        durable = await thread.run(service.durable_sequence, name, producer)
-        return Progress(request.scope["state"]["fingerprint"], durable)
+        state = request.scope["state"]
+        durable = await thread.run(service.producers.durable_sequence, name, producer, state["token"].id)
+        return Progress(state["fingerprint"], durable)
 
     return [records, progress]

@@ -44,7 +44,7 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     async def trials(request: Asked) -> list[TrialStatus]:
         return await thread.run(service.statuses, request.scope["state"]["trial"])
 
-    @get("/v1/trials/{name:str}", **about("trials", "How a trial stands", needs("read", "ingest"), 404))
+    @get("/v1/trials/{name:str}", **about("trials", "How a trial stands", needs("read"), 404))
     async def status(name: Name) -> TrialStatus:
         return await thread.run(service.status, name)
 

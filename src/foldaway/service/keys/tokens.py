@@ -11,7 +11,10 @@ from typing import Literal
 
 import msgspec
 
-Scope = Literal["admin", "ingest", "read"]
+Scope = Literal["admin", "ingest", "read", "metrics"]
+
+FOR_ALL = ("admin", "metrics")
+"""Scopes of tokens that are for no trial in particular."""
 
 _FORM = re.compile(r"fa_([0-9a-f]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
 # For texts that are no token and ids that nobody has: they take the same path as all others.
@@ -24,8 +27,9 @@ class TokenRow(msgspec.Struct, frozen=True):
     Attributes:
         id: The public part.
         hash: SHA-256 of the secret part.
-        scope: ``"admin"`` for everything, ``"ingest"`` or ``"read"`` for one trial.
-        trial: The trial's name; none for admin.
+        scope: ``"admin"`` for everything, ``"ingest"`` or ``"read"`` for one trial, ``"metrics"`` for the counts and
+            times of the server alone.
+        trial: The trial's name; none for admin and metrics.
         created: When, in seconds since 1970.
         revoked: Whether it was taken back.
     """
@@ -48,8 +52,8 @@ def issue(scope: Scope, trial: str | None = None) -> tuple[TokenRow, str]:
         >>> allows(row, "read", "checkout-button"), allows(row, "ingest", "checkout-button")
         (True, False)
     """
-    if (trial is None) != (scope == "admin"):
-        raise ValueError("a token for admin is for all trials, one for ingest or read is for one")
+    if (trial is None) != (scope in FOR_ALL):
+        raise ValueError("a token for ingest or read is for one trial, any other for none in particular")
     id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
     return TokenRow(id, _hashed(secret), scope, trial, time.time()), f"fa_{id}_{secret}"
 
@@ -71,8 +75,8 @@ def verify(text: str, row: TokenRow | None) -> bool:
 
 
 def allows(row: TokenRow, scope: Scope, trial: str | None = None) -> bool:
-    """Whether a token is good for something: admin for everything, the others for their own trial."""
-    return row.scope == "admin" or (row.scope == scope and row.trial is not None and row.trial == trial)
+    """Whether a token is good for something: admin for everything, the others for their own trial, or for metrics."""
+    return row.scope == "admin" or (row.scope == scope and row.trial == trial and (trial is None) == (scope in FOR_ALL))
 
 
 def _hashed(secret: str) -> bytes:

@@ -54,7 +54,6 @@ class World(msgspec.Struct, frozen=True):
             arms={"control": 0.5, "treatment": 0.5},
             outcomes=["revenue"],
             covariates=["revenue_before"],
-            # Included, so that the last few of some thousands are counted too.
             privacy=Privacy(cohort=cohort, smallest_cell=min(_LEAST, cohort)),
         )
         covariates = adjusted.covariates if MODES[self.mode].suits(adjusted) else []

@@ -132,6 +132,10 @@ class Summary(msgspec.Struct, frozen=True):
         return "\n\n".join([*parts, *(textwrap.fill(note, 80) for note in self._notes())])
 
     def _notes(self) -> Iterator[str]:
+        yield (
+            "A coordinator rounds what it tells, levels to a quarter of their standard error and errors to two digits, "
+            "so that nobody can be solved for; the difference from kept rows is that of rounding."
+        )
         if self.integrity is not None:
             yield str(msgspec.convert(self.integrity, Integrity))
         if self.world.replies and self.missing:

@@ -259,7 +259,8 @@ class Consumer:
             state = StreamState(reached, final=trial.final())
             self._store.write(state, None)
         else:
-            state = StreamState(reached, trial.dumps())
+            # Levels that are pooled in the state may still become common in memory.
+            state = StreamState(reached, (trial if trial.rich else trial.copy()).dumps())
             self._store.write(state, trial.file_key())
         self._durable, self._live = state, trial
         trial.wrote()

@@ -59,11 +59,9 @@ def chunks(stream: Stream, wanted: WantedColumns, *, delimiter: bytes = b",", bl
 
 
 def names(stream: Stream, *, delimiter: bytes = b",") -> list[str]:
-    """The names in the header line, if it is one."""
+    """The names in the header line."""
     header, _ = _header(blocks(stream, lambda data: whole_lines(data, delimiter)), delimiter, LineNumbers())
     _require_several(header, delimiter)
-    if any(_is_number(name) for name in header):
-        raise Unreadable("has a number in its first line, which must name the columns")
     return header
 
 
@@ -77,14 +75,6 @@ def _require_several(header: list[str], delimiter: bytes) -> None:
     ):
         if len(header) == 1 and other in header[0] and other != delimiter.decode():
             raise Unreadable(f"is separated by {called}, as its first line shows: say --delimiter '{typed}'")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _header(lines: Iterator[bytes], delimiter: bytes, numbers: LineNumbers) -> tuple[list[str], bytes]:

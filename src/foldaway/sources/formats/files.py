@@ -9,6 +9,7 @@ from foldaway.keeping.disk import trouble
 from foldaway.keeping.saved import is_saved
 from foldaway.sources.formats import arrow, delimited, ndjson, parquet
 from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns, join
+from foldaway.sources.formats.header import require_names, unique
 from foldaway.sources.formats.paths import Stdin, size
 from foldaway.sources.formats.streams import Stream
 
@@ -132,8 +133,8 @@ def require_options(format: str | None, delimiter: str | None) -> None:
 def column_names(path: Path, delimiter: str | None = None) -> list[str]:
     r"""The names of a file's columns; none for newline-delimited JSON, where every line has its own.
 
-    A first line of a CSV file with a number in it is a record and no header. It is refused, so that no record's
-    values are ever taken for names and shown.
+    A file without a header line is refused, so that no record's values are taken for names and shown: the first record
+    then stands where the names should be, or once did, in a Parquet file that was made from such a one.
 
     Args:
         path: The file.
@@ -155,7 +156,11 @@ def column_names(path: Path, delimiter: str | None = None) -> list[str]:
         kind = _format_in(path, stream)
         options = {"delimiter": delimiter.encode()} if delimiter is not None and kind in _DELIMITED else {}
         with _in_our_words(path, kind):
-            return _NAMES[kind](stream, **options)
+            names = _NAMES[kind](stream, **options)
+    first = next(read(path, WantedColumns((), unique(names)), delimiter=delimiter))
+    with _in_our_words(path, kind):
+        require_names(names, first.records)
+    return names
 
 
 _NAMES: dict[str, Callable[..., list[str]]] = {

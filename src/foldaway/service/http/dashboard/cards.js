@@ -25,7 +25,7 @@ export function arms(effects, plan) {
   const verdict = ratio
     ? h("p", { class: `verdict ${VERDICTS[ratioState(ratio)]}` }, ratioVerdict(ratio))
     : h("p", { class: "soft small" },
-      `Counts by arm are told once every arm has ${several(plan.privacy?.min_per_arm ?? 10, durableThing(plan))}.`);
+      `Counts by arm are told once every arm has ${several(plan.privacy?.smallest_cell ?? 10, durableThing(plan))}.`);
   return [h("h2", {}, "Arms and sample ratio"), h("ul", { class: "arms" }, rows), verdict];
 }
 
@@ -43,9 +43,8 @@ export class Kept {
     this.held = h("dd", { class: "figure", id: "held" });
     this.heldNote = h("p", { class: "soft small" });
     this.last = h("dd", { class: "figure", id: "forgotten" });
-    this.bar = h("progress", { id: "cohort", "aria-labelledby": "cohort-label" });
     this.waiting = h("p", { class: "soft small", id: "pending" });
-    this.pending = h("div", {}, h("p", { id: "cohort-label", class: "label" }, "Pending cohort"), this.bar, this.waiting);
+    this.pending = h("div", {}, h("p", { class: "label" }, "Pending cohort"), this.waiting);
     this.leftOut = h("p", { class: "soft small" });
     this.element = h("section", { class: "card", "aria-labelledby": "kept-title" },
       h("h2", { id: "kept-title" }, "What is kept"),
@@ -55,7 +54,7 @@ export class Kept {
         h("div", {}, h("dt", {}, "Last one forgotten"), this.last)),
       this.heldNote, this.pending, this.leftOut);
     this.forgotten = null;
-    this.ticking = setInterval(() => this.tick(), 1000);
+    this.ticking = setInterval(() => this.tick(), 60_000);
   }
 
   stop() {
@@ -67,17 +66,12 @@ export class Kept {
     const thing = status.federated ? "message" : "record";
     say(this.folded, count(status.records));
     say(this.held, "0");
-    const passing = status.in_passing
-      ? ` ${several(status.in_passing, "batch")} ${status.in_passing === 1 ? "is" : "are"} passing through at this moment.`
-      : "";
     say(this.heldNote, status.federated
       ? "Records stay on their devices, and none comes here."
-      : `A record is wiped from memory as soon as it is folded; none is stored.${passing}`);
+      : "A record is wiped from memory as soon as it is folded; none is stored.");
     this.pending.hidden = !open;
-    this.bar.max = status.cohort;
-    this.bar.value = Math.min(status.pending, status.cohort);
     say(this.waiting, status.pending
-      ? `0 records held; ${status.federated ? several(status.pending, "message") : count(status.pending)} pending in tallies until the cohort of ${count(status.cohort)} is full.`
+      ? `0 records held; fewer than ${several(status.cohort, thing)} pending in tallies until their cohort is full.`
       : `Nothing pending. The next step is shown when ${several(status.cohort, thing)} have come together.`);
     say(this.leftOut, status.left_out ? `${several(status.left_out, thing)} left out at the close: no cohort came together.` : "");
     // On this machine's own clock from here on, which needs not agree with the server's.

@@ -55,12 +55,11 @@ export function chance(p) {
   return p < 0.001 ? "< 0.001" : p.toFixed(3);
 }
 
-/** How long ago, in the unit that says it best. */
+/** How long ago, in hours or days: the server tells no finer times. */
 export function ago(seconds) {
-  const steps = [[90, 1, "second"], [5400, 60, "minute"], [129_600, 3600, "hour"], [Infinity, 86_400, "day"]];
-  const [, size, unit] = steps.find(([most]) => seconds < most);
-  const whole = Math.max(0, Math.floor(seconds / size));
-  return seconds < 1 ? "just now" : `${several(whole, unit)} ago`;
+  const hours = Math.floor(seconds / 3600);
+  if (hours < 1) return "within the hour";
+  return hours < 36 ? `${several(hours, "hour")} ago` : `${several(Math.floor(hours / 24), "day")} ago`;
 }
 
 export function moment(seconds) {

@@ -81,7 +81,7 @@ class TrialPage {
   /** Whether there cannot be effects yet: no need to ask. */
   tooEarly(status) {
     if (status.status === "closed") return false;
-    return this.atClose() || status.records < Object.keys(this.plan.arms).length * (this.plan.privacy?.min_per_arm ?? LEAST);
+    return this.atClose() || status.records < Object.keys(this.plan.arms).length * (this.plan.privacy?.smallest_cell ?? LEAST);
   }
 
   /** Whether effects come at the close alone, since devices send what the errors need no sooner. */
@@ -166,7 +166,7 @@ class TrialPage {
 
   drawNothingYet() {
     const closed = this.status.status === "closed";
-    const least = this.plan.privacy?.min_per_arm ?? LEAST;
+    const least = this.plan.privacy?.smallest_cell ?? LEAST;
     say(this.headline, closed ? "Closed before there was an effect to tell" : "No effects yet");
     const durable = several(least, durableThing(this.plan));
     const pace = ` ${this.plan.federated ? "Reports" : "Records"} become durable ${count(this.status.cohort)} at a time, so that no answer gives one away.`;

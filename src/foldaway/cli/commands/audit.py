@@ -1,0 +1,151 @@
+"""``foldaway audit``: attacks on one's own states, stores and answers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foldaway.cli.terminal.connecting import Authority, connect, extra
+from foldaway.cli.terminal.options import AsJson, KeyOfState
+from foldaway.cli.terminal.words import in_lines
+from foldaway.errors import ServerError, StateError
+
+if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
+    from foldaway.auditing.finding import Audit
+
+app = typer.Typer()
+
+
+@app.command()
+def audit(
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="STATE|STORE|URL",
+            help="Saved states (earlier ones of a trial first), a server's folder or database, or its address.",
+        ),
+    ],
+    key: KeyOfState = None,
+    key_file: Annotated[Path | None, typer.Option(help="STORE: the key file, if it is not STORE/master.key.")] = None,
+    trial: Annotated[str | None, typer.Option(metavar="NAME", help="URL: the trial whose answers to attack.")] = None,
+    token: Annotated[
+        str | None, typer.Option(envvar="FOLDAWAY_TOKEN", help="URL: a token to read it; better in FOLDAWAY_TOKEN.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0, help="URL: how long to go on asking for new answers.")] = 0.0,
+    ca: Authority = None,
+    json: AsJson = False,
+) -> None:
+    """Attack your own tallies and answers: how many people could be solved for, by which numbers, and what stops it.
+
+    Exits with 1 if somebody could be. States of one trial are attacked one by one, and each less the one before it.
+    """
+    import msgspec
+
+    if targets[0].startswith(("http://", "https://")):
+        audits = list(_of_server(targets, trial, token, seconds, ca))
+    elif "://" in targets[0] or (Path(targets[0]) / "foldaway.db").exists():
+        audits = list(_of_store(targets, key_file))
+    else:
+        audits = list(_of_states([Path(target) for target in targets], key))
+    if json:
+        made = [{"what": what, "solved": found.solved, **msgspec.to_builtins(found)} for what, found in audits]
+        print(msgspec.json.encode(made).decode())
+    else:
+        print("\n\n".join(_text(what, found) for what, found in audits) or "There is nothing to audit yet.")
+    if any(found.solved for _, found in audits):
+        raise typer.Exit(1)
+
+
+def _of_states(paths: list[Path], key: Path | None) -> Iterator[tuple[str, Audit]]:
+    from foldaway.auditing.audit import audit
+    from foldaway.cli.commands.state import file_of, read_key
+    from foldaway.trial import Trial
+
+    before: Trial | None = None
+    for path in paths:
+        trial = Trial.load(file_of(path), key=read_key(key))
+        yield str(path), audit(trial.plan, trial.tallies)
+        if before is not None:
+            if before.plan.fingerprint != trial.plan.fingerprint:
+                raise StateError(f"{path} is a state of another plan than the one before it; audit them one by one.")
+            yield f"{path} less the state before it", audit(trial.plan, trial.tallies, before.tallies)
+        before = trial
+
+
+def _of_store(targets: list[str], key_file: Path | None) -> Iterator[tuple[str, Audit]]:
+    with extra():
+        from foldaway.service.database.store import Store
+        from foldaway.service.keys.vault import Vault
+    from foldaway.auditing.audit import audit
+    from foldaway.federated.modes.share import Share
+    from foldaway.plan import Plan
+    from foldaway.trial import Trial
+
+    (place,) = targets[:1]
+    if len(targets) > 1:
+        raise StateError("one store at a time.")
+    folder = None if "://" in place else Path(place)
+    store = Store.open(place, Vault.open(folder, key_file, os.environ))
+    try:
+        for row in store.trials():
+            plan = Plan.loads(row.plan)
+            for shard in store.shards.all(row.name):
+                if shard.state is not None:
+                    federated = plan.federated is not None
+                    held = Share.of(plan, shard.state).trial if federated else Trial.loads(shard.state, plan)
+                    yield f"{row.name}, share of {shard.shard}", audit(plan, held.tallies)
+    finally:
+        store.close()
+
+
+def _of_server(
+    targets: list[str], name: str | None, token: str | None, seconds: float, ca: Path | None
+) -> Iterator[tuple[str, Audit]]:
+    import msgspec
+
+    from foldaway.auditing.answers import NAME, attack_answers
+    from foldaway.auditing.finding import Audit
+    from foldaway.effects import Effects
+
+    if name is None or token is None or len(targets) > 1:
+        raise ServerError("say which trial's answers to attack, and with which token: --trial NAME, --token TOKEN.")
+    answers: list[Effects] = []
+    end = time.monotonic() + seconds
+    with connect(targets[0], token, ca) as client:
+        while True:
+            with suppress(ServerError):  # nothing may be told yet
+                answer = client.effects(name)["effects"]
+                if answer is not None:
+                    effects = Effects.from_json(msgspec.json.encode(answer))
+                    if not answers or effects.to_json() != answers[-1].to_json():
+                        answers.append(effects)
+            if time.monotonic() >= end:
+                break
+            time.sleep(min(1.0, max(end - time.monotonic(), 0.0)))
+    if answers:
+        records = sum(answers[-1].counts.values())
+        found = Audit(trial=name, records=records, findings=list(attack_answers(answers)), attacks=[NAME])
+        yield f"{name}, answers that were given: {len(answers):,}", found
+
+
+def _text(what: str, found: Audit) -> str:
+    from foldaway.table import text_table
+
+    head = in_lines(f"{what}: {found.records:,} records. {found.verdict()}")
+    if not found.findings:
+        return head
+    rows = [
+        [each.attack, each.outcome, f"{each.exact:,}", f"{each.near:,}", f"{each.claims:,}"] for each in found.findings
+    ]
+    table = text_table(["attack", "outcome", "exact", "within 10 %", "claims"], rows, left=2)
+    about = []
+    for each in found.findings:
+        needs = f" together with {each.needs}" if each.needs else ""
+        about.append(in_lines(f"· {each.attack}: from {each.numbers}{needs}. {each.remedy}", indent="  "))
+    return "\n\n".join([head, table, "\n".join(dict.fromkeys(about))])

@@ -1,0 +1,109 @@
+"""The attacks of `studies/attacks.py`, small: with a defence off they find people, with it on they do not.
+
+Where one still does, that is said here and in docs/privacy.md. Attacks on replicates and membership are in
+`test_attacker.py`, on successive states in `service/collecting/test_differencing.py`, on saved states in
+`auditing/test_audit.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import foldaway as fa
+from studies import attacks as a
+
+
+def rng(seed: int = 1) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_differencing_finds_buyers_in_exact_answers_and_none_in_told_ones() -> None:
+    who = a.people(3000, 0.02, rng())
+    exact, told = (
+        a.score(list(a.differenced(a.polled(a.plan_of(), who, 50, defended=on))), who) for on in (False, True)
+    )
+    assert exact.exact > 10
+    assert exact.exact >= 0.95 * exact.claims
+    assert told.exact == 0
+    assert told.near <= told.guessed + 2 * np.sqrt(told.claims)
+
+
+def test_exact_answers_a_share_apart_still_tell_somebody() -> None:
+    """The rounding is needed: growth alone leaves single buyers between two answers."""
+    who = a.people(2000, 0.01, rng(2))
+    spaced = [answer.seen for answer in a.polled(a.plan_of(), who, 50, defended=True)]
+    answers, trial = [], fa.Trial(a.plan_of())
+    for start, stop in zip([0, *spaced], spaced, strict=False):
+        trial.fold(who.iloc[start:stop])
+        answers.append(a.Answer(stop, a.effects_of(trial, rounded=False)))
+    assert a.score(list(a.differenced(answers)), who).exact > 3
+
+
+def test_replicates_name_every_buyer_to_whoever_has_the_key_and_nobody_else() -> None:
+    who = a.people(600, 0.03, rng(3))
+    trial = a.folded(a.plan_of(unit="who", keep="moments", bootstrap=100), who)
+    assert len(who) > 2 * 2 * 100
+    amounts = dict(zip(who["who"], who["amount"], strict=True))
+    for key, share in ((a.KEY, 1.0), (bytes(16), 0.0)):
+        found = a.sparse_solution(trial, who, key)
+        right = sum(abs(amounts[each] - amount) < 0.01 for each, amount in found.items())
+        assert right == share * (who["amount"] > 0).sum()
+
+
+def test_one_user_with_many_records_is_not_a_cohort() -> None:
+    who = a.people(2000, 0.5, rng(4))
+    user = who.sample(130, random_state=1).assign(who=10**6, arm="treatment")
+    assert a.last_user(who, user, defended=False) == pytest.approx(user["amount"].sum())
+    assert a.last_user(who, user, defended=True) is None
+
+
+def test_two_plans_on_the_same_records_tell_the_one_that_they_differ_in() -> None:
+    who = a.people(2000, 0.5, rng(5)).assign(years=40.0)
+    who["years"] += np.arange(len(who)) % 30
+    target = who.index[who["amount"] > 20][0]
+    who.loc[target, "years"] = np.nan
+    amount = who.loc[target, "amount"]
+    assert a.two_plans(who, defended=False) == pytest.approx(amount)
+    assert abs(a.two_plans(who, defended=True) - amount) > 0.1 * amount
+
+
+def test_outcomes_that_are_multiples_of_one_another_narrow_a_level_down_but_not_to_a_person() -> None:
+    who, factors = a.people(2000, 0.5, rng(6)), np.arange(1.0, 11.0)
+    many = who.assign(**{f"y{i}": who["amount"] * factor for i, factor in enumerate(factors)})
+    trial = a.folded(a.plan_of(outcomes=[f"y{i}" for i in range(10)]), many)
+    control = who.loc[who["arm"] == "control", "amount"]
+    _, exact = a.multiples(a.effects_of(trial, rounded=False), factors.tolist())
+    middle, told = a.multiples(a.effects_of(trial, rounded=True), factors.tolist())
+    alone = a.multiples(a.effects_of(a.folded(a.plan_of(outcomes=["y0"]), many), rounded=True), [1.0])[1]
+    assert exact * len(control) < 0.01
+    assert abs(middle - control.mean()) < told < alone  # it does work …
+    assert told * len(control) > control[control > 0].median()  # … and leaves more doubt than a person's amount
+
+
+def test_when_answers_come_tells_nothing_of_an_outcome() -> None:
+    calm = rng(7).lognormal(3, 1, 2000)
+    loud = calm.copy()
+    loud[700] = 10_000.0
+    assert a.silences(calm, by_dominance=False) == a.silences(loud, by_dominance=False)
+    assert a.silences(calm, by_dominance=True) != a.silences(loud, by_dominance=True)
+
+
+def test_the_error_of_one_amount_that_outweighs_all_others_is_the_amount_unless_it_is_told_coarsely() -> None:
+    who = a.people(1000, 0.2, rng(8))
+    near = np.zeros(2)
+    for large in np.geomspace(50_000, 500_000, 20):
+        who.loc[0, "arm"], who.loc[0, "amount"] = "treatment", large
+        trial = a.folded(a.plan_of(), who)
+        near += [abs(a.whale(a.effects_of(trial, rounded=on)) - large) <= 0.1 * large for on in (False, True)]
+    assert near[0] == 20
+    assert near[1] <= 5
+
+
+@pytest.mark.parametrize("kind", ["one record each", "returning units", "one whale"])
+def test_answers_keep_coming(kind: str) -> None:
+    found = a.course(*a.arrivals(2000, rng(9), kind=kind))
+    assert found is not None
+    assert found.first < 0.2
+    assert found.widest < 0.2
+    assert found.last > 0.85

@@ -1,0 +1,169 @@
+"""A trial whose effects are told once, with noise: nothing before, the same ever after, and nothing exact is left."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import foldaway as fa
+from commands import foldaway
+from foldaway.tallies import Grouped
+from plans import SMALL
+
+KEY = bytes(16)
+
+
+def plan_of(**settings: Any) -> fa.Plan:
+    about = {"arm": "group", "arms": {"a": 0.5, "b": 0.5}, "outcomes": ["y"], "bounds": {"y": (0, 40)}}
+    return fa.Plan(**{"name": "told", **about, "unit": "u", "one_record_per_unit": True, "release": 1.0, **settings})
+
+
+def rows(n: int = 20_000, effect: float = 2.0, seed: int = 1) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    arm = rng.random(n) < 0.5
+    y = np.clip(rng.gamma(4, 3, n) + effect * arm, None, 39)
+    return {"group": np.where(arm, "b", "a"), "u": np.arange(n), "y": y}
+
+
+def folded(plan: fa.Plan, data: dict[str, Any] | None = None) -> fa.Trial:
+    trial = fa.Trial(plan, key=KEY if plan.keyed else None)
+    trial.fold(rows() if data is None else data)
+    return trial
+
+
+def test_nothing_is_told_before_but_how_far_it_is_in_coarse_steps() -> None:
+    trial = folded(plan_of())
+    for ask in (trial.effects, trial.report):
+        with pytest.raises(fa.Unreleased, match="more than 16,384 records") as told:
+            ask()
+        assert "20,000" not in str(told.value)
+
+
+def test_a_release_is_drawn_once_and_nothing_exact_is_left() -> None:
+    trial = folded(plan_of(on_fault="drop"))
+    trial.fold({"group": ["a", "b"], "u": [-1, -2], "y": [99.0, None]})
+    assert isinstance(trial.tallies, Grouped)
+    exact = trial.tallies.sums
+    assert exact is not None
+    first = trial.release()
+    assert trial.release().rows == first.rows
+    state = trial.dumps()
+    again = fa.Trial.loads(state)
+    assert again.released
+    assert again.effects().rows == again.release().rows == first.rows
+    assert again.dumps() == state
+    assert len(state) < 3_000
+    for name, array in exact.arrays().items():
+        if array.any():
+            assert array.tobytes()[:64] not in state, name
+    assert not first.dropped
+    assert not first.faults
+    assert not again.dropped
+    assert "the exact ones are gone" in again.report().html
+    with pytest.raises(fa.SealedError):
+        trial.fold(rows())
+    with pytest.raises(fa.StateError, match="cannot be merged"):
+        trial.merge(folded(trial.plan))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"unit": None, "one_record_per_unit": False},
+        {"one_record_per_unit": False, "complete_units": True, "release": {"epsilon": 1.0, "unit_records": 2}},
+        {"totals": ["y"]},
+    ],
+)
+def test_a_release_is_the_exact_effect_and_some_noise_which_its_error_knows(settings: Any) -> None:
+    plan = plan_of(**settings)
+    data = rows(400_000)  # enough for noise not to be most of it by chance
+    exact = folded(fa.Plan(**{**_settings(plan), "release": None, "complete_units": False}), data).effects()[0]
+    told = folded(plan, data).release()[0]
+    assert exact.estimate is not None
+    assert exact.std_error is not None
+    assert told.estimate is not None
+    assert told.std_error is not None
+    assert told.widening is not None
+    assert told.se_kind == "jackknife"
+    assert (told.epsilon, told.delta, told.protects) == (1.0, 1e-6, plan.protects)
+    # 16 groups know their error to a fifth or so, and no two runs have the same noise.
+    assert abs(told.estimate - exact.estimate) < 8 * told.std_error
+    assert 0.4 < told.std_error / exact.std_error < 3 * told.widening
+    assert told.widening > 1
+
+
+def _settings(plan: fa.Plan) -> dict[str, Any]:
+    return {name: getattr(plan, name) for name in fa.Plan.__struct_fields__}
+
+
+def test_shares_of_independent_records_need_no_groups() -> None:
+    data = rows()
+    data["y"] = (data["y"] > 15).astype(float)
+    plan = plan_of(bounds={"y": (0, 1)})
+    trial = folded(plan, data)
+    exact = folded(fa.Plan(**{**_settings(plan), "release": None}), data).effects()[0]
+    effects = trial.release()
+    told = effects[0]
+    assert isinstance(trial.tallies, Grouped)
+    assert trial.tallies.records.shape == (2, 1)
+    assert told.se_kind == "welch"
+    assert told.widening is not None
+    assert exact.std_error is not None
+    assert told.std_error == pytest.approx(told.widening * exact.std_error, rel=0.02)
+    assert 1 < told.widening < 1.05
+    assert effects.sample_ratio.ok
+
+
+def test_an_arm_that_noise_drowns_is_not_told() -> None:
+    effects = folded(plan_of(), rows(300)).release()
+    assert not effects[0].reliable
+    assert effects[0].estimate is None
+    assert "cannot be told from the noise" in str(effects)
+
+
+def test_every_result_says_what_was_spent_and_on_what() -> None:
+    effects = folded(plan_of(), rows(100_000)).release()
+    sentence = "It protects each unit, if it has one record as the plan promises."
+    back = fa.Effects.from_json(effects.to_json())
+    for text in (" ".join(str(effects).split()), effects.to_html(), " ".join(back.notes)):
+        assert "ε = 1, δ = 1e-06" in text
+        assert sentence in text
+        assert "times as wide as without noise" in text
+    assert back.rows == effects.rows
+    assert effects.to_arrow().column("epsilon").to_pylist() == [1.0]
+    assert effects.to_dicts()[0]["protects"] == "unit"
+    record = folded(plan_of(one_record_per_unit=False)).release()
+    assert "each record; a unit of several records is protected the less" in " ".join(record.notes)
+
+
+def test_only_a_plan_with_a_release_has_one() -> None:
+    with pytest.raises(fa.PlanError, match="no `release`"):
+        fa.Trial(fa.Plan(**SMALL)).release()
+    with pytest.raises(fa.EstimateError, match="nothing to release"):
+        fa.Trial(plan_of(), key=KEY).release()
+
+
+def test_the_command_line_releases_once_and_nobody_can_open_what_was_exact(tmp_path: Path) -> None:
+    plan, state, data = tmp_path / "plan.toml", tmp_path / "state", tmp_path / "rows.csv"
+    plan_of().save(plan)
+    table = rows(3_000)
+    lines = ["group,u,y", *(f"{g},{u},{y:.3f}" for g, u, y in zip(*table.values(), strict=True))]
+    data.write_text("\n".join(lines))
+    run = foldaway("run", plan, data, "--save", state, env={"XDG_STATE_HOME": str(tmp_path / "home")})
+    assert run.stdout == ""
+    assert "more than 2,048 records" in run.stderr
+    copy = tmp_path / "exact"
+    shutil.copy(state, copy)
+    first, second = (
+        foldaway("release", state, "--json", env={"XDG_STATE_HOME": str(tmp_path / "home")}) for _ in range(2)
+    )
+    assert '"epsilon":1.0' in first.stdout
+    assert first.stdout == second.stdout
+    with pytest.raises(fa.StateError, match="encrypted under a key"):
+        fa.Trial.load(copy)
+    assert not list((tmp_path / "home").rglob("*.key"))
