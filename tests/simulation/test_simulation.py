@@ -15,7 +15,6 @@ from foldaway.simulation.federated.population import CHUNK, World, clients
 from foldaway.simulation.federated.run import simulate
 from measured import measured
 
-
 # What rounding changes at the most, in standard errors: two levels by half a step, with an error of two digits. That
 # the numbers before rounding are those of kept rows is for tests/federated to say.
 ROUNDED = 0.25
