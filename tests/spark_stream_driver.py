@@ -19,7 +19,7 @@ def main(folder: str, store: str, plan: str, key: str, mode: str) -> None:
     print("started", flush=True)
     query.awaitTermination()
     trial = query.close()
-    trial.save(Path(store) / "final")
+    (Path(store) / "final").write_bytes(trial.dumps())
     sparks.remove()
 
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import spark_stream_driver
 import sparks
 from foldaway.engines import spark
 from foldaway.keeping.saved import StreamPositions
+from foldaway.keeping.user_keys import FileKey
 from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
 from memory_scan import Marks, scan_files
 from plans import replaced
@@ -29,9 +29,10 @@ AVAILABLE = {"availableNow": True}
 ROOT = Path(__file__).parents[2]
 
 
-def planned(cohort: int = 100, **changes: Any) -> tuple[fa.Plan, pd.DataFrame]:
+def planned(cohort: int = 20, **changes: Any) -> tuple[fa.Plan, pd.DataFrame]:
+    """A cohort of units, of which every 100 records have 23 or more."""
     plan, rows = of_units()
-    return replaced(plan, cohort=cohort, remainder="include", **changes), rows
+    return replaced(plan, cohort=cohort, **changes), rows
 
 
 class Source:
@@ -66,8 +67,8 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[StreamState]:
     states: list[StreamState] = []
     write = StreamFile.write
 
-    def noted(self: StreamFile, stored: StreamState) -> None:
-        write(self, stored)
+    def noted(self: StreamFile, stored: StreamState, key: FileKey | None) -> None:
+        write(self, stored, key)
         states.append(stored)
 
     monkeypatch.setattr(StreamFile, "write", noted)
@@ -77,32 +78,31 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[StreamState]:
 def test_what_is_short_of_a_cohort_waits_in_memory_and_is_read_again(
     session: Any, tmp_path: Path, written: list[StreamState]
 ) -> None:
-    plan, rows = planned(cohort=300)
+    plan, rows = planned(cohort=70)
     source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
     source.add(200, 200, 230)
     query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
     query.awaitTermination()
     assert query.pending == 230
-    assert spark.load(store, plan).n == 400
+    assert spark.load(store, plan, key=KEY).n == 400
     assert query.isActive is False  # all that Spark's query has is there
 
     # Another program goes on, which knows nothing but the store. The last batch is read again, with all that has come.
     source.add(200)
     again = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
     again.awaitTermination()
-    assert spark.load(store, plan).n == 830
+    assert spark.load(store, plan, key=KEY).n == 830
     assert again.pending == 0
 
     source.add(70)
     last = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
     last.awaitTermination()
-    assert spark.load(store, plan).n == 830
-    trial = last.close()  # the plan says to include the remainder
-    assert trial.n == spark.load(store, plan).n == len(source.added) == 900
+    assert spark.load(store, plan, key=KEY).n == 830
+    trial = last.close()  # with all that has come
+    assert trial.n == len(source.added) == 900
     assert_same_replicates(trial, folded(plan, source.added))
-    sizes = [0, *(fa.Trial.loads(stored.trial).n for stored in written)]
-    assert all(later - earlier >= plan.privacy.cohort for earlier, later in pairwise(sizes[:-1]))
-    assert sizes == [0, 400, 830, 900]
+    assert [fa.Trial.loads(stored.trial).n for stored in written if not stored.closed] == [400, 830]
+    assert [stored.closed for stored in written] == [False, False, True]
 
 
 def test_a_batch_that_is_stored_but_that_spark_took_no_note_of_counts_once(
@@ -113,8 +113,8 @@ def test_a_batch_that_is_stored_but_that_spark_took_no_note_of_counts_once(
     source.add(300, 300, 300)
     write = StreamFile.write
 
-    def broken_off(self: StreamFile, stored: StreamState) -> None:
-        write(self, stored)
+    def broken_off(self: StreamFile, stored: StreamState, key: FileKey | None) -> None:
+        write(self, stored, key)
         if stored.reached.places == {"": (1,)}:
             raise RuntimeError("broken off")
 
@@ -123,7 +123,7 @@ def test_a_batch_that_is_stored_but_that_spark_took_no_note_of_counts_once(
         query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
         with pytest.raises(Exception, match="broken off"):
             query.awaitTermination()
-    assert spark.load(store).n == 600
+    assert spark.load(store, key=KEY).n == 600
     query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
     query.awaitTermination()
     assert_same_replicates(spark.load(store, plan, key=KEY), folded(plan, source.added))
@@ -132,7 +132,7 @@ def test_a_batch_that_is_stored_but_that_spark_took_no_note_of_counts_once(
 @pytest.mark.slow
 def test_a_killed_driver_goes_on_from_its_checkpoint_and_counts_once(tmp_path: Path) -> None:
     sparks.require_java()
-    plan, rows = planned(cohort=70)
+    plan, rows = planned(cohort=15)
     source = Source(None, tmp_path / "in", rows)
     source.add(*[100] * 9)
     plan.save(tmp_path / "plan.toml")
@@ -147,31 +147,31 @@ def test_a_killed_driver_goes_on_from_its_checkpoint_and_counts_once(tmp_path: P
 
     first = driver("forever")
     deadline = time.monotonic() + 240
-    while not (store / "state").exists() or spark.load(store).n < 200:
+    while not (store / "state").exists() or spark.load(store, key=KEY).n < 200:
         assert first.poll() is None, first.communicate()[1].decode()[-2000:]
         assert time.monotonic() < deadline
         time.sleep(0.02)
     os.killpg(first.pid, signal.SIGKILL)  # Python and Java, as when the machine is lost
     first.communicate()
-    half = spark.load(store).n
+    half = spark.load(store, key=KEY).n
     assert 200 <= half < len(rows)
 
     second = driver("to-the-end")
     _, said = second.communicate(timeout=300)
     assert second.returncode == 0, said.decode()[-2000:]
-    trial = fa.Trial.load(store / "final", plan)
+    trial = fa.Trial.loads((store / "final").read_bytes(), plan)
     assert trial.n == len(rows)
     assert_same_replicates(trial, folded(plan, rows))
 
 
 def test_neither_store_nor_checkpoint_holds_a_record(session: Any, tmp_path: Path) -> None:
     marks = Marks(200)
-    plan, rows = planned(max_wait=1.0)
+    plan, rows = planned()
     rows = rows[:200].assign(unit=[marks.identifier(i) for i in range(200)], y0=[marks.outcome(i) for i in range(200)])
     source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
     source.add(200)
     spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE).awaitTermination()
-    assert spark.load(store).n == 200
+    assert spark.load(store, key=KEY).n == 200
     assert (store / "checkpoint" / "commits" / "0").exists()
     assert not scan_files([store, sparks.folder()], marks)
     assert scan_files([source.folder], marks)
@@ -202,10 +202,8 @@ def test_two_drivers_cannot_have_one_store(session: Any, tmp_path: Path) -> None
     assert second.close().n == 300
 
 
-@pytest.mark.parametrize("remainder", ["include", "leave_out"])
-def test_a_closed_trial_is_sealed_and_takes_no_more(session: Any, tmp_path: Path, remainder: str) -> None:
+def test_of_a_closed_trial_rounded_effects_are_left_and_it_takes_no_more(session: Any, tmp_path: Path) -> None:
     plan, rows = planned()
-    plan = replaced(plan, remainder=remainder)
     source, store = Source(session, tmp_path / "in", rows), tmp_path / "store"
     source.add(600, 30)
     query = spark.fold_stream(source.stream(), plan, store=store, key=KEY, trigger=AVAILABLE)
@@ -214,16 +212,18 @@ def test_a_closed_trial_is_sealed_and_takes_no_more(session: Any, tmp_path: Path
     trial = query.close()
     assert query.close() is trial
     assert trial.sealed
-    assert trial.n == (630 if remainder == "include" else 600)
-    stored, left_out = read(store), 630 - trial.n
+    assert trial.n == 630
+    assert_same_replicates(trial, folded(plan, source.added))
+    stored = read(store)
     assert stored is not None
-    assert (stored.reached.closed, stored.reached.left_out) == (True, left_out)
-    assert spark.load(store, plan).sealed
-    assert_same_replicates(spark.load(store, plan), folded(plan, source.added[: trial.n]))
+    assert stored.trial == b""
+    assert stored.final is not None
+    assert stored.final.effects == folded(plan, source.added).effects(rounded=True).to_json()
+    with pytest.raises(fa.SealedError, match="foldaway effects"):
+        spark.load(store, plan)
     source.add(200)
     with pytest.raises(fa.SealedError, match="takes no more records"):
         spark.fold_stream(source.stream(), plan, store=store, key=KEY)
-    assert spark.load(store).n == trial.n
 
 
 def test_only_its_owner_can_look_into_the_store(session: Any, tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_fault_is_raised_as_what_it_is_and_nothing_is_stored(session: Any, tmp
     with pytest.raises(fa.RecordError, match="1 of 150 records are faulty"):
         query.processAllAvailable()
     with pytest.raises(fa.StateError, match="holds no state yet"):
-        spark.load(store)
+        spark.load(store, key=KEY)
 
 
 def test_what_cannot_work_is_refused_before_anything_runs(session: Any, tmp_path: Path) -> None:
@@ -268,8 +268,10 @@ def test_what_cannot_work_is_refused_before_anything_runs(session: Any, tmp_path
     with pytest.raises(fa.RecordError, match="no column 'y0'"):
         spark.fold_stream(stream.drop("y0"), plan, store=store, key=KEY)
 
+    trial = folded(plan, rows)
     with StreamFile(store) as opened:
-        opened.write(StreamState(StreamPositions("a Spark stream", "a-query", {"": (7,)}), folded(plan, rows).dumps()))
+        reached = StreamPositions("a Spark stream", "a-query", {"": (7,)})
+        opened.write(StreamState(reached, trial.dumps()), trial.file_key())
     with pytest.raises(fa.StateError, match="is empty, and"):
         spark.fold_stream(stream, plan, store=store, key=KEY)
     (store / "checkpoint").mkdir()
@@ -284,7 +286,7 @@ def test_what_cannot_work_is_refused_before_anything_runs(session: Any, tmp_path
     with pytest.raises(fa.StateError, match="another plan"):
         spark.fold_stream(stream, replaced(plan, cohort=3), store=store, key=KEY)
     with StreamFile(store) as opened:  # whatever was refused has let go of it
-        opened.write(StreamState(StreamPositions("ORDERS", "", {"": (7,)}), folded(plan, rows).dumps()))
+        opened.write(StreamState(StreamPositions("ORDERS", "", {"": (7,)}), trial.dumps()), trial.file_key())
     with pytest.raises(fa.SourceError, match=r"belongs to another stream \(ORDERS\)"):
         spark.fold_stream(stream, plan, store=store, key=KEY)
     assert not session.streams.active
