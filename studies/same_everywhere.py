@@ -178,7 +178,6 @@ SUMS = fa.Plan(
             "converted": dict(zip(COLUMNS, (0.001, 0.02, 0.01), strict=True)),
         },
     ),
-    privacy=fa.Privacy(remainder="include"),
 )
 
 

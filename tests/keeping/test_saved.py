@@ -84,7 +84,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 # What is on the disk
 
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "sums": {},
     "by group": {"unit": "user"},
     "moments": {"keep": "moments", "unit": "user", "bootstrap": 20},
