@@ -144,9 +144,9 @@ def on_spark_stream(setting: Setting) -> fa.Trial:
     store, trigger = setting.folder / "store", {"availableNow": True}
     query = spark.fold_stream(stream, setting.plan, store=store, key=setting.key, trigger=trigger)
     query.awaitTermination()
-    query.close()
+    trial = query.close()
     sparks.remove()
-    return spark.load(store, setting.plan)
+    return trial
 
 
 @path("NATS")
