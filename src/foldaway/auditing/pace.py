@@ -35,8 +35,8 @@ def pace(plan: Plan, units: int) -> Iterator[str]:
     else:
         first = max(cohort, math.ceil(cell / share))
         yield (
-            f"Tallies would be stored about {units // cohort:,} times. After a crash, what came since the last time must "
-            "be sent again."
+            f"Tallies would be stored about {units // cohort:,} times. After a crash, what came since the last time "
+            "must be sent again."
         )
         yield f"Effects would be told after about {first:,} units, and {_answers(first, cohort, units):,} times in all."
     if (smaller := units // _OFTEN) and units < _OFTEN * cohort:
