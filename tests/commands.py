@@ -135,13 +135,14 @@ def _answer(line: socket.socket) -> NoReturn:
     pid = os.fork()
     if pid == 0:
         line.close()
-        _become_command(*json.loads(asked), streams)
+        words, environment, folder = json.loads(asked)
+        _become_command(words, environment, folder, streams)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     line.sendall(b"%d\n" % code)
     os._exit(0)
 
 
-def _become_command(words: list[str], environment: list[list[str]], folder: str, streams: list[int]) -> NoReturn:
+def _become_command(words: list[str], environment: dict[str, str], folder: str, streams: list[int]) -> NoReturn:
     try:
         os.environ.clear()
         os.environ.update(environment)

@@ -19,7 +19,7 @@ def ask(address: str, words: Sequence[str], folder: str, environment: Mapping[st
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(_PATIENCE)
         line.connect(address)
-        asked = json.dumps([*map(list, (words, environment.items())), folder]).encode() + b"\n"
+        asked = json.dumps([list(words), dict(environment), folder]).encode() + b"\n"
         sent = socket.send_fds(line, [asked], streams)
         line.sendall(asked[sent:])
         with line.makefile() as answer:

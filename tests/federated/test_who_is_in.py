@@ -83,7 +83,7 @@ def test_the_errors_are_scaled_from_the_replied_to_those_in_the_coefficients(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By hand from the records: in each arm Σ u² over those that replied, times in the moments over replied."""
-    monkeypatch.setitem(MODES["scores"].results.__kwdefaults__, "rounded", False)
+    monkeypatch.setattr(type(MODES["scores"]).results, "__kwdefaults__", {"rounded": False})
     run = Run(service, "both", devices=40, ghosts=9, silent=10)
     variance = 0.0
     for arm in range(2):

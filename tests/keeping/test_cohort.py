@@ -480,7 +480,8 @@ SMALLEST = 4
 def growing(seed: int, kind: str) -> tuple[int, list[Batch]]:
     """A cohort, and batches that are all written at once, of both arms or of one."""
     rng = random.Random(seed)
-    cohort, people, batches = rng.choice([3, 10, 25]), count(), list[Batch]()
+    cohort, people = rng.choice([3, 10, 25]), count()
+    batches: list[Batch] = []
     for _ in range(15):
         size, arms = cohort * rng.choice((1, 2, 5)), rng.choice(((0, 1), (0, 1), (0,), (1,)))
         new = [2 * next(people) + rng.choice(arms) for _ in range(size)]

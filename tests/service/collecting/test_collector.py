@@ -138,14 +138,15 @@ def test_a_whale_neither_triggers_a_commit_nor_blocks_one(folder: Place) -> None
     """A cohort is of distinct units, so one with thousands of records is one, whenever it comes and however often."""
     store = opened(folder, RETURNING)
     collector = Collector(store, NAME, "main")
-    assert collector.receive(visits(0, each=3_000), "p", 1).pending == 3_000
-    assert collector.receive(visits(0, 0, each=2_000), "p", 2).pending == 7_000
+    assert collector.receive(visits(0, each=3_000), "p", 1).durable == 0
+    assert collector.receive(visits(0, 0, each=2_000), "p", 2).durable == 0
+    assert collector.pending == 7_000
     assert collector.receive(visits(*range(1, 9)), "p", 3).durable == 0
     assert kept(store).n == 0
     said = collector.receive(visits(9), "p", 4)  # the tenth
-    assert (said.durable, said.pending) == (4, 0)
+    assert (said.durable, collector.pending) == (4, 0)
     assert kept(store).n == 7_009
-    assert collector.receive(visits(0, each=3_000), "p", 5).pending == 3_000  # new again, once
+    assert collector.receive(visits(0, each=3_000), "p", 5).durable == 4  # new again, once
     assert collector.receive(visits(*range(1, 10)), "p", 6).durable == 6
 
 
@@ -351,12 +352,13 @@ def test_a_close_holds_what_another_server_commits_meanwhile(place: Place, monke
 
 def test_the_close_counts_what_is_pending_here_and_makes_its_sequences_durable(place: Place) -> None:
     """So a producer that asks afterwards how far it is need not send again what it could not send any more."""
-    service = Service(opened(place, CLOSABLE), "main", Limits())
+    store = opened(place, CLOSABLE)
+    service = Service(store, "main", Limits())
     send(service, 20)
     send(service, 4, sequence=2)
-    assert service.durable_sequence(NAME, "p") == 1
+    assert store.shards.sequences(NAME) == {"p": 1}
     answer = service.close(NAME, CloseRequest(exact=True))
-    assert (answer.records, answer.left_out, service.durable_sequence(NAME, "p")) == (24, 0, 2)
+    assert (answer.records, answer.left_out, store.shards.sequences(NAME)) == (24, 0, {"p": 2})
     whole = fa.Trial(CLOSABLE)
     for n in (20, 4):
         whole.fold(records(n).records)
@@ -414,7 +416,7 @@ def test_what_is_pending_elsewhere_is_left_out_and_counted(place: Place) -> None
     assert service.close(NAME).records == 20
     other.tick()
     status = service.status(NAME)
-    assert (status.left_out, other.pending(), service.durable_sequence(NAME, "q")) == (4, 0, 0)
+    assert (status.left_out, other.pending(), store.shards.sequences(NAME)) == (4, False, {"p": 1})
 
 
 def test_after_the_close_tallies_census_and_key_are_gone(place: Place) -> None:

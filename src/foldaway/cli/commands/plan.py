@@ -43,7 +43,11 @@ def check(
     plan: PlanFile,
     expect: Annotated[
         int | None,
-        typer.Option(min=1, metavar="UNITS", help="Also say who could be solved for from a state of so many units."),
+        typer.Option(
+            min=1,
+            metavar="UNITS",
+            help="Also say when so many units are stored, and who could be solved for.",
+        ),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -51,6 +55,7 @@ def check(
     import msgspec
 
     from foldaway.auditing.expected import expected
+    from foldaway.auditing.pace import pace
     from foldaway.cli.terminal.words import in_lines
     from foldaway.federated.modes.described import described
     from foldaway.plan import Plan
@@ -58,14 +63,18 @@ def check(
 
     the_plan = Plan.load(plan)
     if json:
-        predicted = {} if expect is None else {"expected": list(expected(the_plan, expect))}
+        predicted = {} if expect is None else {"expected": [*pace(the_plan, expect), *expected(the_plan, expect)]}
         print(msgspec.json.encode({"fingerprint": the_plan.fingerprint, "plan": the_plan, **predicted}).decode())
         return
     print(summary(the_plan, described(the_plan)))
     if expect is not None:
-        print(f"\nCould anybody be solved for, from a saved state of {expect:,} units in the clear?")
-        for sentence in expected(the_plan, expect):
-            print(in_lines(f"· {sentence}", indent="  "))
+        for question, sentences in (
+            (f"When is a trial of {expect:,} units stored and told?", pace(the_plan, expect)),
+            (f"Could anybody be solved for, from a saved state of {expect:,} units?", expected(the_plan, expect)),
+        ):
+            print(f"\n{question}")
+            for sentence in sentences:
+                print(in_lines(f"· {sentence}", indent="  "))
 
 
 @app.command("new")
