@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from commands import foldaway
+from foldaway.inference.rounding import round_count
 from foldaway.simulation.datasets import checkout
 from registered import admin, plan_file, register
 from served import Served
@@ -54,14 +55,21 @@ def test_semicolons_are_said_and_sent(server: Served, folder: Path, tmp_path: Pa
     assert "1,000 records sent" in sent
 
 
-def test_a_remainder_is_said(server: Served, folder: Path, tmp_path: Path) -> None:
-    register(server, plan_file(tmp_path, "rest", cohort=1500))
-    sent = foldaway("send", "rest", folder / "day2.parquet", env=admin(server)).stdout
+@pytest.mark.parametrize("exact", [False, True])
+def test_less_than_a_cohort_is_said_and_told_to_its_admin_alone(
+    server: Served, folder: Path, tmp_path: Path, exact: bool
+) -> None:
+    name = f"rest-{exact}"
+    register(server, plan_file(tmp_path, name, cohort=1500))
+    sent = foldaway("send", name, folder / "day2.parquet", env=admin(server)).stdout
     assert "records wait on the server" in sent
     assert max(map(len, sent.splitlines())) <= 80
-    closed = foldaway("trial", "close", "rest", "--without-effects", env=admin(server)).stdout
-    assert "1,000 records were left out at the close" in closed
+    assert "--without-effects" in foldaway("trial", "close", name, code=1, env=admin(server)).stderr
+    words = ["trial", "close", name, "--without-effects", *(["--exact"] if exact else [])]
+    closed = foldaway(*words, env=admin(server)).stdout
+    assert (f"{name}: 1,000 records" if exact else "closed without effects: too few records had come.") in closed
     assert max(map(len, closed.splitlines())) <= 80
+    assert "closed without effects" in foldaway("trial", "effects", name, env=admin(server)).stdout
 
 
 BIG = 400_000
@@ -99,9 +107,9 @@ def test_sending_goes_on_where_it_was_killed(server: Served, folder: Path, big: 
     done = foldaway("send", "killed", big, env=as_ingest)
     sent, known = re.match(r"([\d,]+) records sent\. ([\d,]+) were there already", done.stdout).groups()  # type: ignore[union-attr]
     assert int(sent.replace(",", "")) + int(known.replace(",", "")) == BIG
-    assert int(known.replace(",", "")) >= middle
-    status = server.ask("GET", "/v1/trials/killed").json()
-    assert status["records"] + status["pending"] == BIG
+    assert round_count(int(known.replace(",", ""))) >= middle
+    closed = server.ask("POST", "/v1/trials/killed/close", json={"exact": True}).json()
+    assert sum(closed["effects"]["counts"].values()) == BIG
 
 
 def test_progress_at_a_terminal_and_control_c(server: Served, folder: Path, big: Path) -> None:

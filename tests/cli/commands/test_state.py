@@ -104,7 +104,7 @@ def test_a_state_opens_with_its_key_wherever_that_is_named_and_not_without(tmp_p
     folded("keyed", key=bytes(range(16))).save(state)
     key.write_text(bytes(range(16)).hex())
     words = ["effects", state, "--json"]
-    assert foldaway(*words, "--key", key).stdout == foldaway(*words, env={"FOLDAWAY_KEY": str(key)}).stdout
+    assert foldaway(*words, "--key", key).stdout == foldaway(*words, env={"FOLDAWAY_TRIAL_KEY": str(key)}).stdout
     for command in ("effects", "export", "report", "merge", "seal"):
         done = foldaway(command, state, code=1)
         assert done.stderr == (

@@ -25,7 +25,7 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     as_ingest = {"FOLDAWAY_SERVER": server.url, "FOLDAWAY_TOKEN": ingest}
     as_read = {"FOLDAWAY_SERVER": server.url, "FOLDAWAY_TOKEN": read}
     early = foldaway("trial", "effects", "life", code=1, env=as_read)
-    assert early.stderr.startswith("error: no effects yet")
+    assert early.stderr.startswith("error: there are no effects yet")
     sent = foldaway("send", "life", folder / "day*.parquet", env=as_ingest)
     assert sent.stdout.splitlines()[0] == "3,000 records sent."
     assert sent.stderr == ""  # no progress bar where there is no terminal
@@ -41,10 +41,17 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     whole = fa.Trial(fa.Plan.load(plan))
     for day in ("day1", "day2"):
         whole.fold(pq.read_table(folder / f"{day}.parquet"))
-    answer = json.loads(foldaway("trial", "effects", "life", "--json", env=as_read).stdout)
+    refused = foldaway("trial", "effects", "life", "--exact", code=1, env=as_read).stderr
+    assert "This token does not allow that: this takes an admin token." in refused
+    answer = json.loads(foldaway("trial", "effects", "life", "--exact", "--json", env=admin(server)).stdout)
     expected = json.loads(whole.effects().to_json())
     for ours, theirs in zip(answer["effects"]["effects"], expected["effects"], strict=True):
         assert ours["estimate"] == pytest.approx(theirs["estimate"], rel=1e-9)
+    told = json.loads(foldaway("trial", "effects", "life", "--json", env=as_read).stdout)["effects"]
+    assert (told["rounded"], answer["effects"]["rounded"]) == (True, False)
+    for row, exact in zip(told["effects"], expected["effects"], strict=True):
+        assert row["estimate"] != exact["estimate"]
+        assert abs(row["estimate"] - exact["estimate"]) < exact["std_error"] / 2
     closed = foldaway("trial", "close", "life", env=admin(server)).stdout
     assert "revenue: treatment against control" in closed
     assert closed.startswith("life is closed; these effects are final.\n\nlife: 3,000 records")

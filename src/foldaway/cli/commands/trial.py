@@ -138,7 +138,7 @@ def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
     if federated is not None and (warning := alarm(federated)) is not None:
         print(f"{warning}\n")
     if answer["effects"] is None:
-        why = "an arm had too few records." if federated is None else federated["note"] or "an arm had too few reports."
+        why = "too few records had come." if federated is None else federated["note"] or "an arm had too few reports."
         print(in_lines(f"{answer['name']} is closed without effects: {why}"))
     else:
         print(Effects.from_json(msgspec.json.encode(answer["effects"])))
