@@ -72,7 +72,7 @@ class Item(NamedTuple):
 
 
 def inventory(saved: Saved) -> list[Item]:
-    """Everything in a saved file, by kind. The sizes add up to that of the file."""
+    """Everything in a saved file, by kind. The sizes add up to that of what is encrypted there."""
     items = _in_state(saved.state)
     if saved.positions is None:
         return items
