@@ -12,6 +12,7 @@ import gc
 import io
 import json
 import os
+import pty
 import select
 import shlex
 import signal
@@ -90,6 +91,22 @@ def foldaway(
     found, out, err = _commands().run(given, folder or Path.cwd(), environment, stdin)
     assert found == code, out + err
     return subprocess.CompletedProcess(["foldaway", *given], found, out, err)
+
+
+def at_terminal(*words: object) -> subprocess.CompletedProcess[str]:
+    """Run `foldaway` by itself, with a terminal for its standard error, which somebody looks at all the time."""
+    control, terminal = pty.openpty()
+    command = [sys.executable, "-m", "foldaway", *map(str, words)]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", **measured()}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, env=environment) as process:
+        os.close(terminal)
+        shown = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while True:
+                shown += os.read(control, 4096)
+        os.close(control)
+        out, _ = process.communicate(timeout=60)
+    return subprocess.CompletedProcess(command, process.returncode, out.decode(), shown.decode())
 
 
 def warm_up() -> None:

@@ -304,7 +304,7 @@ def _fork_servers() -> None:
             os.environ.update(environment)
             coverage.process_startup()  # if the environment says so
             for mode in MODES.values() if _UNROUNDED in environment else ():
-                setattr(mode.results, "__kwdefaults__", {"rounded": False})  # noqa: B010
+                setattr(type(mode).results, "__kwdefaults__", {"rounded": False})  # noqa: B010
             _become_server(cli.main, arguments, out, err)
         print(pid, flush=True)
 

@@ -203,3 +203,46 @@ def test_every_design_has_a_key_of_its_own_and_keeps_it() -> None:
     keys = [fa.Trial(design).key for design in designs]
     assert len(set(keys)) == len(designs)
     assert [fa.Trial(msgspec.structs.replace(design, confidence=0.9)).key for design in designs] == keys
+
+
+KEPT: dict[str, Any] = {
+    "name": "kept",
+    "arm": "g",
+    "arms": {"a": 0.5, "b": 0.5},
+    "outcomes": ["y"],
+    "unit": "u",
+}
+RECORDS = {"g": ["a", "b"] * 60, "y": [float(i % 7) for i in range(120)], "u": list(range(120))}
+
+
+def test_nothing_is_saved_under_a_key_that_nobody_will_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = fa.Plan(**KEPT)
+    trial = fa.Trial(plan)
+    trial.fold(RECORDS)
+    trial.save(tmp_path / "one")
+    other = fa.Trial(plan)
+    other.fold(RECORDS)
+    other.seal()  # of the same design, so the key of both
+    before = (tmp_path / "one").read_bytes()
+    with pytest.raises(fa.StateError, match="key for it is gone"):
+        trial.save(tmp_path / "one")
+    assert (tmp_path / "one").read_bytes() == before
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null/nowhere")
+    homeless = fa.Trial(fa.Plan(**KEPT | {"name": "homeless"}))
+    homeless.fold(RECORDS)
+    with pytest.raises(fa.SourceError, match="no place for this user's key"):
+        homeless.save(tmp_path / "two")
+
+
+def test_sealing_destroys_the_key_that_the_trial_was_saved_under_and_no_other(tmp_path: Path) -> None:
+    plan = fa.Plan(**{name: value for name, value in KEPT.items() if name != "unit"})
+    ours, theirs = fa.Trial(plan), fa.Trial(plan, key=bytes(16))
+    for trial, name in ((ours, "ours"), (theirs, "theirs")):
+        trial.fold(RECORDS)
+        trial.save(tmp_path / name)
+    theirs.seal()
+    fa.Trial(plan).seal()
+    assert fa.Trial.load(tmp_path / "ours").n == ours.n
+    ours.seal()
+    with pytest.raises(fa.StateError, match="encrypted under a key"):
+        fa.Trial.load(tmp_path / "ours")

@@ -30,7 +30,7 @@ from foldaway.keeping.cohort import Census, Newcomers, Told, may_tell, may_write
 from foldaway.keeping.saved import Final, Positions, Saved, load, naming
 from foldaway.keeping.secret import Secret
 from foldaway.keeping.state import pack, unpack
-from foldaway.keeping.user_keys import FileKey, destroy_user_key, file_key, user_key
+from foldaway.keeping.user_keys import FileKey, destroy_user_key, user_file_key, user_key
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records import Fault, Faults, check
@@ -91,6 +91,8 @@ class Trial:
         self._told: Told | None = None
         self._sealed = False
         self._secret = None if key is None else Secret(key)  # without one given, it comes with the first record
+        self._given = key is not None
+        self._users_mark = b""  # of the user's own key, once the trial is sealed
         self._key_mark = self._secret.mark() if self._secret is not None and plan.keyed else b""
 
     def fold(self, data: Any, *, text: bool = False, unreadable: int = 0) -> None:
@@ -217,13 +219,18 @@ class Trial:
             everywhere: Whether the user's own key for the design goes too, so that no other state of it can take
                 records any more. If not, call again once the sealed state is safe.
         """
-        mark = self._key_mark
-        if self._secret is not None and self._secret.held:
-            mark = self._secret.mark()
+        if not self._sealed and not self._given and self.n:
+            self._users_mark = self._key_mark or self._own_mark()
+        if self._secret is not None:
             self._secret.destroy()
-        if everywhere:
-            destroy_user_key(self.plan.design, mark)
         self._sealed = True
+        if everywhere and self._users_mark:
+            destroy_user_key(self.plan.design, self._users_mark)
+
+    def _own_mark(self) -> bytes:
+        """The mark of the user's own key, under which the saved files of a plan without keyed hashes are encrypted."""
+        key = user_key(self.plan.design, new=False)
+        return b"" if key is None else Secret(key).mark()
 
     def merge(self, other: Trial) -> Self:
         """The trial of both sets of records; the two are left as they were."""
@@ -240,11 +247,13 @@ class Trial:
         merged = self.copy()
         merged._tallies = self._tallies + other._tallies  # type: ignore[operator]  # of one plan, so of one kind
         merged._faults = self._faults + other._faults
-        merged._told = self._told if other._told is None else other._told if self._told is None else None
+        merged._told = other._told if self._told is None else self._told.plus(other._told)
         merged._newcomers = (self._newcomers + other._newcomers).within(self.plan.privacy)
         merged._sealed = self._sealed or other._sealed
         same = self._key_mark == other._key_mark
         if (not self.n and not same) or (self._secret is None and same):
+            if not _same(self._secret, other._secret):
+                merged._given = other._given
             merged._secret, merged._key_mark = _twin(other._secret), other._key_mark
         if merged._sealed:
             merged._secret = None
@@ -368,7 +377,7 @@ class Trial:
             return Start(tallies.predictor, None, tallies.why)
         start = fit_start(tallies.moments, rare=rare_columns(self.plan, tallies.moments), told=True)
         if start.predictor is None:
-            saved = f"it was saved after {self.n:,} records. Put coefficients into its plan: `foldaway plan calibrate`."
+            saved = "it was saved before there were so many. Put coefficients into its plan: `foldaway plan calibrate`."
             return start._replace(why=f"{start.why.partition(';')[0]}, and {saved}")
         return start
 
@@ -470,17 +479,35 @@ class Trial:
 
     def file_key(self) -> FileKey:
         """What saved files of this trial are encrypted under."""
-        return file_key(self.plan.design, None if self._secret is None else self._secret.reveal())
+        held = None if self._secret is None else self._secret.reveal()
+        if self._given and held is not None:
+            return FileKey(self.plan.design, held)
+        return user_file_key(self.plan.design, held)
 
     def final(self) -> Final:
         """What is left of the trial when it is sealed: its effects, if enough stand behind them."""
         last = None if self._told is None else self._told.census
-        effects = None if self._told is None else self._told.effects
+        effects = None if self._told is None else self._told.effects or None
         if self.plan.release is not None:
             effects = quiet_effects(self).to_json() if self.released else None
         elif may_tell(self.plan.privacy, self.census(), last, growth=0):
             effects = quiet_effects(self, rounded=True).to_json()
-        return Final(self.plan.canonical().decode(), effects)
+        return Final(self.plan.canonical().decode(), effects, self._users_mark)
+
+    def prepare_sealing(self) -> None:
+        """Before a store is closed for good: draw the release, if there is to be one, and see that effects are left.
+
+        Raises:
+            TooEarly: There would be none.
+        """
+        if self.plan.release is not None and self.n:
+            self.release(everywhere=False)
+        if self.final().effects is None:
+            raise TooEarly(
+                "the trial was not closed, because it would end without effects: too few units have come for effects "
+                "that others may see. Wait for more, or use `foldaway seal STORE --exact`."
+            )
+        self.seal(everywhere=False)
 
     def tell(self) -> Effects:
         """Effects for others: rounded, and new ones only after growth; save the trial after asking.
@@ -491,7 +518,7 @@ class Trial:
         census = self.census()
         if may_tell(self.plan.privacy, census, None if self._told is None else self._told.census):
             self._told = Told(census, quiet_effects(self, rounded=True).to_json())
-        if self._told is None:
+        if self._told is None or not self._told.effects:
             raise too_early(self.plan.privacy)
         return Effects.from_json(self._told.effects)
 
@@ -554,6 +581,16 @@ def _differing(plan: Plan, other: Plan) -> str:
     ours, theirs = (msgspec.json.decode(each.canonical()) for each in (plan, other))
     names = [name for name in Plan.__struct_fields__ if ours.get(name) != theirs.get(name)]
     return ", ".join(f"`{name}`" for name in names) or "the order of its arms"
+
+
+def finish_sealing(final: Final) -> None:
+    """Destroy the user's key of a sealed trial, in case a crash came between the two."""
+    if final.key_mark:
+        destroy_user_key(Plan.loads(final.plan).design, final.key_mark)
+
+
+def _same(secret: Secret | None, other: Secret | None) -> bool:
+    return secret is not None and other is not None and secret.held and other.held and secret.mark() == other.mark()
 
 
 def _twin(secret: Secret | None) -> Secret | None:

@@ -15,7 +15,7 @@ import foldaway as fa
 from foldaway.errors import TooEarly
 from foldaway.keeping.ledger import Entry, Pages
 from foldaway.keeping.saved import MAGIC, Positions, Saved, StreamPositions, load, loads, of_kind
-from foldaway.keeping.user_keys import destroy_user_key, file_key, user_key
+from foldaway.keeping.user_keys import FileKey, destroy_user_key, user_file_key, user_key
 from foldaway.trial import saved_effects
 from plans import replaced
 
@@ -71,7 +71,7 @@ def test_any_flipped_bit_or_cut_is_noticed() -> None:
 
 def test_a_trial_is_loaded_from_either(tmp_path: Path) -> None:
     for positions in (None, STREAM):
-        Saved(state(), positions).save(tmp_path / "state", file_key(PLAN.design))
+        Saved(state(), positions).save(tmp_path / "state", user_file_key(PLAN.design, None))
         assert fa.Trial.load(tmp_path / "state", PLAN).dumps() == state()
         assert load(tmp_path / "state").positions == positions
     assert os.listdir(tmp_path) == ["state"]
@@ -154,7 +154,7 @@ def test_a_key_that_is_not_the_files_own_opens_nothing(tmp_path: Path) -> None:
 
 def test_any_flipped_bit_or_cut_of_an_encrypted_file_is_noticed(tmp_path: Path) -> None:
     file = tmp_path / "state"
-    Saved(b"state").save(file, file_key(PLAN.design, KEY))
+    Saved(b"state").save(file, FileKey(PLAN.design, KEY))
     data = file.read_bytes()
     for at in range(len(data)):
         for broken in (data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :], data[:at]):
@@ -230,5 +230,5 @@ def test_the_disk_has_the_file_and_its_name_before_save_returns(
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(Path, "replace", replace)
-    Saved(state(), STREAM).save(tmp_path / "state", file_key(PLAN.design, KEY))
+    Saved(state(), STREAM).save(tmp_path / "state", FileKey(PLAN.design, KEY))
     assert steps == ["state.draft", "rename", tmp_path.name]

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from commands import foldaway
 from foldaway.simulation.federated.kept_rows import analysed
 from foldaway.simulation.federated.population import CHUNK, World, clients
 from foldaway.simulation.federated.run import simulate
-from measured import measured
 
 # What rounding changes at the most, in standard errors: two levels by half a step, with an error of two digits. That
 # the numbers before rounding are those of kept rows is for tests/federated to say.
@@ -52,18 +50,15 @@ def test_without_statsmodels_kept_rows_are_analysed_by_foldaway(mode: str, monke
 
 
 def test_the_command_in_mode_one_message() -> None:
-    words = ["federated", "simulate", "--clients", "150", "--drop-out", "0.1", "--late", "0.1", "--processes", "1"]
-    command = [sys.executable, "-m", "foldaway", *words, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **measured()})
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["enrolled"] == 150
+    words = ["federated", "simulate", "--clients", "100", "--drop-out", "0.1", "--late", "0.1", "--processes", "1"]
+    found = json.loads(foldaway(*words, "--json").stdout)
+    assert found["enrolled"] == 100
     assert found["reported"] == found["states"]["counted"]
     assert found["missing"] == found["states"]["dropped out"] + found["states"]["missed"] > 10
     assert max(found["difference_of_estimates"], found["difference_of_std_errors"]) < ROUNDED
     assert found["report_numbers"] == 6
     assert 48 < found["report_bytes"] < 48 + 40
-    assert found["messages"]["enrolments"] == 150
+    assert found["messages"]["enrolments"] == 100
 
 
 @pytest.mark.slow
@@ -112,9 +107,6 @@ def test_the_study_says_of_memory_what_was_measured(end: int, flat: bool) -> Non
     ],
 )
 def test_a_simulation_that_cannot_be_is_refused(words: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "foldaway", "federated", "simulate", *words], capture_output=True, text=True
-    )
-    assert done.returncode == 1
+    done = foldaway("federated", "simulate", *words, code=1)
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1

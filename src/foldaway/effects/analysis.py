@@ -142,7 +142,7 @@ def _rows(plan: Plan, question: Question, name: str, rounded: bool) -> list[Effe
         answer = estimator(name, question)
         point = answer.point()
     except EstimateError as reason:
-        return [_effect(plan, question, name, kind, _NOTHING, str(reason)) for kind in kinds]
+        return [_effect(plan, question, name, kind, _NOTHING, str(reason), rounded=rounded) for kind in kinds]
     found: list[_Found] = []
     for kind in kinds:
         estimate, why = point, _too_few(plan, question, kind)
@@ -364,7 +364,7 @@ def _notes(plan: Plan, ratio: SampleRatio) -> Iterator[str]:
             if plan.bootstrap is not None
             else "leave out `keep`, or promise complete_units, for errors by unit"
         )
-        yield f"All but bootstrap errors take records as independent. If units have several records, {remedy}."
+        yield f"Errors other than the bootstrap's assume that records are independent. If units have several, {remedy}."
 
 
 def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:

@@ -192,7 +192,8 @@ def _row(
         if why := drowned(plan, [counts[0], counts[arm]]):
             point = ArmEffect(None, None, reliable=False, why=why)
         anytime = reading.anytime(estimator, kind, outcome, arm, levels)
-    if point.reliable and not (point.std_error and math.isfinite(point.std_error)):
+    untold = reading.rounded and not math.isfinite(point.estimate or 0.0)  # an arm without spread has no steps
+    if point.reliable and (untold or not (point.std_error and math.isfinite(point.std_error))):
         why = "no record of an arm differs from another in this outcome, so there is no error to give."
         point = ArmEffect(point.estimate, point.base, reliable=False, why=why, relative=point.relative)
     if reading.rounded and not point.reliable:  # without an error there is nothing to round to

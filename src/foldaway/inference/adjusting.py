@@ -70,7 +70,7 @@ def fit_start(moments: GroupMoments, *, rare: NDArray[np.intp] | None = None, to
         return Start(None, none, "the plan has no covariates.")
     if moments.n < LEAST_PER_COLUMN * columns:
         needed = LEAST_PER_COLUMN * columns
-        why = f"to adjust for {columns} columns of covariates takes {needed:,} records; so far there are {moments.n:,}."
+        why = f"to adjust for {columns} columns of covariates takes {needed:,} records; so far there are fewer."
         return Start(None, none, why)
     moments = moments.reframed()
     frame, whole = moments.frame, moments.moments.sum(axis=1)

@@ -147,7 +147,16 @@ def carriers_of(sums: Sums, outcome: int) -> Floats:
     if total.shape[1] == 1:
         return records
     by_group = np.nan_to_num(over(np.abs(total).sum(axis=1) ** 2, (total**2).sum(axis=1)))
-    return np.minimum(records, by_group)
+    return np.minimum(np.minimum(records, by_group), _deviating(sums.counts(outcome), total))
+
+
+def _deviating(counts: Floats, total: Floats) -> Floats:
+    """By arm, how many groups deviate from the mean: 3 (Σd²)² / Σd⁴, all of them if their deviations are normal."""
+    mean = np.nan_to_num(over(total.sum(axis=1), counts.sum(axis=1)))
+    deviation = total - counts * mean[:, None]
+    scale = np.abs(deviation).max(axis=1, keepdims=True)
+    share = np.nan_to_num(over(deviation, np.broadcast_to(scale, deviation.shape)))
+    return np.nan_to_num(3 * over((share**2).sum(axis=1) ** 2, (share**4).sum(axis=1)))
 
 
 def evidence_of(sums: Sums, outcome: int, arm: int, control: int = 0) -> float:

@@ -9,6 +9,7 @@ outcomes would give them away by its silence, and one large customer could block
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Protocol
@@ -16,6 +17,9 @@ from typing import Protocol
 import msgspec
 
 from foldaway.errors import TooEarly
+
+# Records of one group that count towards a cohort, at least: more may be those of one unit.
+_FEW = 4
 
 GROWTH = 0.05
 """The share by which a trial must have grown before its effects are told again."""
@@ -85,9 +89,33 @@ class Census(msgspec.Struct, frozen=True):
     by_group: bool = False
 
     @property
+    def most(self) -> int:
+        """The most units of an arm that it can show."""
+        return min(map(len, self.arms.values())) if self.by_group else self.total
+
+    @property
     def total(self) -> int:
         """All of them: records, or units where these are counted."""
         return sum(sum(cells) for cells in self.arms.values())
+
+    def __add__(self, other: Census) -> Census:
+        """Of both, which are of one plan."""
+        return Census(
+            {arm: [a + b for a, b in zip(cells, other.arms[arm], strict=True)] for arm, cells in self.arms.items()},
+            self.by_group,
+        )
+
+    def grown_by(self, cohort: int, since: Census | None) -> bool:
+        """Whether a cohort has come since another census; of a group a few count, as more may be one unit's."""
+        if not self.by_group:
+            return self.total - (0 if since is None else since.total) >= cohort
+        before = {} if since is None else since.arms
+        few = max(_FEW, math.ceil(2 * cohort / sum(map(len, self.arms.values()))))
+        return cohort <= sum(
+            min(now - then, few)
+            for arm, cells in self.arms.items()
+            for now, then in zip(cells, before.get(arm, [0] * len(cells)), strict=True)
+        )
 
     def units(self, since: Census | None = None) -> dict[str, int]:
         """By arm, the units that are certainly among those who came since another census, or ever."""
@@ -105,6 +133,10 @@ class Told(msgspec.Struct, frozen=True):
     census: Census
     effects: str
 
+    def plus(self, other: Told | None) -> Told:
+        """What was told of trials that are merged: of the whole nothing as yet, and of its parts no less than this."""
+        return self if other is None else Told(self.census + other.census, "")
+
 
 def may_tell(settings: CohortSettings, now: Census, last: Census | None, *, growth: float = GROWTH) -> bool:
     """Whether effects may be told, after those of the last census.
@@ -118,12 +150,14 @@ def may_tell(settings: CohortSettings, now: Census, last: Census | None, *, grow
         >>> may_tell(Privacy(), first, None), may_tell(Privacy(), second, first)
         (True, False)
     """
-    least = settings.smallest_cell
+    # Groups cannot show more units than there are groups: then all of them must have somebody.
+    least = min(settings.smallest_cell, now.most)
     before = 0 if last is None else last.total
     return (
         all(units >= least for units in now.units().values())
         and all(units == 0 or units >= least for units in now.units(last).values())
-        and now.total - before >= max(settings.cohort, growth * before)
+        and now.grown_by(settings.cohort, last)
+        and now.total - before >= growth * before
     )
 
 

@@ -67,10 +67,12 @@ class Final(msgspec.Struct, frozen=True):
     Attributes:
         plan: Its plan, in canonical form.
         effects: Its effects as JSON, rounded for others; none if too few stood behind them.
+        key_mark: The mark of the user's own key, if that was the trial's: it must be gone.
     """
 
     plan: str
     effects: str | None
+    key_mark: bytes = b""
 
 
 class Saved(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from foldaway.errors import SourceError
-from foldaway.keeping.disk import destroy_file
+from foldaway.errors import SourceError, StateError
+from foldaway.keeping.disk import destroy_file, sync_folder
 from foldaway.keeping.secret import LENGTH, Secret, read_or_make_key
 
 
@@ -39,20 +39,29 @@ class FileKey(NamedTuple):
         return Secret(self.key).of_files()
 
 
-def file_key(design: str, key: bytes | None = None) -> FileKey:
-    """The key for a trial's saved files: the one given, or the user's own, which must outlive this process.
+def user_file_key(design: str, held: bytes | None) -> FileKey:
+    """The user's own key for a trial's saved files, which must outlive this process: looked up at every write.
+
+    Args:
+        design: The trial's design.
+        held: The user's key as the trial has it, if it has used it before.
 
     Raises:
-        SourceError: There is nowhere to keep the user's own.
+        SourceError: There is nowhere to keep it.
+        StateError: It was destroyed since, so nobody could open what is written.
     """
-    secret = user_key(design) if key is None else key
-    assert secret is not None
-    if key is None and design[:_SHORT] in _PROCESS_KEYS:
+    key = user_key(design, new=held is None)
+    if design[:_SHORT] in _PROCESS_KEYS:
         raise SourceError(
             "a saved state is encrypted, and there is no place for this user's key: set XDG_STATE_HOME to a folder "
             "that may be written to, or give a key with key= (--key on the command line)."
         )
-    return FileKey(design, secret)
+    if key is None or held not in (None, key):
+        raise StateError(
+            "the state cannot be saved, because this user's key for it is gone: a trial with the same name, arms and "
+            "unit was sealed. Nothing was written."
+        )
+    return FileKey(design, key)
 
 
 def user_key(design: str, *, new: bool = True) -> bytes | None:
@@ -64,7 +73,10 @@ def user_key(design: str, *, new: bool = True) -> bytes | None:
     path = _place(design)
     if path is not None and (path.exists() or new):
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not path.parent.is_dir():
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                for folder in path.parents[1:4]:  # a state must not outlive its key in a power cut
+                    sync_folder(folder)
             if path.exists() or os.access(path.parent, os.W_OK):
                 return read_or_make_key(path, new=new)
         except OSError:
@@ -74,9 +86,12 @@ def user_key(design: str, *, new: bool = True) -> bytes | None:
 
 
 def destroy_user_key(design: str, mark: bytes) -> None:
-    """Overwrite and remove the user's key for a design, if it is the one with this mark, or no mark is given."""
-    key = user_key(design, new=False)
-    if key is None or (mark and Secret(key).mark() != mark):
+    """Overwrite and remove the user's key for a design, if it is the one with this mark."""
+    try:
+        key = user_key(design, new=False)
+    except SourceError:  # a crash has left it half destroyed
+        key = None
+    if key is not None and Secret(key).mark() != mark:
         return
     _PROCESS_KEYS.pop(design[:_SHORT], None)
     if (path := _place(design)) is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -207,14 +206,8 @@ def test_a_person_at_a_terminal_sees_progress(redis_server: Redis, tmp_path: Pat
     plan, file = saved(tmp_path)
     redis_server.create(plan.name)
     redis_server.send(plan.name, [Sent(as_json(people(60)))])
-    terminal, other = pty.openpty()
-    process = started(
-        "consume", redis_server.address(plan.name), file, "--store", tmp_path / "store", "--until-empty", stderr=other
-    )
-    process.wait(60)
-    os.close(other)
-    shown = os.read(terminal, 100_000).decode()
-    os.close(terminal)
+    words = ("consume", redis_server.address(plan.name), file, "--store", tmp_path / "store", "--until-empty")
+    shown = commands.at_terminal(*words).stderr
     assert "60 records | 0 pending" in shown
     assert "0 messages waiting" in shown
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import signal
 import subprocess
 import sys
@@ -19,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import foldaway as fa
-from commands import foldaway
+from commands import at_terminal, foldaway
 from foldaway.simulation.datasets import checkout, wards
 from foldaway.simulation.demo import PLAN as DEMO
 
@@ -229,14 +227,8 @@ def test_a_person_gets_a_table_within_80_columns(folder: Path) -> None:
 
 
 def test_progress_is_shown_at_a_terminal_and_only_there(folder: Path) -> None:
-    control, terminal = pty.openpty()
-    words = [sys.executable, "-m", "foldaway", "run", str(folder / "plan.toml"), str(folder / "day1.csv"), "--json"]
-    env = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=terminal, env=env, timeout=120, check=True)
-    os.close(terminal)
-    shown = os.read(control, 100_000)  # as much as a terminal holds, which may end within a character
-    os.close(control)
-    assert b"folding" in shown
+    done = at_terminal("run", folder / "plan.toml", folder / "day1.csv", "--json")
+    assert "folding" in done.stderr
     assert json.loads(done.stdout)["counts"]
 
 
@@ -263,11 +255,7 @@ def test_errors_fit_a_terminal_and_are_one_line_elsewhere(folder: Path) -> None:
     words = ["site", "run", str(folder / "plan.toml"), str(folder / "day1.csv"), "--server", "http://x", "--token", "x"]
     (line,) = foldaway(*words, code=1).stderr.splitlines()
     assert "is not for sites" in line
-    control, terminal = pty.openpty()
-    subprocess.run([sys.executable, "-m", "foldaway", *words], stderr=terminal, timeout=120)
-    os.close(terminal)
-    shown = os.read(control, 100_000).decode()
-    os.close(control)
+    shown = at_terminal(*words).stderr
     told = shown[shown.index("error: ") :].splitlines()  # behind the progress bar
     assert max(map(len, told)) <= 80
     assert " ".join(told) == line

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,8 +17,11 @@ from foldaway.errors import ServerError, StateError
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
     from foldaway.auditing.finding import Audit
+    from foldaway.client import Client
 
 app = typer.Typer()
+
+_TOO_EARLY = 425
 
 
 @app.command()
@@ -104,6 +106,16 @@ def _of_store(targets: list[str], key_file: Path | None) -> Iterator[tuple[str, 
         store.close()
 
 
+def _answer_of(client: Client, name: str) -> Any:
+    """The effects that a reader gets; none while nothing may be told."""
+    try:
+        return client.effects(name)["effects"]
+    except ServerError as error:
+        if error.status != _TOO_EARLY:
+            raise
+        return None
+
+
 def _of_server(
     targets: list[str], name: str | None, token: str | None, seconds: float, ca: Path | None
 ) -> Iterator[tuple[str, Audit]]:
@@ -119,12 +131,11 @@ def _of_server(
     end = time.monotonic() + seconds
     with connect(targets[0], token, ca) as client:
         while True:
-            with suppress(ServerError):  # nothing may be told yet
-                answer = client.effects(name)["effects"]
-                if answer is not None:
-                    effects = Effects.from_json(msgspec.json.encode(answer))
-                    if not answers or effects.to_json() != answers[-1].to_json():
-                        answers.append(effects)
+            answer = _answer_of(client, name)
+            if answer is not None:
+                effects = Effects.from_json(msgspec.json.encode(answer))
+                if not answers or effects.to_json() != answers[-1].to_json():
+                    answers.append(effects)
             if time.monotonic() >= end:
                 break
             time.sleep(min(1.0, max(end - time.monotonic(), 0.0)))

@@ -46,7 +46,7 @@ def consume(
     json: AsJson = False,
 ) -> None:
     """Fold a stream into a store, exactly once, even after a crash. No record is kept."""
-    from foldaway.cli.commands.state import destroy_key
+    from foldaway.cli.commands.state import finish
     from foldaway.cli.terminal.consumer import show_end, shown_progress, stop_asked
     from foldaway.forgetting.harden import without_dumps
     from foldaway.plan import Plan
@@ -71,8 +71,8 @@ def consume(
                 broker, where.stream, the_plan, opened, key=secret, options=options, told=show, stopping=stop
             )
             trial = consumer.run()
-        if trial.sealed and key is not None and key.exists():
-            destroy_key(key)
+        if trial.sealed or closed:
+            finish(store / STATE, key if key is not None and key.exists() else None)
     # Closed again, after a crash: the broker has forgotten the messages now, and only the effects are left.
     final = saved_effects(store / STATE) if closed else None
     show_end(trial, consumer, final, delete=delete, json=json)

@@ -43,6 +43,9 @@ def run(
     ] = None,
     delimiter: Delimiter = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as well: one HTML page.")] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Do not round the report: for yourself, and not for others.")
+    ] = False,
     json: AsJson = False,
     all_kinds: AllKinds = False,
     adjust: Adjust = None,
@@ -81,7 +84,10 @@ def run(
         trial, positions = backlog.outcome.trial, backlog.ledger.pages
     print_effects(trial, json=json, all_kinds=all_kinds, adjust=adjust)
     if report is not None:
-        save_report(trial.report(adjust=adjust, positions=positions), report)
+        told = None if exact else trial.tell()
+        if save is not None and not exact:
+            trial.save(save, positions=positions)  # which remembers what was told
+        save_report(trial.report(adjust=adjust, positions=positions, told=told), report)
 
 
 @app.command()
@@ -141,7 +147,7 @@ def _tell_rest(outcome: Outcome, plan: Plan, save: Path) -> None:
     if outcome.waiting_records:
         tell(
             f"{outcome.waiting_records:,} records ({_counted(outcome.waiting)}) wait for the next run and are not in "
-            f"the effects: a saved state grows by at least the plan's cohort of {plan.privacy.cohort:,} records."
+            f"the effects: a saved state grows by at least the plan's cohort of {plan.privacy.cohort:,} units."
         )
     tell_saved(save)
 

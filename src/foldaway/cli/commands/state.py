@@ -122,24 +122,25 @@ def seal(
 ) -> None:
     """End a trial: its effects take the place of its tallies, and its key is destroyed. This cannot be undone."""
     from foldaway.keeping.locks import locked
+    from foldaway.keeping.saved import is_encrypted
     from foldaway.trial import open_saved, quiet_effects, saved_effects
 
-    file, secret = file_of(state), read_key(key)
+    file, exact_effects = existing(state), None
     with locked(file, StateError(f"another program is at work on {state}; wait until it has ended.")):
-        trial, positions = open_saved(file, key=secret)
-        exact_effects = quiet_effects(trial)
-        if trial.final().effects is None and not exact:
-            raise TooEarly(
-                f"{state} would be sealed without effects, since too few units have come for effects that others may "
-                "see. With --exact it is sealed all the same, and prints its effects once."
-            )
-        trial.seal(everywhere=False)
-        trial.save(file, positions=positions)
-        trial.seal()  # only now: what a crash leaves must be readable
-        if key is not None:
-            destroy_key(key)
+        if is_encrypted(file):
+            trial, positions = open_saved(file, key=read_key(key))
+            exact_effects = quiet_effects(trial)
+            if trial.final().effects is None and not exact:
+                raise TooEarly(
+                    f"{state} was not sealed, because too few units have come for effects that others may see. Use "
+                    "--exact to seal it anyway; it then prints the exact effects once and stores none."
+                )
+            trial.seal(everywhere=False)
+            trial.save(file, positions=positions)
+            trial.seal()  # only now: what a crash leaves must be readable
+        finish(file, key)
     tell(f"{state} is sealed: its tallies and its key are destroyed.")
-    found = exact_effects if exact else saved_effects(file)
+    found = exact_effects if exact and exact_effects is not None else saved_effects(file)
     print(found.to_json() if json else found)
 
 
@@ -153,28 +154,48 @@ def release(state: State, key: KeyOfState = None, json: AsJson = False, adjust: 
     from foldaway.keeping.saved import is_encrypted
     from foldaway.trial import open_saved, saved_effects
 
-    file = file_of(state)
-    if not file.exists():
-        raise StateError(f"there is no state {state}.")
+    file = existing(state)
     with locked(file, StateError(f"another program is at work on {state}; wait until it has ended.")):
         if is_encrypted(file):
             trial, positions = open_saved(file, key=read_key(key))
             trial.release(everywhere=False)
             trial.save(file, positions=positions)  # before anybody sees it: drawn again, noise could be averaged away
             trial.seal()
-            if key is not None:
-                destroy_key(key)
             tell(f"{state} holds the release now, and no exact tallies. Delete older copies of it.")
+        finish(file, key)
     found = saved_effects(file)
     found = found if adjust is None else found.adjusted(adjust)
     print(found.to_json() if json else found)
 
 
+def existing(state: Path) -> Path:
+    """The file of a state, which must be there."""
+    file = file_of(state)
+    if not file.is_file():
+        raise StateError(f"there is no state {state}.")
+    return file
+
+
+def finish(file: Path, key: Path | None) -> None:
+    """Destroy the keys of a sealed trial: its own, if it is the user's, and the one in a file."""
+    from foldaway.keeping.saved import load
+    from foldaway.trial import finish_sealing
+
+    final = load(file).final
+    if final is not None:
+        finish_sealing(final)
+        if key is not None:
+            destroy_key(key)
+
+
 def tell_from(file: Path, key: bytes | None) -> Effects:
     """Effects for others from a saved state, which remembers what was told."""
     from foldaway.keeping.locks import locked
-    from foldaway.trial import open_saved
+    from foldaway.keeping.saved import is_encrypted
+    from foldaway.trial import open_saved, saved_effects
 
+    if file.is_file() and not is_encrypted(file):
+        return saved_effects(file)
     with locked(file, StateError(f"another program is at work on {file}; wait until it has ended.")):
         trial, positions = open_saved(file, key=key)
         told = trial.tell()

@@ -245,6 +245,7 @@ class _Batches:
     def close(self) -> Trial:
         """The final trial, sealed; its effects are stored in place of its tallies."""
         if not self._stored.closed:
+            self._trial.prepare_sealing()
             self._write(self._trial, closed=True)
             self._trial.seal()  # only now: what a crash leaves must be able to go on
             self.let_go()

@@ -242,8 +242,8 @@ def would_be_without_effects(trial: str, why: str, *, federated: bool = False) -
     time = " give its devices time (--deadline SECONDS)," if federated else ""
     return IngestError(
         409,
-        f"the trial was not closed, for it would end without effects: {why}. Wait for more,{time} or close it all the "
-        f"same, for good: foldaway trial close {trial} --without-effects.",
+        f"the trial is still open, because it would end without effects: {why}. Wait for more,{time} or close it "
+        f"anyway, which cannot be undone: foldaway trial close {trial} --without-effects.",
     )
 
 

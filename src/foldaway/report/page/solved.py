@@ -17,7 +17,10 @@ def solved(audit: Audit, *, told: bool = False) -> Section:
         told: Whether the page is for others, who learn only whether there is something to protect.
     """
     if told:
-        needs_key = "Some people could be solved for by whoever has the tallies and their key, which are kept apart."
+        needs_key = (
+            "Not from this page, whose numbers are rounded. The tallies behind it are encrypted; whoever had them and "
+            "their key could work out some people's values until the trial is sealed."
+        )
         return Section("solved", _TITLE, tag("p", needs_key if audit.findings else audit.verdict()))
     rows = [[each.attack, each.outcome, f"{each.near:,}", each.needs or "nothing"] for each in audit.findings]
     found = table("What the attacks found", ["attack", "outcome", "people", "what else it takes"], rows, left=2)

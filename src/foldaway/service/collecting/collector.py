@@ -156,7 +156,7 @@ class Collector:
                 self.shard,
                 version=self._version,
                 n=self._live.n,
-                state=self._live.exchanged(),  # encrypted there, and rich only until there are records enough
+                state=self._stored(),  # encrypted there, and rich only until there are records enough
                 sequences=self._sequences,
             )
         except Conflict:
@@ -165,6 +165,10 @@ class Collector:
             raise
         self._live.wrote()
         self._sequences = {}
+
+    def _stored(self) -> bytes:
+        """The live tallies as they are stored; of moments, with rare levels pooled, which may become common here."""
+        return self._live.exchanged() if self._live.rich else self._live.copy().dumps()
 
     def fix_if_due(self) -> None:
         """Let all servers' moments become sums, once there are records enough; whatever fails is tried again later."""

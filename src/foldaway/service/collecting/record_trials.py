@@ -15,7 +15,7 @@ from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, Tria
 from foldaway.federated.coordinator.closing import would_be_without_effects
 from foldaway.forgetting.decoys import Decoys
 from foldaway.inference.rounding import round_count
-from foldaway.keeping.cohort import too_early
+from foldaway.keeping.cohort import Census, too_early
 from foldaway.plan import Plan
 from foldaway.service.collecting.answers import Answers, Candidate
 from foldaway.service.collecting.collector import Collector, Receipt, merged
@@ -128,9 +128,10 @@ class RecordTrials:
         collector = self.collector(row.name)
         plan, shards = collector.plan, self._store.shards.all(row.name)
         whole = collector.whole(shards)
+        candidate = _candidate(whole, whole.census())
         if plan.release is not None and whole.n:
             whole.release(everywhere=False)  # drawn once: what is told is stored in the transaction that closes
-        told, unless_told = self._answers.final(plan, _candidate(whole))
+        told, unless_told = self._answers.final(plan, candidate)
         if told is None and not without_effects:
             raise would_be_without_effects(row.name, str(too_early(plan.privacy)).rstrip("."))
         effects = None if told is None else told.effects
@@ -140,10 +141,12 @@ class RecordTrials:
             unless_told,
         ]
         # A commit of another server after this look at its shard would be missing from the final answer.
-        closed = self._store.close_trial(row.name, final(answer), versions(shards), checks)
+        text = final(answer)
+        closed = self._store.close_trial(row.name, text, versions(shards), checks)
         del self._collectors[row.name]
         self._answers.drop(row.name)
-        return Closed(closed, quiet_effects(whole) if whole.n else None)
+        ours = closed.final == text  # another server may have been faster
+        return Closed(closed, quiet_effects(whole) if whole.n and ours else None)
 
     def tick(self) -> list[FoldawayError]:
         """Commit what could not be committed before, and tell what is due; let go of trials closed elsewhere."""
@@ -195,5 +198,5 @@ def _mark(shards: Sequence[ShardRow]) -> tuple[tuple[str, int], ...]:
     return tuple((shard.shard, shard.version) for shard in shards)
 
 
-def _candidate(trial: Trial) -> Candidate:
-    return Candidate(trial.n, trial.census(), partial(quiet_effects, trial, rounded=True))
+def _candidate(trial: Trial, census: Census | None = None) -> Candidate:
+    return Candidate(trial.n, census or trial.census(), partial(quiet_effects, trial, rounded=True))

@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 
 from foldaway.effects import Effects
+from foldaway.effects.released import coarse
 from foldaway.errors import FoldawayError, IngestError
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.inference.rounding import round_count
@@ -141,10 +142,10 @@ class Service:
             row.name,
             row.fingerprint,
             row.status,
-            round_count(sum(shard.n for shard in shards)),
+            (round_count if plan.release is None else coarse)(sum(shard.n for shard in shards)),
             row.status == "open" and waiting(row.name) > 0,
             plan.privacy.cohort,
-            left_out(shards),
+            round_count(left_out(shards)),
             row.created,
             row.closed,
             self._forgotten(row.name),

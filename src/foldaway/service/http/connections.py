@@ -87,7 +87,11 @@ class Connection(H11Protocol):
             self.transport.close()
             return
         if self.transport.can_write_eof():  # not with TLS
-            self.transport.write_eof()
+            try:
+                self.transport.write_eof()
+            except OSError:  # they have closed it already
+                self.drop()
+                return
         self._fall_idle()
         self.flow.resume_reading()
 

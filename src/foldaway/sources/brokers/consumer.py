@@ -281,6 +281,7 @@ class Consumer:
 
     def _close(self) -> None:
         """End the trial: its effects, of all records, take the place of its tallies, and its key goes."""
+        self._live.prepare_sealing()
         self._write(self._live, closed=True)
         self._live.seal()  # only now: what a crash leaves must be able to go on
 
