@@ -196,8 +196,6 @@ def test_what_cannot_work_is_refused_before_anything_runs(session: Any, tmp_path
         spark.fold(df.selectExpr("y0", "group", "current_date() as x0"), plan)
     with pytest.raises(fa.SourceError, match="not DataFrame"):
         spark.fold(rows, plan)  # type: ignore[arg-type]
-    with pytest.raises(fa.PlanError, match="has neither"):
-        spark.fold(df, plan, key=KEY)
     stream = session.readStream.format("rate").load()
     with pytest.raises(fa.SourceError, match="fold_stream"):
         spark.fold(stream, plan)
