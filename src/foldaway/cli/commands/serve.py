@@ -50,8 +50,8 @@ def serve(
         from foldaway.service.server import Settings, serve
 
     https = certificate, certificate_key
-    limits = max_body * 2**20, queue, patience, quiet
-    serve(Settings(data, database, host, port, shard, key_file, *https, *limits, password_file=password_file))
+    place = data, database, host, port, shard, key_file
+    serve(Settings(*place, *https, max_body * 2**20, queue, patience, quiet, password_file))
 
 
 @app.command()
