@@ -99,3 +99,35 @@ def test_the_fewer_carry_an_outcome_the_more_coarsely_it_is_told() -> None:
         guesses = [100 * each for each in (level, error) if each]
         within += any(abs(guess / amount - 1) < 0.1 for guess in guesses)
     assert within / len(amounts) < 0.25
+
+
+@pytest.mark.parametrize("shift", [0.0, 1_000.0])
+def test_one_value_that_outweighs_all_others_is_told_coarsely(shift: float) -> None:
+    """Also where everybody has something: the spread is then that of the one who differs."""
+    rng = np.random.default_rng(8)
+    plan = fa.Plan(name="whale", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], unit="u")
+    trial = fa.Trial(plan, key=bytes(16))
+    values = shift + rng.normal(size=2_000)
+    values[0] += 5_000
+    trial.fold({"g": ["a", "b"] * 1_000, "y": values.tolist(), "u": list(range(2_000))})
+    exact, told = (trial.effects(rounded=rounded).filter(se_kind="welch")[0] for rounded in (False, True))
+    assert exact.std_error is not None
+    assert told.std_error is not None
+    assert exact.std_error * 1_000 == pytest.approx(5_000, rel=0.02)  # which would tell it
+    assert abs(told.std_error / exact.std_error - 1) > 0.06
+
+
+def test_merged_trials_tell_nothing_new_before_they_have_grown() -> None:
+    plan = fa.Plan(name="parts", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
+    rng = np.random.default_rng(9)
+
+    def part(n: int) -> fa.Trial:
+        trial = fa.Trial(plan)
+        trial.fold({"g": ["a", "b"] * (n // 2), "y": rng.normal(size=n).tolist()})
+        return trial
+
+    one, other = part(400), part(600)
+    one.tell(), other.tell()
+    with pytest.raises(fa.FoldawayError, match="no effects yet"):
+        (one + other + part(2)).tell()
+    assert (one + other + part(200)).tell().counts == {"a": 600, "b": 600}

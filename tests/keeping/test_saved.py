@@ -15,6 +15,7 @@ import foldaway as fa
 from foldaway.errors import TooEarly
 from foldaway.keeping.ledger import Entry, Pages
 from foldaway.keeping.saved import MAGIC, Positions, Saved, StreamPositions, load, loads, of_kind
+from foldaway.keeping.secret import Secret
 from foldaway.keeping.user_keys import FileKey, destroy_user_key, user_file_key, user_key
 from foldaway.trial import saved_effects
 from plans import replaced
@@ -135,7 +136,7 @@ def test_a_file_opens_with_the_users_own_key_and_not_once_that_is_destroyed(
     assert fa.Trial.load(file).dumps() == trial.dumps()
     key = user_key(trial.plan.design, new=False)
     assert key is not None
-    destroy_user_key(trial.plan.design, b"")
+    destroy_user_key(trial.plan.design, Secret(key).mark())
     with pytest.raises(fa.StateError, match=r"state: .*a key that this machine's user does not have.* --key "):
         fa.Trial.load(file)
     assert not key_file.exists()  # nobody made another one

@@ -124,8 +124,9 @@ def _in_the_clear(settings: Settings, address: str) -> list[str]:
 
 def open_store(settings: Settings) -> Store:
     """The database, and the key that opens what is in it."""
+    place = _place(settings)
     vault = Vault.open(settings.data, settings.key_file, os.environ)
-    return Store.open(_place(settings), vault, _password(settings.password_file))
+    return Store.open(place, vault, _password(settings.password_file))
 
 
 def _password(file: Path | None) -> str | None:

@@ -95,7 +95,6 @@ ROUTES = {
     ("POST", "/v1/trials/known/tallies"): ["admin", "ingest"],
     ("POST", "/v1/tokens"): ["admin"],
     ("GET", "/v1/tokens"): ["admin"],
-    ("GET", "/metrics"): ["admin"],
     ("DELETE", "/v1/tokens/0123456789abcdef"): ["admin"],
 }
 

@@ -49,22 +49,9 @@ def serve(
     with extra():
         from foldaway.service.server import Settings, serve
 
-    settings = Settings(
-        data,
-        database,
-        host,
-        port,
-        shard,
-        key_file,
-        certificate,
-        certificate_key,
-        max_body * 2**20,
-        queue,
-        patience,
-        quiet,
-        password_file=password_file,
-    )
-    serve(settings)
+    https = certificate, certificate_key
+    place = data, database, host, port, shard, key_file
+    serve(Settings(*place, *https, max_body * 2**20, queue, patience, quiet, password_file))
 
 
 @app.command()

@@ -15,7 +15,7 @@ from foldaway.keeping.cohort import may_write
 from foldaway.keeping.saved import StreamPositions
 from foldaway.plan import Plan
 from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
-from foldaway.trial import Trial
+from foldaway.trial import Trial, finish_sealing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -265,7 +265,8 @@ def _going_on(store: StreamFile, key: bytes | None) -> StreamState:
         return StreamState(StreamPositions(_STREAM))
     if (stream := stored.reached.stream) != _STREAM:
         raise SourceError(f"the store {store.folder} belongs to another stream ({stream}); name another folder.")
-    if stored.closed:
+    if stored.final is not None:
+        finish_sealing(stored.final)  # a crash may have left its key
         raise SealedError("the trial in this store is closed: it takes no more records.")
     return stored
 
