@@ -104,7 +104,7 @@ def successes(kind: Kind, trials: int, keys: Sequence[bytes] | None) -> int:
 def test_without_the_key_nobody_can_tell_which_group_was_in_the_trial(kind: Kind) -> None:
     rng = np.random.default_rng(2)
     keys = [bytes(16), b"\xff" * 16, KEY, *(rng.bytes(16) for _ in range(300))]
-    trials = 1_000
+    trials = 500
     right = successes(kind, trials, keys)
     assert abs(right - trials / 2) < 3 * np.sqrt(trials) / 2
 

@@ -86,7 +86,7 @@ def framed(plan: fa.Plan, given: list[pa.RecordBatch], monkeypatch: pytest.Monke
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("plan", [SUMS, MOMENTS], ids=["sums", "moments"])
-@pytest.mark.parametrize(("n", "rare"), [(3000, 2), (3000, 500), (20, 2)])
+@pytest.mark.parametrize(("n", "rare"), [(3000, 2), pytest.param(3000, 500, marks=pytest.mark.slow), (20, 2)])
 def test_decoys_overwrite_the_last_rows(n: int, rare: int, plan: fa.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     given = batches(n, rare)
     rows = framed(plan, given, monkeypatch)

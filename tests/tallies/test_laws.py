@@ -141,7 +141,7 @@ def test_every_tally_that_a_plan_may_keep_is_in_the_list() -> None:
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
 def test_the_laws_hold(subject: Subject) -> None:
-    @settings(max_examples=60, deadline=None, derandomize=True)
+    @settings(max_examples=30, deadline=None, derandomize=True)
     @given(rows(units=subject.units, framed=subject.framed))
     def laws(drawn: Rows) -> None:
         check_laws(subject, drawn)
