@@ -17,12 +17,13 @@ from foldaway.errors import (
     SealedError,
     SourceError,
     StateError,
+    TooEarly,
     Unreleased,
     WorkerError,
 )
 from foldaway.least_squares import LeastSquares
 from foldaway.plan import Bootstrap, Coefficients, Federated, Plan, Privacy, Release, Total
-from foldaway.trial import Trial
+from foldaway.trial import Trial, saved_effects
 
 if TYPE_CHECKING:
     from foldaway.sources.query import fold_query
@@ -49,12 +50,14 @@ __all__ = [
     "SealedError",
     "SourceError",
     "StateError",
+    "TooEarly",
     "Total",
     "Trial",
     "Unreleased",
     "WorkerError",
     "fold_files",
     "fold_query",
+    "saved_effects",
 ]
 
 # What reads from elsewhere is loaded on first use, to keep `import foldaway` light.

@@ -551,17 +551,32 @@ def open_saved(
     if saved.final is not None:
         raise SealedError(
             f"{path}: the trial is sealed and its tallies are destroyed; only its effects are left: `foldaway effects "
-            f"{path}` prints them."
+            f"{path}` prints them, and fa.saved_effects(path) reads them."
         )
     with naming(path):
         return Trial.loads(saved.state, plan, key=key), saved.positions
 
 
 def saved_effects(path: str | Path, *, key: bytes | None = None) -> Effects:
-    """The effects in a saved file, whether its trial is sealed or not.
+    """The effects in a saved file, whether its trial is sealed or not; of a sealed one, rounded.
+
+    Args:
+        path: The file.
+        key: The trial's key; if left out, that of this machine's user.
 
     Raises:
         TooEarly: The trial was sealed with too few units for effects.
+
+    Example:
+        >>> import tempfile
+        >>> plan = Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
+        >>> trial = Trial(plan, key=bytes(16))
+        >>> trial.fold({"g": ["a", "b"] * 60, "y": [float(i % 7) for i in range(120)]})
+        >>> trial.seal()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     trial.save(Path(folder, "state"))
+        ...     saved_effects(Path(folder, "state")).rounded
+        True
     """
     saved = load(path, key)
     if saved.final is None:

@@ -175,7 +175,7 @@ def test_few_records_are_not_adjusted_and_the_reason_says_how_many_it_takes() ->
     assert fit_start(moments_of(make(8, n=10))).predictor is not None
     start = fit_start(moments_of(make(8, n=9)))
     assert start.predictor is None
-    assert "to adjust for 2 columns of covariates takes 10 records; so far there are 9" in start.why
+    assert "to adjust for 2 columns of covariates takes 10 records; so far there are fewer." in start.why
     assert not lean(moments_of(make(8, n=9)), start.predictor).shape.adjusted
     bare = fit_start(moments_of(make(8), covariates=()))
     assert "no covariates" in bare.why

@@ -71,7 +71,8 @@ def test_it_waits_for_conversions_in_the_smaller_arm() -> None:
     assert row.reliable
     assert row.anytime_ci_lower is None
     assert row.anytime_why == (
-        "An any-time interval waits until about 20 records of the smaller arm carry the outcome; so far there are 19.9."
+        "An any-time interval waits until about 20 records of the smaller arm carry the outcome; so far there are "
+        "about 15."
     )
     y[10 * ENOUGH - 1] = 1
     for outcome in (y, 1 - y):

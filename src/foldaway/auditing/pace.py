@@ -35,15 +35,23 @@ def pace(plan: Plan, units: int) -> Iterator[str]:
     else:
         first = max(cohort, math.ceil(cell / share))
         yield (
-            f"Tallies would be stored about {units // cohort:,} times. After a crash, what came since the last time "
+            f"Tallies would be stored about {_times(units // cohort)}. After a crash, what came since the last time "
             "must be sent again."
         )
-        yield f"Effects would be told after about {first:,} units, and {_answers(first, cohort, units):,} times in all."
+        if plan.release is not None:
+            yield "Effects would be told once, when they are released."
+        else:
+            times = _answers(first, cohort, units)
+            yield f"Effects would be told after about {first:,} units, and {_times(times)} in all."
     if (smaller := units // _OFTEN) and units < _OFTEN * cohort:
         yield (
             f"With `cohort = {smaller}` in [privacy], tallies would be stored {_OFTEN} times. That costs secrecy: two "
             f"stored states would differ by {smaller} units, for whoever has them and the key."
         )
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def _answers(first: int, cohort: int, units: int) -> int:

@@ -86,6 +86,7 @@ class Checks(NamedTuple):
 
     Attributes:
         few_faults: Whether some faulty records are too few to be counted.
+        few_clipped: Whether some clipped values are.
         rounded: Whether they are told to others.
     """
 
@@ -93,6 +94,7 @@ class Checks(NamedTuple):
     ratio: SampleRatio
     faults: Faults
     few_faults: bool = False
+    few_clipped: bool = False
     rounded: bool = False
 
     def told(self, plan: Plan) -> Checks:
@@ -102,7 +104,8 @@ class Checks(NamedTuple):
             {arm: round_count(n) for arm, n in self.counts.items()},
             _told_ratio(self.ratio),
             faults,
-            few_faults=len(faults.reasons) < len(self.faults.reasons),
+            few_faults=bool(self.faults.records) and len(faults.records) < len(self.faults.records),
+            few_clipped=len(faults.clipped) < len(self.faults.clipped),
             rounded=True,
         )
 
@@ -371,7 +374,9 @@ def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
     """What to know about faulty records."""
     faults = checks.faults
     if checks.few_faults:
-        yield f"Faulty records were left out, fewer than {plan.privacy.smallest_cell} of an arm by some rule."
+        yield f"Faulty records were left out, fewer than {plan.privacy.smallest_cell} of an arm."
+    if checks.few_clipped:
+        yield f"Values beyond their bounds were clipped, fewer than {plan.privacy.smallest_cell} of an arm."
     if faults:
         by_arm = ", ".join(f"{arm or 'arm unknown or unread'} {n:,}" for arm, n in sorted(faults.records.items()) if n)
         yield f"Faulty records left out: {by_arm}. If this depends on the arm, the effects are biased."

@@ -68,7 +68,8 @@ def effects_of_groups(
     if plan.release is not None and not tallies.released:
         raise Unreleased(
             "effects of this trial are told once, with noise, as its plan says (`release`). So far there are more than "
-            f"{coarse(sum(tallies.counts)):,} records. To tell them now: trial.release(), or foldaway release STATE."
+            f"{coarse(sum(tallies.counts)):,} records. The effects come with trial.release(), foldaway release STATE "
+            "or, on a server, foldaway trial close."
         )
     rounded = rounded and not tallies.released  # noise hides more than rounding would
     reading = Reading.of(tallies, rounded)

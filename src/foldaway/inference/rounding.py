@@ -48,7 +48,8 @@ def to_steps(values: Floats | float, step: Floats | float) -> Floats:
     exact, width = np.broadcast_arrays(np.asarray(values, dtype=np.float64), step)
     usable = np.isfinite(width) & (width > 0)
     size = np.where(usable, width, 1.0)
-    return np.where(usable, np.round(exact / size) * size, np.nan)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.where(usable, np.round(exact / size) * size, np.nan)
 
 
 def round_count(n: float) -> int:
@@ -94,7 +95,7 @@ def coarseness(carriers: Floats) -> Floats:
 def coarse_error(errors: Floats, coarse: Floats) -> Floats:
     """Errors to two digits; to a power of 2^(coarseness/4) where few carry an outcome."""
     inflated = np.sqrt(1 + coarse**2 / (12 * STEPS**2)) * errors
-    with np.errstate(divide="ignore"):
+    with np.errstate(all="ignore"):
         powers = 2.0 ** (np.round(np.log2(inflated) * STEPS / coarse) * coarse / STEPS)
     return np.where(coarse > 1, powers, two_digits(inflated))
 
@@ -127,8 +128,8 @@ def _errors(levels: Levels) -> Floats:
 
 def _rounded(levels: Levels, errors: Floats, step: Floats | float) -> Levels:
     exact = _errors(levels)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        correlation = np.nan_to_num(levels.covariance / np.outer(exact, exact)).round(2)
+    with np.errstate(all="ignore"):  # of levels without spread there is none
+        correlation = np.clip(np.nan_to_num(levels.covariance / np.outer(exact, exact)), -1, 1).round(2)
     np.fill_diagonal(correlation, 1.0)
     return levels._replace(
         value=to_steps(levels.value, step),

@@ -86,7 +86,9 @@ def test_too_few_are_told_to_nobody(tmp_path: Path) -> None:
     folded("few", ROWS[:60]).save(tmp_path / "state")
     for command in ("export", "report"):
         done = foldaway(command, "state", folder=tmp_path, code=1)
-        assert done.stderr.startswith("error: there are no effects yet: they need 100 records (the plan's cohort)")
+        assert done.stderr.startswith(
+            "error: there are no effects for others yet: they need 100 units (the plan's `cohort`)"
+        )
         assert done.stdout == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state"]
     assert effects_in(foldaway("effects", tmp_path / "state", "--json").stdout).counts
@@ -136,8 +138,7 @@ def test_a_sealed_state_holds_its_rounded_effects_and_nothing_else(tmp_path: Pat
     assert foldaway("effects", state, "--json").stdout == done.stdout
     foldaway("report", state, "-o", tmp_path / "report.html")
     assert "ended" in (tmp_path / "report.html").read_text()
-    for words in (["merge", state], ["seal", state]):
-        assert "the trial is sealed and its tallies are destroyed" in foldaway(*words, code=1).stderr
+    assert "the trial is sealed and its tallies are destroyed" in foldaway("merge", state, code=1).stderr
     state.write_bytes(before)  # a copy that somebody has kept cannot be read any more
     assert "If the trial was sealed, the key is gone for good." in foldaway("effects", state, code=1).stderr
 
@@ -167,11 +168,22 @@ def test_a_trial_that_nobody_could_be_told_of_is_sealed_only_if_its_effects_are_
     trial, state = folded("small", ROWS[:60]), tmp_path / "state"
     trial.save(state)
     before = state.read_bytes()
-    assert "would be sealed without effects" in foldaway("seal", state, code=1).stderr
+    assert "was not sealed, because too few units have come" in foldaway("seal", state, code=1).stderr
     assert state.read_bytes() == before
     done = foldaway("seal", state, "--exact", "--json")
     assert done.stdout == trial.effects().to_json() + "\n"
     assert "sealed without effects" in foldaway("effects", state, code=1).stderr
+
+
+def test_a_second_seal_finishes_what_a_crash_has_left(tmp_path: Path) -> None:
+    """The effects are written and the key is still there: as if the first had been killed between the two."""
+    trial, state = folded("crashed"), tmp_path / "state"
+    trial.save(state)
+    trial.seal(everywhere=False)
+    trial.save(state)
+    assert user_key(trial.plan.design, new=False) is not None
+    foldaway("seal", state)
+    assert user_key(trial.plan.design, new=False) is None
 
 
 # foldaway report
@@ -212,8 +224,11 @@ def test_a_run_writes_a_report_along_with_its_table(folder: Path) -> None:
     PLAN.save(folder / "whole.toml")
     done = foldaway("run", "whole.toml", "trial.parquet", "--report", "run.html", folder=folder)
     assert "revenue: treatment against control" in done.stdout
-    expected = fa.fold_files(folder / "trial.parquet", PLAN).report().html
-    assert (folder / "run.html").read_text(encoding="utf-8") == expected
+    trial = fa.fold_files(folder / "trial.parquet", PLAN)
+    assert (folder / "run.html").read_text(encoding="utf-8") == trial.report(told=trial.tell()).html
+    foldaway("run", "whole.toml", "trial.parquet", "--report", "exact.html", "--exact", folder=folder)
+    exact = fa.fold_files(folder / "trial.parquet", PLAN)
+    assert (folder / "exact.html").read_text(encoding="utf-8") == exact.report().html
     refused = foldaway("run", "whole.toml", "trial.parquet", "--report", "whole.toml", folder=folder, code=1)
     assert refused.stderr == "error: whole.toml exists and is no report; choose another name.\n"
     assert refused.stdout == ""

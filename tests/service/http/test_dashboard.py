@@ -508,6 +508,7 @@ def test_names_are_text_whatever_they_look_like(browser: Browser, server: Served
 
 
 def test_everything_can_be_done_with_the_keyboard(browser: Browser, server: Served) -> None:
+    Arriving(server, "beside-keys")  # a single trial would be opened at once
     trial = Arriving(server, "keys", outcomes=["revenue", "visits"])
     trial.send(100)
     with page_at(browser, server.url) as watched:

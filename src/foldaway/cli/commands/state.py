@@ -10,7 +10,7 @@ import typer
 
 from foldaway.cli.terminal.options import Adjust, AllKinds, AsJson, KeyOfState, Overwrite, Save
 from foldaway.cli.terminal.words import tell
-from foldaway.errors import StateError, TooEarly
+from foldaway.errors import SealedError, StateError, TooEarly
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
     from foldaway.effects import Effects
@@ -139,7 +139,10 @@ def seal(
             trial.save(file, positions=positions)
             trial.seal()  # only now: what a crash leaves must be readable
         finish(file, key)
-    tell(f"{state} is sealed: its tallies and its key are destroyed.")
+    if exact_effects is None:
+        tell(f"{state} was sealed before; only rounded effects are left.")
+    else:
+        tell(f"{state} is sealed: its tallies and its key are destroyed.")
     found = exact_effects if exact and exact_effects is not None else saved_effects(file)
     print(found.to_json() if json else found)
 
@@ -164,6 +167,8 @@ def release(state: State, key: KeyOfState = None, json: AsJson = False, adjust: 
             tell(f"{state} holds the release now, and no exact tallies. Delete older copies of it.")
         finish(file, key)
     found = saved_effects(file)
+    if found.plan is None or found.plan.release is None:
+        raise SealedError(f"{state} is sealed, and its plan has no `release`: its effects have no noise.")
     found = found if adjust is None else found.adjusted(adjust)
     print(found.to_json() if json else found)
 

@@ -138,14 +138,19 @@ class Service:
         shards = self.store.shards.all(row.name)
         federated = plan.federated is not None
         waiting = self.devices.pending if federated else self.records.pending_of
+        records = (round_count if plan.release is None else coarse)(sum(shard.n for shard in shards))
+        given_up = round_count(left_out(shards))
+        if row.final is not None:  # as the final effects say, and what other servers have given up since
+            final = msgspec.json.decode(row.final, type=Answer)
+            records, given_up = final.records, max(final.left_out, given_up)
         return TrialStatus(
             row.name,
             row.fingerprint,
             row.status,
-            (round_count if plan.release is None else coarse)(sum(shard.n for shard in shards)),
+            records,
             row.status == "open" and waiting(row.name) > 0,
             plan.privacy.cohort,
-            round_count(left_out(shards)),
+            given_up,
             row.created,
             row.closed,
             self._forgotten(row.name),

@@ -46,7 +46,7 @@ function listing(trials) {
     h("a", { href: `#/trials/${encodeURIComponent(trial.name)}` }, named(trial.name)),
     statusPill(trial.status),
     count(trial.records),
-    trial.status !== "open" ? "–" : `${trial.pending ? "some" : "none"} of ${count(trial.cohort)}`,
+    trial.status !== "open" ? "–" : trial.pending ? `some, fewer than ${count(trial.cohort)}` : "none",
     moment(trial.created),
   ]);
   return h("div", { class: "card flush" },
