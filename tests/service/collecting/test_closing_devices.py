@@ -207,12 +207,12 @@ def test_haste_that_would_leave_no_effects_is_refused_and_changes_nothing(servic
     plan, devices = begun(service, mode, count=4, cohort=1)
     if mode == "scores":
         service.devices.receive(plan.name, "moments", [device.message("moments") for device in devices])
-    with pytest.raises(IngestError, match="was not closed"):
+    with pytest.raises(IngestError, match="is still open, because"):
         service.close(plan.name, CloseRequest(deadline=0.0))
     assert service.status(plan.name).federated.stage == "open"  # type: ignore[union-attr]
     service.close(plan.name, CloseRequest(deadline=1000.0))
     before = service.store.devices.situation(plan).closing
-    with pytest.raises(IngestError, match="was not closed"):
+    with pytest.raises(IngestError, match="is still open, because"):
         service.close(plan.name, CloseRequest(deadline=0.0))
     assert service.store.devices.situation(plan).closing == before
 
