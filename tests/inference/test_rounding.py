@@ -128,6 +128,6 @@ def test_merged_trials_tell_nothing_new_before_they_have_grown() -> None:
 
     one, other = part(400), part(600)
     one.tell(), other.tell()
-    with pytest.raises(fa.FoldawayError, match="no effects for others yet"):
+    with pytest.raises(fa.FoldawayError, match="no effects yet"):
         (one + other + part(2)).tell()
     assert (one + other + part(200)).tell().counts == {"a": 600, "b": 600}

@@ -169,8 +169,8 @@ def too_few_to_answer(settings: CohortSettings, units: Mapping[str, int]) -> dic
 def too_early(settings: CohortSettings) -> TooEarly:
     """What to say while there is nothing to tell."""
     return TooEarly(
-        f"there are no effects for others yet: they need {settings.cohort:,} units (the plan's `cohort`), and "
-        f"{settings.smallest_cell:,} in every arm (`smallest_cell`)."
+        f"there are no effects yet that others may see: they need {settings.cohort:,} units (the plan's `cohort`), and "
+        f"{settings.smallest_cell:,} units in every arm (`smallest_cell`)."
     )
 
 

@@ -86,9 +86,7 @@ def test_too_few_are_told_to_nobody(tmp_path: Path) -> None:
     folded("few", ROWS[:60]).save(tmp_path / "state")
     for command in ("export", "report"):
         done = foldaway(command, "state", folder=tmp_path, code=1)
-        assert done.stderr.startswith(
-            "error: there are no effects for others yet: they need 100 units (the plan's `cohort`)"
-        )
+        assert done.stderr.startswith("error: there are no effects yet that others may see: they need 100 units")
         assert done.stdout == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state"]
     assert effects_in(foldaway("effects", tmp_path / "state", "--json").stdout).counts

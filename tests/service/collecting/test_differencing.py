@@ -189,7 +189,7 @@ def test_no_effects_before_every_arm_has_its_minimum(folder: Place) -> None:
     collector.receive(Decoded(one_arm), "p", 1)
     treated = pa.table({"arm": ["treatment"] * 19, "age": np.arange(19.0), "income": np.arange(19.0)})
     collector.receive(Decoded(treated), "p", 2)
-    with pytest.raises(TooEarly, match=r"10 records .* stored, and 20 units in every arm"):
+    with pytest.raises(TooEarly, match=r"10 units .*, and 20 units in every arm"):
         service.effects("target")
     collector.receive(Decoded(treated.slice(0, 9)), "p", 3)  # pending, so it does not count
     with pytest.raises(TooEarly):
@@ -202,7 +202,7 @@ def test_no_effects_before_every_arm_has_its_minimum(folder: Place) -> None:
 def test_a_trial_closed_too_early_has_no_effects(folder: Place) -> None:
     service = Service(opened(folder, plan_of()), "main", Limits())
     service.records.collector("target").receive(Decoded(people().slice(0, 99)), "p", 1)
-    with pytest.raises(IngestError, match=r"would end without effects.*100 records \(the plan's cohort\)"):
+    with pytest.raises(IngestError, match=r"would end without effects.*100 units \(the plan's .cohort.\)"):
         service.close("target")
     assert service.status("target").status == "open"
     assert service.records.pending_of("target") == 99
