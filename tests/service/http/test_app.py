@@ -190,7 +190,11 @@ def test_a_life_and_its_fingerprint(server: Served) -> None:
     assert progress["durable"] == 1
     assert (status["records"], status["pending"], status["status"]) == (34, False, "open")
     assert (effects["records"], effects["final"]) == (34, False)
-    assert (closed["records"], closed["left_out"], closed["final"]) == (34, 4, True)  # three came after the last answer, rounded
+    assert (closed["records"], closed["left_out"], closed["final"]) == (
+        34,
+        4,
+        True,
+    )  # three came later
     assert closed["effects"] == effects["effects"]  # three more are too few to tell anything new
     assert closed == final
     assert "closed" in refusals[1].json()["detail"]
