@@ -108,16 +108,20 @@ class Answers:
         self._not_before: dict[str, float] = {}
         self._opened: dict[str, Told] = {}
 
-    def current(self, plan: Plan, mark: Hashable, candidate: Callable[[], Candidate]) -> Told | None:
+    def current(
+        self, plan: Plan, mark: Hashable, candidate: Callable[[], Candidate], *, at_leisure: bool = False
+    ) -> Told | None:
         """What is told of a trial now; none if nothing may be told yet.
 
         Args:
             plan: The trial's plan.
             mark: What changes whenever something new is durable.
             candidate: Gives what could be told of that.
+            at_leisure: Whether nobody waits for it, so that it may take only a share of this server's time.
         """
         begun = time.monotonic()
-        if self._seen.get(plan.name) != mark and begun >= self._not_before.get(plan.name, 0.0):
+        early = at_leisure and begun < self._not_before.get(plan.name, 0.0)
+        if self._seen.get(plan.name) != mark and not early:
             self._renew(plan, candidate())
             self._seen[plan.name] = mark
             self._not_before[plan.name] = begun + max(_EVERY, (time.monotonic() - begun) / _SHARE)

@@ -86,14 +86,20 @@ class RecordTrials:
         """Overwrite what the last batches have left in the linear algebra's working memory."""
         self._decoys.fold()
 
-    def so_far(self, plan: Plan) -> RecordAnswer:
+    def so_far(self, plan: Plan, *, at_leisure: bool = False) -> RecordAnswer:
         """What is told of a trial now.
+
+        Args:
+            plan: Its plan.
+            at_leisure: Whether nobody has asked.
 
         Raises:
             TooEarly: Too few stand behind it as yet.
         """
         shards = self._store.shards.all(plan.name)
-        told = self._answers.current(plan, _mark(shards), lambda: _candidate(merged(plan, shards)))
+        told = self._answers.current(
+            plan, _mark(shards), lambda: _candidate(merged(plan, shards)), at_leisure=at_leisure
+        )
         if told is None:
             raise too_early(plan.privacy)
         return RecordAnswer(told.effects, round_count(told.records), left_out(shards))
@@ -161,7 +167,7 @@ class RecordTrials:
                 else:
                     collector.commit_if_due()
                     with suppress(TooEarly):
-                        self.so_far(collector.plan)
+                        self.so_far(collector.plan, at_leisure=True)
             except FoldawayError as error:
                 faults.append(error)
         return faults
