@@ -25,8 +25,8 @@ FEWEST_GROUPS = 8
 # An attacker claims a value if it is more likely than not to be right.
 _CLAIM = 0.5
 
-# Of so many in a cell who have an outcome, each is the only one with chance λ/(e^λ − 1) = 1/2.
-_LIKELY_ALONE = 1.2564
+LIKELY_ALONE = 1.2564
+"""Of so many in a cell who have an outcome, each is the only one with chance λ/(e^λ − 1) = 1/2."""
 
 _ROUNDING = 1e-12
 
@@ -212,6 +212,6 @@ def groups_that_hide(records: float, chance: float = 1.0) -> int:
     """
     for groups in (1 << power for power in range(12, -1, -1)):
         n = records / groups
-        if records * np.exp(-n) < _CLAIM and (chance == 1 or n * chance > _LIKELY_ALONE):
+        if records * np.exp(-n) < _CLAIM and (chance == 1 or n * chance > LIKELY_ALONE):
             return groups
     return 0

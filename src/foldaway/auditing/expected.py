@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from foldaway.auditing.cells import FEWEST_GROUPS, groups_that_hide
+from foldaway.auditing.cells import FEWEST_GROUPS, LIKELY_ALONE, groups_that_hide
 from foldaway.auditing.replicates import solvable
 from foldaway.plan import Plan
 from foldaway.plan.vocabulary import SUMS
@@ -48,7 +48,7 @@ def _in_groups(plan: Plan, arms: list[float]) -> Iterator[str]:
 def _sole(arms: list[float], groups: int, share: float) -> float:
     """Who is alone in a cell with an outcome, as far as an attacker would claim it: see `cells.groups_that_hide`."""
     rates = [(n, n * share / groups) for n in arms]
-    return float(sum(n * share * np.exp(-rate) for n, rate in rates if rate < 1.2564))
+    return float(sum(n * share * np.exp(-rate) for n, rate in rates if rate < LIKELY_ALONE))
 
 
 def _in_moments(plan: Plan, arms: list[float]) -> Iterator[str]:

@@ -104,7 +104,7 @@ class Checks(NamedTuple):
             {arm: round_count(n) for arm, n in self.counts.items()},
             _told_ratio(self.ratio),
             faults,
-            few_faults=bool(self.faults.records) and len(faults.records) < len(self.faults.records),
+            few_faults=len(faults.records) < len(self.faults.records),
             few_clipped=len(faults.clipped) < len(self.faults.clipped),
             rounded=True,
         )

@@ -232,15 +232,7 @@ class _Batches:
         if self._store is None:
             raise StateError("the stream was stopped, and another may have gone on from its store: start it again.")
         reached = StreamPositions(_STREAM, self._query, {_PART: (self._batch,)})
-        if closed:
-            stored = StreamState(reached, final=trial.final())
-            self._store.write(stored, None)
-        else:
-            # Levels that are pooled in the state may still become common in memory.
-            stored = StreamState(reached, (trial if trial.rich else trial.copy()).dumps())
-            self._store.write(stored, trial.file_key())
-        self._stored = stored
-        trial.wrote()
+        self._stored = self._store.store(reached, trial, closed=closed)
 
     def close(self) -> Trial:
         """The final trial, sealed; its effects are stored in place of its tallies."""

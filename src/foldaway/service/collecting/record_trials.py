@@ -141,9 +141,8 @@ class RecordTrials:
         if told is None and not without_effects:
             raise would_be_without_effects(row.name, str(too_early(plan.privacy)).rstrip("."))
         effects = None if told is None else told.effects
-        counted = whole.n if told is None else told.records
-        if plan.release is not None:  # which tells no exact count
-            counted = whole.n
+        # A release tells no exact count: what is left of the whole is noisy.
+        counted = whole.n if told is None or plan.release is not None else told.records
         answer = RecordAnswer(effects, round_count(counted), round_count(left_out(shards) + whole.n - counted))
         checks: list[Callable[[sa.Connection], None]] = [
             partial(write_sequences, trial=row.name, sequences=collector.sequences),

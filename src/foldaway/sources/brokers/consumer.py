@@ -255,15 +255,7 @@ class Consumer:
             skipped=self._skipped,
             missed=self._missed,
         )
-        if closed:
-            state = StreamState(reached, final=trial.final())
-            self._store.write(state, None)
-        else:
-            # Levels that are pooled in the state may still become common in memory.
-            state = StreamState(reached, (trial if trial.rich else trial.copy()).dumps())
-            self._store.write(state, trial.file_key())
-        self._durable, self._live = state, trial
-        trial.wrote()
+        self._durable, self._live = self._store.store(reached, trial, closed=closed), trial
         self._safe += self._taken
         self._taken, self._owing = [], True
         self._written = time.monotonic()

@@ -112,6 +112,18 @@ class StreamFile:
         ):
             Saved(state.trial, state.reached, state.final).save(self.folder / STATE, key)
 
+    def store(self, reached: StreamPositions, trial: Trial, *, closed: bool = False) -> StreamState:
+        """Write a trial, and how far its stream was read; of a closed one what is left of it. What was written."""
+        if closed:
+            state = StreamState(reached, final=trial.final())
+            self.write(state, None)
+        else:
+            # Levels that are pooled in the state may still become common in memory.
+            state = StreamState(reached, (trial if trial.rich else trial.copy()).dumps())
+            self.write(state, trial.file_key())
+        trial.wrote()
+        return state
+
 
 def is_closed(folder: Path) -> bool:
     """Whether only the effects are left of the trial in a folder; no key is needed to see that."""
