@@ -72,7 +72,9 @@ def _decoy(plan: Plan, n: int) -> pa.Table:
     if plan.weight is not None:
         columns[plan.weight] = pa.array(chance.random(n) + 0.5)
     if plan.unit is not None:
-        columns[plan.unit] = pa.array(np.arange(n))
+        # Half of them are one unit's, and so in one group: however large a group of the real ones was, this is larger.
+        units = np.arange(n) if plan.one_record_per_unit else np.maximum(np.arange(n) - n // 2, 0)
+        columns[plan.unit] = pa.array(units)
     return pa.table(columns)
 
 
