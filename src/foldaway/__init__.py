@@ -22,7 +22,7 @@ from foldaway.errors import (
     WorkerError,
 )
 from foldaway.least_squares import LeastSquares
-from foldaway.plan import Bootstrap, Coefficients, Federated, Plan, Privacy, Release, Total
+from foldaway.plan import Bootstrap, Coefficients, Federated, Plan, Privacy, Release, Strata, Total
 from foldaway.trial import Trial, saved_effects
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ __all__ = [
     "SealedError",
     "SourceError",
     "StateError",
+    "Strata",
     "TooEarly",
     "Total",
     "Trial",

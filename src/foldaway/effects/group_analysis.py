@@ -8,7 +8,7 @@ means of y − λ(y − ỹ).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ from foldaway.inference.sample_ratio import (
     sample_ratio_of_groups,
     sample_ratio_with_noise,
 )
+from foldaway.inference.strata import blocked, blocks_of, sample_ratio_of_strata
 from foldaway.inference.welch import noisy_shares, prediction_rate, spread_of, welch, welch_total
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
@@ -74,7 +75,7 @@ def effects_of_groups(
     rounded = rounded and not tallies.released  # noise hides more than rounding would
     reading = Reading.of(tallies, rounded)
     ratio = _sample_ratio(plan, tallies) if units is None else sample_ratio(units, plan.arms, "units")
-    rows = [row for outcome in range(len(plan.outcomes)) for row in _rows(plan, reading, outcome)]
+    rows = [row for outcome in range(len(plan.outcomes)) for row in rows_of(plan, reading, outcome)]
     if plan.release is not None:
         notes = [*notes, *release_notes(plan, rows)]
     checks = Checks(dict(zip(plan.arms, tallies.counts, strict=True)), ratio, faults)
@@ -145,12 +146,19 @@ class Reading(NamedTuple):
             return noisy_shares(cells.weight, cells.value, cells.level, (scale[0], scale[1 + outcome]))
         if self.is_total(outcome):
             plan = self.tallies.plan
-            shares, units = np.array(list(plan.arms.values())), float(plan.assigned_units or 1)
+            units = float(plan.assigned_units or 1)
+            # Within strata, records weigh one over their probability already.
+            shares = np.array([1.0 if plan.strata is not None else share for share in plan.arms.values()])
+            shares = np.tile(shares, self.plain.shape.arms // len(shares))
             if by_group:
                 total = partial(total_per_unit, probabilities=shares, units=units)
                 return jackknife(total, cells_of(self.plain, outcome))
             return welch_total(spread_of(self.plain, outcome), shares, units)
         if not ESTIMATORS[estimator].adjusts:
+            if self.tallies.strata is not None:
+                blocks = blocks_of(self.tallies.plan, self.tallies.strata, outcome)
+                if not blocks.sparse:
+                    return blocked(blocks)
             return jackknife(mean, cells_of(self.plain, outcome)) if by_group else welch(spread_of(self.plain, outcome))
         if moments is not None:
             if by_group:
@@ -164,7 +172,7 @@ class Reading(NamedTuple):
         return welch(spread_of(self.plain, outcome), rate)
 
 
-def _rows(plan: Plan, reading: Reading, outcome: int) -> Iterator[Effect]:
+def rows_of(plan: Plan, reading: Reading, outcome: int) -> list[Effect]:
     """The rows of one outcome."""
     names = [name for name in estimators_of(plan) if (name == TOTAL) == reading.is_total(outcome)]
     kinds = [(name, kind) for name in names for kind in errors_of(plan, name)]
@@ -177,9 +185,11 @@ def _rows(plan: Plan, reading: Reading, outcome: int) -> Iterator[Effect]:
         of_one = [{each: levels[each] for each in levels if each[0] == name} for name in names]
         carriers = reading.carriers(outcome)
         levels = {each: told for one in of_one for each, told in rounded_levels(one, carriers).items()}
-    for arm in range(1, len(plan.arms)):
-        for name, kind in kinds:
-            yield _row(plan, reading, outcome, arm, name, kind, levels.get((name, kind)))
+    return [
+        _row(plan, reading, outcome, arm, name, kind, levels.get((name, kind)))
+        for arm in range(1, len(plan.arms))
+        for name, kind in kinds
+    ]
 
 
 def _row(
@@ -251,6 +261,11 @@ def _sentence(reason: str) -> str | None:
 
 
 def _sample_ratio(plan: Plan, tallies: Grouped) -> SampleRatio:
+    if plan.strata is not None:
+        if tallies.strata is not None:
+            return sample_ratio_of_strata(plan, tallies.strata.records.reshape(-1, len(plan.arms)))
+        # Records weigh one over their probability, so that all arms are expected to weigh alike.
+        return sample_ratio_of_groups(tallies.plain().weights(0), dict.fromkeys(plan.arms, 1 / len(plan.arms)))
     if plan.grouped:
         return sample_ratio_of_groups(tallies.records, plan.arms)
     counts = dict(zip(plan.arms, tallies.counts, strict=True))

@@ -1,6 +1,6 @@
 """The analysis, fixed beforehand.
 
-`Plan` is the analysis together with its parts (`Privacy`, `Federated`, `Bootstrap`, `Coefficients`, `Release`), each in
+`Plan` is the analysis together with its parts (`Privacy`, `Federated`, `Bootstrap`, `Coefficients`, `Strata`, `Release`), each in
 a file that declares its settings. ``part`` brings what a person wrote to its types, ``rules`` says what is wrong with
 the whole.
 """
@@ -11,6 +11,7 @@ from foldaway.plan.federated import Federated
 from foldaway.plan.plan import Plan
 from foldaway.plan.privacy import Privacy
 from foldaway.plan.release import Release
+from foldaway.plan.strata import Strata
 from foldaway.plan.total import Total
 
-__all__ = ["Bootstrap", "Coefficients", "Federated", "Plan", "Privacy", "Release", "Total"]
+__all__ = ["Bootstrap", "Coefficients", "Federated", "Plan", "Privacy", "Release", "Strata", "Total"]
