@@ -1,8 +1,8 @@
 """Effects within strata, combined by the strata's sizes; and whether arms got their share in each.
 
 Units were randomised within strata, so arms are compared there: the level of an arm is Σ_s (n_s/n) ȳ_sa, its variance
-Σ_s (n_s/n)² s²_sa/n_sa (Neyman 1923; Imbens and Rubin 2015, chapter 9). Degrees of freedom are Satterthwaite's, over all
-arms of all strata.
+Σ_s (n_s/n)² s²_sa/n_sa (Neyman 1923; Imbens and Rubin 2015, chapter 9). Degrees of freedom are Satterthwaite's, over
+all arms of all strata.
 """
 
 from __future__ import annotations
@@ -83,4 +83,4 @@ def sample_ratio_of_strata(plan: Plan, counts: Floats) -> SampleRatio:
 def _shares(plan: Plan) -> Floats:
     """The arms' probabilities, by stratum."""
     assert plan.strata is not None
-    return np.array([[shares[arm] for arm in plan.arms] for shares in plan.strata.arms.values()])
+    return np.array([[shares[arm] for arm in plan.arms] for shares in plan.strata.probabilities.values()])

@@ -1,8 +1,8 @@
 """The analysis, fixed beforehand.
 
-`Plan` is the analysis together with its parts (`Privacy`, `Federated`, `Bootstrap`, `Coefficients`, `Strata`, `Release`), each in
-a file that declares its settings. ``part`` brings what a person wrote to its types, ``rules`` says what is wrong with
-the whole.
+`Plan` is the analysis together with its parts (`Privacy`, `Federated`, `Bootstrap`, `Coefficients`, `Strata`,
+`Release`), each in a file that declares its settings. ``part`` brings what a person wrote to its types, ``rules`` says
+what is wrong with the whole.
 """
 
 from foldaway.plan.bootstrap import Bootstrap

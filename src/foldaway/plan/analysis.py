@@ -212,7 +212,7 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
     def levels_of(self, column: str) -> Sequence[str] | None:
         """The levels of a column that the plan lists; None if it lists none."""
         if self.strata is not None and column == self.strata.column:
-            return tuple(self.strata.arms)
+            return tuple(self.strata.probabilities)
         return self.levels.get(column)
 
 

@@ -88,9 +88,9 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         """
         shares = self.arms
         if self.strata is not None:
-            if stratum not in self.strata.arms:
-                raise PlanError(f"the plan has strata: name one of them, {', '.join(self.strata.arms)}.")
-            shares = {arm: self.strata.arms[stratum][arm] for arm in self.arms}
+            if stratum not in self.strata.probabilities:
+                raise PlanError(f"the plan has strata: name one of them, {', '.join(self.strata.probabilities)}.")
+            shares = {arm: self.strata.probabilities[stratum][arm] for arm in self.arms}
         if isinstance(unit, bool) or not isinstance(unit, str | Integral | bytes):
             raise TypeError("a unit is named by text, a whole number or bytes")
         # Text that is not valid Unicode gets an arm like any other: an error would quote the identifier.

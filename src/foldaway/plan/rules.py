@@ -206,7 +206,7 @@ def _level_faults(plan: Analysis) -> Iterator[str]:
 
 def _name_faults(plan: Analysis) -> Iterator[str]:
     """Names are printed and saved, so they have no line breaks, escape codes or halves of characters."""
-    strata = [] if plan.strata is None else [plan.strata.column, *plan.strata.arms]
+    strata = [] if plan.strata is None else [plan.strata.column, *plan.strata.probabilities]
     columns = [name for name in (plan.arm, plan.unit, plan.weight, *plan.segments, *strata) if name is not None]
     levels = [level for levels in plan.levels.values() for level in levels]
     names = dict.fromkeys((*columns, *plan.arms, *plan.outcomes, *plan.covariates, *plan.levels, *levels))

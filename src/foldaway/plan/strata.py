@@ -27,26 +27,26 @@ class Strata(Part, frozen=True):
 
     Attributes:
         column: The column that names a record's stratum.
-        arms: By stratum, the probability of each arm.
+        probabilities: By stratum, those of the arms.
 
     Example:
         >>> strata = Strata("week", {"1": {"control": 0.9, "new": 0.1}, "2": {"control": 0.5, "new": 0.5}})
-        >>> strata.arms["1"]["new"]
+        >>> strata.probabilities["1"]["new"]
         0.1
     """
 
     TABLE: ClassVar[str] = "strata"
 
     column: Annotated[str, Meta(description="the name of a column")]
-    arms: Shares
+    probabilities: Shares
 
     def faults(self) -> Iterator[str]:
         """What is wrong with the probabilities."""
         if not self.column:
             yield "`strata.column` has a column without a name."
-        if not 1 <= len(self.arms) <= MOST_STRATA:
-            yield f"`strata.arms` must have one to {MOST_STRATA:,} strata."
-        for stratum, shares in self.arms.items():
+        if not 1 <= len(self.probabilities) <= MOST_STRATA:
+            yield f"`strata.probabilities` must have one to {MOST_STRATA:,} strata."
+        for stratum, shares in self.probabilities.items():
             if any(not 0 < share < 1 for share in shares.values()):
                 yield f"the probabilities of the stratum {stratum!r} must lie between 0 and 1."
             elif not math.isclose(total := math.fsum(shares.values()), 1, abs_tol=1e-9):
@@ -54,6 +54,6 @@ class Strata(Part, frozen=True):
 
     def misfits(self, arms: Mapping[str, float]) -> Iterator[str]:
         """A sentence for each stratum that does not have the plan's arms."""
-        for stratum, shares in self.arms.items():
+        for stratum, shares in self.probabilities.items():
             if set(shares) != set(arms):
                 yield f"the stratum {stratum!r} must have a probability for each of {', '.join(arms)}, and no other."

@@ -83,7 +83,7 @@ class _Checked:
             self.weight, self.masks[plan.weight] = weights(columns[plan.weight], text=text)
         self.stratum = None
         if plan.strata is not None and plan.keeps == SUMS:
-            name, strata = plan.strata.column, list(plan.strata.arms)
+            name, strata = plan.strata.column, list(plan.strata.probabilities)
             self.stratum, self.masks[name] = codes(columns[name], strata, "unknown stratum")
             self._weigh(plan.strata)
         self.segments = [self._segment(name, columns[name]) for name in plan.segments]
@@ -114,7 +114,7 @@ class _Checked:
     def _weigh(self, strata: Strata) -> None:
         """Give each record the weight 1/π of its arm in its stratum, so that arms hold strata in like proportions."""
         assert self.stratum is not None
-        rate = np.array([[1 / shares[arm] for arm in self.plan.arms] for shares in strata.arms.values()])
+        rate = np.array([[1 / shares[arm] for arm in self.plan.arms] for shares in strata.probabilities.values()])
         weight = rate[self.stratum, self.arm]  # a faulty record's is that of the last, and is left out
         self.weight = weight if self.weight is None else self.weight * weight
 

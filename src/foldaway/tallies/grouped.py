@@ -369,7 +369,7 @@ def _sums_shape(plan: Plan, *, adjusted: bool, levels: int = 1) -> SumsShape:
 
 def _strata_shape(plan: Plan) -> SumsShape:
     assert plan.strata is not None
-    return SumsShape(len(plan.arms) * len(plan.strata.arms), len(plan.outcomes), 1, weighted=True)
+    return SumsShape(len(plan.arms) * len(plan.strata.probabilities), len(plan.outcomes), 1, weighted=True)
 
 
 def _numbers(sums: Sums) -> int:
