@@ -48,7 +48,7 @@ def check(
 
 def _wanted(plan: Plan) -> list[str]:
     optional = [name for name in (plan.unit, plan.weight) if name is not None]
-    return [plan.arm, *plan.covariates, *plan.outcomes, *optional]
+    return [plan.arm, *plan.covariates, *plan.measured, *optional]
 
 
 class _Checked:
@@ -61,8 +61,10 @@ class _Checked:
         self.clipped: dict[str, Mask] = {}
         self.values: list[tuple[Floats | NDArray[np.int8], int | None]] = []
         self.arm, self.masks[plan.arm] = codes(columns[plan.arm], list(plan.arms), "unknown arm")
-        for name in (*plan.covariates, *plan.outcomes):
+        for name in plan.covariates:
             self._take(name, columns[name], text)
+        measured = {name: self._numbers(name, columns[name], text) for name in plan.measured}
+        self.values += [(value.of(measured[value.column]), None) for value in plan.values]
         self.weight = None
         if plan.weight is not None:
             self.weight, self.masks[plan.weight] = weights(columns[plan.weight], text=text)
@@ -78,17 +80,21 @@ class _Checked:
     def _take(self, name: str, column: Column, text: bool) -> None:
         levels = self.plan.levels.get(name)
         if levels is None:
-            values, self.masks[name] = numbers(column, text=text)
-            if (bounds := self.plan.bounds.get(name)) is not None:
-                values, beyond = clipped(values, bounds, self.masks[name])
-                if beyond.any() and self.plan.beyond == "clip":
-                    self.clipped[name] = beyond
-                elif beyond.any():
-                    self.masks[name] = self.masks[name] | {BEYOND: beyond}
-            self.values.append((values, None))
+            self.values.append((self._numbers(name, column, text), None))
         else:
             level, self.masks[name] = codes(column, levels, "unknown level")
             self.values += [(level, code) for code in range(1, len(levels))]
+
+    def _numbers(self, name: str, column: Column, text: bool) -> Floats:
+        """A column of numbers, within its bounds."""
+        values, self.masks[name] = numbers(column, text=text)
+        if (bounds := self.plan.bounds.get(name)) is not None:
+            values, beyond = clipped(values, bounds, self.masks[name])
+            if beyond.any() and self.plan.beyond == "clip":
+                self.clipped[name] = beyond
+            elif beyond.any():
+                self.masks[name] = self.masks[name] | {BEYOND: beyond}
+        return values
 
     def _require_one_arm(self, column: str) -> None:
         """A unit was randomised, so all its records are of one arm."""

@@ -210,7 +210,7 @@ class Grouped:
         predictor = empty.predictor
         if saved.center is not None and saved.slopes is not None and empty.moments is not None:
             columns = len(plan.regressors) - 1
-            predictor = Predictor(saved.center.read(columns), saved.slopes.read(len(plan.outcomes), columns))
+            predictor = Predictor(saved.center.read(columns), saved.slopes.read(len(plan.values), columns))
         adjusted = predictor is not None and not saved.why
         if plan.covariates and not adjusted and not saved.why:
             raise StateError("the state is damaged: its outcomes are not adjusted, and it does not say why.")
@@ -219,13 +219,13 @@ class Grouped:
 
 
 def _moments_shape(plan: Plan) -> MomentsShape:
-    row = Shape(len(plan.regressors), len(plan.outcomes))
+    row = Shape(len(plan.regressors), len(plan.values))
     return MomentsShape(len(plan.arms), plan.groups if plan.grouped else FOLDS, row, plan.weight is not None)
 
 
 def _sums_shape(plan: Plan, *, adjusted: bool) -> SumsShape:
     groups = plan.groups if plan.grouped else 1
-    return SumsShape(len(plan.arms), len(plan.outcomes), groups, adjusted, plan.weight is not None)
+    return SumsShape(len(plan.arms), len(plan.values), groups, adjusted, plan.weight is not None)
 
 
 def _same(one: Predictor | None, two: Predictor | None) -> bool:

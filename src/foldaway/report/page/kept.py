@@ -126,7 +126,7 @@ def planned(plan: Plan) -> list[tuple[str, str, int]]:
         parts = [(*SUMS[name], array.size) for name, array in tallies.lean_arrays().items()]
         if plan.covariates and plan.coefficients is None:
             columns = len(plan.regressors) - 1
-            parts.append((*_GROUPED["slopes"], columns * (1 + len(plan.outcomes))))
+            parts.append((*_GROUPED["slopes"], columns * (1 + len(plan.values))))
     else:
         state = msgspec.msgpack.decode(msgspec.msgpack.encode(tallies.state()))
         parts = [(name, what, _numbers(part)) for name, what, part in _in_arms(state)]
