@@ -111,6 +111,6 @@ def _default(setting: Setting) -> str:
         return "required"
     if setting.part is not None and setting.default is not None:
         return "its defaults"
-    if setting.default is None or setting.default in ((), {}):
+    if setting.default is None or setting.default in ((), {}, ""):
         return "none"
     return f"`{json.dumps(setting.default)}`"

@@ -209,4 +209,6 @@ def test_every_kind_is_read_from_records_as_numpy_would() -> None:
         effects = state.effects()
         found = {row.outcome: row.estimate for row in effects if row.se_kind == "jackknife"}
         assert found == pytest.approx(expected, rel=1e-9)
-        assert fa.Effects.from_json(effects.to_json()) == effects
+        again = fa.Effects.from_json(effects.to_json())
+        assert list(again) == list(effects)
+        assert again.plan == effects.plan
