@@ -53,8 +53,7 @@ FEDERATED: dict[str, Any] = {
 # Those that no plan can have that keeps moments.
 CALIBRATED: dict[str, Any] = {
     **SMALL,
-    "outcomes": ["y", "z"],
-    "totals": ["z"],
+    "outcomes": ["y", {"kind": "total", "column": "z"}],
     "assigned_units": 500,
     "bounds": {"x": [0.0, 1.0], "y": [0.0, 500.0]},
     "beyond": "refuse",

@@ -166,7 +166,7 @@ def test_json_keeps_segments() -> None:
 
 
 def test_a_record_without_a_level_is_faulty() -> None:
-    data = records(60)
+    data: dict[str, Any] = records(60)
     data["country"][3] = "uk"
     with pytest.raises(fa.RecordError, match=r"country.*unknown level"):
         folded(UNITS, [data])

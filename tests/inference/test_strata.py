@@ -70,10 +70,10 @@ def test_the_pooled_difference_is_biased_and_strata_are_not() -> None:
         (pooled,) = folded({**SETTINGS, "strata": None, "arms": {"a": 0.3, "b": 0.7}}, data).effects()
     (within,) = folded(SETTINGS, data).effects()
     (clustered,) = folded({**SETTINGS, "unit": "u"}, data).effects()
-    assert abs(pooled.estimate - 1) > 10 * pooled.std_error
-    assert abs(within.estimate - 1) < 4 * within.std_error
     assert clustered.se_kind == "jackknife"
-    assert abs(clustered.estimate - 1) < 4 * clustered.std_error
+    away = [abs((row.estimate or 0) - 1) / (row.std_error or 1) for row in (pooled, within, clustered)]
+    assert away[0] > 10
+    assert max(away[1:]) < 4
 
 
 def test_weights_as_from_kept_rows() -> None:
@@ -92,13 +92,13 @@ def test_a_stratum_with_one_record_of_an_arm_is_no_obstacle() -> None:
     trial.fold(few)
     (row,) = trial.effects()
     assert row.reliable
-    assert row.std_error > 0
+    assert (row.std_error or 0) > 0
 
 
 def test_the_sample_ratio_is_that_of_the_strata() -> None:
     data = records(3000)
     for settings in (SETTINGS, {**SETTINGS, "unit": "u"}, {**SETTINGS, "keep": "moments"}):
-        assert folded(settings, data).effects().sample_ratio.p_value > 0.001
+        assert (folded(settings, data).effects().sample_ratio.p_value or 0) > 0.001
     swapped = {**data, "g": np.where(data["site"] == "leeds", "b", data["g"])}
     for settings in (SETTINGS, {**SETTINGS, "unit": "u"}, {**SETTINGS, "keep": "moments"}):
         with pytest.warns(fa.SampleRatioWarning):

@@ -277,7 +277,6 @@ def test_settings_at_their_default_do_not_count(plan: fa.Plan, data: st.DataObje
     """However the default is written: parsed anew it is another object of the same value."""
     written = json.loads(plan.to_json())
     defaults: dict[str, Any] = {
-        "totals": [],
         "assigned_units": None,
         "covariates": [],
         "levels": {},

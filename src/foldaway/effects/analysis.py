@@ -68,13 +68,14 @@ def effects_of(
         notes: What else there is to say about the records.
     """
     rows: list[Effect] = []
-    for outcome in range(len(plan.outcomes)):
+    for outcome in plan.outcomes:
+        (place,) = plan.places(outcome)
         for arm in range(1, len(plan.arms)):
-            for name in estimators_of(plan):
+            for name in estimators_of(plan, outcome):
                 seen = arms if scored is None else scored[name]
                 # Of scores that devices send, none tells how the covariates' mean varies between them.
-                question = Question(seen, list(plan.arms.values()), arm, outcome, population and scored is None)
-                rows += _rows(plan, question, name, rounded)
+                question = Question(seen, list(plan.arms.values()), arm, place, population and scored is None)
+                rows += _rows(plan, question, outcome.name, name, rounded)
     # Any of the estimators' arms will do: all know the same clusters.
     ratio = _sample_ratio(plan, arms if not scored else next(iter(scored.values())))
     checks = Checks(_counts(plan, arms), ratio, faults)
@@ -140,14 +141,14 @@ def assembled(plan: Plan, rows: Sequence[Effect], checks: Checks, notes: Sequenc
     )
 
 
-def _rows(plan: Plan, question: Question, name: str, rounded: bool) -> list[Effect]:
+def _rows(plan: Plan, question: Question, outcome: str, name: str, rounded: bool) -> list[Effect]:
     """The rows of one estimator, one for each kind of error: what can be told, and why the rest cannot."""
     kinds = errors_of(plan, name)
     try:
         answer = estimator(name, question)
         point = answer.point()
     except EstimateError as reason:
-        return [_effect(plan, question, name, kind, _NOTHING, str(reason), rounded=rounded) for kind in kinds]
+        return [_effect(plan, question, outcome, name, kind, _NOTHING, str(reason), rounded=rounded) for kind in kinds]
     found: list[_Found] = []
     for kind in kinds:
         estimate, why = point, _too_few(plan, question, kind)
@@ -164,7 +165,7 @@ def _rows(plan: Plan, question: Question, name: str, rounded: bool) -> list[Effe
     if rounded:
         found = _told(found)
     return [
-        _effect(plan, question, name, kind, each.estimate, each.why, rounded=rounded, **each.more)
+        _effect(plan, question, outcome, name, kind, each.estimate, each.why, rounded=rounded, **each.more)
         for kind, each in zip(kinds, found, strict=True)
     ]
 
@@ -215,6 +216,7 @@ def _resampled(plan: Plan, question: Question, name: str, point: Estimate) -> tu
 def _effect(
     plan: Plan,
     question: Question,
+    outcome: str,
     name: str,
     kind: str,
     point: Estimate,
@@ -227,7 +229,7 @@ def _effect(
     arms = question.arms
     counts = [round_count(arm.n) if rounded else arm.n for arm in arms]
     row = Effect(
-        outcome=plan.outcomes[question.outcome],
+        outcome=outcome,
         arm=list(plan.arms)[question.arm],
         control=plan.control,
         estimator=name,

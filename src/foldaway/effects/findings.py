@@ -99,7 +99,7 @@ class Findings(Sequence[Effect]):
             return []
         match field:
             case "outcome":
-                return list(plan.outcomes)
+                return [outcome.name for outcome in plan.outcomes]
             case "arm" | "control":
                 return list(plan.arms)
             case "estimator":
@@ -160,6 +160,7 @@ class Findings(Sequence[Effect]):
         """Everything, for machines; numbers that cannot be told are null, and so are infinite degrees of freedom."""
         about = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
         faults = [msgspec.structs.asdict(fault) for fault in self.faults]
+        about["plan"] = None if self.plan is None else self.plan.settings()
         return msgspec.json.encode({**about, "faults": faults, "effects": self.rows}).decode()
 
     @classmethod

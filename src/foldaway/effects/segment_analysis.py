@@ -19,7 +19,7 @@ from foldaway.inference.adjusting import fit_start
 from foldaway.inference.differing import differing
 from foldaway.inference.intervals import holm
 from foldaway.inference.rounding import coarse_p_value
-from foldaway.plan import Plan
+from foldaway.plan import Outcome, Plan
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, best
 from foldaway.tallies.grouped import Grouped, Segment
 
@@ -36,13 +36,13 @@ def effects_by_segment(plan: Plan, tallies: Grouped, *, rounded: bool) -> list[B
     found = [
         each
         for column, segment in zip(plan.segments, tallies.segments, strict=True)
-        for outcome in range(len(plan.outcomes))
+        for outcome in plan.outcomes
         for each in _by_level(plan, column, segment, outcome, rounded)
     ]
     return list(_adjusted(found))
 
 
-def _by_level(plan: Plan, column: str, segment: Segment, outcome: int, rounded: bool) -> Iterator[BySegment]:
+def _by_level(plan: Plan, column: str, segment: Segment, outcome: Outcome, rounded: bool) -> Iterator[BySegment]:
     """One outcome's, for every arm."""
     levels = sorted(level for level in segment.levels if sum(segment.level(level).counts))
     cells = {level: segment.level(level) for level in levels}

@@ -67,7 +67,7 @@ def _decoy(plan: Plan, n: int) -> pa.Table:
     # All in one arm: however the real ones were spread, none of their blocks was larger.
     columns = {plan.arm: _named([plan.control], n)}
     strata = () if plan.strata is None else (plan.strata.column,)
-    for name in (*plan.covariates, *plan.segments, *strata, *plan.outcomes):
+    for name in (*plan.covariates, *plan.segments, *strata, *plan.measured):
         levels = plan.levels_of(name)
         columns[name] = pa.array(chance.standard_normal(n)) if levels is None else _named(list(levels), n)
     if plan.weight is not None:

@@ -17,7 +17,6 @@ from foldaway.errors import PlanError
 from foldaway.plan.analysis import Analysis, Written
 from foldaway.plan.part import Fixed
 from foldaway.plan.rules import faults_of
-from foldaway.plan.total import Total
 
 
 class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, as what it extends
@@ -34,12 +33,6 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
     """
 
     def __post_init__(self) -> None:
-        if isinstance(self.outcomes, list | tuple) and isinstance(self.totals, list | tuple):
-            named = [str(outcome) for outcome in self.outcomes if isinstance(outcome, Total)]
-            totals = [*self.totals, *(name for name in named if name not in self.totals)]
-            msgspec.structs.force_setattr(self, "totals", totals)
-            plain = [str(each) if isinstance(each, Total) else each for each in self.outcomes]
-            msgspec.structs.force_setattr(self, "outcomes", plain)
         super().__post_init__()
         for table in ("levels", "bounds"):  # in whatever order the table names them
             if getattr(self, table):
@@ -69,9 +62,15 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
     def canonical(self) -> bytes:
         """The plan as JSON in UTF-8 without blanks: settings in declared order, those at their default left out.
 
-        Arms keep their order, since the first is the control; `levels` and `bounds` go by the columns' names.
+        Arms keep their order, since the first is the control; `levels` and `bounds` go by the columns' names. A mean of
+        which only the column is said is that column's name.
         """
-        return msgspec.json.encode(self)
+        return msgspec.json.encode(self.settings())
+
+    def settings(self) -> dict[str, Any]:
+        """The settings as they are written into a file, those at their default left out."""
+        settings: dict[str, Any] = msgspec.to_builtins(self)
+        return settings | {"outcomes": [outcome.written() for outcome in self.outcomes]}
 
     def assign(self, unit: str | int | bytes, stratum: str | None = None) -> str:
         """The arm of a unit: the same on every machine, in the plan's proportions, or in those of its stratum.
@@ -88,7 +87,7 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         """
         shares = self.arms
         if self.strata is not None:
-            if stratum not in self.strata.probabilities:
+            if stratum is None or stratum not in self.strata.probabilities:
                 raise PlanError(f"the plan has strata: name one of them, {', '.join(self.strata.probabilities)}.")
             shares = {arm: self.strata.probabilities[stratum][arm] for arm in self.arms}
         if isinstance(unit, bool) or not isinstance(unit, str | Integral | bytes):
@@ -112,10 +111,14 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         return _calibrate[0](self, records)
 
     def to_toml(self) -> str:
-        """The plan as TOML."""
+        """The plan as TOML: outcomes in a list of column names, or each in a table if one needs it."""
         import tomli_w
 
-        return tomli_w.dumps(msgspec.to_builtins(self))
+        settings = self.settings()
+        outcomes = settings["outcomes"]
+        if not all(isinstance(each, str) for each in outcomes):
+            settings["outcomes"] = [{"column": each} if isinstance(each, str) else each for each in outcomes]
+        return tomli_w.dumps(settings)
 
     def to_json(self) -> str:
         """The plan as JSON."""

@@ -18,6 +18,7 @@ from foldaway.records.faults import CLIPPED, NO_ARM, Fault, Faults, FaultyBatch
 from foldaway.records.keys import Keys
 from foldaway.records.values import (
     BEYOND,
+    Codes,
     Mask,
     Masks,
     clipped,
@@ -63,7 +64,7 @@ def check(
 def _wanted(plan: Plan) -> list[str]:
     stratum = None if plan.strata is None else plan.strata.column
     optional = [name for name in (plan.unit, plan.weight, stratum, *plan.segments) if name is not None]
-    return list(dict.fromkeys([plan.arm, *plan.covariates, *plan.outcomes, *optional]))
+    return list(dict.fromkeys([plan.arm, *plan.covariates, *plan.measured, *optional]))
 
 
 class _Checked:
@@ -74,10 +75,12 @@ class _Checked:
         self.n = n
         self.masks: dict[str, Masks] = {}
         self.clipped: dict[str, Mask] = {}
-        self.values: list[tuple[Floats | NDArray[np.int8], int | None]] = []
+        self.values: list[tuple[Floats | Codes, int | None]] = []
         self.arm, self.masks[plan.arm] = codes(columns[plan.arm], list(plan.arms), "unknown arm")
-        for name in (*plan.covariates, *plan.fixed_effects, *plan.outcomes):
+        for name in (*plan.covariates, *plan.fixed_effects):
             self._take(name, columns[name], text)
+        measured = {name: self._numbers(name, columns[name], text) for name in plan.measured}
+        self.values += [(value.of(measured[value.column]), None) for value in plan.values]
         self.weight = None
         if plan.weight is not None:
             self.weight, self.masks[plan.weight] = weights(columns[plan.weight], text=text)
@@ -99,14 +102,7 @@ class _Checked:
     def _take(self, name: str, column: Column, text: bool) -> None:
         levels = self.plan.levels_of(name)
         if levels is None:
-            values, self.masks[name] = numbers(column, text=text)
-            if (bounds := self.plan.bounds.get(name)) is not None:
-                values, beyond = clipped(values, bounds, self.masks[name])
-                if beyond.any() and self.plan.beyond == "clip":
-                    self.clipped[name] = beyond
-                elif beyond.any():
-                    self.masks[name] = self.masks[name] | {BEYOND: beyond}
-            self.values.append((values, None))
+            self.values.append((self._numbers(name, column, text), None))
         else:
             level, self.masks[name] = codes(column, levels, "unknown level")
             self.values += [(level, code) for code in range(1, len(levels))]
@@ -129,6 +125,17 @@ class _Checked:
             masks.pop("other", None)
         self.masks[name] = self.masks.get(name, {}) | masks
         return levels, level
+
+    def _numbers(self, name: str, column: Column, text: bool) -> Floats:
+        """A column of numbers, within its bounds."""
+        values, self.masks[name] = numbers(column, text=text)
+        if (bounds := self.plan.bounds.get(name)) is not None:
+            values, beyond = clipped(values, bounds, self.masks[name])
+            if beyond.any() and self.plan.beyond == "clip":
+                self.clipped[name] = beyond
+            elif beyond.any():
+                self.masks[name] = self.masks[name] | {BEYOND: beyond}
+        return values
 
     def _require_one_arm(self, column: str) -> None:
         """A unit was randomised, so all its records are of one arm."""

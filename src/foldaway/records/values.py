@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from foldaway.numerics.block import LARGEST, Floats
 from foldaway.records.columns import Column, as_numpy
 
-Codes = NDArray[np.int8] | NDArray[np.int16]
+Codes = NDArray[np.signedinteger[Any]]
 Mask = NDArray[np.bool_]
 Masks = dict[str, Mask]
-Scalar = TypeVar("Scalar", bound=np.generic)
+Scalar = TypeVar("Scalar", np.float64, np.signedinteger[Any])
 
 NULL, NAN, INFINITE, WRONG_TYPE = "null", "NaN", "infinity", "wrong type"
 TOO_LARGE, NOT_POSITIVE = "too large (over 1e40)", "not positive (over 1e-40)"
@@ -174,7 +174,7 @@ def _object_codes(column: list[Any], names: Sequence[str], unknown: str) -> tupl
     return found, _found({NULL: null, WRONG_TYPE: wrong, unknown: (found < 0) & ~null & ~wrong})
 
 
-def _code_type(names: Sequence[str]) -> type[np.int8 | np.int16]:
+def _code_type(names: Sequence[str]) -> type[np.signedinteger[Any]]:
     return np.int8 if len(names) < 128 else np.int16
 
 

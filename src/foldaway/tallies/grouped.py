@@ -348,7 +348,7 @@ class Grouped:
         predictor = empty.predictor
         if saved.center is not None and saved.slopes is not None and empty.moments is not None:
             columns = len(plan.regressors) - 1
-            predictor = Predictor(saved.center.read(columns), saved.slopes.read(len(plan.outcomes), columns))
+            predictor = Predictor(saved.center.read(columns), saved.slopes.read(len(plan.values), columns))
         adjusted = predictor is not None and not saved.why
         if plan.covariates and not adjusted and not saved.why:
             raise StateError("the state is damaged: its outcomes are not adjusted, and it does not say why.")
@@ -357,19 +357,19 @@ class Grouped:
 
 
 def _moments_shape(plan: Plan, levels: int) -> MomentsShape:
-    row = Shape(len(plan.regressors), len(plan.outcomes))
+    row = Shape(len(plan.regressors), len(plan.values))
     groups = plan.groups if plan.grouped else FOLDS
     return MomentsShape(len(plan.arms) * levels, groups, row, plan.weighted)
 
 
 def _sums_shape(plan: Plan, *, adjusted: bool, levels: int = 1) -> SumsShape:
     groups = plan.groups if plan.grouped else 1
-    return SumsShape(len(plan.arms) * levels, len(plan.outcomes), groups, adjusted, plan.weighted)
+    return SumsShape(len(plan.arms) * levels, len(plan.values), groups, adjusted, plan.weighted)
 
 
 def _strata_shape(plan: Plan) -> SumsShape:
     assert plan.strata is not None
-    return SumsShape(len(plan.arms) * len(plan.strata.probabilities), len(plan.outcomes), 1, weighted=True)
+    return SumsShape(len(plan.arms) * len(plan.strata.probabilities), len(plan.values), 1, weighted=True)
 
 
 def _numbers(sums: Sums) -> int:

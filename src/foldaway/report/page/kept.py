@@ -129,7 +129,7 @@ def planned(plan: Plan) -> list[tuple[str, str, int]]:
         parts += [(*_GROUPED[name], numbers) for name, numbers in tallies.lean_parts().items() if numbers]
         if plan.covariates and plan.coefficients is None:
             columns = len(plan.regressors) - 1
-            parts.append((*_GROUPED["slopes"], columns * (1 + len(plan.outcomes))))
+            parts.append((*_GROUPED["slopes"], columns * (1 + len(plan.values))))
     else:
         state = msgspec.msgpack.decode(msgspec.msgpack.encode(tallies.state()))
         parts = [(name, what, _numbers(part)) for name, what, part in _in_arms(state)]
