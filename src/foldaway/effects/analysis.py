@@ -10,21 +10,23 @@ import numpy as np
 from msgspec.structs import replace
 
 from foldaway.effects import Effect, Effects
-from foldaway.effects.effect import sentence, told
+from foldaway.effects.correcting import with_correction
+from foldaway.effects.effect import end, sentence, told
 from foldaway.errors import EstimateError
 from foldaway.inference.anytime_moments import anytime_of_moments
 from foldaway.inference.bootstrap import replicates_of, resampled, sum_variance
+from foldaway.inference.claim import claim_of
 from foldaway.inference.contrast import Estimate, Question
 from foldaway.inference.estimators import distribution, estimator
 from foldaway.inference.fit import ClusterScores
-from foldaway.inference.intervals import critical, p_value
+from foldaway.inference.intervals import critical
 from foldaway.inference.levels import LEAST_GROUPS
 from foldaway.inference.rounding import INFLATION, STEPS, coarse_p_value, round_count, to_steps, two_digits
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio, sample_ratio, sample_ratio_of_records
 from foldaway.inference.strata import sample_ratio_of_strata
 from foldaway.inference.variance import is_clustered
 from foldaway.numerics.block import Floats
-from foldaway.plan import Plan
+from foldaway.plan import Outcome, Plan
 from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import ERRORS
 from foldaway.records.faults import Faults
@@ -75,7 +77,7 @@ def effects_of(
                 seen = arms if scored is None else scored[name]
                 # Of scores that devices send, none tells how the covariates' mean varies between them.
                 question = Question(seen, list(plan.arms.values()), arm, place, population and scored is None)
-                rows += _rows(plan, question, outcome.name, name, rounded)
+                rows += _rows(plan, question, outcome, name, rounded)
     # Any of the estimators' arms will do: all know the same clusters.
     ratio = _sample_ratio(plan, arms if not scored else next(iter(scored.values())))
     checks = Checks(_counts(plan, arms), ratio, faults)
@@ -126,7 +128,7 @@ def _told_ratio(ratio: SampleRatio) -> SampleRatio:
 def assembled(plan: Plan, rows: Sequence[Effect], checks: Checks, notes: Sequence[str]) -> Effects:
     """The rows with all that belongs to them."""
     faults = checks.faults
-    return Effects(
+    effects = Effects(
         rows,
         trial=plan.name,
         confidence=plan.confidence,
@@ -139,9 +141,10 @@ def assembled(plan: Plan, rows: Sequence[Effect], checks: Checks, notes: Sequenc
         rounded=checks.rounded,
         plan=plan,
     )
+    return with_correction(effects)
 
 
-def _rows(plan: Plan, question: Question, outcome: str, name: str, rounded: bool) -> list[Effect]:
+def _rows(plan: Plan, question: Question, outcome: Outcome, name: str, rounded: bool) -> list[Effect]:
     """The rows of one estimator, one for each kind of error: what can be told, and why the rest cannot."""
     kinds = errors_of(plan, name)
     try:
@@ -157,7 +160,7 @@ def _rows(plan: Plan, question: Question, outcome: str, name: str, rounded: bool
             if not why:
                 by_replicates = ERRORS[kind].tally == REPLICATES
                 estimate, more = (
-                    _resampled(plan, question, name, point) if by_replicates else (answer.estimate(kind), {})
+                    _resampled(plan, question, outcome, name, point) if by_replicates else (answer.estimate(kind), {})
                 )
         except EstimateError as reason:
             why = str(reason)
@@ -199,15 +202,18 @@ def _told(found: Sequence[_Found]) -> list[_Found]:
     return rounded
 
 
-def _resampled(plan: Plan, question: Question, name: str, point: Estimate) -> tuple[Estimate, dict[str, Any]]:
+def _resampled(
+    plan: Plan, question: Question, outcome: Outcome, name: str, point: Estimate
+) -> tuple[Estimate, dict[str, Any]]:
     """The estimate with the error that the replicates give, and what else they say of it."""
-    sample = resampled(distribution(name, question), plan.confidence)
+    claim = claim_of(plan, outcome)
+    sample = resampled(distribution(name, question), plan.confidence, claim)
     return point._replace(std_error=sample.std_error, df=math.inf, relative_std_error=sample.relative_std_error), {
-        "percentile_ci_lower": told(sample.lower),
-        "percentile_ci_upper": told(sample.upper),
+        "percentile_ci_lower": end(sample.lower),
+        "percentile_ci_upper": end(sample.upper),
         "percentile_p_value": sample.p_value,
-        "relative_percentile_ci_lower": told(sample.relative_lower),
-        "relative_percentile_ci_upper": told(sample.relative_upper),
+        "relative_percentile_ci_lower": end(sample.relative_lower),
+        "relative_percentile_ci_upper": end(sample.relative_upper),
         "replicates": sample.used,
         "replicates_left_out": sample.left_out,
     }
@@ -216,7 +222,7 @@ def _resampled(plan: Plan, question: Question, name: str, point: Estimate) -> tu
 def _effect(
     plan: Plan,
     question: Question,
-    outcome: str,
+    outcome: Outcome,
     name: str,
     kind: str,
     point: Estimate,
@@ -228,8 +234,9 @@ def _effect(
     """A row; numbers that do not exist become None here."""
     arms = question.arms
     counts = [round_count(arm.n) if rounded else arm.n for arm in arms]
+    claim = claim_of(plan, outcome)
     row = Effect(
-        outcome=outcome,
+        outcome=outcome.name,
         arm=list(plan.arms)[question.arm],
         control=plan.control,
         estimator=name,
@@ -239,32 +246,37 @@ def _effect(
         n_control=counts[0],
         estimate=told(point.estimate),
         control_level=told(point.base),
+        alternative=claim.alternative,
+        threshold=claim.threshold,
     )
     if why := why or _no_error(question, point, plan.confidence):
         reason = sentence(why)
         if rounded:  # without an error there is nothing to round to
             row = replace(row, estimate=None, control_level=None)
         return replace(row, reliable=False, why=reason, relative_why=reason, anytime_why=reason)
-    reach = critical(plan.confidence, point.df)
-    statistic = point.estimate / point.std_error
+    found = claim.tested(point.estimate, point.std_error, point.df, plan.confidence)
+    reach = critical(claim.coverage(plan.confidence), point.df) * point.relative_std_error
+    relative = claim.opened(point.relative - reach, point.relative + reach)
     units = (_units(arms), _fewest_units(question)) if is_clustered(kind) else None
-    anytime = anytime_of_moments(question, point, units, plan.confidence, plan.anytime_n, rounded=rounded)
+    anytime = anytime_of_moments(question, point, units, plan.confidence, plan.anytime_n, claim, rounded=rounded)
     return replace(
         row,
         std_error=point.std_error,
-        statistic=told(statistic),
+        statistic=told(claim.statistic(point.estimate, point.std_error)),
         df=point.df,
-        p_value=p_value(statistic, point.df),
-        ci_lower=point.estimate - reach * point.std_error,
-        ci_upper=point.estimate + reach * point.std_error,
+        p_value=found.p_value,
+        p_against=found.p_against,
+        ci_lower=found.lower,
+        ci_upper=found.upper,
         relative=told(point.relative),
         relative_std_error=told(point.relative_std_error),
-        relative_ci_lower=told(point.relative - reach * point.relative_std_error),
-        relative_ci_upper=told(point.relative + reach * point.relative_std_error),
+        relative_ci_lower=end(relative[0]) if math.isfinite(reach) else None,
+        relative_ci_upper=end(relative[1]) if math.isfinite(reach) else None,
         relative_why=None if math.isfinite(point.relative_std_error) else _NO_SHARE,
-        anytime_ci_lower=told(anytime.lower),
-        anytime_ci_upper=told(anytime.upper),
+        anytime_ci_lower=end(anytime.lower),
+        anytime_ci_upper=end(anytime.upper),
         anytime_p_value=anytime.p_value,
+        anytime_p_against=anytime.p_against,
         anytime_why=sentence(anytime.why) or None,
         **more,
     )

@@ -20,6 +20,7 @@ from foldaway.effects.released import coarse, drowned, noisier, release_notes, w
 from foldaway.errors import EstimateError, Unreleased
 from foldaway.inference.adjusting import fit_start
 from foldaway.inference.anytime import UNKNOWN_EVIDENCE, Anytime, anytime_effect, carriers_of, evidence_of
+from foldaway.inference.claim import Claim, claim_of
 from foldaway.inference.levels import ArmEffect, Levels, effect_of, over
 from foldaway.inference.reading import Source, levels_of
 from foldaway.inference.rounding import round_count, rounded_levels
@@ -122,7 +123,7 @@ class Reading(NamedTuple):
         levels = self.levels(estimator, kind, outcome, recentred=False)
         if self.rounded:  # the difference of levels is the same whether these are recentred or not
             levels = rounded_levels({kind: levels}, self.carriers(outcome))[kind]._replace(value=shown.value)
-        return anytime_effect(levels, arm, evidence, plan.confidence, plan.anytime_n)
+        return anytime_effect(levels, arm, evidence, plan.confidence, plan.anytime_n, claim_of(plan, outcome))
 
     def carriers(self, outcome: Outcome) -> Floats:
         """By arm, how many people carry an outcome: of several values, the one that fewest carry."""
@@ -186,11 +187,11 @@ def _row(
 ) -> Effect:
     """A row, from levels or from the reason why there are none."""
     counts = [round_count(n) if reading.rounded else n for n in reading.tallies.counts]
-    anytime = None
+    anytime, claim = None, claim_of(plan, outcome)
     if isinstance(levels, str):
         point = ArmEffect(None, None, reliable=False, why=levels)
     else:
-        point = effect_of(levels, arm, plan.confidence)
+        point = effect_of(levels, arm, plan.confidence, claim)
         if why := drowned(plan, [counts[0], counts[arm]]):
             point = ArmEffect(None, None, reliable=False, why=why)
         anytime = reading.anytime(estimator, kind, outcome, arm, levels)
@@ -212,9 +213,12 @@ def _row(
         n_control=counts[0],
         estimate=point.estimate,
         std_error=point.std_error,
-        statistic=point.estimate / point.std_error if point.estimate is not None and point.std_error else None,
+        statistic=_statistic(claim, point),
         df=point.df,
+        alternative=claim.alternative,
+        threshold=claim.threshold,
         p_value=point.p_value,
+        p_against=point.p_against,
         ci_lower=point.ci_lower,
         ci_upper=point.ci_upper,
         control_level=point.base,
@@ -225,12 +229,19 @@ def _row(
         anytime_ci_lower=None if at_any_time is None else at_any_time.lower,
         anytime_ci_upper=None if at_any_time is None else at_any_time.upper,
         anytime_p_value=None if at_any_time is None else at_any_time.p_value,
+        anytime_p_against=None if at_any_time is None else at_any_time.p_against,
         reliable=point.reliable,
         why=_sentence(point.why),
         relative_why=_sentence(point.relative_why or point.why),
         anytime_why=_sentence(point.why if at_any_time is None else at_any_time.why),
         **_spending(plan, reading, outcome, arm, estimator, kind, point),
     )
+
+
+def _statistic(claim: Claim, point: ArmEffect) -> float | None:
+    if point.estimate is None or not point.std_error:
+        return None
+    return claim.statistic(point.estimate, point.std_error)
 
 
 def _spending(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.inference.intervals import critical, p_value
+from foldaway.inference.claim import DIFFERS, Claim
 from foldaway.numerics.block import Floats
 
 LEAST_GROUPS = 5
@@ -74,6 +74,7 @@ class ArmEffect(NamedTuple):
     ci_lower: float | None = None
     ci_upper: float | None = None
     p_value: float | None = None
+    p_against: float | None = None
     relative: float | None = None
     relative_std_error: float | None = None
     relative_ci_lower: float | None = None
@@ -129,7 +130,7 @@ def relative_of(levels: Levels, arm: int, confidence: float, control: int = 0) -
     return Relative(ratio - 1, error, lower, upper, bounded)
 
 
-def effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> ArmEffect:
+def effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFERS, control: int = 0) -> ArmEffect:
     """What is told of one trial's arm: effect, error and interval, or why they are withheld.
 
     Example:
@@ -146,18 +147,20 @@ def effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> 
         return ArmEffect(estimate, shown[1], reliable=False, why=why, relative_why=why)
     estimate, variance, df = (float(x) for x in difference_of(levels, arm, control))
     error = float(np.sqrt(variance))
-    reach = critical(confidence, df) * error
-    p = p_value(estimate / error, df) if error else float(estimate == 0)
-    found = ArmEffect(estimate, float(levels.value[control]), error, df, estimate - reach, estimate + reach, p)
-    relative = relative_of(levels, arm, confidence, control)
+    found = ArmEffect(estimate, float(levels.value[control]), error, df)
+    if error:
+        lower, upper, p, against = claim.tested(estimate, error, df, confidence)
+        found = found._replace(ci_lower=lower, ci_upper=upper, p_value=p, p_against=against)
+    relative = relative_of(levels, arm, claim.coverage(confidence), control)
     if not relative.bounded:
         unbounded = "the control's level cannot be told from zero, so a relative effect has no bounds."
         return found._replace(relative_why=unbounded)
+    lower, upper = claim.opened(float(relative.lower), float(relative.upper))
     return found._replace(
         relative=float(relative.estimate),
         relative_std_error=float(relative.std_error),
-        relative_ci_lower=float(relative.lower),
-        relative_ci_upper=float(relative.upper),
+        relative_ci_lower=lower,
+        relative_ci_upper=upper,
     )
 
 

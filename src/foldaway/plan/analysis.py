@@ -61,6 +61,11 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         unit: The column that names what was randomised; also the cluster.
         weight: The column of observation weights.
         confidence: Coverage of the intervals.
+        alternative: What outcomes without a `question` or a `margin` are tested for: a difference in either direction,
+            ``"two-sided"``, or an effect above zero, ``"greater"``, or below it, ``"less"``.
+        correction: How p-values and verdicts allow for several comparisons (outcomes, arms; levels of segments among
+            themselves): ``"holm"`` bounds the chance of any false finding, ``"benjamini-hochberg"`` the share of false
+            ones among the findings, ``"none"`` takes each comparison by itself. Guardrails are tested apart.
         one_record_per_unit: A promise that no unit has more than one record, so that records are independent.
         keep: ``"sums"`` by arm and group of units, the default; or ``"moments"``, from which exact regressions and
             robust errors are read, and which say far more about single people.
@@ -95,6 +100,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     unit: Column | None = None
     weight: Column | None = None
     confidence: Confidence = 0.95
+    alternative: Literal["two-sided", "greater", "less"] = "two-sided"
+    correction: Literal["holm", "benjamini-hochberg", "none"] = "holm"
     one_record_per_unit: bool = False
     keep: Keep | None = None
     groups: Groups = 128
@@ -201,6 +208,10 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
     def values(self) -> tuple[Value, ...]:
         """The numbers of a record that outcomes are computed from, each once."""
         return tuple(dict.fromkeys(value for outcome in self.outcomes for value in outcome.values))
+
+    def outcome(self, name: str) -> Outcome:
+        """The outcome of a name."""
+        return next(outcome for outcome in self.outcomes if outcome.name == name)
 
     def places(self, outcome: Outcome) -> tuple[int, ...]:
         """Where the outcome's values stand among all of them."""
