@@ -74,7 +74,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         on_fault: ``"refuse"`` a batch with a faulty record whole, or ``"drop"`` and count such records.
         estimators: Those to report; all that the plan allows if left out.
         errors: The kinds of standard error to report (welch, jackknife; from moments classical, HC0, HC1, HC2, HC3,
-            CR0, CR1); all that the plan allows if left out. Only the tallies that these need are kept: with
+            CR0, CR1); all that the plan allows but HC3 if left out. Only the tallies that these need are kept: with
             ``["classical"]`` alone not the robust one, whose size and cost grow with the fourth power of the number of
             columns.
         anytime_n: The number of records (units, for clustered errors) at which the anytime-valid interval is tightest.
@@ -288,7 +288,7 @@ def _asks_for(plan: Analysis, word: Error) -> bool:
     """Whether the plan reports errors of this kind; of those in `errors`, all if it names none."""
     match word.setting:
         case "errors":
-            return not plan.errors or word.name in plan.errors
+            return word.name in plan.errors or not (plan.errors or word.by_name)
         case "leverage":
             return plan.federated is not None and plan.federated.leverage == word.name
         case _:

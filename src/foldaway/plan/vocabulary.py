@@ -98,6 +98,7 @@ class Error(Word):
         setting: The setting of a plan that asks for it.
         tally: The tally that it is read from; none for those that the factors give.
         only_for: The estimators that have it; all if empty.
+        by_name: Whether a plan has it only if it names it.
     """
 
     SENTENCE: ClassVar[str] = "It {}."
@@ -105,6 +106,7 @@ class Error(Word):
     setting: str = "errors"
     tally: str = ""
     only_for: tuple[str, ...] = ()
+    by_name: bool = False
 
     @property
     def by_unit(self) -> bool:
@@ -278,6 +280,7 @@ ERRORS = _by_name(
         (_FROM_MOMENTS, _RECORDS_HERE, _UNWEIGHTED),
         tally=RECORDS,
         only_for=("difference",),
+        by_name=True,
     ),
     Error("CR0", f"{_UNITS}, without a correction for few units", (_FROM_MOMENTS, _WHOLE_UNITS), tally=UNITS),
     Error("CR1", _UNITS, (_FROM_MOMENTS, _WHOLE_UNITS), rank=4, tally=UNITS),

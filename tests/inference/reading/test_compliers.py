@@ -83,9 +83,8 @@ def test_covariates_narrow_it_before_and_after_saving() -> None:
 def test_the_ends_of_the_set_are_where_the_test_turns() -> None:
     chance = np.random.default_rng(3)
     root = chance.normal(0, 0.05, (4, 4))
-    levels = Levels(
-        np.array([5.0, 6.0, 0.1, 0.6]), root @ root.T, np.full((4, 4), 1 / 60), np.full(4, 99), np.full(4, 60)
-    )
+    doubt, groups = np.full((4, 4), 1 / 60), np.full(4, 60)
+    levels = Levels(np.array([5.0, 6.0, 0.1, 0.6]), root @ root.T, doubt, np.full(4, 99), groups)
     effect, strength = complier_effect(levels, 1, 0.95)
     assert effect.ci_lower is not None
     assert effect.ci_upper is not None
