@@ -18,6 +18,7 @@ from foldaway.effects.analysis import effects_of
 from foldaway.effects.group_analysis import effects_of_groups
 from foldaway.errors import (
     EstimateError,
+    LossWarning,
     PlanError,
     SampleRatioWarning,
     SealedError,
@@ -25,7 +26,7 @@ from foldaway.errors import (
     TooEarly,
     instead_of,
 )
-from foldaway.inference.adjusting import Start, fit_start, rare_columns
+from foldaway.inference.adjusting import Start, fit_starts
 from foldaway.keeping.cohort import Census, Newcomers, Told, may_tell, may_write, too_early
 from foldaway.keeping.saved import Final, Positions, Saved, load, naming
 from foldaway.keeping.secret import Secret
@@ -310,7 +311,7 @@ class Trial:
             arms = self._tallies.arms
             effects = effects_of(self.plan, arms, self._faults, population=population, rounded=rounded)
         if effects.alarm is not None:
-            warnings.warn(effects.alarm, SampleRatioWarning, stacklevel=2)
+            warnings.warn(effects.alarm, LossWarning if effects.sample_ratio.ok else SampleRatioWarning, stacklevel=2)
         return effects if adjust is None else effects.adjusted(adjust)
 
     def release(self, *, everywhere: bool = True) -> Effects:
@@ -375,7 +376,7 @@ class Trial:
             return None
         if tallies.moments is None:
             return Start(tallies.predictor, None, tallies.why)
-        start = fit_start(tallies.moments, rare=rare_columns(self.plan, tallies.moments), told=True)
+        start = fit_starts(tallies.moments, self.plan)
         if start.predictor is None:
             saved = "it was saved before there were so many. Put coefficients into its plan: `foldaway plan calibrate`."
             return start._replace(why=f"{start.why.partition(';')[0]}, and {saved}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,24 @@ from numpy.typing import NDArray
 
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
+from foldaway.plan.outcomes import Value
 from foldaway.records.batch import Batch, Index
 from foldaway.records.columns import Column, attempt, columns_of
 from foldaway.records.faults import CLIPPED, NO_ARM, Fault, Faults, FaultyBatch
 from foldaway.records.keys import Keys
-from foldaway.records.values import BEYOND, Mask, Masks, clipped, codes, identifiers, numbered, numbers, weights
+from foldaway.records.values import (
+    BEYOND,
+    NAN,
+    NULL,
+    Mask,
+    Masks,
+    clipped,
+    codes,
+    identifiers,
+    numbered,
+    numbers,
+    weights,
+)
 
 RAGGED = "not a record"
 SEVERAL_ARMS = "unit in several arms"
@@ -38,7 +51,7 @@ def check(
         RecordError: The batch is refused whole: a column is missing, or, unless the plan drops faulty
             records, some record is faulty. The message has counts by column and rule, and no values.
     """
-    columns, n, others = columns_of(data, _wanted(plan))
+    columns, n, others = columns_of(data, _wanted(plan), plan.lackable)
     checked = attempt(lambda: _Checked(plan, columns, n, text))
     faults = checked.faults(ragged + others)
     if faults and plan.on_fault == "refuse":
@@ -64,7 +77,7 @@ class _Checked:
         for name in plan.covariates:
             self._take(name, columns[name], text)
         measured = {name: self._numbers(name, columns[name], text) for name in plan.measured}
-        self.values += [(value.of(measured[value.column]), None) for value in plan.values]
+        self.values += [(_value(value, measured), None) for value in plan.values]
         self.weight = None
         if plan.weight is not None:
             self.weight, self.masks[plan.weight] = weights(columns[plan.weight], text=text)
@@ -88,6 +101,8 @@ class _Checked:
     def _numbers(self, name: str, column: Column, text: bool) -> Floats:
         """A column of numbers, within its bounds."""
         values, self.masks[name] = numbers(column, text=text)
+        if name in self.plan.lackable:
+            values = self._without(name, values)
         if (bounds := self.plan.bounds.get(name)) is not None:
             values, beyond = clipped(values, bounds, self.masks[name])
             if beyond.any() and self.plan.beyond == "clip":
@@ -95,6 +110,11 @@ class _Checked:
             elif beyond.any():
                 self.masks[name] = self.masks[name] | {BEYOND: beyond}
         return values
+
+    def _without(self, name: str, values: Floats) -> Floats:
+        """The numbers, NaN where there is none, which is no fault."""
+        absent = [self.masks[name].pop(rule) for rule in (NULL, NAN) if rule in self.masks[name]]
+        return np.where(np.logical_or.reduce(absent), np.nan, values) if absent else values
 
     def _require_one_arm(self, column: str) -> None:
         """A unit was randomised, so all its records are of one arm."""
@@ -180,6 +200,14 @@ class _Checked:
 
     def _picked_identifiers(self, index: NDArray[np.intp] | None) -> pa.Array | None:
         return self.identifiers if self.identifiers is None or index is None else self.identifiers.take(index)
+
+
+def _value(value: Value, measured: Mapping[str, Floats]) -> Floats:
+    """A value of each record; NaN where a column that it needs is missing."""
+    made = value.of(measured[value.column])
+    for column in value.beside:
+        made = np.where(np.isnan(measured[column]), np.nan, made)
+    return made
 
 
 def _assembler(columns: list[tuple[NDArray[Any], int | None]]) -> Callable[[Index], Floats]:

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from foldaway.errors import StateError
 from foldaway.keeping.state import Array, decode_part
-from foldaway.numerics.block import Floats, Shape
+from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records.batch import Batch
-from foldaway.tallies.group_folding import fold_group_moments, fold_sums
-from foldaway.tallies.group_moments import GroupMoments, MomentsShape
-from foldaway.tallies.predictor import Predictor, lean, predictor_of
+from foldaway.tallies.complete_cases import CompleteCases
+from foldaway.tallies.group_folding import fold_sums
+from foldaway.tallies.predictor import Predictor, predictor_of
 from foldaway.tallies.release import release, released_state, restored_release
 from foldaway.tallies.sums import Sums, SumsShape
 
@@ -71,7 +71,7 @@ class Grouped:
     """
 
     plan: Plan
-    moments: GroupMoments | None
+    moments: CompleteCases | None
     sums: Sums | None
     predictor: Predictor | None = None
     why: str = ""
@@ -82,7 +82,7 @@ class Grouped:
         """What is held of no records."""
         predictor = predictor_of(plan)
         if plan.covariates and predictor is None:
-            return cls(plan, GroupMoments.empty(_moments_shape(plan)), None)
+            return cls(plan, CompleteCases.empty(plan, plan.groups if plan.grouped else FOLDS), None)
         return cls(plan, None, Sums.empty(_sums_shape(plan, adjusted=predictor is not None)), predictor)
 
     @property
@@ -107,7 +107,7 @@ class Grouped:
         if self.sums is not None:
             return self.sums
         assert self.moments is not None
-        sums = lean(self.moments, None)
+        sums = self.moments.lean(None)
         return sums if self.plan.grouped else sums.regrouped(1)
 
     def lean_arrays(self) -> dict[str, Floats]:
@@ -121,7 +121,7 @@ class Grouped:
             return replace(self, sums=fold_sums(self.sums, batch, self.predictor))
         if batch.key is None:  # in turn, so that coefficients can be fitted without each part
             batch = replace(batch, key=np.arange(self.moments.n, self.moments.n + len(batch), dtype=np.uint64))
-        return replace(self, moments=fold_group_moments(self.moments, batch))
+        return replace(self, moments=self.moments.fold(batch))
 
     def fold_totals(
         self, arm: NDArray[np.intp], group: NDArray[np.intp], counts: NDArray[np.int64], totals: Floats
@@ -149,7 +149,7 @@ class Grouped:
         """
         if self.moments is None:
             return self
-        sums = lean(self.moments, predictor, without)
+        sums = self.moments.lean(predictor, without)
         return replace(
             self,
             moments=None,
@@ -204,7 +204,7 @@ class Grouped:
         if saved.moments is not None:
             if empty.moments is None or saved.sums is not None:
                 raise StateError("the state does not fit its plan: it has other tallies.")
-            return replace(empty, moments=GroupMoments.restore(saved.moments, empty.moments.shape))
+            return replace(empty, moments=empty.moments.restored(saved.moments))
         if saved.sums is None:
             return empty
         predictor = empty.predictor
@@ -218,14 +218,11 @@ class Grouped:
         return cls(plan, None, sums, predictor if adjusted else None, saved.why)
 
 
-def _moments_shape(plan: Plan) -> MomentsShape:
-    row = Shape(len(plan.regressors), len(plan.values))
-    return MomentsShape(len(plan.arms), plan.groups if plan.grouped else FOLDS, row, plan.weight is not None)
-
-
 def _sums_shape(plan: Plan, *, adjusted: bool) -> SumsShape:
     groups = plan.groups if plan.grouped else 1
-    return SumsShape(len(plan.arms), len(plan.values), groups, adjusted, plan.weight is not None)
+    return SumsShape(
+        len(plan.arms), len(plan.values), groups, adjusted, plan.weight is not None, plan.lacking, plan.pairs
+    )
 
 
 def _same(one: Predictor | None, two: Predictor | None) -> bool:
