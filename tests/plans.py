@@ -71,6 +71,13 @@ RELEASED: dict[str, Any] = {
     "release": {"epsilon": 1.0, "delta": 1e-5, "unit_records": 5, "noisy_groups": 32},
 }
 
+# Those that look at parts of the records.
+CUT: dict[str, Any] = {
+    **SMALL,
+    "segments": ["country"],
+    "strata": {"column": "site", "probabilities": {"x": {"a": 0.5, "b": 0.5}, "y": {"a": 0.25, "b": 0.75}}},
+}
+
 PARTS = {name: setting.part for name, setting in settings_of(fa.Plan).items() if setting.part is not None}
 
 

@@ -115,6 +115,27 @@ def test_what_is_saved_comes_back_and_goes_on(design: str) -> None:
     assert "missing alike in all arms?" in trial.report().html
 
 
+@pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
+def test_within_a_segment_it_is_the_same() -> None:
+    rows = made(4_000)
+    rows["where"] = np.where(rows["u"] % 3 == 0, "web", "app")
+    settings = {"unit": "u", "segments": ["where"], "levels": {"where": ["app", "web"]}}
+    trial = folded(plan_of(OUTCOMES, **settings), rows, parts=5)
+    found = {(each.outcome, row.segment): row for each in trial.effects().segments for row in each.effects}
+    assert len(found) == 2 * len(OUTCOMES)
+    for name, (outcome, needed) in ALONE.items():
+        for level in ("app", "web"):
+            alone = folded(plan_of([outcome], unit="u"), rows[rows["where"] == level].dropna(subset=needed))
+            [other] = alone.effects().filter(estimator="difference", se_kind="jackknife")
+            row = found[name, level]
+            assert (row.n, row.estimator, row.se_kind) == (other.n, other.estimator, other.se_kind)
+            assert row.estimate == near(other.estimate)
+            assert row.std_error == near(other.std_error)
+    adjusted = folded(plan_of(OUTCOMES, **settings, covariates=["x"]), rows)
+    adjusted.dumps()
+    assert all(row.reliable for each in adjusted.effects().segments for row in each.effects)
+
+
 def test_records_may_come_one_by_one_without_it() -> None:
     rows = made(60)
     plan = plan_of(OUTCOMES)

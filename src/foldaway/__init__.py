@@ -34,6 +34,7 @@ from foldaway.plan import (
     Ratio,
     Release,
     Share,
+    Strata,
     Total,
 )
 from foldaway.trial import Trial, saved_effects
@@ -68,6 +69,7 @@ __all__ = [
     "Share",
     "SourceError",
     "StateError",
+    "Strata",
     "TooEarly",
     "Total",
     "Trial",

@@ -46,6 +46,8 @@ class Calibration:
             "complete_units": False,
             "federated": None,
             "privacy": Privacy(),
+            "segments": (),
+            "strata": None,
         }
         self._trial = Trial(
             msgspec.structs.replace(plan, **bare, coefficients=None, release=None, estimators=(), errors=())

@@ -22,7 +22,9 @@ from foldaway.inference.levels import LEAST_GROUPS
 from foldaway.inference.loss import Loss, loss_of
 from foldaway.inference.rounding import INFLATION, STEPS, coarse_p_value, round_count, to_steps, two_digits
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio, sample_ratio, sample_ratio_of_records
+from foldaway.inference.strata import sample_ratio_of_strata
 from foldaway.inference.variance import is_clustered
+from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import ERRORS
@@ -355,6 +357,11 @@ def _fewest_units(question: Question) -> int:
 
 def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:
     """Of units where they can be counted, since they were randomised; otherwise of records."""
+    if plan.strata is not None:
+        ratio = sample_ratio_of_strata(plan, _counts_by_stratum(plan, arms))
+        # Weights are not counts, and units may have several records: then only counts that fit say something.
+        certain = plan.weight is None and (plan.unit is None or plan.one_record_per_unit)
+        return ratio if certain or ratio.ok else replace(ratio, statistic=None, p_value=None, test="none")
     if all(UNITS in arm.tallies for arm in arms):
         units = {name: _units([arm]) for name, arm in zip(plan.arms, arms, strict=True)}
         return sample_ratio(units, plan.arms, "units")
@@ -367,6 +374,16 @@ def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:
     one = np.eye(len(plan.regressors))[0]
     squares = sum(sum_variance(arm, one) for arm in arms)
     return sample_ratio_of_records(_counts(plan, arms), plan.arms, squares, replicates)
+
+
+def _counts_by_stratum(plan: Plan, arms: Sequence[ArmTally]) -> Floats:
+    """Strata by arms: the products of the intercept with the strata's columns, and of the first what these leave."""
+    assert plan.strata is not None
+    columns = [place for place, name in enumerate(plan.regressors) if name.startswith(f"{plan.strata.column}[")]
+    products = np.array([np.round(R.T[columns] @ R[:, 0]) for R in (arm.raw_factor() for arm in arms)])
+    first = np.array([[arm.n] for arm in arms]) - products.sum(axis=1, keepdims=True)
+    counts: Floats = np.concatenate([first, products], axis=1).T
+    return counts
 
 
 def _is_constant(arms: Sequence[ArmTally], outcome: int) -> bool:

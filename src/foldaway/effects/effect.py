@@ -19,7 +19,8 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     replicates behind them. Rows of shares have an odds ratio, and intervals of ratios on the log scale; rows of other
     outcomes have none, without a reason. ``df`` is infinite where the normal distribution takes the place of Student's
     t. Rows of a release have its ``epsilon`` and ``delta``, what it ``protects``, and by ``widening`` how many times as
-    wide the interval is as it would be without noise, estimated; None if it is mostly noise.
+    wide the interval is as it would be without noise, estimated; None if it is mostly noise. Rows within a
+    segment have its level in ``segment``.
     """
 
     outcome: str
@@ -65,6 +66,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     delta: float | None = None
     protects: str | None = None
     widening: float | None = None
+    segment: str | None = None
 
 
 def told(number: float | None) -> float | None:

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from foldaway.effects.effect import Effect
+from foldaway.effects.segment import BySegment
 from foldaway.errors import EstimateError, not_installed
 from foldaway.inference.intervals import ADJUSTMENTS
 from foldaway.inference.loss import Loss
@@ -44,6 +45,7 @@ class Findings(Sequence[Effect]):
         notes: What else the reader should know.
         rounded: Whether they are told to others, and so rounded that no person's value can be worked out.
         plan: The plan that asked for them.
+        segments: Effects within the levels of the plan's segments, and whether they differ.
         adjustment: How p-values were adjusted for several comparisons, if they were.
     """
 
@@ -60,11 +62,13 @@ class Findings(Sequence[Effect]):
     notes: Sequence[str] = ()
     rounded: bool = False
     plan: Plan | None = None
+    segments: Sequence[BySegment] = ()
     adjustment: str | None = None
 
     def __post_init__(self) -> None:
         self.rows, self.faults, self.notes = tuple(self.rows), tuple(self.faults), tuple(self.notes)
         self.losses = tuple(self.losses)
+        self.segments = tuple(self.segments)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -173,6 +177,7 @@ class Findings(Sequence[Effect]):
         faults = [Fault(**fault) for fault in about.pop("faults")]
         ratio = msgspec.convert(about.pop("sample_ratio"), SampleRatio)
         losses = msgspec.convert(about.pop("losses", []), list[Loss])
+        about["segments"] = msgspec.convert(about.get("segments", ()), list[BySegment])
         settings = about.pop("plan", None)
         plan = None if settings is None else Plan(**settings)
         return cls(rows, faults=faults, losses=losses, sample_ratio=ratio, plan=plan, **about)

@@ -30,6 +30,7 @@ from foldaway.inference.sample_ratio import (
     sample_ratio_of_groups,
     sample_ratio_with_noise,
 )
+from foldaway.inference.strata import sample_ratio_of_strata
 from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.analysis import errors_of, estimators_of
@@ -71,7 +72,7 @@ def effects_of_groups(
     rounded = rounded and not tallies.released  # noise hides more than rounding would
     reading = Reading.of(tallies, rounded)
     ratio = _sample_ratio(plan, tallies) if units is None else sample_ratio(units, plan.arms, "units")
-    rows = [row for outcome in plan.outcomes for row in _rows(plan, reading, outcome)]
+    rows = [row for outcome in plan.outcomes for row in rows_of(plan, reading, outcome)]
     if plan.release is not None:
         notes = [*notes, *release_notes(plan, rows)]
     counts = dict(zip(plan.arms, tallies.counts, strict=True))
@@ -154,12 +155,22 @@ class Reading(NamedTuple):
     def levels(self, estimator: str, kind: str, outcome: Outcome, *, recentred: bool = True) -> Levels:
         """The arms' levels by an estimator, with an error of this kind; recentred for all but any-time intervals."""
         tallies = self.tallies
-        by_group, first_order = kind == JACKKNIFE, self.first_order
-        source = Source(tallies.plan, outcome, self.plain, tallies.moments, estimator, by_group, first_order, recentred)
-        return levels_of(source)
+        return levels_of(
+            Source(
+                tallies.plan,
+                outcome,
+                self.plain,
+                tallies.moments,
+                estimator,
+                by_group=kind == JACKKNIFE,
+                first_order=self.first_order,
+                recentred=recentred,
+                strata=tallies.strata,
+            )
+        )
 
 
-def _rows(plan: Plan, reading: Reading, outcome: Outcome) -> Iterator[Effect]:
+def rows_of(plan: Plan, reading: Reading, outcome: Outcome) -> list[Effect]:
     """The rows of one outcome."""
     names = estimators_of(plan, outcome)
     kinds = [(name, kind) for name in names for kind in errors_of(plan, name)]
@@ -179,10 +190,11 @@ def _rows(plan: Plan, reading: Reading, outcome: Outcome) -> Iterator[Effect]:
         of_one = [{each: levels[each] for each in levels if each[0] == name} for name in names]
         carriers = reading.carriers(outcome)
         levels = {each: told for one in of_one for each, told in rounded_levels(one, carriers).items()}
-    for arm in range(1, len(plan.arms)):
-        for name, kind in kinds:
-            found = levels.get((name, kind), reasons.get((name, kind), ""))
-            yield _row(plan, reading, outcome, arm, name, kind, found)
+    return [
+        _row(plan, reading, outcome, arm, name, kind, levels.get((name, kind), reasons.get((name, kind), "")))
+        for arm in range(1, len(plan.arms))
+        for name, kind in kinds
+    ]
 
 
 def _row(
@@ -260,6 +272,11 @@ def _sentence(reason: str) -> str | None:
 
 
 def _sample_ratio(plan: Plan, tallies: Grouped) -> SampleRatio:
+    if plan.strata is not None:
+        if tallies.strata is not None:
+            return sample_ratio_of_strata(plan, tallies.strata.records.reshape(-1, len(plan.arms)))
+        # Records weigh one over their probability, so that all arms are expected to weigh alike.
+        return sample_ratio_of_groups(tallies.plain().weights(0), dict.fromkeys(plan.arms, 1 / len(plan.arms)))
     if plan.grouped:
         return sample_ratio_of_groups(tallies.records, plan.arms)
     counts = dict(zip(plan.arms, tallies.counts, strict=True))

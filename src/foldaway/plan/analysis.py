@@ -14,7 +14,8 @@ from foldaway.plan.outcomes import Outcome, Value
 from foldaway.plan.part import Count, Fixed, Part
 from foldaway.plan.privacy import Privacy
 from foldaway.plan.release import Release
-from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES, SUMS, Error, Keep, ModeName
+from foldaway.plan.strata import Strata
+from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES, MOMENTS, SUMS, Error, Keep, ModeName
 
 Column = Annotated[str, Meta(description="the name of a column")]
 Columns = Annotated[Sequence[str], Meta(description="a list of column names")]
@@ -24,7 +25,8 @@ Outcomes = Annotated[
 ]
 Arms = Annotated[Mapping[str, float], Meta(description="a table of arms with their probabilities")]
 Levels = Annotated[
-    Mapping[str, Sequence[str]], Meta(description="a table that lists the levels of each categorical covariate")
+    Mapping[str, Sequence[str]],
+    Meta(description="a table that lists the levels of each categorical covariate or segment"),
 ]
 Bounds = Annotated[
     Mapping[str, tuple[float, float]],
@@ -49,10 +51,14 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         assigned_units: How many units were assigned to the arms, if that is known: totals are then told per unit, and
             otherwise as what all units together would have had in the arm.
         covariates: Columns measured before treatment, for precision.
-        levels: The levels of each categorical covariate; the first is the reference.
+        levels: The levels of each categorical covariate, of which the first is the reference, and of segments.
+        segments: Columns within whose levels effects are told as well, with a test of whether they differ. Levels that
+            the plan does not list are those that enough records have in common; all others make up one more.
         bounds: The lowest and the highest value of outcomes and numeric covariates.
         beyond: What happens to values beyond their bounds: ``"clip"`` them, counted by arm, or ``"refuse"`` them as
             faulty.
+        strata: For units that were randomised within strata, the column that names the stratum and the arms'
+            probabilities in each.
         unit: The column that names what was randomised; also the cluster.
         weight: The column of observation weights.
         confidence: Coverage of the intervals.
@@ -86,6 +92,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     assigned_units: Count | None = None
     covariates: Columns = ()
     levels: Levels = Fixed()
+    segments: Columns = ()
     bounds: Bounds = Fixed()
     beyond: Literal["clip", "refuse"] = "clip"
     unit: Column | None = None
@@ -102,6 +109,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     anytime_n: Size = 10_000
     coefficients: Coefficients | Mapping[str, Any] | None = None
     bootstrap: Bootstrap | int | Mapping[str, Any] | None = None
+    strata: Strata | Mapping[str, Any] | None = None
     privacy: Privacy | Mapping[str, Any] = Privacy()
     federated: Federated | ModeName | Mapping[str, Any] | None = None
     release: Release | float | Mapping[str, Any] | None = None
@@ -120,6 +128,9 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
 
         @property  # type: ignore[misc]
         def bootstrap(self) -> Bootstrap | None: ...  # noqa: D102
+
+        @property  # type: ignore[misc]
+        def strata(self) -> Strata | None: ...  # noqa: D102
 
         @property  # type: ignore[misc]
         def privacy(self) -> Privacy: ...  # noqa: D102
@@ -179,6 +190,11 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         if self.federated is not None:  # devices draw their groups
             return False
         return self.bootstrap is not None or self.grouped or not (self._units_apart or self.complete_units)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether records count by weights: the plan's, or, where strata differ, one over their arm's probability."""
+        return self.weight is not None or (self.strata is not None and self.keeps == SUMS)
 
     @property
     def control(self) -> str:
@@ -245,10 +261,21 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
     def regressors(self) -> tuple[str, ...]:
         """The names of the intercept and the covariates' columns."""
         names = ["1"]
-        for covariate in self.covariates:
-            levels = self.levels.get(covariate)
+        for covariate in (*self.covariates, *self.fixed_effects):
+            levels = self.levels_of(covariate)
             names += [f"{covariate}[{level}]" for level in levels[1:]] if levels else [covariate]
         return tuple(names)
+
+    @property
+    def fixed_effects(self) -> tuple[str, ...]:
+        """The column of the strata, where regressions have an intercept for each stratum."""
+        return (self.strata.column,) if self.strata is not None and self.keeps == MOMENTS else ()
+
+    def levels_of(self, column: str) -> Sequence[str] | None:
+        """The levels of a column that the plan lists; None if it lists none."""
+        if self.strata is not None and column == self.strata.column:
+            return tuple(self.strata.probabilities)
+        return self.levels.get(column)
 
 
 def estimators_of(plan: Analysis, outcome: Outcome | None = None) -> list[str]:

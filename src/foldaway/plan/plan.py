@@ -72,8 +72,8 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         settings: dict[str, Any] = msgspec.to_builtins(self)
         return settings | {"outcomes": [outcome.written() for outcome in self.outcomes]}
 
-    def assign(self, unit: str | int | bytes) -> str:
-        """The arm of a unit: the same on every machine, in the plan's proportions.
+    def assign(self, unit: str | int | bytes, stratum: str | None = None) -> str:
+        """The arm of a unit: the same on every machine, in the plan's proportions, or in those of its stratum.
 
         BLAKE2b of the identifier under the design (name, arms, unit) as key gives a uniform number, which is looked up
         in the cumulated probabilities. Covariates, coefficients and other settings may change and re-randomise nobody.
@@ -85,6 +85,11 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
             >>> 150 < arms.count("a") < 250
             True
         """
+        shares = self.arms
+        if self.strata is not None:
+            if stratum is None or stratum not in self.strata.probabilities:
+                raise PlanError(f"the plan has strata: name one of them, {', '.join(self.strata.probabilities)}.")
+            shares = {arm: self.strata.probabilities[stratum][arm] for arm in self.arms}
         if isinstance(unit, bool) or not isinstance(unit, str | Integral | bytes):
             raise TypeError("a unit is named by text, a whole number or bytes")
         # Text that is not valid Unicode gets an arm like any other: an error would quote the identifier.
@@ -92,7 +97,7 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         key = bytes.fromhex(self.design)
         digest = hashlib.blake2b(text, digest_size=8, key=key, person=b"foldaway-assign").digest()
         uniform = int.from_bytes(digest, "little") / 2**64
-        for arm, upper in zip(self.arms, accumulate(self.arms.values()), strict=True):
+        for arm, upper in zip(shares, accumulate(shares.values()), strict=True):
             if uniform < upper:
                 return arm
         return arm  # the probabilities add up to 1 only up to rounding

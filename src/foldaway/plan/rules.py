@@ -44,6 +44,9 @@ def faults_of(plan: Analysis) -> Iterator[str]:
     yield from _federated_faults(plan)
     yield from _bound_faults(plan)
     yield from _missing_faults(plan)
+    yield from _segment_faults(plan)
+    if plan.strata is not None:
+        yield from plan.strata.misfits(plan.arms)
     if plan.release is not None:
         yield from _release_faults(plan, plan.release)
 
@@ -170,6 +173,7 @@ def _column_faults(plan: Analysis) -> Iterator[str]:
     roles: dict[str, list[str]] = {}
     used = [("arm", plan.arm), ("unit", plan.unit), ("weight", plan.weight)]
     used += [("outcomes", c) for c in plan.measured] + [("covariates", c) for c in plan.covariates]
+    used += [] if plan.strata is None else [("strata", plan.strata.column)]
     for role, column in used:
         if column is not None:
             roles.setdefault(column, []).append(role)
@@ -185,10 +189,33 @@ def _column_faults(plan: Analysis) -> Iterator[str]:
         yield f"the plan has {len(plan.columns)} columns with all levels and outcomes; the most is {most}."
 
 
+def _segment_faults(plan: Analysis) -> Iterator[str]:
+    """Segments cut the arms of sums; a column may be a segment besides what else it is, if it has levels."""
+    for setting, there in (("segments", bool(plan.segments)), ("strata", plan.strata is not None)):
+        if there and (plan.federated is not None or plan.release is not None):
+            yield f"`{setting}` cannot go with `federated` or `release` as yet."
+    if plan.segments and plan.keeps == MOMENTS:
+        yield '`segments` are read from sums by group: leave out `keep = "moments"`.'
+    if len(set(plan.segments)) < len(plan.segments):
+        yield "`segments` has a column twice."
+    strata = None if plan.strata is None else plan.strata.column
+    for column in dict.fromkeys(plan.segments):
+        role = {plan.arm: "arm", plan.unit: "unit", plan.weight: "weight"}.get(column)
+        if role or column in plan.measured:
+            role = role or "outcomes"
+            yield f"the column {column!r} is used more than once ({role}, segments); each column has one role."
+        elif column in plan.covariates and column not in plan.levels:
+            yield f"the segment {column!r} is a covariate without levels: list its levels in `levels`."
+    if strata is not None and not plan.grouped and any(each.KIND == "total" for each in plan.outcomes):
+        yield "totals within `strata` need `unit`, whose groups give them an error."
+    if strata in plan.levels:
+        yield f"`levels` names {strata!r}, whose levels are those in `strata`."
+
+
 def _level_faults(plan: Analysis) -> Iterator[str]:
     for covariate, levels in plan.levels.items():
-        if covariate not in plan.covariates:
-            yield f"`levels` names {covariate!r}, which is not in `covariates`."
+        if covariate not in plan.covariates and covariate not in plan.segments:
+            yield f"`levels` names {covariate!r}, which is neither in `covariates` nor in `segments`."
         if len(levels) < 2:
             yield f"`levels` of {covariate!r} must have at least two levels."
         if len(set(levels)) < len(levels):
@@ -197,7 +224,8 @@ def _level_faults(plan: Analysis) -> Iterator[str]:
 
 def _name_faults(plan: Analysis) -> Iterator[str]:
     """Names are printed and saved, so they have no line breaks, escape codes or halves of characters."""
-    columns = [name for name in (plan.arm, plan.unit, plan.weight) if name is not None]
+    strata = [] if plan.strata is None else [plan.strata.column, *plan.strata.probabilities]
+    columns = [name for name in (plan.arm, plan.unit, plan.weight, *plan.segments, *strata) if name is not None]
     levels = [level for levels in plan.levels.values() for level in levels]
     told = [text for each in plan.outcomes for text in (each.name, each.label, each.measure)]
     names = dict.fromkeys((*columns, *plan.arms, *plan.measured, *told, *plan.covariates, *plan.levels, *levels))

@@ -165,7 +165,12 @@ _CALIBRATED = Need(
     'mode "{name}" sends no covariates, but outcomes less what these predict: find `coefficients` in records from '
     "before the trial (`foldaway plan calibrate`), or leave out `covariates`.",
 )
-_COVARIATES = Need(lambda plan: bool(plan.covariates), "the estimator {name!r} needs `covariates`.")
+_COVARIATES = Need(lambda plan: len(plan.regressors) > 1, "the estimator {name!r} needs `covariates`.")
+_ONE_STRATUM = Need(
+    lambda plan: plan.strata is None or plan.keeps == SUMS,
+    "the estimator {name!r} does not allow for `strata` from moments: take regression or interacted, or leave out "
+    '`keep = "moments"`.',
+)
 _FROM_MOMENTS = Need(lambda plan: plan.keeps == MOMENTS, '{name!r} is read from moments: add `keep = "moments"`.')
 FROM_SUMS = Need(lambda plan: plan.keeps == SUMS, '{name!r} is read from sums by group: leave out `keep = "moments"`.')
 _GROUPED = Need(lambda plan: plan.grouped, "the error {name!r} needs `unit`, and units of several records.")
@@ -173,6 +178,10 @@ _RECORDS_HERE = Need(lambda plan: plan.federated is None, "the error {name!r} is
 _SQUARES_TOLD = Need(
     lambda plan: plan.release is None or plan.by_shares,
     "the error {name!r} is read from sums of squares, which a `release` does not give away.",
+)
+_ONE_DESIGN = Need(
+    lambda plan: plan.strata is None or not plan.grouped,
+    "the error {name!r} compares records within `strata`, and the plan's units may have several: take jackknife.",
 )
 _UNWEIGHTED = Need(lambda plan: plan.weight is None, "the error {name!r} is for records without weights.")
 _WHOLE_UNITS = Need(
@@ -184,7 +193,7 @@ TOTAL = "total"
 
 # In the order in which they are reported.
 ESTIMATORS = _by_name(
-    Estimator("difference", "the plain difference of the arms' means", rank=4),
+    Estimator("difference", "the plain difference of the arms' means", needs=(_ONE_STRATUM,), rank=4),
     Estimator(
         "adjusted",
         "the difference of the arms' means, less what the covariates predict of it",
@@ -215,7 +224,7 @@ ESTIMATORS = _by_name(
     Estimator(
         "ipw",
         "the mean of outcomes over the probability of their arm",
-        needs=(_FROM_MOMENTS,),
+        needs=(_FROM_MOMENTS, _ONE_STRATUM),
         rank=5,
         residuals_of="difference",
     ),
@@ -237,7 +246,7 @@ ERRORS = _by_name(
     Error(
         WELCH,
         "takes records as independent, and each arm's spread as its own",
-        (FROM_SUMS, _RECORDS_HERE, _SQUARES_TOLD),
+        (FROM_SUMS, _RECORDS_HERE, _SQUARES_TOLD, _ONE_DESIGN),
         rank=8,
     ),
     Error(JACKKNIFE, f"{_UNITS}, however they are scattered", (FROM_SUMS, _GROUPED), rank=1),

@@ -6,6 +6,7 @@ its regression on complete cases follows. Where no value may be missing there is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -17,7 +18,7 @@ from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Floats, Shape
 from foldaway.plan import Plan
 from foldaway.records.batch import Batch
-from foldaway.tallies.cells import cell_of
+from foldaway.tallies.cells import cell_of, taken
 from foldaway.tallies.group_folding import fold_group_moments
 from foldaway.tallies.group_moments import GroupMoments, MomentsShape
 from foldaway.tallies.predictor import Predictor, lean
@@ -53,10 +54,10 @@ class CompleteCases:
     pairs: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def empty(cls, plan: Plan, groups: int) -> Self:
-        """The moments of no records."""
-        arms, k, sets = len(plan.arms), len(plan.regressors), plan.present_together
-        shapes = [MomentsShape(arms, groups, Shape(k, len(places)), plan.weight is not None) for places in sets]
+    def empty(cls, plan: Plan, groups: int, levels: int = 1) -> Self:
+        """The moments of no records; of a segment, with an arm for each arm and level."""
+        arms, k, sets = len(plan.arms) * levels, len(plan.regressors), plan.present_together
+        shapes = [MomentsShape(arms, groups, Shape(k, len(places)), plan.weighted) for places in sets]
         everyone = np.zeros((arms, groups)) if plan.lacking else None
         return cls(sets, tuple(map(GroupMoments.empty, shapes)), everyone, plan.pairs)
 
@@ -120,6 +121,11 @@ class CompleteCases:
             slopes = without if without is None else without[:, list(places)]
             sums.place(lean(part, own, slopes, self.pairs_in(places)), places)
         return sums.settled()
+
+    def of_arms(self, places: Sequence[int]) -> Self:
+        """The moments of the arms at these places; an arm without records where a place is -1."""
+        everyone = None if self.everyone is None else taken(self.everyone, places)
+        return replace(self, parts=tuple(part.of_arms(places) for part in self.parts), everyone=everyone)
 
     def __add__(self, other: Self) -> Self:
         """The moments of both sets of records."""

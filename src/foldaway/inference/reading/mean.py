@@ -11,6 +11,7 @@ from foldaway.inference.group_regression import jackknife_regression, regression
 from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife, mean
 from foldaway.inference.levels import Levels
 from foldaway.inference.reading.source import Source
+from foldaway.inference.strata import blocked, blocks_of
 from foldaway.inference.welch import noisy_shares, prediction_rate, spread_of, welch
 from foldaway.tallies.release import cell_of
 
@@ -23,6 +24,10 @@ def mean_levels(source: Source) -> Levels:
         whole, scale = cells.total(), cell_of(source.plan).scale
         return noisy_shares(whole.weight, whole.value, whole.level, (scale[0], scale[1 + place]))
     if not source.adjusts:
+        if source.strata is not None:
+            blocks = blocks_of(source.plan, source.strata, place)
+            if not blocks.sparse:
+                return blocked(blocks)
         return jackknife(mean, cells) if source.by_group else welch(spread_of(source.sums, place))
     if source.moments is not None:
         moments, within = source.moments.of(place)

@@ -21,6 +21,7 @@ class Source(NamedTuple):
         estimator: Which of the outcome's estimators.
         by_group: Whether the error comes from groups; if not, records are taken as independent.
         first_order: Whether nothing of second order is known of records: the sums are those of devices, or released.
+        strata: Sums by stratum and arm, where records are independent and were randomised within strata.
         recentred: Whether adjusted levels are those at the covariates' overall means, which no difference depends on.
     """
 
@@ -32,6 +33,7 @@ class Source(NamedTuple):
     by_group: bool
     first_order: bool = False
     recentred: bool = True
+    strata: Sums | None = None
 
     @property
     def places(self) -> tuple[int, ...]:
