@@ -11,6 +11,7 @@ from foldaway.effects import Effect, Effects
 from foldaway.errors import (
     EstimateError,
     FoldawayError,
+    LossWarning,
     PlanError,
     RecordError,
     SampleRatioWarning,
@@ -54,6 +55,7 @@ __all__ = [
     "Federated",
     "FoldawayError",
     "LeastSquares",
+    "LossWarning",
     "Mean",
     "Outcome",
     "Plan",
