@@ -23,6 +23,7 @@ from foldaway.errors import (
 )
 from foldaway.least_squares import LeastSquares
 from foldaway.plan import Bootstrap, Coefficients, Federated, Plan, Privacy, Release, Total
+from foldaway.planning import Baseline, Power, power
 from foldaway.trial import Trial, saved_effects
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Baseline",
     "Bootstrap",
     "Calibration",
     "Coefficients",
@@ -43,6 +45,7 @@ __all__ = [
     "LeastSquares",
     "Plan",
     "PlanError",
+    "Power",
     "Privacy",
     "RecordError",
     "Release",
@@ -57,6 +60,7 @@ __all__ = [
     "WorkerError",
     "fold_files",
     "fold_query",
+    "power",
     "saved_effects",
 ]
 

@@ -1,0 +1,357 @@
+"""``fa.power``: how large a trial must be, what one of a given size can show, or the chance to show it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TypeAlias, TypeVar, get_args
+
+from foldaway.effects.findings import Findings
+from foldaway.errors import EstimateError
+from foldaway.keeping.cohort import GROWTH
+from foldaway.plan import Plan
+from foldaway.planning.answer import Power
+from foldaway.planning.baseline import Baseline, baselines_of
+from foldaway.planning.comparing import GUARDING, Alternative, Asked, Comparing, Design, Goal
+from foldaway.planning.planned import Planned, Wanted
+
+T = TypeVar("T")
+By: TypeAlias = T | Mapping[str, T] | None
+"""One for all outcomes, or one for each."""
+
+CORRECTIONS = ("bonferroni", "holm")
+
+_TWO = {"control": 0.5, "treatment": 0.5}
+_GROUPS = 128
+
+
+def power(
+    baseline: Baseline | Mapping[str, Baseline] | Findings,
+    *,
+    plan: Plan | None = None,
+    arms: Mapping[str, float] | None = None,
+    effect: By[float] = None,
+    relative: By[float] = None,
+    margin: By[float] = None,
+    goal: By[Goal] = None,
+    better: By[str] = None,
+    records: float | None = None,
+    units: float | None = None,
+    days: float | None = None,
+    power: float | None = None,
+    records_per_unit: float | None = None,
+    size_cv: float = 0.0,
+    records_per_day: float | None = None,
+    units_per_day: float | None = None,
+    confidence: float | None = None,
+    alternative: Alternative = "two-sided",
+    correction: str | None = None,
+    sequential: bool = False,
+) -> Power:
+    """How large a trial must be, what one of a given size can show, or the chance to show it.
+
+    Give an effect for the size; a size for the smallest effect; both for the chance. Where a margin is to be kept
+    ("not worse", "equivalent"), a size alone gives the smallest margin.
+
+    Args:
+        baseline: What is known of the outcome, or of each by name; or the effects of an earlier trial, of which
+            `baselines_of` reads it.
+        plan: The plan, for its arms, outcomes, confidence, groups and `anytime_n`.
+        arms: The arms with their shares, without a plan; two equal ones if left out. The first is the control.
+        effect: The effect to be found, in the outcome's own units; one for all, or one for each by name.
+        relative: The same as a share of the control's level: 0.05 is 5 %.
+        margin: How far off an effect may be, for the goals that have one; above zero.
+        goal: "different" (the default), "better" than the control by the margin, "not worse" by more than the margin
+            (the default with one), or "equivalent", within it on both sides.
+        better: "higher" (the default) or "lower".
+        records: How many records the whole trial has.
+        units: The same in units.
+        days: The same in days.
+        power: The chance to show what is asked; 0.8 unless said otherwise.
+        records_per_unit: The mean number of records of a unit.
+        size_cv: The standard deviation of that number over its mean.
+        records_per_day: How many records come in a day, of all arms.
+        units_per_day: How many new units do.
+        confidence: Of the intervals; 0.95 unless plan or caller say otherwise.
+        alternative: For the goal "different": "two-sided", "greater" or "less".
+        correction: "bonferroni", or "holm", which never needs more; over outcomes and arms, goals with a margin to keep
+            apart. None if left out.
+        sequential: Whether the any-time interval decides, each time that the trial has grown by 5 %.
+
+    Raises:
+        EstimateError: The question is not complete, or contradicts itself.
+
+    Example:
+        >>> print(power(Baseline(level=0.1), relative=0.05, records_per_day=10_000))
+        The trial needs 115,522 records, about 12 days (control 50 %, treatment 50 %).
+        It then shows the effect with a chance of 80 % at 95 % confidence, in a single
+        look at the end.
+        <BLANKLINE>
+        outcome  arm        control    effect  relative  records  days
+        ───────  ─────────  ───────  ────────  ────────  ───────  ────
+        outcome  treatment   0.1000  +0.00500   +5.00 %  115,522    12
+        >>> power(Baseline(level=12.0, sd=30.0), records=50_000)[0].effect.__round__(3)
+        0.752
+    """
+    baselines = _baselines(baseline, plan)
+    design = _design(plan, arms, records_per_unit, size_cv, sequential)
+    alpha = 1 - (confidence if confidence is not None else 0.95 if plan is None else plan.confidence)
+    chance = 0.8 if power is None else power
+    if not 0 < alpha <= 0.5:
+        raise EstimateError("`confidence` must be a number from 0.5 to below 1.")
+    if not alpha < chance < 1:
+        raise EstimateError("`power` must lie above 1 − confidence and below 1.")
+    rate = _rate(design, records_per_day, units_per_day)
+    size = _size(design, rate, records, units, days)
+    goals = {name: _goal(name, goal, margin) for name in baselines}
+    questions = _tails(goals, len(design.arms) - 1, alpha, alternative, correction)
+    signs = {name: _sign(name, better) for name in baselines}
+    rows, comparisons, wanted = [], [], set[Wanted]()
+    for name, known in baselines.items():
+        asked = Asked(goals[name], questions[name], signs[name], alternative)
+        true, bound = _effect(name, known, effect, relative, asked), _for(name, margin)
+        for arm in list(design.arms)[1:]:
+            comparing = Comparing(design, arm, known, asked)
+            row, what = _answer(comparing, name, true, bound, size, chance, rate)
+            rows.append(row)
+            comparisons.append(comparing)
+            wanted.add(what)
+    if len(wanted) > 1:
+        raise EstimateError("ask one thing at a time: give the same of effect, margin and size for every outcome.")
+    notes = _notes(design, correction, len(rows), size is None)
+    return Power(tuple(rows), wanted.pop(), 1 - alpha, chance, design.arms, sequential, notes, tuple(comparisons))
+
+
+def _answer(
+    comparing: Comparing,
+    name: str,
+    effect: float | None,
+    margin: float | None,
+    size: float | None,
+    chance: float,
+    rate: float | None,
+) -> tuple[Planned, Wanted]:
+    """The one of effect, margin, size and chance that is not given."""
+    goal, design, known = comparing.asked.goal, comparing.design, comparing.baseline
+    found: float | None = chance
+    wanted: Wanted
+    if goal in GUARDING and margin is None:
+        if size is None:
+            raise EstimateError(f'{name}: the goal "{goal}" needs a `margin`, or a size for the smallest one.')
+        wanted, effect = "margin", effect or 0.0
+        margin = comparing.margin(size, effect, chance)
+    elif effect is None and goal not in GUARDING:
+        if size is None:
+            raise EstimateError("give `effect` or `relative` for the size that it needs, or a size for the effect.")
+        wanted = "effect"
+        effect = comparing.effect(size, margin or 0.0, chance)
+    elif size is None:
+        wanted, effect = "size", effect or 0.0
+        _require_reachable(name, comparing, effect, margin or 0.0)
+        size = comparing.records(effect, margin or 0.0, chance)
+    else:
+        wanted, effect = "power", effect or 0.0
+        found = comparing.chance(size, effect, margin or 0.0)
+    why = None
+    if size is None or effect is None or (margin is None and goal in GUARDING):
+        why = f"{name}: no {wanted} gives {comparing.arm!r} a chance of {100 * chance:g} %."
+        found = None
+    of_arms, of_units = _whole(design, size)
+    level = known.level
+    return Planned(
+        outcome=name,
+        arm=comparing.arm,
+        control=next(iter(design.arms)),
+        goal=goal,
+        level=level,
+        sd=known.deviation(),
+        effect=effect,
+        relative=effect / level if effect is not None and level > 0 else None,
+        margin=margin or 0.0,
+        power=found,
+        records=of_arms,
+        units=of_units,
+        days=None if rate is None or size is None else size / rate,
+        std_error=None if size is None else comparing.error(size, effect or 0.0)[0],
+        design_effect=known.inflation(design.records_per_unit or 1.0, design.size_cv),
+        explained=known.explained,
+        why=why,
+    ), wanted
+
+
+def _require_reachable(name: str, comparing: Comparing, effect: float, margin: float) -> None:
+    aim = comparing.asked.aim(margin)
+    up = aim.above is not None and effect > aim.above
+    down = aim.below is not None and effect < aim.below
+    if not ((up and down) if aim.both else (up or down)):
+        goal = comparing.asked.goal
+        what = (
+            "is zero or on the other side" if goal in ("different", "better") and not margin else "is beyond the margin"
+        )
+        raise EstimateError(f'{name}: an effect that {what} cannot be shown to be "{goal}", however large the trial.')
+
+
+def _whole(design: Design, size: float | None) -> tuple[int | None, int | None]:
+    """Records and units, whole ones in every arm."""
+    if size is None:
+        return None, None
+    per_unit = design.records_per_unit
+    if per_unit is None:
+        return sum(_up(size * share) for share in design.arms.values()), None
+    units = sum(_up(size * share / per_unit) for share in design.arms.values())
+    return _up(units * per_unit), units
+
+
+def _up(value: float) -> int:
+    """Up to a whole number, but for rounding."""
+    return math.ceil(value * (1 - 1e-11))
+
+
+def _baselines(baseline: Baseline | Mapping[str, Baseline] | Findings, plan: Plan | None) -> dict[str, Baseline]:
+    if isinstance(baseline, Baseline):
+        outcomes = ["outcome"] if plan is None else list(plan.outcomes)
+        if len(outcomes) > 1:
+            raise EstimateError(f"the plan has {len(outcomes)} outcomes: give a baseline for each, by name.")
+        return {outcomes[0]: baseline}
+    known = baselines_of(baseline) if isinstance(baseline, Findings) else dict(baseline)
+    if not known:
+        raise EstimateError("there is no baseline.")
+    if plan is None:
+        return known
+    wanted = {name: known[name] for name in plan.outcomes if name in known}
+    if not wanted:
+        raise EstimateError(f"no baseline is of an outcome of the plan ({', '.join(plan.outcomes)}).")
+    return wanted
+
+
+def _design(
+    plan: Plan | None, arms: Mapping[str, float] | None, per_unit: float | None, size_cv: float, sequential: bool
+) -> Design:
+    shares = dict(arms) if arms is not None else dict(_TWO) if plan is None else dict(plan.arms)
+    total = sum(shares.values())
+    if len(shares) < 2 or not all(0 < share < math.inf for share in shares.values()):
+        raise EstimateError("`arms` must name two arms or more, each with a share above 0.")
+    if per_unit is not None and not per_unit > 0:
+        raise EstimateError("`records_per_unit` must be above 0.")
+    if not 0 <= size_cv < math.inf:
+        raise EstimateError("`size_cv` must be 0 or more.")
+    clustered = (per_unit or 1) != 1 if plan is None else plan.unit is not None and not plan.one_record_per_unit
+    groups = (_GROUPS if clustered else None) if plan is None else plan.groups if plan.grouped else None
+    return Design(
+        {arm: share / total for arm, share in shares.items()},
+        groups=groups,
+        records_per_unit=per_unit if per_unit is not None else None if clustered else 1.0,
+        size_cv=size_cv,
+        sequential=sequential,
+        growth=GROWTH,
+        anytime_n=10_000 if plan is None else plan.anytime_n,
+    )
+
+
+def _rate(design: Design, records: float | None, units: float | None) -> float | None:
+    """Records a day."""
+    if records is not None and units is not None:
+        raise EstimateError("give `records_per_day` or `units_per_day`, not both.")
+    if units is not None:
+        if design.records_per_unit is None:
+            raise EstimateError("`units_per_day` needs `records_per_unit`.")
+        records = units * design.records_per_unit
+    if records is not None and not 0 < records < math.inf:
+        raise EstimateError("the number that come in a day must be above 0.")
+    return records
+
+
+def _size(
+    design: Design, rate: float | None, records: float | None, units: float | None, days: float | None
+) -> float | None:
+    """Records of the whole trial, if they are given in any form."""
+    given = [each for each in (records, units, days) if each is not None]
+    if len(given) > 1:
+        raise EstimateError("give one of `records`, `units` and `days`.")
+    if not given:
+        return None
+    if not 0 < given[0] < math.inf:
+        raise EstimateError("the size of a trial must be above 0.")
+    if units is not None:
+        if design.records_per_unit is None:
+            raise EstimateError("`units` needs `records_per_unit`.")
+        return units * design.records_per_unit
+    if days is not None:
+        if rate is None:
+            raise EstimateError("`days` needs `records_per_day` or `units_per_day`.")
+        return days * rate
+    return records
+
+
+def _for(name: str, given: By[T]) -> T | None:
+    """What is given for an outcome: its own, or the one for all."""
+    return given.get(name) if isinstance(given, Mapping) else given
+
+
+def _goal(name: str, goal: By[Goal], margin: By[float]) -> Goal:
+    bound = _for(name, margin)
+    said: Goal | None = _for(name, goal)
+    if said is not None and said not in get_args(Goal):
+        raise EstimateError(f"there is no goal {said!r}; there are {', '.join(get_args(Goal))}.")
+    if bound is not None and not 0 <= bound < math.inf:
+        raise EstimateError(f"{name}: `margin` must be 0 or more; `better` says which side is the good one.")
+    if said == "different" and bound is not None:
+        raise EstimateError(f'{name}: the goal "different" has no margin.')
+    if said is None:
+        return "different" if bound is None else "not worse"
+    return said
+
+
+def _sign(name: str, better: By[str]) -> int:
+    said = _for(name, better) or "higher"
+    if said not in ("higher", "lower"):
+        raise EstimateError(f'{name}: `better` must be "higher" or "lower".')
+    return 1 if said == "higher" else -1
+
+
+def _tails(
+    goals: Mapping[str, Goal], arms: int, alpha: float, alternative: str, correction: str | None
+) -> dict[str, float]:
+    """The chance of each outcome's test to err to each side."""
+    if alternative not in get_args(Alternative):
+        raise EstimateError('`alternative` must be "two-sided", "greater" or "less".')
+    if correction is not None and correction not in CORRECTIONS:
+        raise EstimateError(f"there is no correction {correction!r}; there are {', '.join(CORRECTIONS)}.")
+    tail = alpha / 2 if alternative == "two-sided" else alpha
+    family = arms * sum(goal not in GUARDING for goal in goals.values())
+    share = 1 if correction is None else max(family, 1)
+    return {name: tail if goal in GUARDING else tail / share for name, goal in goals.items()}
+
+
+def _effect(name: str, known: Baseline, effect: By[float], relative: By[float], asked: Asked) -> float | None:
+    absolute, share = _for(name, effect), _for(name, relative)
+    if absolute is not None and share is not None:
+        raise EstimateError(f"{name}: give `effect` or `relative`, not both.")
+    if share is not None:
+        if known.level <= 0:
+            raise EstimateError(f"{name}: a relative effect needs a level above 0; give `effect`.")
+        absolute = share * known.level
+    if absolute is None:
+        return None
+    if not math.isfinite(absolute):
+        raise EstimateError(f"{name}: the effect must be a finite number.")
+    if absolute == 0 and asked.goal == "different":
+        raise EstimateError(f"{name}: an effect of zero cannot be found.")
+    if known.sd is None and not 0 < known.level + absolute < 1:
+        raise EstimateError(f"{name}: with this effect the share would not lie between 0 and 1.")
+    return absolute
+
+
+def _notes(design: Design, correction: str | None, rows: int, sizing: bool) -> tuple[str, ...]:
+    notes = []
+    if correction is not None and rows > 1:
+        first = "Holm's procedure needs at most this many" if correction == "holm" else "Bonferroni's correction is in"
+        notes.append(f"{first}, for {rows} comparisons.")
+    if design.sequential:
+        notes.append(
+            f"The any-time interval is tightest at {design.anytime_n:,} records. Set `anytime_n` in the plan to about "
+            "the number of records that you expect."
+        )
+    if design.records_per_unit is None and sizing:
+        notes.append("Give the mean number of records of a unit to see how many units that are.")
+    return tuple(notes)
