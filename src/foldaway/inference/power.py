@@ -116,7 +116,8 @@ def expected_levels(
     """The arms' levels as they can be expected, of so many records.
 
     J units of an arm, thrown into G groups at random, make e = J / (1 + cv² + (J − 1)/G) effective groups, as
-    `jackknife.group_doubt` counts them; arms meet in 1/G of their records.
+    `jackknife.group_doubt` counts them; arms meet in 1/G of their records. If e is far below G, the jackknife tells the
+    variance too large, by e/(e − 1).
 
     Args:
         value: The levels.
@@ -134,6 +135,7 @@ def expected_levels(
     effective = np.full(len(n), float(groups))
     if units is not None:
         effective = np.maximum(units / (1 + size_cv**2 + (units - 1) / groups), 1 + 1e-9)
+    covariance *= (1 - 1 / groups) * effective / (effective - 1)
     meeting = np.full((len(n), len(n)), 1 / groups)
     np.fill_diagonal(meeting, 1 / effective)
     return Levels(value, covariance, meeting / (1 - meeting), n, np.floor(effective))

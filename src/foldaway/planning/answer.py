@@ -6,12 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from textwrap import fill
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from foldaway.effects.numbers import percent_text, signed
+from foldaway.effects.numbers import in_lines, percent_text, signed
 from foldaway.planning.comparing import Comparing
 from foldaway.planning.planned import Planned, Wanted
 from foldaway.table import ABSENT, html_table, number, text_table
@@ -86,10 +85,10 @@ class Power(Sequence[Planned]):
 
     def to_string(self) -> str:
         """A sentence, a table that fits 80 columns, and notes."""
-        first = [_filled(sentence) for sentence in self._headline()]
+        first = [in_lines(sentence) for sentence in self._headline()]
         reasons = dict.fromkeys(row.why for row in self.rows if row.why)
         header, rows = self._table()
-        notes = [_filled(f"· {note}", "  ") for note in (*reasons, *self.notes)]
+        notes = [in_lines(f"· {note}", "  ") for note in (*reasons, *self.notes)]
         return "\n\n".join(["\n".join(first), text_table(header, rows, left=2), *(["\n".join(notes)] if notes else [])])
 
     def to_html(self) -> str:
@@ -115,22 +114,24 @@ class Power(Sequence[Planned]):
         return self.to_html()
 
     def _headline(self) -> list[str]:
-        size = self._size()
-        each = "each " if len(self) > 1 else "the "
-        chance = f"{100 * self.power:g} %"
-        looks = "looking as often as new results come" if self.sequential else "in a single look at the end"
-        matter = {"effect": "effect", "size": "effect", "margin": "margin", "power": "effect"}[self.wanted]
-        held = f"at {100 * self.confidence:g} % confidence, {looks}."
+        size, several = self._size(), len(self) > 1
+        plain = all(row.goal == "different" for row in self.rows)
+        what = (
+            f"finds {'each' if several else 'the'} effect" if plain else f"reaches {'each' if several else 'its'} goal"
+        )
+        looks = "however often you look" if self.sequential else "in a single look at the end"
+        held = f"at {100 * self.confidence:g} % confidence, {looks}"
+        chance = f"a chance of {100 * self.power:g} %"
+        if size is None:
+            return ["No trial is large enough for every row."]
         match self.wanted:
             case "size":
-                if size is None:
-                    return ["No trial is large enough for every row."]
-                return [f"The trial needs {size}.", f"It then shows {each}{matter} with a chance of {chance} {held}"]
+                return [f"The trial needs {size}.", f"With {chance} it then {what} {held}."]
             case "power":
-                return [f"With {size}, the chance to show {each}effect is as below, {held}"]
+                return [f"The trial has {size}.", f"The table has the chance that it {what} {held}."]
             case _:
-                these = f"the trial shows these {matter}s, and no smaller ones, with a chance of {chance}"
-                return [f"With {size}, {these} {held}"]
+                smallest = f"the smallest {self.wanted}{'s' if several else ''}"
+                return [f"The trial has {size}.", f"The table has {smallest} that it shows with {chance} {held}."]
 
     def _size(self) -> str | None:
         if self.records is None:
@@ -159,16 +160,14 @@ class Power(Sequence[Planned]):
             columns["chance"] = [ABSENT if row.power is None else f"{100 * row.power:.1f} %" for row in rows]
         if self.wanted == "size":
             columns["records"] = [number(row.records) for row in rows]
-            if any(row.units != row.records for row in rows):
+            if any(row.units not in (row.records, None) for row in rows):
                 columns["units"] = [number(row.units) for row in rows]
             if any(row.days is not None for row in rows):
                 columns["days"] = [ABSENT if row.days is None else _days(row.days) for row in rows]
+        for name in ("relative", "control"):
+            if sum(max(map(len, [head, *cells])) + 2 for head, cells in columns.items()) - 2 > WIDTH:
+                del columns[name]
         return list(columns), [list(cells) for cells in zip(*columns.values(), strict=True)]
-
-
-def _filled(text: str, indent: str = "") -> str:
-    """In lines that part no number from its percent sign."""
-    return fill(text.replace(" %", "\u00a0%"), WIDTH, subsequent_indent=indent).replace("\u00a0", " ")
 
 
 def _days(days: float) -> str:

@@ -42,6 +42,7 @@ class Design:
         sequential: Whether the any-time interval decides, looked at again and again.
         growth: By which share the trial grows between two looks.
         anytime_n: The number of records at which that interval is tightest.
+        drawn: Whether each unit's arm is drawn by itself, so that the arms' sizes vary.
     """
 
     arms: dict[str, float]
@@ -51,6 +52,7 @@ class Design:
     sequential: bool = False
     growth: float = 0.0
     anytime_n: int = 10_000
+    drawn: bool = False
 
 
 class Asked(NamedTuple):
@@ -108,13 +110,15 @@ class Comparing:
         per_unit = design.records_per_unit
         inflation = baseline.inflation(per_unit or 1.0, design.size_cv) * (1 - baseline.explained)
         variance = inflation * np.array([baseline.deviation(), baseline.deviation(effect)]) ** 2
-        clustered = per_unit is not None and (per_unit != 1 or design.groups is not None)
+        units = None if per_unit is None else n / per_unit
+        if design.drawn and units is not None:  # E[1/n] = (1 + (1 − π)/J)/E[n], to the next order
+            variance = variance * (1 + (1 - n / records) * (1 + design.size_cv**2) / units)
         return expected_levels(
             baseline.level + np.array([0.0, effect]),
             variance,
             n,
             groups=design.groups,
-            units=n / per_unit if clustered and per_unit is not None else None,
+            units=None if per_unit == 1 and design.groups is None else units,
             size_cv=design.size_cv,
         )
 

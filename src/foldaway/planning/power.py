@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeVar, get_args
 
 from foldaway.effects.findings import Findings
@@ -83,13 +83,13 @@ def power(
 
     Example:
         >>> print(power(Baseline(level=0.1), relative=0.05, records_per_day=10_000))
-        The trial needs 115,522 records, about 12 days (control 50 %, treatment 50 %).
-        It then shows the effect with a chance of 80 % at 95 % confidence, in a single
+        The trial needs 115,524 records, about 12 days (control 50 %, treatment 50 %).
+        With a chance of 80 % it then finds the effect at 95 % confidence, in a single
         look at the end.
         <BLANKLINE>
         outcome  arm        control    effect  relative  records  days
         ───────  ─────────  ───────  ────────  ────────  ───────  ────
-        outcome  treatment   0.1000  +0.00500   +5.00 %  115,522    12
+        outcome  treatment   0.1000  +0.00500   +5.00 %  115,524    12
         >>> power(Baseline(level=12.0, sd=30.0), records=50_000)[0].effect.__round__(3)
         0.752
     """
@@ -108,6 +108,10 @@ def power(
     signs = {name: _sign(name, better) for name in baselines}
     rows, comparisons, wanted = [], [], set[Wanted]()
     for name, known in baselines.items():
+        if known.correlation and known.design_effect is None and design.records_per_unit is None:
+            raise EstimateError(
+                f"{name}: `correlation` needs `records_per_unit`, the mean number of records of a unit."
+            )
         asked = Asked(goals[name], questions[name], signs[name], alternative)
         true, bound = _effect(name, known, effect, relative, asked), _for(name, margin)
         for arm in list(design.arms)[1:]:
@@ -118,7 +122,7 @@ def power(
             wanted.add(what)
     if len(wanted) > 1:
         raise EstimateError("ask one thing at a time: give the same of effect, margin and size for every outcome.")
-    notes = _notes(design, correction, len(rows), size is None)
+    notes = tuple(_notes(design, baselines.values(), correction, rows))
     return Power(tuple(rows), wanted.pop(), 1 - alpha, chance, design.arms, sequential, notes, tuple(comparisons))
 
 
@@ -245,6 +249,7 @@ def _design(
         sequential=sequential,
         growth=GROWTH,
         anytime_n=10_000 if plan is None else plan.anytime_n,
+        drawn=True,
     )
 
 
@@ -342,16 +347,26 @@ def _effect(name: str, known: Baseline, effect: By[float], relative: By[float], 
     return absolute
 
 
-def _notes(design: Design, correction: str | None, rows: int, sizing: bool) -> tuple[str, ...]:
-    notes = []
-    if correction is not None and rows > 1:
+def _notes(
+    design: Design, known: Collection[Baseline], correction: str | None, rows: Sequence[Planned]
+) -> Iterator[str]:
+    if correction is not None and len(rows) > 1:
         first = "Holm's procedure needs at most this many" if correction == "holm" else "Bonferroni's correction is in"
-        notes.append(f"{first}, for {rows} comparisons.")
-    if design.sequential:
-        notes.append(
+        yield f"{first}, for {len(rows)} comparisons."
+    largest = max((row.records or 0 for row in rows), default=0)
+    if design.sequential and not 0.5 < largest / design.anytime_n < 2:
+        yield (
             f"The any-time interval is tightest at {design.anytime_n:,} records. Set `anytime_n` in the plan to about "
-            "the number of records that you expect."
+            f"{largest:,}, and it takes fewer."
         )
-    if design.records_per_unit is None and sizing:
-        notes.append("Give the mean number of records of a unit to see how many units that are.")
-    return tuple(notes)
+    groups = design.groups
+    if groups is not None and any(each.design_effect is not None for each in known):
+        yield (
+            f"How much records of one unit are alike was read from {groups} groups of units, so sizes are uncertain by "
+            f"about {100 * math.sqrt(2 / (groups - 1)):.0f} %."
+        )
+    elif design.records_per_unit is None:
+        yield (
+            "The plan allows for several records of a unit, and these are taken to be independent here. If they are "
+            "alike, give `correlation` and `records_per_unit`, or take both from an earlier trial."
+        )
