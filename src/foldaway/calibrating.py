@@ -113,9 +113,11 @@ class Earlier:
     def __init__(self, plan: Plan, *, has_arms: bool) -> None:
         self._has_arms = has_arms
         self._random = np.random.default_rng(1)
-        bare = {"federated": None, "privacy": Privacy(), "release": None, "estimators": (), "errors": ()}
+        bare = {"federated": None, "privacy": Privacy(), "release": None, "segments": (), "strata": None}
         # Under a key that nobody keeps: these records are none of the trial's.
-        self._trial = Trial(msgspec.structs.replace(plan, **bare), key=secrets.token_bytes(16))
+        self._trial = Trial(
+            msgspec.structs.replace(plan, **bare, estimators=(), errors=()), key=secrets.token_bytes(16)
+        )
 
     def fold(self, data: Any, *, text: bool = False, unreadable: int = 0) -> None:
         """Take earlier records in."""
@@ -123,7 +125,7 @@ class Earlier:
         if self._has_arms:
             self._trial.fold(data, text=text, unreadable=unreadable)
             return
-        names = [*plan.outcomes, *plan.covariates, *(name for name in (plan.unit, plan.weight) if name)]
+        names = [*plan.measured, *plan.covariates, *(name for name in (plan.unit, plan.weight) if name)]
         columns, n, others = columns_of(data, names)
         if plan.unit is None:
             arms = list(self._random.choice(list(plan.arms), n, p=list(plan.arms.values())))

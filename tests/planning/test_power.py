@@ -218,6 +218,24 @@ def test_an_earlier_trial_says_what_its_records_would() -> None:
     assert [row.outcome for row in told] == ["y", "bought"]
 
 
+def test_outcomes_of_a_plan_bring_their_own_margins_and_sides() -> None:
+    guarded = fa.Share("complaint", above=0, name="complaints", better="lower", margin=0.002)
+    plan = fa.Plan(name="p", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y", fa.Ratio("clicks", "views"), guarded])
+    known = {"y": fa.Baseline(level=10.0, sd=3.0), "complaints": fa.Baseline(level=0.02)}
+    sized = fa.power(known, plan=plan, relative=0.05)
+    assert [(row.goal, row.margin) for row in sized] == [("different", 0.0), ("not worse", 0.002)]
+    assert sized[0].records == fa.power(known["y"], relative=0.05).records
+    assert sized[1].records == fa.power(known["complaints"], margin=0.002, better="lower").records
+    given = fa.power(known, plan=plan, records=50_000)
+    assert given[0].power == 0.8
+    assert given[1].power == fa.power(known["complaints"], margin=0.002, better="lower", records=50_000)[0].power
+    assert "chance" in str(given)
+    known["clicks / views"] = fa.Baseline(level=0.2, sd=0.3)
+    partly = fa.power(known, plan=plan, relative={"y": 0.05})
+    assert [row.outcome for row in partly] == ["y", "complaints"]
+    assert partly.notes == ("Left out, since no effect is given: clicks / views.",)
+
+
 # Where there is no answer
 
 

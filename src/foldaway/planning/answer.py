@@ -156,7 +156,7 @@ class Power(Sequence[Planned]):
         if any(row.goal != "different" for row in rows):
             columns["goal"] = [row.goal for row in rows]
             columns["margin"] = [number(row.margin, 3) if row.goal != "different" else ABSENT for row in rows]
-        if self.wanted == "power":
+        if self.wanted != "size" and any(row.power is not None and abs(row.power - self.power) > 1e-3 for row in rows):
             columns["chance"] = [ABSENT if row.power is None else f"{100 * row.power:.1f} %" for row in rows]
         if self.wanted == "size":
             columns["records"] = [number(row.records) for row in rows]

@@ -106,8 +106,10 @@ def baselines_of(effects: Findings) -> dict[str, Baseline]:
         EstimateError: No outcome has an error yet.
     """
     found: dict[str, list[Baseline]] = {}
+    outcomes = () if effects.plan is None else effects.plan.outcomes
+    shares = {outcome.name for outcome in outcomes if outcome.LEVEL == "share"}
     for each in comparisons(effects):
-        if (baseline := _baseline(each.rows, each.lead)) is not None:
+        if (baseline := _baseline(each.rows, each.lead, share=each.outcome in shares)) is not None:
             found.setdefault(each.outcome, []).append(baseline)
     if not found:
         raise EstimateError(
@@ -117,7 +119,7 @@ def baselines_of(effects: Findings) -> dict[str, Baseline]:
     return {outcome: _pooled(of_arms) for outcome, of_arms in found.items()}
 
 
-def _baseline(rows: Sequence[Effect], lead: Effect) -> Baseline | None:
+def _baseline(rows: Sequence[Effect], lead: Effect, *, share: bool) -> Baseline | None:
     """From one arm's rows; none if these have no error, or are totals, which grow with the trial."""
     plain = next((row for row in headline(rows) if row.estimator in ("difference", lead.estimator)), lead)
     if plain.estimator == TOTAL or not plain.reliable or plain.std_error is None or plain.control_level is None:
@@ -131,11 +133,10 @@ def _baseline(rows: Sequence[Effect], lead: Effect) -> Baseline | None:
     if lead.std_error and lead.estimator in ESTIMATORS and ESTIMATORS[lead.estimator].adjusts:
         explained = max(0.0, 1 - (lead.std_error / plain.std_error) ** 2)
     other = level + (plain.estimate or 0.0)
-    if 0 < level < 1 and 0 < other < 1 and min(n, m) > 1:
+    if not share and 0 < level < 1 and 0 < other < 1 and min(n, m) > 1:  # a mean of zeros and ones is one as well
         of_shares = other * (1 - other) / (n - 1) + level * (1 - level) / (m - 1)
-        sd = None if abs(variance - of_shares) <= _ROUNDING * of_shares else math.sqrt(variance / (1 / n + 1 / m))
-    else:
-        sd = math.sqrt(variance / (1 / n + 1 / m))
+        share = abs(variance - of_shares) <= _ROUNDING * of_shares
+    sd = None if share and 0 < level < 1 else math.sqrt(variance / (1 / n + 1 / m))
     inflation = plain.std_error**2 / variance if independent is not plain else None
     return Baseline(level=level, sd=sd, explained=min(explained, 1 - 1e-9), design_effect=inflation)
 

@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar, get_args
 from foldaway.effects.findings import Findings
 from foldaway.errors import EstimateError
 from foldaway.keeping.cohort import GROWTH
-from foldaway.plan import Plan
+from foldaway.plan import Outcome, Plan
 from foldaway.planning.answer import Power
 from foldaway.planning.baseline import Baseline, baselines_of
 from foldaway.planning.comparing import GUARDING, Alternative, Asked, Comparing, Design, Goal
@@ -56,7 +56,7 @@ def power(
     Args:
         baseline: What is known of the outcome, or of each by name; or the effects of an earlier trial, of which
             `baselines_of` reads it.
-        plan: The plan, for its arms, outcomes, confidence, groups and `anytime_n`.
+        plan: The plan, for its arms, outcomes with `better` and `margin`, confidence, groups and `anytime_n`.
         arms: The arms with their shares, without a plan; two equal ones if left out. The first is the control.
         effect: The effect to be found, in the outcome's own units; one for all, or one for each by name.
         relative: The same as a share of the control's level: 0.05 is 5 %.
@@ -103,27 +103,37 @@ def power(
         raise EstimateError("`power` must lie above 1 − confidence and below 1.")
     rate = _rate(design, records_per_day, units_per_day)
     size = _size(design, rate, records, units, days)
-    goals = {name: _goal(name, goal, margin) for name in baselines}
-    questions = _tails(goals, len(design.arms) - 1, alpha, alternative, correction)
-    signs = {name: _sign(name, better) for name in baselines}
+    planned = {} if plan is None else {outcome.name: outcome for outcome in plan.outcomes}
+    margins = {name: _margin(name, margin, planned.get(name)) for name in baselines}
+    goals = {name: _goal(name, goal, margins[name]) for name in baselines}
+    # What is said of all outcomes is not said of those that the plan guards, unless it guards all.
+    guards = {name for name in baselines if margins[name] is not None and _for(name, margin) is None}
+    effects = {
+        name: _effect(name, known, effect, relative, goals[name], named=name in guards and len(guards) < len(baselines))
+        for name, known in baselines.items()
+    }
+    silent = [name for name in baselines if size is None and effects[name] is None and goals[name] not in GUARDING]
+    if len(silent) == len(baselines):
+        raise EstimateError("give `effect` or `relative` for the size that it needs, or a size for the effect.")
+    baselines = {name: known for name, known in baselines.items() if name not in silent}
+    tails = _tails({name: goals[name] for name in baselines}, len(design.arms) - 1, alpha, alternative, correction)
     rows, comparisons, wanted = [], [], set[Wanted]()
     for name, known in baselines.items():
         if known.correlation and known.design_effect is None and design.records_per_unit is None:
-            raise EstimateError(
-                f"{name}: `correlation` needs `records_per_unit`, the mean number of records of a unit."
-            )
-        asked = Asked(goals[name], questions[name], signs[name], alternative)
-        true, bound = _effect(name, known, effect, relative, asked), _for(name, margin)
+            raise EstimateError(f"{name}: `correlation` needs `records_per_unit`, the mean number of records per unit.")
+        asked = Asked(goals[name], tails[name], _sign(name, better, planned.get(name)), alternative)
         for arm in list(design.arms)[1:]:
             comparing = Comparing(design, arm, known, asked)
-            row, what = _answer(comparing, name, true, bound, size, chance, rate)
+            row, kind = _answer(comparing, name, effects[name], margins[name], size, chance, rate)
             rows.append(row)
             comparisons.append(comparing)
-            wanted.add(what)
-    if len(wanted) > 1:
+            wanted.add(kind)
+    if len(wanted - {"power"}) > 1 or {"size", "power"} <= wanted:
         raise EstimateError("ask one thing at a time: give the same of effect, margin and size for every outcome.")
-    notes = tuple(_notes(design, baselines.values(), correction, rows))
-    return Power(tuple(rows), wanted.pop(), 1 - alpha, chance, design.arms, sequential, notes, tuple(comparisons))
+    left_out = [f"Left out, since no effect is given: {', '.join(silent)}."] if silent else []
+    notes = (*left_out, *_notes(design, baselines.values(), correction, rows))
+    what: Wanted = next(iter(wanted - {"power"}), "power")
+    return Power(tuple(rows), what, 1 - alpha, chance, design.arms, sequential, notes, tuple(comparisons))
 
 
 def _answer(
@@ -145,8 +155,7 @@ def _answer(
         wanted, effect = "margin", effect or 0.0
         margin = comparing.margin(size, effect, chance)
     elif effect is None and goal not in GUARDING:
-        if size is None:
-            raise EstimateError("give `effect` or `relative` for the size that it needs, or a size for the effect.")
+        assert size is not None
         wanted = "effect"
         effect = comparing.effect(size, margin or 0.0, chance)
     elif size is None:
@@ -213,7 +222,7 @@ def _up(value: float) -> int:
 
 def _baselines(baseline: Baseline | Mapping[str, Baseline] | Findings, plan: Plan | None) -> dict[str, Baseline]:
     if isinstance(baseline, Baseline):
-        outcomes = ["outcome"] if plan is None else list(plan.outcomes)
+        outcomes = ["outcome"] if plan is None else [outcome.name for outcome in plan.outcomes]
         if len(outcomes) > 1:
             raise EstimateError(f"the plan has {len(outcomes)} outcomes: give a baseline for each, by name.")
         return {outcomes[0]: baseline}
@@ -222,9 +231,10 @@ def _baselines(baseline: Baseline | Mapping[str, Baseline] | Findings, plan: Pla
         raise EstimateError("there is no baseline.")
     if plan is None:
         return known
-    wanted = {name: known[name] for name in plan.outcomes if name in known}
+    names = [outcome.name for outcome in plan.outcomes]
+    wanted = {name: known[name] for name in names if name in known}
     if not wanted:
-        raise EstimateError(f"no baseline is of an outcome of the plan ({', '.join(plan.outcomes)}).")
+        raise EstimateError(f"no baseline is of an outcome of the plan ({', '.join(names)}).")
     return wanted
 
 
@@ -293,22 +303,25 @@ def _for(name: str, given: By[T]) -> T | None:
     return given.get(name) if isinstance(given, Mapping) else given
 
 
-def _goal(name: str, goal: By[Goal], margin: By[float]) -> Goal:
+def _margin(name: str, margin: By[float], outcome: Outcome | None) -> float | None:
+    """The margin that is given, or else the plan's."""
     bound = _for(name, margin)
+    if bound is not None and not 0 <= bound < math.inf:
+        raise EstimateError(f"{name}: `margin` must be 0 or more; `better` says which side is the good one.")
+    return bound if bound is not None or outcome is None else outcome.margin
+
+
+def _goal(name: str, goal: By[Goal], bound: float | None) -> Goal:
     said: Goal | None = _for(name, goal)
     if said is not None and said not in get_args(Goal):
         raise EstimateError(f"there is no goal {said!r}; there are {', '.join(get_args(Goal))}.")
-    if bound is not None and not 0 <= bound < math.inf:
-        raise EstimateError(f"{name}: `margin` must be 0 or more; `better` says which side is the good one.")
-    if said == "different" and bound is not None:
-        raise EstimateError(f'{name}: the goal "different" has no margin.')
     if said is None:
         return "different" if bound is None else "not worse"
     return said
 
 
-def _sign(name: str, better: By[str]) -> int:
-    said = _for(name, better) or "higher"
+def _sign(name: str, better: By[str], outcome: Outcome | None) -> int:
+    said = _for(name, better) or (None if outcome is None else outcome.better) or "higher"
     if said not in ("higher", "lower"):
         raise EstimateError(f'{name}: `better` must be "higher" or "lower".')
     return 1 if said == "higher" else -1
@@ -328,8 +341,13 @@ def _tails(
     return {name: tail if goal in GUARDING else tail / share for name, goal in goals.items()}
 
 
-def _effect(name: str, known: Baseline, effect: By[float], relative: By[float], asked: Asked) -> float | None:
-    absolute, share = _for(name, effect), _for(name, relative)
+def _effect(
+    name: str, known: Baseline, effect: By[float], relative: By[float], goal: Goal, *, named: bool
+) -> float | None:
+    """The effect that is assumed, if one is given; by its name, if it must be."""
+    absolute, share = (
+        None if named and not isinstance(given, Mapping) else _for(name, given) for given in (effect, relative)
+    )
     if absolute is not None and share is not None:
         raise EstimateError(f"{name}: give `effect` or `relative`, not both.")
     if share is not None:
@@ -340,7 +358,7 @@ def _effect(name: str, known: Baseline, effect: By[float], relative: By[float], 
         return None
     if not math.isfinite(absolute):
         raise EstimateError(f"{name}: the effect must be a finite number.")
-    if absolute == 0 and asked.goal == "different":
+    if absolute == 0 and goal == "different":
         raise EstimateError(f"{name}: an effect of zero cannot be found.")
     if known.sd is None and not 0 < known.level + absolute < 1:
         raise EstimateError(f"{name}: with this effect the share would not lie between 0 and 1.")

@@ -44,7 +44,7 @@ def test_numbers_on_the_command_line_are_those_of_python(folder: Path) -> None:
     same = fa.power(known, plan=plan, relative=0.05, records_per_day=500)
     assert told == json.loads(same.to_json())
     words = ("plan", "power", "plan.toml", "--level", 0.2, "--margin", 0.01, "--better", "lower")
-    known = dict.fromkeys(plan.outcomes, fa.Baseline(level=0.2))
+    known = {outcome.name: fa.Baseline(level=0.2) for outcome in plan.outcomes}
     assert foldaway(*words, folder=folder).stdout == f"{fa.power(known, plan=plan, margin=0.01, better='lower')}\n"
 
 

@@ -88,7 +88,9 @@ def power(
     the_plan = Plan.load(plan)
     earlier = None if not source else _effects(source, the_plan, delimiter, key)
     known = _baselines(the_plan, earlier, level, sd, correlation, explained)
-    asked = _by_outcome(the_plan, effect, "--effect", str)
+    # What is said of all outcomes is not said of those that the plan guards.
+    free = [outcome.name for outcome in the_plan.outcomes if outcome.margin is None]
+    asked = _by_outcome(the_plan, effect, "--effect", str, free)
     shares = {name: _number(text[:-1], "--effect") / 100 for name, text in asked.items() if text.endswith("%")}
     answer = ask(
         known,
@@ -144,7 +146,8 @@ def _baselines(
             (explained, "--explained"),
         )
     )
-    for name in plan.outcomes:
+    names = [outcome.name for outcome in plan.outcomes]
+    for name in names:
         if name not in levels:
             continue
         known[name] = Baseline(
@@ -153,8 +156,8 @@ def _baselines(
             correlation=correlations.get(name, 0.0),
             explained=shares.get(name, 0.0),
         )
-    missing = [name for name in plan.outcomes if name not in known]
-    if len(missing) == len(plan.outcomes):
+    missing = [name for name in names if name not in known]
+    if len(missing) == len(names):
         raise EstimateError(
             f"nothing is known of {missing[0]!r} yet: give --from with an earlier trial or earlier records, or --level "
             "and, unless it is a share, --sd."
@@ -172,14 +175,17 @@ def _numbers(plan: Plan, texts: Sequence[str] | None, option: str) -> dict[str, 
     return _by_outcome(plan, texts, option, lambda text: _number(text, option))
 
 
-def _by_outcome(plan: Plan, texts: Sequence[str] | None, option: str, read: Callable[[str], T]) -> dict[str, T]:
+def _by_outcome(
+    plan: Plan, texts: Sequence[str] | None, option: str, read: Callable[[str], T], free: Sequence[str] = ()
+) -> dict[str, T]:
     """What an option says of each outcome: a value for all, or OUTCOME=VALUE for one."""
     found: dict[str, T] = {}
+    names = [outcome.name for outcome in plan.outcomes]
     for text in texts or ():
         name, _, value = text.rpartition("=")
-        if name and name not in plan.outcomes:
-            raise EstimateError(f"{option}: the plan has no outcome {name!r}; it has {', '.join(plan.outcomes)}.")
-        found |= {each: read(value) for each in ([name] if name else plan.outcomes)}
+        if name and name not in names:
+            raise EstimateError(f"{option}: the plan has no outcome {name!r}; it has {', '.join(names)}.")
+        found |= {each: read(value) for each in ([name] if name else free or names)}
     return found
 
 
