@@ -19,7 +19,8 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     replicates behind them. ``df`` is infinite where the normal distribution takes the place of Student's t. Rows of a
     release have its ``epsilon`` and ``delta``, what it ``protects``, and by ``widening`` how many times as wide the
     interval is as it would be without noise, estimated; None if it is mostly noise. Rows within a segment have its
-    level in ``segment``.
+    level in ``segment``. Rows of the compliers' effect have F of the ``first_stage``: how strongly the arms differ in
+    what was received.
     """
 
     outcome: str
@@ -62,6 +63,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     protects: str | None = None
     widening: float | None = None
     segment: str | None = None
+    first_stage: float | None = None
 
 
 def told(number: float | None) -> float | None:

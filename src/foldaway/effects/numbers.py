@@ -44,6 +44,17 @@ def p_text(p: float | None) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
+def p_relation(p: float) -> str:
+    """A p-value after the letter p, in a sentence.
+
+    Example:
+        >>> p_relation(0.0312), p_relation(1e-9)
+        ('= 0.031', 'below 0.001')
+    """
+    text = p_text(p)
+    return text.replace("<", "below ") if "<" in text else f"= {text}"
+
+
 def percent_text(share: float | None) -> str:
     """A share for a person, to three digits.
 

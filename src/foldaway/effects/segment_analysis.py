@@ -16,7 +16,7 @@ from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.group_analysis import Reading, rows_of
 from foldaway.effects.segment import BySegment
 from foldaway.inference.adjusting import fit_start
-from foldaway.inference.differing import differing
+from foldaway.inference.differing import levels_differ
 from foldaway.inference.intervals import holm
 from foldaway.inference.rounding import coarse_p_value
 from foldaway.plan import Outcome, Plan
@@ -59,7 +59,7 @@ def _by_level(plan: Plan, column: str, segment: Segment, outcome: Outcome, round
         told = [segment.levels.index(row.segment or "") for row in effects if row.reliable]
         lead = effects[0]
         joint = whole.levels(lead.estimator, lead.se_kind, outcome, recentred=False)
-        test = differing(joint, len(plan.arms), arm, told)
+        test = levels_differ(joint, len(plan.arms), arm, told)
         yield BySegment(
             column=column,
             outcome=lead.outcome,
