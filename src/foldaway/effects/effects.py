@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from foldaway.effects.outlook import Outlook
+
 WIDTH = 80
 
 _LOOKS = (
@@ -73,6 +75,41 @@ class Effects(Findings):
         from foldaway.effects.plot import forest
 
         return forest(self, axes, estimators=estimators)
+
+    def outlook(
+        self,
+        *,
+        records: float | None = None,
+        days: float | None = None,
+        records_per_day: float | None = None,
+        width: float | None = None,
+        power: float = 0.8,
+        sequential: bool = False,
+    ) -> Outlook:
+        """What the trial can still find, and when its intervals will be narrow enough.
+
+        Args:
+            records: By how many records in all; twice as many as now if left out.
+            days: The same in days from now.
+            records_per_day: How many records come in a day.
+            width: How wide an interval may be, from end to end.
+            power: The chance to find the smallest effect.
+            sequential: Whether by the any-time interval, in place of a single look at the end.
+
+        Raises:
+            EstimateError: The question is not complete, or contradicts itself.
+        """
+        from foldaway.effects.outlook import outlook_of
+
+        return outlook_of(
+            self,
+            records=records,
+            days=days,
+            records_per_day=records_per_day,
+            width=width,
+            power=power,
+            sequential=sequential,
+        )
 
     def __str__(self) -> str:
         return self.to_string()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from textwrap import fill
 
 from foldaway.effects.effect import Effect, told
 from foldaway.table import ABSENT, number
@@ -139,3 +140,19 @@ def bytes_text(size: int) -> str:
         if size >= factor:
             return f"{size / factor:,.1f} {unit}"
     return f"{size:,} bytes"
+
+
+def in_lines(text: str, indent: str = "", width: int = 80) -> str:
+    """The text in lines that part no number from its percent sign.
+
+    Args:
+        text: A sentence or more.
+        indent: What stands before every line but the first.
+        width: The most characters of a line.
+
+    Example:
+        >>> print(in_lines("The chance is 80 % or more.", width=16))
+        The chance is
+        80 % or more.
+    """
+    return fill(text.replace(" %", "\u00a0%"), width, subsequent_indent=indent).replace("\u00a0", " ")
