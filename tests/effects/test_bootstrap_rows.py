@@ -33,7 +33,7 @@ def test_the_rows_are_those_of_a_bootstrap_by_hand(confidence: float) -> None:
     effects = folded(plan, rows).effects()
     w = unit_weights(plan, rows["unit"]).astype(float)
     share = plan.arms["arm1"]
-    for outcome in plan.outcomes:
+    for outcome in plan.measured:
         treated = np.where(rows["group"] == "arm1", 1.0, 0.0)
         y = rows[outcome].to_numpy()
         z = ipw(y, treated, share)
