@@ -75,6 +75,7 @@ RELEASED: dict[str, Any] = {
 CUT: dict[str, Any] = {
     **SMALL,
     "segments": ["country"],
+    "received": "opened",
     "strata": {"column": "site", "probabilities": {"x": {"a": 0.5, "b": 0.5}, "y": {"a": 0.25, "b": 0.75}}},
 }
 

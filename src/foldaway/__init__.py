@@ -37,6 +37,7 @@ from foldaway.plan import (
     Strata,
     Total,
 )
+from foldaway.planning import Baseline, Power, power
 from foldaway.trial import Trial, saved_effects
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Baseline",
     "Bootstrap",
     "Calibration",
     "Coefficients",
@@ -60,6 +62,7 @@ __all__ = [
     "Outcome",
     "Plan",
     "PlanError",
+    "Power",
     "Privacy",
     "Ratio",
     "RecordError",
@@ -77,6 +80,7 @@ __all__ = [
     "WorkerError",
     "fold_files",
     "fold_query",
+    "power",
     "saved_effects",
 ]
 

@@ -223,6 +223,7 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "bounds": [None, 1, [0, 1], {"age": 1}, {"age": [1]}, {"age": [0, 1, 2]}, {"age": ["0", "1"]}],
     "beyond": [None, "", "Clip", True],
     "segments": NOT_NAMES,
+    "received": NOT_TEXT[1:],
     "strata.column": NOT_TEXT,
     "strata.probabilities": [None, 1, "x", ["x"], {"x": 1}, {"x": {"a": "1"}}],
     "unit": NOT_TEXT[1:],

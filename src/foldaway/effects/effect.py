@@ -19,8 +19,9 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     replicates behind them. Rows of shares have an odds ratio, and intervals of ratios on the log scale; rows of other
     outcomes have none, without a reason. ``df`` is infinite where the normal distribution takes the place of Student's
     t. Rows of a release have its ``epsilon`` and ``delta``, what it ``protects``, and by ``widening`` how many times as
-    wide the interval is as it would be without noise, estimated; None if it is mostly noise. Rows within a
-    segment have its level in ``segment``.
+    wide the interval is as it would be without noise, estimated; None if it is mostly noise. Rows within a segment have
+    its level in ``segment``. Rows of the compliers' effect have F of the ``first_stage``: how strongly the arms differ
+    in what was received.
     """
 
     outcome: str
@@ -67,6 +68,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     protects: str | None = None
     widening: float | None = None
     segment: str | None = None
+    first_stage: float | None = None
 
 
 def told(number: float | None) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
@@ -13,6 +14,7 @@ import numpy as np
 from foldaway.effects.effect import Effect
 from foldaway.effects.segment import BySegment
 from foldaway.errors import EstimateError, not_installed
+from foldaway.inference.differing import JointTest
 from foldaway.inference.intervals import ADJUSTMENTS
 from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SampleRatio
@@ -45,6 +47,7 @@ class Findings(Sequence[Effect]):
         notes: What else the reader should know.
         rounded: Whether they are told to others, and so rounded that no person's value can be worked out.
         plan: The plan that asked for them.
+        joint: Where there are several arms, by outcome a test of whether any of them differs from the control.
         segments: Effects within the levels of the plan's segments, and whether they differ.
         adjustment: How p-values were adjusted for several comparisons, if they were.
     """
@@ -62,6 +65,7 @@ class Findings(Sequence[Effect]):
     notes: Sequence[str] = ()
     rounded: bool = False
     plan: Plan | None = None
+    joint: dict[str, JointTest] = dataclasses.field(default_factory=dict)
     segments: Sequence[BySegment] = ()
     adjustment: str | None = None
 
@@ -164,7 +168,7 @@ class Findings(Sequence[Effect]):
 
     def to_json(self) -> str:
         """Everything, for machines; numbers that cannot be told are null, and so are infinite degrees of freedom."""
-        about = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
+        about = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "rows"}
         faults = [msgspec.structs.asdict(fault) for fault in self.faults]
         about["plan"] = None if self.plan is None else self.plan.settings()
         return msgspec.json.encode({**about, "faults": faults, "effects": self.rows}).decode()
@@ -176,6 +180,7 @@ class Findings(Sequence[Effect]):
         rows = [Effect(**{**row, "df": _degrees(row)}) for row in about.pop("effects")]
         faults = [Fault(**fault) for fault in about.pop("faults")]
         ratio = msgspec.convert(about.pop("sample_ratio"), SampleRatio)
+        about["joint"] = msgspec.convert(about.get("joint", {}), dict[str, JointTest])
         losses = msgspec.convert(about.pop("losses", []), list[Loss])
         about["segments"] = msgspec.convert(about.get("segments", ()), list[BySegment])
         settings = about.pop("plan", None)

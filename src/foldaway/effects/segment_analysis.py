@@ -18,7 +18,7 @@ from foldaway.effects.group_analysis import Reading, rows_of
 from foldaway.effects.segment import BySegment
 from foldaway.errors import EstimateError
 from foldaway.inference.adjusting import fit_starts
-from foldaway.inference.differing import differing
+from foldaway.inference.differing import levels_differ
 from foldaway.inference.intervals import holm
 from foldaway.inference.rounding import coarse_p_value
 from foldaway.plan import Outcome, Plan
@@ -62,7 +62,7 @@ def _by_level(plan: Plan, column: str, segment: Segment, outcome: Outcome, round
         lead, test = effects[0], None
         with suppress(EstimateError):  # a level of which nothing can be told, such as a ratio to nothing
             joint = whole.levels(lead.estimator, lead.se_kind, outcome, recentred=False)
-            test = differing(joint, len(plan.arms), arm, told)
+            test = levels_differ(joint, len(plan.arms), arm, told)
         yield BySegment(
             column=column,
             outcome=lead.outcome,

@@ -7,7 +7,7 @@ once here, for arrays with any leading axes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,13 +130,35 @@ def relative_of(levels: Levels, arm: int, confidence: float, control: int = 0) -
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = a / b
         df = _degrees(levels, arm, control, ours, ratio**2 * theirs)
-        t2 = stdtrit(df, 0.5 + confidence / 2) ** 2
-        lead, middle, last = b**2 - t2 * theirs, a * b - t2 * between, a**2 - t2 * ours
+        lower, upper, bounded = fieller(a, b, (ours, theirs, between), stdtrit(df, 0.5 + confidence / 2))
+        error = np.sqrt(np.maximum(ours - 2 * ratio * between + ratio**2 * theirs, 0)) / np.abs(b)
+    return Relative(ratio - 1, error, lower - 1, upper - 1, bounded)
+
+
+def fieller(
+    a: Floats | float, b: Floats | float, covariance: tuple[Any, Any, Any], reach: Floats | float
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Where the set of all ρ with |a − ρb| ≤ reach · error begins and ends, and whether it is bounded.
+
+    Args:
+        a: The numerator.
+        b: The denominator.
+        covariance: The variance of a, that of b, and their covariance.
+        reach: How many standard errors.
+
+    Example:
+        >>> lower, upper, bounded = fieller(1.0, 2.0, (0.01, 0.01, 0.0), 1.96)
+        >>> float(lower.round(3)), float(upper.round(3)), bool(bounded)
+        (0.394, 0.616, True)
+    """
+    ours, theirs, between = covariance
+    t2 = np.square(reach)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lead, middle, last = np.square(b) - t2 * theirs, a * b - t2 * between, np.square(a) - t2 * ours
         root = np.sqrt(np.maximum(middle**2 - lead * last, 0))
         bounded = np.asarray(lead > 0)
-        lower, upper = (np.where(bounded, (middle + side * root) / lead - 1, np.nan) for side in (-1, 1))
-        error = np.sqrt(np.maximum(ours - 2 * ratio * between + ratio**2 * theirs, 0)) / np.abs(b)
-    return Relative(ratio - 1, error, lower, upper, bounded)
+        lower, upper = (np.where(bounded, (middle + side * root) / lead, np.nan) for side in (-1, 1))
+    return lower, upper, bounded
 
 
 def effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> ArmEffect:

@@ -15,7 +15,7 @@ from foldaway.plan.part import Count, Fixed, Part
 from foldaway.plan.privacy import Privacy
 from foldaway.plan.release import Release
 from foldaway.plan.strata import Strata
-from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES, MOMENTS, SUMS, Error, Keep, ModeName
+from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, JACKKNIFE, MODES, MOMENTS, SUMS, Error, Keep, ModeName
 
 Column = Annotated[str, Meta(description="the name of a column")]
 Columns = Annotated[Sequence[str], Meta(description="a list of column names")]
@@ -61,6 +61,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
             probabilities in each.
         unit: The column that names what was randomised; also the cluster.
         weight: The column of observation weights.
+        received: The column that says whether, or how much of, the treatment was taken up; gives the effect on those
+            who take it up because they were assigned to it.
         confidence: Coverage of the intervals.
         one_record_per_unit: A promise that no unit has more than one record, so that records are independent.
         keep: ``"sums"`` by arm and group of units, the default; or ``"moments"``, from which exact regressions and
@@ -74,8 +76,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         drop_limit: With ``on_fault = "drop"``, the largest share of all records that may be dropped: above it no effect
             is told, until further records bring the share down.
         estimators: Those to report; all that the plan allows if left out.
-        errors: The kinds of standard error to report (welch, jackknife; from moments classical, HC0, HC1, HC2, CR0,
-            CR1); all that the plan allows if left out. Only the tallies that these need are kept: with
+        errors: The kinds of standard error to report (welch, jackknife; from moments classical, HC0, HC1, HC2, HC3,
+            CR0, CR1); all that the plan allows but HC3 if left out. Only the tallies that these need are kept: with
             ``["classical"]`` alone not the robust one, whose size and cost grow with the fourth power of the number of
             columns.
         anytime_n: The number of records (units, for clustered errors) at which the anytime-valid interval is tightest.
@@ -97,6 +99,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     beyond: Literal["clip", "refuse"] = "clip"
     unit: Column | None = None
     weight: Column | None = None
+    received: Column | None = None
     confidence: Confidence = 0.95
     one_record_per_unit: bool = False
     keep: Keep | None = None
@@ -155,7 +158,7 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
     def grouped(self) -> bool:
         """Whether units are dealt into groups: where a unit may have several records, or only groups tell the error."""
         released = self.release is not None and not self.by_shares
-        return self.keeps == SUMS and (not self._units_apart or released)
+        return self.keeps == SUMS and (not self._units_apart or released or self.received is not None)
 
     @property
     def _units_apart(self) -> bool:
@@ -204,7 +207,14 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
     @property
     def values(self) -> tuple[Value, ...]:
         """The numbers of a record that outcomes are computed from, each once."""
-        return tuple(dict.fromkeys(value for outcome in self.outcomes for value in outcome.values))
+        receipt = () if self.received is None else (Value(self.received),)
+        return tuple(dict.fromkeys((*(value for outcome in self.outcomes for value in outcome.values), *receipt)))
+
+    @property
+    def receipt(self) -> int:
+        """Where what was received stands among the values."""
+        assert self.received is not None
+        return self.values.index(Value(self.received))
 
     def places(self, outcome: Outcome) -> tuple[int, ...]:
         """Where the outcome's values stand among all of them."""
@@ -223,7 +233,8 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
     @property
     def measured(self) -> tuple[str, ...]:
         """The columns of a record that outcomes are computed from, each once."""
-        return tuple(dict.fromkeys(column for outcome in self.outcomes for column in outcome.columns))
+        receipt = () if self.received is None else (self.received,)
+        return tuple(dict.fromkeys((*(column for outcome in self.outcomes for column in outcome.columns), *receipt)))
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -290,8 +301,12 @@ def errors_of(plan: Analysis, estimator: str | None = None) -> list[str]:
     return [
         word.name
         for word in ERRORS.values()
-        if _asks_for(plan, word) and word.suits(plan) and (estimator is None or word.serves(estimator))
+        if _asks_for(plan, word) and word.suits(plan) and (estimator is None or _serves(word, estimator))
     ]
+
+
+def _serves(word: Error, estimator: str) -> bool:
+    return word.serves(estimator) and (word.name == JACKKNIFE or not ESTIMATORS[estimator].of_effects)
 
 
 def tallies_of(plan: Analysis) -> set[str]:
@@ -304,7 +319,7 @@ def _asks_for(plan: Analysis, word: Error) -> bool:
     """Whether the plan reports errors of this kind; of those in `errors`, all if it names none."""
     match word.setting:
         case "errors":
-            return not plan.errors or word.name in plan.errors
+            return word.name in plan.errors or not (plan.errors or word.by_name)
         case "leverage":
             return plan.federated is not None and plan.federated.leverage == word.name
         case _:

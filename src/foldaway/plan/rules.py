@@ -45,6 +45,8 @@ def faults_of(plan: Analysis) -> Iterator[str]:
     yield from _bound_faults(plan)
     yield from _missing_faults(plan)
     yield from _segment_faults(plan)
+    if plan.received is not None and (plan.keeps != SUMS or plan.federated is not None or plan.release is not None):
+        yield "`received` is read from sums by group, without `federated` and `release`: leave out either."
     if plan.strata is not None:
         yield from plan.strata.misfits(plan.arms)
     if plan.release is not None:

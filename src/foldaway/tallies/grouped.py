@@ -292,6 +292,19 @@ class Grouped:
         sums = one.sums.unadjusted() + two.sums.unadjusted()
         return replace(one, sums=sums, predictor=None, why=DIFFERENT)
 
+    def turned(self, plan: Plan, places: Sequence[int]) -> Self:
+        """The same under a plan that has its arms in another order."""
+        arms = len(places)
+
+        def by_level(levels: int) -> list[int]:
+            return [level * arms + place for level in range(levels) for place in places]
+
+        segments = [
+            Segment(levels, replace(cells.of_arms(by_level(len(levels))), plan=plan)) for levels, cells in self.segments
+        ]
+        strata = None if self.strata is None else self.strata.of_arms(by_level(self.strata.shape.arms // arms))
+        return replace(self.of_arms(places), plan=plan, segments=tuple(segments), strata=strata)
+
     def pooled(self, least: int) -> Self:
         """With levels of segments that the plan does not list only where so many records of each arm have them."""
         return replace(self, segments=tuple(segment.pooled(least) for segment in self.segments))
