@@ -66,12 +66,13 @@ class EachLawOnce:
 
 
 def _compile_unmeasured() -> None:
-    from numba.core.dispatcher import Dispatcher
+    from numba.core import dispatcher
 
-    compile_measured = Dispatcher.compile
+    kernels: Any = dispatcher.Dispatcher
+    compile_measured = kernels.compile
 
     def compile(kernel: Any, types: Any) -> Any:
         with unmeasured():
             return compile_measured(kernel, types)
 
-    Dispatcher.compile = compile
+    kernels.compile = compile
