@@ -126,6 +126,10 @@ class Reading(NamedTuple):
 
     def carriers(self, outcome: Outcome) -> Floats:
         """By arm, how many people carry an outcome: of several values, the one that fewest carry."""
+        if (
+            outcome.bins is not None
+        ):  # a quantile is told where enough lie beyond it, and those are no few that carry it
+            return np.full(len(self.tallies.plan.arms), np.inf)
         fewest: Floats = np.min([self._carriers(place) for place in self.tallies.plan.places(outcome)], axis=0)
         return fewest
 
@@ -150,6 +154,7 @@ class Reading(NamedTuple):
                 first_order=self.first_order,
                 recentred=recentred,
                 strata=tallies.strata,
+                histogram=None if (bins := outcome.bins) is None else tallies.histograms[tallies.plan.bins.index(bins)],
             )
         )
 
