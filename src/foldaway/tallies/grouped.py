@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 
 from foldaway.errors import StateError
 from foldaway.keeping.state import Array, decode_part
-from foldaway.numerics.block import Floats, Shape
+from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records.batch import Batch
-from foldaway.tallies.group_folding import fold_group_moments, fold_histogram, fold_sums
-from foldaway.tallies.group_moments import GroupMoments, MomentsShape
+from foldaway.tallies.complete_cases import CompleteCases
+from foldaway.tallies.group_folding import fold_histogram, fold_sums
 from foldaway.tallies.histogram import MOST_GROUPS, Histogram, HistogramShape
-from foldaway.tallies.predictor import Predictor, lean, predictor_of
+from foldaway.tallies.predictor import Predictor, predictor_of
 from foldaway.tallies.release import release, released_state, restored_release
 from foldaway.tallies.sums import Sums, SumsShape
 
@@ -144,7 +144,7 @@ class Grouped:
     """
 
     plan: Plan
-    moments: GroupMoments | None
+    moments: CompleteCases | None
     sums: Sums | None
     predictor: Predictor | None = None
     why: str = ""
@@ -158,7 +158,7 @@ class Grouped:
         """What is held of no records; or of a segment with so many levels."""
         predictor = predictor_of(plan)
         if plan.covariates and predictor is None:
-            held = cls(plan, GroupMoments.empty(_moments_shape(plan, levels or 1)), None)
+            held = cls(plan, CompleteCases.empty(plan, plan.groups if plan.grouped else FOLDS, levels or 1), None)
         else:
             shape = _sums_shape(plan, adjusted=predictor is not None, levels=levels or 1)
             held = cls(plan, None, Sums.empty(shape), predictor)
@@ -195,7 +195,7 @@ class Grouped:
         if self.sums is not None:
             return self.sums
         assert self.moments is not None
-        sums = lean(self.moments, None)
+        sums = self.moments.lean(None)
         return sums if self.plan.grouped else sums.regrouped(1)
 
     def lean_arrays(self) -> dict[str, Floats]:
@@ -205,15 +205,18 @@ class Grouped:
     def lean_parts(self) -> dict[str, int]:
         """How many numbers are kept besides, once the trial is lean, by part."""
         segments = sum(_numbers(self._lean_sums(len(segment.levels))) for segment in self.segments)
+        own = sum(each.size for each in self.histograms)
         return {
-            "segments": segments,
+            "segments": segments + self.binned - own,
             "strata": 0 if self.strata is None else _numbers(self.strata),
-            "histograms": sum(each.size for held in (self, *self._cells) for each in held.histograms),
+            "histograms": own,
         }
 
     @property
-    def _cells(self) -> list[Grouped]:
-        return [segment.cells for segment in self.segments]
+    def binned(self) -> int:
+        """How many of the numbers that are kept stand in histograms, with those of segments."""
+        held = (self, *(segment.cells for segment in self.segments))
+        return sum(each.size for part in held for each in part.histograms)
 
     def _lean_sums(self, levels: int = 1) -> Sums:
         return Sums.empty(_sums_shape(self.plan, adjusted=bool(self.plan.covariates), levels=levels))
@@ -231,7 +234,7 @@ class Grouped:
             cut = replace(batch.cut(batch.stratum, self.strata.shape.arms // batch.arms), key=None)
             more["strata"] = fold_sums(self.strata, cut)
         if self.moments is not None:
-            return replace(self, moments=fold_group_moments(self.moments, batch), **more)
+            return replace(self, moments=self.moments.fold(batch), **more)
         assert self.sums is not None
         return replace(self, sums=fold_sums(self.sums, batch, self.predictor), **more)
 
@@ -268,7 +271,7 @@ class Grouped:
         """
         if self.moments is None:
             return self
-        sums = lean(self.moments, predictor, without)
+        sums = self.moments.lean(predictor, without)
         segments = [Segment(each.levels, each.cells.fixed(predictor, without, why)) for each in self.segments]
         return replace(
             self,
@@ -310,6 +313,19 @@ class Grouped:
         sums = one.sums.unadjusted() + two.sums.unadjusted()
         return replace(one, sums=sums, predictor=None, why=DIFFERENT)
 
+    def turned(self, plan: Plan, places: Sequence[int]) -> Self:
+        """The same under a plan that has its arms in another order."""
+        arms = len(places)
+
+        def by_level(levels: int) -> list[int]:
+            return [level * arms + place for level in range(levels) for place in places]
+
+        segments = [
+            Segment(levels, replace(cells.of_arms(by_level(len(levels))), plan=plan)) for levels, cells in self.segments
+        ]
+        strata = None if self.strata is None else self.strata.of_arms(by_level(self.strata.shape.arms // arms))
+        return replace(self.of_arms(places), plan=plan, segments=tuple(segments), strata=strata)
+
     def pooled(self, least: int) -> Self:
         """With levels of segments that the plan does not list only where so many records of each arm have them."""
         return replace(self, segments=tuple(segment.pooled(least) for segment in self.segments))
@@ -348,6 +364,9 @@ class Grouped:
             part = decode_part(cells, GroupedState)
             segments.append(Segment(tuple(levels), cls._restored(part, plan, len(levels))))
         strata = None if saved.strata is None else Sums.restore(saved.strata, _strata_shape(plan))
+        parts = (held, *(segment.cells for segment in segments))
+        if any(each.n > held.n for part in parts for each in part.histograms):
+            raise StateError("the state is damaged: its counts do not fit.")
         if any(segment.cells.n != held.n for segment in segments) or (strata is not None and strata.n != held.n):
             raise StateError("the state is damaged: its counts do not fit.")
         return replace(held, segments=tuple(segments), strata=strata)
@@ -366,7 +385,7 @@ class Grouped:
         if saved.moments is not None:
             if empty.moments is None or saved.sums is not None:
                 raise StateError("the state does not fit its plan: it has other tallies.")
-            return replace(empty, moments=GroupMoments.restore(saved.moments, empty.moments.shape))
+            return replace(empty, moments=empty.moments.restored(saved.moments))
         if saved.sums is None:
             return empty
         predictor = empty.predictor
@@ -380,15 +399,10 @@ class Grouped:
         return replace(empty, moments=None, sums=sums, predictor=predictor if adjusted else None, why=saved.why)
 
 
-def _moments_shape(plan: Plan, levels: int) -> MomentsShape:
-    row = Shape(len(plan.regressors), len(plan.values))
-    groups = plan.groups if plan.grouped else FOLDS
-    return MomentsShape(len(plan.arms) * levels, groups, row, plan.weighted)
-
-
 def _sums_shape(plan: Plan, *, adjusted: bool, levels: int = 1) -> SumsShape:
     groups = plan.groups if plan.grouped else 1
-    return SumsShape(len(plan.arms) * levels, len(plan.values), groups, adjusted, plan.weighted)
+    size = len(plan.arms) * levels, len(plan.values), groups
+    return SumsShape(*size, adjusted, plan.weighted, plan.lacking, plan.pairs)
 
 
 def _histogram_shapes(plan: Plan, levels: int) -> list[HistogramShape]:
@@ -398,7 +412,9 @@ def _histogram_shapes(plan: Plan, levels: int) -> list[HistogramShape]:
 
 def _strata_shape(plan: Plan) -> SumsShape:
     assert plan.strata is not None
-    return SumsShape(len(plan.arms) * len(plan.strata.probabilities), len(plan.values), 1, weighted=True)
+    return SumsShape(
+        len(plan.arms) * len(plan.strata.probabilities), len(plan.values), 1, weighted=True, missing=plan.lacking
+    )
 
 
 def _numbers(sums: Sums) -> int:

@@ -112,6 +112,11 @@ class Histogram:
         return replace(self, shape=shape, counts=taken(self.counts, places), squares=squares)
 
     @property
+    def n(self) -> int:
+        """The number of records that have the outcome; 0 with weights, whose sums do not tell it."""
+        return 0 if self.shape.weighted else int(self.counts.sum())
+
+    @property
     def size(self) -> int:
         """How many numbers it is."""
         return self.counts.size + (0 if self.squares is None else self.squares.size)
