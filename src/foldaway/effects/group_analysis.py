@@ -170,6 +170,8 @@ class Reading(NamedTuple):
     def rounded_levels(self, kinds: Mapping[K, Levels], outcome: Outcome, estimator: str) -> dict[K, Levels]:
         """An estimator's levels as they are told: the coarser, the fewer carry the outcome."""
         plan = self.tallies.plan
+        if outcome.bins is not None:  # a quantile is told where enough lie beyond it: no few carry it
+            return rounded_levels(kinds, np.full(len(plan.arms), np.inf))
         fewest: Floats = np.min([self._carriers(place) for place in plan.places(outcome)], axis=0)
         if not ESTIMATORS[estimator].of_effects:
             return rounded_levels(kinds, fewest)
@@ -202,6 +204,7 @@ class Reading(NamedTuple):
                 first_order=self.first_order,
                 recentred=recentred,
                 strata=tallies.strata,
+                histogram=None if (bins := outcome.bins) is None else tallies.histograms[tallies.plan.bins.index(bins)],
             )
         )
 

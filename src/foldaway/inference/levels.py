@@ -29,6 +29,7 @@ class Levels(NamedTuple):
             own entry is 1/f; an entry of two arms is 0 if what is not known of their variances has nothing in common.
         n: The number of records: (…, A).
         groups: The number of groups with records: (…, A); None if records are taken as independent.
+        why: By arm, why no error can be told of it, empty if one can; no entries if that goes for all.
     """
 
     value: Floats
@@ -36,6 +37,7 @@ class Levels(NamedTuple):
     doubt: Floats
     n: Floats
     groups: Floats | None = None
+    why: tuple[str, ...] = ()
 
 
 class Difference(NamedTuple):
@@ -243,6 +245,8 @@ def withheld(levels: Levels, arms: tuple[int, int]) -> str:
     n = float(min(levels.n[..., arm] for arm in arms))
     if n <= 0:
         return "an arm has no records yet."
+    if reason := next((levels.why[arm] for arm in arms if levels.why and levels.why[arm]), ""):
+        return reason
     if levels.groups is None:
         return "" if n >= 2 else "an arm has a single record, which shows no spread."
     groups = int(min(levels.groups[..., arm] for arm in arms))

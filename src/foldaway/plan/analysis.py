@@ -10,7 +10,7 @@ from msgspec import Meta
 from foldaway.plan.bootstrap import Bootstrap
 from foldaway.plan.coefficients import Coefficients
 from foldaway.plan.federated import Federated
-from foldaway.plan.outcomes import Outcome, Value
+from foldaway.plan.outcomes import Bins, Outcome, Value
 from foldaway.plan.part import Count, Fixed, Part
 from foldaway.plan.privacy import Privacy
 from foldaway.plan.release import Release
@@ -47,7 +47,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         name: The trial's name (letters, digits, dot, dash, underscore).
         arm: The column that names the arm.
         arms: Allocation probability of each arm; the first arm is the control.
-        outcomes: What to compare between arms: means (a column name is short for one), shares, ratios and totals.
+        outcomes: What to compare between arms: means (a column name is short for one), shares, ratios, quantiles
+            and totals.
         assigned_units: How many units were assigned to the arms, if that is known: totals are then told per unit, and
             otherwise as what all units together would have had in the arm.
         covariates: Columns measured before treatment, for precision.
@@ -219,6 +220,11 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
     def places(self, outcome: Outcome) -> tuple[int, ...]:
         """Where the outcome's values stand among all of them."""
         return tuple(map(self.values.index, outcome.values))
+
+    @property
+    def bins(self) -> tuple[Bins, ...]:
+        """The bins of each histogram that is kept, each once."""
+        return tuple(dict.fromkeys(outcome.bins for outcome in self.outcomes if outcome.bins is not None))
 
     def read_from(self, value: Value) -> list[Outcome]:
         """The outcomes that are computed from a value."""
