@@ -79,7 +79,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "HC2 with weights": ({"errors": ["HC1", "HC2"], "weight": "w"}, "'HC2' is for records without weights"),
     "nothing but HC2": (
         {"errors": ["HC2"], "weight": None, "bootstrap": None},
-        "'HC2' is for the estimator difference alone",
+        "'HC2' is for difference and ipw alone",
     ),
     "estimator twice": ({"estimators": ["ipw", "ipw"]}, "`estimators` has 'ipw' more than once"),
     "needs covariates": (

@@ -251,7 +251,8 @@ def _sentence(reason: str) -> str | None:
 
 
 def _sample_ratio(plan: Plan, tallies: Grouped) -> SampleRatio:
-    if plan.grouped:
+    # Records that were randomised one by one are to be counted, whatever clusters tie them together.
+    if plan.grouped and (plan.release is not None or not plan.within_clusters):
         return sample_ratio_of_groups(tallies.records, plan.arms)
     counts = dict(zip(plan.arms, tallies.counts, strict=True))
     if plan.release is not None:

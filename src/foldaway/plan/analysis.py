@@ -49,7 +49,10 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         bounds: The lowest and the highest value of outcomes and numeric covariates.
         beyond: What happens to values beyond their bounds: ``"clip"`` them, counted by arm, or ``"refuse"`` them as
             faulty.
-        unit: The column that names what was randomised; also the cluster.
+        unit: The column that names what was randomised; also the cluster, unless the plan names one.
+        cluster: The column that names the clusters within which units were randomised, such as villages with people of
+            both arms. Groups are dealt by it, so that errors allow for what units of a cluster have in common. Without
+            a `unit`, each record was randomised. A unit belongs to one cluster.
         weight: The column of observation weights.
         confidence: Coverage of the intervals.
         one_record_per_unit: A promise that no unit has more than one record, so that records are independent.
@@ -59,9 +62,12 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
             a unit.
         coefficients: How covariates predict each outcome, fixed before the trial (`plan.calibrated` finds them). If
             left out, they are found from the trial's own records when it is first saved.
-        complete_units: A promise that all records of a unit come in one batch; gives CR0 and CR1.
+        complete_units: A promise that all records of a unit come in one batch, and that a unit is in one arm; gives
+            CR0 and CR1. A unit in both arms is refused within a batch. In different batches it would count as two, and
+            nobody would notice: where a promise does not hold, leave it out.
         on_fault: ``"refuse"`` a batch with a faulty record whole, or ``"drop"`` and count such records.
-        estimators: Those to report; all that the plan allows if left out.
+        estimators: Those to report; all that the plan allows if left out, but for ``"horvitz_thompson"``, the paper's
+            inverse-probability mean, which must be named.
         errors: The kinds of standard error to report (welch, jackknife; from moments classical, HC0, HC1, HC2, CR0,
             CR1); all that the plan allows if left out. Only the tallies that these need are kept: with
             ``["classical"]`` alone not the robust one, whose size and cost grow with the fourth power of the number of
@@ -84,6 +90,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     bounds: Bounds = Fixed()
     beyond: Literal["clip", "refuse"] = "clip"
     unit: Column | None = None
+    cluster: Column | None = None
     weight: Column | None = None
     confidence: Confidence = 0.95
     one_record_per_unit: bool = False
@@ -135,17 +142,32 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
     def grouped(self) -> bool:
         """Whether units are dealt into groups: where a unit may have several records, or only groups tell the error."""
         released = self.release is not None and not self.by_shares
-        return self.keeps == SUMS and (not self._units_apart or released)
+        return self.keeps == SUMS and (not self._independent or released)
 
     @property
-    def _units_apart(self) -> bool:
-        """Whether each record is of a unit of its own, so that records are independent."""
+    def clustering(self) -> str | None:
+        """The column of what records have in common: the cluster if the plan names one, or else the unit."""
+        return self.unit if self.cluster is None else self.cluster
+
+    @property
+    def one_each(self) -> bool:
+        """Whether each record is of a unit of its own."""
         return self.federated is None and (self.unit is None or self.one_record_per_unit)
+
+    @property
+    def _independent(self) -> bool:
+        """Whether each record is, and no cluster ties them together."""
+        return self.one_each and self.cluster is None
+
+    @property
+    def within_clusters(self) -> bool:
+        """Whether records were randomised one by one, and clusters tie them together."""
+        return self.one_each and self.cluster is not None
 
     @property
     def by_shares(self) -> bool:
         """Whether a release needs no groups: the share of ones among independent records tells its own error."""
-        alone = self._units_apart and not self.covariates and not self.totals
+        alone = self._independent and not self.covariates and not self.totals
         return self.release is not None and alone and all(self.bounds.get(name) == (0, 1) for name in self.outcomes)
 
     @property
@@ -167,7 +189,7 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         """Whether a secret key hashes identifiers: to groups, to bootstrap weights, and to tell units apart."""
         if self.federated is not None:  # devices draw their groups
             return False
-        return self.bootstrap is not None or self.grouped or not (self._units_apart or self.complete_units)
+        return self.bootstrap is not None or self.grouped or not (self._independent or self.complete_units)
 
     @property
     def control(self) -> str:
@@ -191,7 +213,8 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
 
 def estimators_of(plan: Analysis) -> list[str]:
     """The estimators that the plan asks for, or else all that it allows."""
-    return list(plan.estimators) or [word.name for word in ESTIMATORS.values() if word.suits(plan)]
+    offered = (word for word in ESTIMATORS.values() if not word.by_name)
+    return list(plan.estimators) or [word.name for word in offered if word.suits(plan)]
 
 
 def errors_of(plan: Analysis, estimator: str | None = None) -> list[str]:

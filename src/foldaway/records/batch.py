@@ -28,6 +28,7 @@ class Batch:
         weight: Observation weights, if any.
         unit: Each record's unit number, rising, if units are complete within the batch.
         key: Each record's keyed hash, for groups and the bootstrap.
+        who: That of its unit, where `key` is its cluster's and a unit may have several records.
         compiled: Whether compiled loops are to serve its blocks.
     """
 
@@ -38,6 +39,7 @@ class Batch:
     weight: Floats | None = None
     unit: NDArray[np.int64] | None = None
     key: NDArray[np.uint64] | None = None
+    who: NDArray[np.uint64] | None = None
     compiled: bool = False
 
     def __len__(self) -> int:

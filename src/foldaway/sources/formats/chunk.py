@@ -79,7 +79,7 @@ def wanted_by(plan: Plan) -> WantedColumns:
     """
     categorical = [name for name in plan.covariates if name in plan.levels]
     numeric = [name for name in (*plan.outcomes, *plan.covariates, plan.weight) if name and name not in categorical]
-    text = [name for name in (plan.arm, *categorical, plan.unit) if name]
+    text = [name for name in (plan.arm, *categorical, plan.unit, plan.cluster) if name]
     return WantedColumns(tuple(numeric), tuple(text))
 
 

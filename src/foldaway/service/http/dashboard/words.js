@@ -46,7 +46,7 @@ export function relative(row) {
 
 /** Why numbers of these rows are not there, each reason once. */
 export const reasons = (rows) =>
-  [...new Set(rows.flatMap((row) => [row.why, row.anytime_why, row.relative_why]).filter((why) => why !== null))];
+  [...new Set(rows.flatMap((row) => [row.why, row.note, row.anytime_why, row.relative_why]).filter((why) => why !== null))];
 
 export function reachPlaces(row) {
   return places(((row.anytime_ci_upper ?? row.ci_upper) - (row.anytime_ci_lower ?? row.ci_lower)) / 2);
