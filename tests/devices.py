@@ -40,7 +40,7 @@ def store_in(plan: fa.Plan, arm: str) -> MemoryStore:
 
 def records_of(plan: fa.Plan, rows: pd.DataFrame, unit: str = "unit") -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Each unit's arm and records."""
-    columns = [name for name in (*plan.outcomes, *plan.covariates, plan.weight) if name]
+    columns = [name for name in (*plan.measured, *plan.covariates, plan.weight) if name]
     for _, mine in rows.groupby(unit, sort=False):
         yield str(mine[plan.arm].iloc[0]), cast(list[dict[str, Any]], mine[columns].to_dict("records"))
 

@@ -22,7 +22,20 @@ from foldaway.errors import (
     WorkerError,
 )
 from foldaway.least_squares import LeastSquares
-from foldaway.plan import Bootstrap, Coefficients, Federated, Plan, Privacy, Release, Total
+from foldaway.plan import (
+    Bootstrap,
+    Coefficients,
+    Federated,
+    Mean,
+    Outcome,
+    Plan,
+    Privacy,
+    Ratio,
+    Release,
+    Share,
+    Strata,
+    Total,
+)
 from foldaway.trial import Trial, saved_effects
 
 if TYPE_CHECKING:
@@ -41,15 +54,20 @@ __all__ = [
     "Federated",
     "FoldawayError",
     "LeastSquares",
+    "Mean",
+    "Outcome",
     "Plan",
     "PlanError",
     "Privacy",
+    "Ratio",
     "RecordError",
     "Release",
     "SampleRatioWarning",
     "SealedError",
+    "Share",
     "SourceError",
     "StateError",
+    "Strata",
     "TooEarly",
     "Total",
     "Trial",

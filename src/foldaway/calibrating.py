@@ -47,6 +47,8 @@ class Calibration:
             "complete_units": False,
             "federated": None,
             "privacy": Privacy(),
+            "segments": (),
+            "strata": None,
         }
         self._trial = Trial(
             msgspec.structs.replace(plan, **bare, coefficients=None, release=None, estimators=(), errors=())
@@ -55,7 +57,7 @@ class Calibration:
     @property
     def columns(self) -> list[str]:
         """The columns that are read."""
-        return [*self._plan.covariates, *self._plan.outcomes, *([self._plan.weight] if self._plan.weight else [])]
+        return [*self._plan.covariates, *self._plan.measured, *([self._plan.weight] if self._plan.weight else [])]
 
     def fold(self, data: Any, *, text: bool = False, unreadable: int = 0) -> None:
         """Take earlier records in: as `Trial.fold`, but without arms and units."""
@@ -85,8 +87,8 @@ class Calibration:
         table = Coefficients(
             center=dict(zip(names, center.tolist(), strict=True)),
             slopes={
-                outcome: dict(zip(names, row.tolist(), strict=True))
-                for outcome, row in zip(self._plan.outcomes, slopes, strict=True)
+                value.name: dict(zip(names, row.tolist(), strict=True))
+                for value, row in zip(self._plan.values, slopes, strict=True)
             },
         )
         return msgspec.structs.replace(self._plan, coefficients=table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import secrets
 import warnings
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from foldaway.effects import Effects
 from foldaway.effects.analysis import effects_of
 from foldaway.effects.group_analysis import effects_of_groups
+from foldaway.effects.segment_analysis import effects_by_segment
 from foldaway.errors import (
     EstimateError,
     PlanError,
@@ -307,6 +309,8 @@ class Trial:
         """
         if isinstance(self._tallies, Grouped):
             effects = effects_of_groups(self.plan, self._tallies, self._faults, rounded=rounded)
+            segments = effects_by_segment(self.plan, self._tallies, rounded=rounded)
+            effects = dataclasses.replace(effects, segments=segments)
         else:
             arms = self._tallies.arms
             effects = effects_of(self.plan, arms, self._faults, population=population, rounded=rounded)
@@ -395,6 +399,8 @@ class Trial:
             start = start or self.start()
             assert start is not None
             self._tallies = self._tallies.fixed(start.predictor, start.without, start.why)
+        if isinstance(self._tallies, Grouped):
+            self._tallies = self._tallies.pooled(self.plan.privacy.smallest_cell)
         elif isinstance(self._tallies, Arms) and self.plan.federated is None:
             rare = rare_levels(self.plan, self._tallies.arms, self.plan.privacy.smallest_cell)
             self._tallies = self._tallies.pool(rare)

@@ -41,7 +41,7 @@ def test_the_rows_are_those_of_a_bootstrap_by_hand(confidence: float) -> None:
     df = (1 / e).sum() ** 2 / np.sum(1 / e**2 / (e - 1))
     stretch = 1 / np.sqrt(1 - np.sum(1 / e**2) / np.sum(1 / e))
     tail = stats.norm.sf(stretch * stats.t.ppf(0.5 + confidence / 2, df))
-    for outcome in plan.outcomes:
+    for outcome in plan.measured:
         treated = np.where(rows["group"] == "arm1", 1.0, 0.0)
         y = rows[outcome].to_numpy()
         z = ipw(y, treated, share)

@@ -146,7 +146,7 @@ def control_level(plan: fa.Plan, rows: pd.DataFrame, estimator: str, arm: str, o
 def comparisons(plan: fa.Plan) -> Iterator[tuple[str, str, str]]:
     for estimator in (*estimators_of(plan), "horvitz_thompson"):
         for arm in list(plan.arms)[1:]:
-            for outcome in plan.outcomes:
+            for outcome in plan.measured:
                 yield estimator, arm, outcome
 
 

@@ -22,7 +22,9 @@ from foldaway.inference.fit import ClusterScores
 from foldaway.inference.intervals import critical, p_value
 from foldaway.inference.rounding import INFLATION, STEPS, coarse_p_value, round_count, to_steps, two_digits
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio, sample_ratio, sample_ratio_of_records
+from foldaway.inference.strata import sample_ratio_of_strata
 from foldaway.inference.variance import is_clustered
+from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS
@@ -67,13 +69,14 @@ def effects_of(
         notes: What else there is to say about the records.
     """
     rows: list[Effect] = []
-    for outcome in range(len(plan.outcomes)):
+    for outcome in plan.outcomes:
+        (place,) = plan.places(outcome)
         for arm in range(1, len(plan.arms)):
-            for name in estimators_of(plan):
+            for name in estimators_of(plan, outcome):
                 seen = arms if scored is None else scored[name]
                 # Of scores that devices send, none tells how the covariates' mean varies between them.
-                question = Question(seen, list(plan.arms.values()), arm, outcome, population and scored is None)
-                rows += _rows(plan, question, name, rounded)
+                question = Question(seen, list(plan.arms.values()), arm, place, population and scored is None)
+                rows += _rows(plan, question, outcome.name, name, rounded)
     # Any of the estimators' arms will do: all know the same clusters.
     ratio = _sample_ratio(plan, arms if not scored else next(iter(scored.values())))
     checks = Checks(_counts(plan, arms), ratio, faults)
@@ -148,14 +151,14 @@ def _cautioned(row: Effect, ratio: SampleRatio) -> Effect:
     return replace(row, note=said if row.note is None else f"{said} {row.note}")
 
 
-def _rows(plan: Plan, question: Question, name: str, rounded: bool) -> list[Effect]:
+def _rows(plan: Plan, question: Question, outcome: str, name: str, rounded: bool) -> list[Effect]:
     """The rows of one estimator, one for each kind of error: what can be told, and why the rest cannot."""
     kinds = errors_of(plan, name)
     try:
         answer = estimator(name, question)
         point = answer.point()
     except EstimateError as reason:
-        return [_effect(plan, question, name, kind, _NOTHING, str(reason), rounded=rounded) for kind in kinds]
+        return [_effect(plan, question, outcome, name, kind, _NOTHING, str(reason), rounded=rounded) for kind in kinds]
     found: list[_Found] = []
     for kind in kinds:
         estimate, why = point, _too_few(plan, question, kind, answer)
@@ -172,7 +175,7 @@ def _rows(plan: Plan, question: Question, name: str, rounded: bool) -> list[Effe
     if rounded:
         found = _told(found)
     return [
-        _effect(plan, question, name, kind, each.estimate, each.why, rounded=rounded, **each.more)
+        _effect(plan, question, outcome, name, kind, each.estimate, each.why, rounded=rounded, **each.more)
         for kind, each in zip(kinds, found, strict=True)
     ]
 
@@ -225,6 +228,7 @@ def _resampled(plan: Plan, question: Question, name: str, point: Estimate) -> tu
 def _effect(
     plan: Plan,
     question: Question,
+    outcome: str,
     name: str,
     kind: str,
     point: Estimate,
@@ -237,7 +241,7 @@ def _effect(
     arms = question.arms
     counts = [round_count(arm.n) if rounded else arm.n for arm in arms]
     row = Effect(
-        outcome=plan.outcomes[question.outcome],
+        outcome=outcome,
         arm=list(plan.arms)[question.arm],
         control=plan.control,
         estimator=name,
@@ -320,6 +324,11 @@ def _fewest_units(question: Question) -> int:
 
 def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:
     """Of units where they can be counted, since they were randomised; otherwise of records."""
+    if plan.strata is not None:
+        ratio = sample_ratio_of_strata(plan, _counts_by_stratum(plan, arms))
+        # Weights are not counts, and units may have several records: then only counts that fit say something.
+        certain = plan.weight is None and (plan.unit is None or plan.one_record_per_unit)
+        return ratio if certain or ratio.ok else replace(ratio, statistic=None, p_value=None, test="none")
     if all(UNITS in arm.tallies for arm in arms):
         units = {name: _units([arm]) for name, arm in zip(plan.arms, arms, strict=True)}
         return sample_ratio(units, plan.arms, "units")
@@ -332,6 +341,16 @@ def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:
     one = np.eye(len(plan.regressors))[0]
     squares = sum(sum_variance(arm, one) for arm in arms)
     return sample_ratio_of_records(_counts(plan, arms), plan.arms, squares, replicates)
+
+
+def _counts_by_stratum(plan: Plan, arms: Sequence[ArmTally]) -> Floats:
+    """Strata by arms: the products of the intercept with the strata's columns, and of the first what these leave."""
+    assert plan.strata is not None
+    columns = [place for place, name in enumerate(plan.regressors) if name.startswith(f"{plan.strata.column}[")]
+    products = np.array([np.round(R.T[columns] @ R[:, 0]) for R in (arm.raw_factor() for arm in arms)])
+    first = np.array([[arm.n] for arm in arms]) - products.sum(axis=1, keepdims=True)
+    counts: Floats = np.concatenate([first, products], axis=1).T
+    return counts
 
 
 def _is_constant(arms: Sequence[ArmTally], outcome: int) -> bool:

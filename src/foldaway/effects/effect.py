@@ -19,7 +19,8 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     al. 2024). Rows of the bootstrap also have percentile intervals, the p-value that inverts them, and the number of
     replicates behind them. ``df`` is infinite where the normal distribution takes the place of Student's t. Rows of a
     release have its ``epsilon`` and ``delta``, what it ``protects``, and by ``widening`` how many times as wide the
-    interval is as it would be without noise, estimated; None if it is mostly noise.
+    interval is as it would be without noise, estimated; None if it is mostly noise. Rows within a segment have its
+    level in ``segment``.
     """
 
     outcome: str
@@ -62,6 +63,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     delta: float | None = None
     protects: str | None = None
     widening: float | None = None
+    segment: str | None = None
 
 
 def told(number: float | None) -> float | None:

@@ -42,6 +42,7 @@ class Effects(Findings):
             for table in _tables(self, all_kinds)
         ]
         legend = [fill(_legend(self), WIDTH)] if tables else []
+        tables += [each.to_string(self.confidence, WIDTH) for each in self.segments]
         first = [fill(f"! {self.alarm}", WIDTH, subsequent_indent="  ")] if self.alarm else []
         last = [fill(f"· {note}", WIDTH, subsequent_indent="  ") for note in self.notes]
         return "\n\n".join([fill(_headline(self), WIDTH), *first, *tables, *legend, *last])
@@ -53,6 +54,9 @@ class Effects(Findings):
             for table in _tables(self, all_kinds)
         ]
         legend = [_legend(self)] if tables else []
+        for each in self.segments:
+            header, rows = each.table(self.confidence)
+            tables.append(html_table(header, rows, each.title) + _paragraphs([*each.reasons, each.summary]))
         alarm = [f"! {self.alarm}"] if self.alarm else []
         before, after = _paragraphs([_headline(self), *alarm]), _paragraphs([*legend, *self.notes])
         return "".join(["<div>", before, *tables, after, "</div>"])

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from foldaway.effects.effect import Effect
+from foldaway.effects.segment import BySegment
 from foldaway.errors import EstimateError, not_installed
 from foldaway.inference.intervals import ADJUSTMENTS
 from foldaway.inference.sample_ratio import SampleRatio
@@ -40,6 +41,7 @@ class Findings(Sequence[Effect]):
         notes: What else the reader should know.
         rounded: Whether they are told to others, and so rounded that no person's value can be worked out.
         plan: The plan that asked for them.
+        segments: Effects within the levels of the plan's segments, and whether they differ.
         adjustment: How p-values were adjusted for several comparisons, if they were.
     """
 
@@ -55,10 +57,12 @@ class Findings(Sequence[Effect]):
     notes: Sequence[str] = ()
     rounded: bool = False
     plan: Plan | None = None
+    segments: Sequence[BySegment] = ()
     adjustment: str | None = None
 
     def __post_init__(self) -> None:
         self.rows, self.faults, self.notes = tuple(self.rows), tuple(self.faults), tuple(self.notes)
+        self.segments = tuple(self.segments)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -95,7 +99,7 @@ class Findings(Sequence[Effect]):
             return []
         match field:
             case "outcome":
-                return list(plan.outcomes)
+                return [outcome.name for outcome in plan.outcomes]
             case "arm" | "control":
                 return list(plan.arms)
             case "estimator":
@@ -156,6 +160,7 @@ class Findings(Sequence[Effect]):
         """Everything, for machines; numbers that cannot be told are null, and so are infinite degrees of freedom."""
         about = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
         faults = [msgspec.structs.asdict(fault) for fault in self.faults]
+        about["plan"] = None if self.plan is None else self.plan.settings()
         return msgspec.json.encode({**about, "faults": faults, "effects": self.rows}).decode()
 
     @classmethod
@@ -165,6 +170,7 @@ class Findings(Sequence[Effect]):
         rows = [Effect(**{**row, "df": _degrees(row)}) for row in about.pop("effects")]
         faults = [Fault(**fault) for fault in about.pop("faults")]
         ratio = msgspec.convert(about.pop("sample_ratio"), SampleRatio)
+        about["segments"] = msgspec.convert(about.get("segments", ()), list[BySegment])
         settings = about.pop("plan", None)
         plan = None if settings is None else Plan(**settings)
         return cls(rows, faults=faults, sample_ratio=ratio, plan=plan, **about)

@@ -8,8 +8,7 @@ means of y − λ(y − ỹ).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,13 +17,11 @@ from foldaway.effects.analysis import Checks, assembled
 from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.effects import Effects
 from foldaway.effects.released import coarse, drowned, noisier, release_notes, widening
-from foldaway.errors import Unreleased
+from foldaway.errors import EstimateError, Unreleased
 from foldaway.inference.adjusting import fit_start
 from foldaway.inference.anytime import UNKNOWN_EVIDENCE, Anytime, anytime_effect, carriers_of, evidence_of
-from foldaway.inference.group_rate import jackknife_adjusted
-from foldaway.inference.group_regression import jackknife_regression, regression_welch
-from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife, mean, total_per_unit
 from foldaway.inference.levels import ArmEffect, Levels, effect_of, over
+from foldaway.inference.reading import Source, levels_of
 from foldaway.inference.rounding import round_count, rounded_levels
 from foldaway.inference.sample_ratio import (
     SampleRatio,
@@ -32,11 +29,11 @@ from foldaway.inference.sample_ratio import (
     sample_ratio_of_groups,
     sample_ratio_with_noise,
 )
-from foldaway.inference.welch import noisy_shares, prediction_rate, spread_of, welch, welch_total
+from foldaway.inference.strata import sample_ratio_of_strata
 from foldaway.numerics.block import Floats
-from foldaway.plan import Plan
+from foldaway.plan import Outcome, Plan
 from foldaway.plan.analysis import errors_of, estimators_of
-from foldaway.plan.vocabulary import ESTIMATORS, JACKKNIFE, TOTAL
+from foldaway.plan.vocabulary import ESTIMATORS, JACKKNIFE
 from foldaway.records.faults import Faults
 from foldaway.tallies.grouped import Grouped
 from foldaway.tallies.release import cell_of
@@ -74,7 +71,7 @@ def effects_of_groups(
     rounded = rounded and not tallies.released  # noise hides more than rounding would
     reading = Reading.of(tallies, rounded)
     ratio = _sample_ratio(plan, tallies) if units is None else sample_ratio(units, plan.arms, "units")
-    rows = [row for outcome in range(len(plan.outcomes)) for row in _rows(plan, reading, outcome)]
+    rows = [row for outcome in plan.outcomes for row in rows_of(plan, reading, outcome)]
     if plan.release is not None:
         notes = [*notes, *release_notes(plan, rows)]
     checks = Checks(dict(zip(plan.arms, tallies.counts, strict=True)), ratio, faults)
@@ -111,84 +108,88 @@ class Reading(NamedTuple):
         """Whether nothing of second order is known of records: the sums are those of devices, or of a release."""
         return self.tallies.plan.federated is not None or self.tallies.released
 
-    def anytime(self, estimator: str, kind: str, outcome: int, arm: int, shown: Levels) -> Anytime:
+    def anytime(self, estimator: str, kind: str, outcome: Outcome, arm: int, shown: Levels) -> Anytime:
         """The interval at any time, beside the levels that are shown."""
         if self.tallies.released:
             return Anytime(None, None, None, "a release is told once, so there is one look at it alone.")
         if self.first_order:
             return Anytime(None, None, None, UNKNOWN_EVIDENCE)
-        if self.is_total(outcome):
-            return Anytime(None, None, None, "an any-time interval is for means, and not for totals.")
-        plan, evidence = self.tallies.plan, evidence_of(self.plain, outcome, arm)
+        if outcome.LEVEL not in ("mean", "share"):
+            return Anytime(None, None, None, f"an any-time interval is for means, and not for {outcome.LEVEL}s.")
+        plan = self.tallies.plan
+        evidence = evidence_of(self.plain, plan.places(outcome)[0], arm)
         # What levels have in common would count as theirs where the arms' variances are pooled.
         levels = self.levels(estimator, kind, outcome, recentred=False)
         if self.rounded:  # the difference of levels is the same whether these are recentred or not
             levels = rounded_levels({kind: levels}, self.carriers(outcome))[kind]._replace(value=shown.value)
         return anytime_effect(levels, arm, evidence, plan.confidence, plan.anytime_n)
 
-    def carriers(self, outcome: int) -> Floats:
-        """By arm, how many people carry an outcome; of devices' sums, whose squares are unknown, how many groups do."""
+    def carriers(self, outcome: Outcome) -> Floats:
+        """By arm, how many people carry an outcome: of several values, the one that fewest carry."""
+        fewest: Floats = np.min([self._carriers(place) for place in self.tallies.plan.places(outcome)], axis=0)
+        return fewest
+
+    def _carriers(self, value: int) -> Floats:
+        """Those of a value; of devices' sums, whose squares are unknown, how many groups carry it."""
         if self.first_order:
-            totals = self.plain.totals(outcome)
+            totals = self.plain.totals(value)
             return np.nan_to_num(over(np.abs(totals).sum(axis=1) ** 2, (totals**2).sum(axis=1)))
-        return carriers_of(self.plain, outcome)
+        return carriers_of(self.plain, value)
 
-    def is_total(self, outcome: int) -> bool:
-        """Whether the plan asks for the outcome's total."""
-        return self.tallies.plan.outcomes[outcome] in self.tallies.plan.totals
-
-    def levels(self, estimator: str, kind: str, outcome: int, *, recentred: bool = True) -> Levels:
+    def levels(self, estimator: str, kind: str, outcome: Outcome, *, recentred: bool = True) -> Levels:
         """The arms' levels by an estimator, with an error of this kind; recentred for all but any-time intervals."""
-        by_group, moments = kind == JACKKNIFE, self.tallies.moments
-        if self.tallies.plan.by_shares:
-            cells, scale = cells_of(self.plain, outcome).total(), cell_of(self.tallies.plan).scale
-            return noisy_shares(cells.weight, cells.value, cells.level, (scale[0], scale[1 + outcome]))
-        if self.is_total(outcome):
-            plan = self.tallies.plan
-            shares, units = np.array(list(plan.arms.values())), float(plan.assigned_units or 1)
-            if by_group:
-                total = partial(total_per_unit, probabilities=shares, units=units)
-                return jackknife(total, cells_of(self.plain, outcome))
-            return welch_total(spread_of(self.plain, outcome), shares, units)
-        if not ESTIMATORS[estimator].adjusts:
-            return jackknife(mean, cells_of(self.plain, outcome)) if by_group else welch(spread_of(self.plain, outcome))
-        if moments is not None:
-            if by_group:
-                return jackknife_regression(moments.reframed(), outcome, recentred=recentred)
-            return regression_welch(moments.reframed(), outcome)
-        if self.first_order:
-            return jackknife_adjusted(cells_of(self.plain, outcome))
-        rate = prediction_rate(spread_of(self.plain, outcome))
-        if by_group:
-            return jackknife(partial(adjusted_mean, rate=rate, recentred=recentred), cells_of(self.plain, outcome))
-        return welch(spread_of(self.plain, outcome), rate)
+        tallies = self.tallies
+        return levels_of(
+            Source(
+                tallies.plan,
+                outcome,
+                self.plain,
+                tallies.moments,
+                estimator,
+                by_group=kind == JACKKNIFE,
+                first_order=self.first_order,
+                recentred=recentred,
+                strata=tallies.strata,
+            )
+        )
 
 
-def _rows(plan: Plan, reading: Reading, outcome: int) -> Iterator[Effect]:
+def rows_of(plan: Plan, reading: Reading, outcome: Outcome) -> list[Effect]:
     """The rows of one outcome."""
-    names = [name for name in estimators_of(plan) if (name == TOTAL) == reading.is_total(outcome)]
+    names = estimators_of(plan, outcome)
     kinds = [(name, kind) for name in names for kind in errors_of(plan, name)]
-    levels = {
-        each: reading.levels(*each, outcome)
-        for each in kinds
-        if sum(reading.tallies.counts) and not (ESTIMATORS[each[0]].adjusts and reading.why)
-    }
+    levels: dict[tuple[str, str], Levels] = {}
+    reasons: dict[tuple[str, str], str] = {}
+    for each in kinds:
+        if not sum(reading.tallies.counts):
+            reasons[each] = "there are no records yet."
+        elif ESTIMATORS[each[0]].adjusts and reading.why:
+            reasons[each] = reading.why
+        else:
+            try:
+                levels[each] = reading.levels(*each, outcome)
+            except EstimateError as reason:
+                reasons[each] = str(reason)
     if reading.rounded:
         of_one = [{each: levels[each] for each in levels if each[0] == name} for name in names]
         carriers = reading.carriers(outcome)
         levels = {each: told for one in of_one for each, told in rounded_levels(one, carriers).items()}
-    for arm in range(1, len(plan.arms)):
-        for name, kind in kinds:
-            yield _row(plan, reading, outcome, arm, name, kind, levels.get((name, kind)))
+    return [
+        _row(plan, reading, outcome, arm, name, kind, levels.get((name, kind), reasons.get((name, kind), "")))
+        for arm in range(1, len(plan.arms))
+        for name, kind in kinds
+    ]
 
 
 def _row(
-    plan: Plan, reading: Reading, outcome: int, arm: int, estimator: str, kind: str, levels: Levels | None
+    plan: Plan, reading: Reading, outcome: Outcome, arm: int, estimator: str, kind: str, levels: Levels | str
 ) -> Effect:
+    """A row, from levels or from the reason why there are none."""
     counts = [round_count(n) if reading.rounded else n for n in reading.tallies.counts]
-    point = ArmEffect(None, None, reliable=False, why=reading.why if sum(counts) else "there are no records yet.")
     anytime = None
-    if levels is not None:
+    if isinstance(levels, str):
+        point = ArmEffect(None, None, reliable=False, why=levels)
+    else:
         point = effect_of(levels, arm, plan.confidence)
         if why := drowned(plan, [counts[0], counts[arm]]):
             point = ArmEffect(None, None, reliable=False, why=why)
@@ -201,7 +202,7 @@ def _row(
         point = ArmEffect(None, None, reliable=False, why=point.why)
     at_any_time = anytime if point.reliable else None
     return Effect(
-        outcome=plan.outcomes[outcome],
+        outcome=outcome.name,
         arm=list(plan.arms)[arm],
         control=plan.control,
         estimator=estimator,
@@ -233,7 +234,7 @@ def _row(
 
 
 def _spending(
-    plan: Plan, reading: Reading, outcome: int, arm: int, estimator: str, kind: str, point: ArmEffect
+    plan: Plan, reading: Reading, outcome: Outcome, arm: int, estimator: str, kind: str, point: ArmEffect
 ) -> dict[str, Any]:
     """What a row of a release says about it; nothing in any other row."""
     if plan.release is None:
@@ -251,6 +252,11 @@ def _sentence(reason: str) -> str | None:
 
 
 def _sample_ratio(plan: Plan, tallies: Grouped) -> SampleRatio:
+    if plan.strata is not None:
+        if tallies.strata is not None:
+            return sample_ratio_of_strata(plan, tallies.strata.records.reshape(-1, len(plan.arms)))
+        # Records weigh one over their probability, so that all arms are expected to weigh alike.
+        return sample_ratio_of_groups(tallies.plain().weights(0), dict.fromkeys(plan.arms, 1 / len(plan.arms)))
     # Records that were randomised one by one are to be counted, whatever clusters tie them together.
     if plan.grouped and (plan.release is not None or not plan.within_clusters):
         return sample_ratio_of_groups(tallies.records, plan.arms)

@@ -66,8 +66,9 @@ def _decoy(plan: Plan, n: int) -> pa.Table:
     chance = np.random.default_rng()
     # All in one arm: however the real ones were spread, none of their blocks was larger.
     columns = {plan.arm: _named([plan.control], n)}
-    for name in (*plan.covariates, *plan.outcomes):
-        levels = plan.levels.get(name)
+    strata = () if plan.strata is None else (plan.strata.column,)
+    for name in (*plan.covariates, *plan.segments, *strata, *plan.measured):
+        levels = plan.levels_of(name)
         columns[name] = pa.array(chance.standard_normal(n)) if levels is None else _named(list(levels), n)
     if plan.weight is not None:
         columns[plan.weight] = pa.array(chance.random(n) + 0.5)

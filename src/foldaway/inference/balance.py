@@ -115,7 +115,7 @@ def prediction_balance(plan: Plan, tallies: Grouped) -> list[Balance]:
     if sums is None or not sums.shape.adjusted:
         return []
     balances = []
-    for outcome, name in enumerate(plan.outcomes):
+    for outcome, value in enumerate(plan.values):
         spread = spread_of(sums, outcome)
         apart = np.array([1.0, -1.0])
         products = np.einsum("i,...ij,j->...", apart, spread.products, apart)
@@ -129,7 +129,7 @@ def prediction_balance(plan: Plan, tallies: Grouped) -> list[Balance]:
             difference, variance, df = (float(x) for x in difference_of(levels, arm))
             balances.append(
                 Balance(
-                    f"prediction of {name}",
+                    f"prediction of {value.name}",
                     list(plan.arms)[arm],
                     float(levels.value[arm]),
                     float(levels.value[0]),

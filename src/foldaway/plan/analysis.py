@@ -10,16 +10,23 @@ from msgspec import Meta
 from foldaway.plan.bootstrap import Bootstrap
 from foldaway.plan.coefficients import Coefficients
 from foldaway.plan.federated import Federated
+from foldaway.plan.outcomes import Outcome, Value
 from foldaway.plan.part import Count, Fixed, Part
 from foldaway.plan.privacy import Privacy
 from foldaway.plan.release import Release
-from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES, SUMS, Error, Keep, ModeName
+from foldaway.plan.strata import Strata
+from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES, MOMENTS, SUMS, Error, Keep, ModeName
 
 Column = Annotated[str, Meta(description="the name of a column")]
 Columns = Annotated[Sequence[str], Meta(description="a list of column names")]
+Outcomes = Annotated[
+    Sequence[Outcome | str | Mapping[str, Any]],
+    Meta(description="a list of outcomes, each the name of a column or a table with its `kind`"),
+]
 Arms = Annotated[Mapping[str, float], Meta(description="a table of arms with their probabilities")]
 Levels = Annotated[
-    Mapping[str, Sequence[str]], Meta(description="a table that lists the levels of each categorical covariate")
+    Mapping[str, Sequence[str]],
+    Meta(description="a table that lists the levels of each categorical covariate or segment"),
 ]
 Bounds = Annotated[
     Mapping[str, tuple[float, float]],
@@ -39,16 +46,18 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         name: The trial's name (letters, digits, dot, dash, underscore).
         arm: The column that names the arm.
         arms: Allocation probability of each arm; the first arm is the control.
-        outcomes: Numeric columns to compare between arms.
-        totals: Those of the outcomes that are compared by their total per assigned unit, in place of their mean per
-            record; in Python, ``fa.Total("revenue")`` among the outcomes.
+        outcomes: What to compare between arms: means (a column name is short for one), shares, ratios and totals.
         assigned_units: How many units were assigned to the arms, if that is known: totals are then told per unit, and
             otherwise as what all units together would have had in the arm.
         covariates: Columns measured before treatment, for precision.
-        levels: The levels of each categorical covariate; the first is the reference.
+        levels: The levels of each categorical covariate, of which the first is the reference, and of segments.
+        segments: Columns within whose levels effects are told as well, with a test of whether they differ. Levels that
+            the plan does not list are those that enough records have in common; all others make up one more.
         bounds: The lowest and the highest value of outcomes and numeric covariates.
         beyond: What happens to values beyond their bounds: ``"clip"`` them, counted by arm, or ``"refuse"`` them as
             faulty.
+        strata: For units that were randomised within strata, the column that names the stratum and the arms'
+            probabilities in each.
         unit: The column that names what was randomised; also the cluster, unless the plan names one.
         cluster: The column that names the clusters within which units were randomised, such as villages with people of
             both arms. Groups are dealt by it, so that errors allow for what units of a cluster have in common. Without
@@ -82,11 +91,11 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     name: str
     arm: Column
     arms: Arms
-    outcomes: Columns
-    totals: Columns = ()
+    outcomes: Outcomes
     assigned_units: Count | None = None
     covariates: Columns = ()
     levels: Levels = Fixed()
+    segments: Columns = ()
     bounds: Bounds = Fixed()
     beyond: Literal["clip", "refuse"] = "clip"
     unit: Column | None = None
@@ -103,6 +112,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     anytime_n: Size = 10_000
     coefficients: Coefficients | Mapping[str, Any] | None = None
     bootstrap: Bootstrap | int | Mapping[str, Any] | None = None
+    strata: Strata | Mapping[str, Any] | None = None
     privacy: Privacy | Mapping[str, Any] = Privacy()
     federated: Federated | ModeName | Mapping[str, Any] | None = None
     release: Release | float | Mapping[str, Any] | None = None
@@ -114,10 +124,16 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
     if TYPE_CHECKING:  # a part is written in several ways and read in one
 
         @property  # type: ignore[misc]
+        def outcomes(self) -> tuple[Outcome, ...]: ...  # noqa: D102
+
+        @property  # type: ignore[misc]
         def coefficients(self) -> Coefficients | None: ...  # noqa: D102
 
         @property  # type: ignore[misc]
         def bootstrap(self) -> Bootstrap | None: ...  # noqa: D102
+
+        @property  # type: ignore[misc]
+        def strata(self) -> Strata | None: ...  # noqa: D102
 
         @property  # type: ignore[misc]
         def privacy(self) -> Privacy: ...  # noqa: D102
@@ -167,8 +183,10 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
     @property
     def by_shares(self) -> bool:
         """Whether a release needs no groups: the share of ones among independent records tells its own error."""
-        alone = self._independent and not self.covariates and not self.totals
-        return self.release is not None and alone and all(self.bounds.get(name) == (0, 1) for name in self.outcomes)
+        alone = self._independent and not self.covariates
+        shares = all(each.LEVEL in ("mean", "share") for each in self.outcomes)
+        within = all(value.bounds(self.bounds) == (0, 1) for value in self.values)
+        return self.release is not None and alone and shares and within
 
     @property
     def unit_records(self) -> int:
@@ -192,29 +210,71 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         return self.bootstrap is not None or self.grouped or not (self._independent or self.complete_units)
 
     @property
+    def weighted(self) -> bool:
+        """Whether records count by weights: the plan's, or, where strata differ, one over their arm's probability."""
+        return self.weight is not None or (self.strata is not None and self.keeps == SUMS)
+
+    @property
     def control(self) -> str:
         """The arm that every other arm is compared with: the first."""
         return next(iter(self.arms))
 
     @property
+    def values(self) -> tuple[Value, ...]:
+        """The numbers of a record that outcomes are computed from, each once."""
+        return tuple(dict.fromkeys(value for outcome in self.outcomes for value in outcome.values))
+
+    def places(self, outcome: Outcome) -> tuple[int, ...]:
+        """Where the outcome's values stand among all of them."""
+        return tuple(map(self.values.index, outcome.values))
+
+    def read_from(self, value: Value) -> list[Outcome]:
+        """The outcomes that are computed from a value."""
+        return [outcome for outcome in self.outcomes if value in outcome.values]
+
+    @property
+    def value_bounds(self) -> tuple[tuple[float, float], ...]:
+        """Between which numbers each value lies; a plan with a `release` has bounds for all."""
+        bounds = [value.bounds(self.bounds) for value in self.values]
+        return tuple(ends for ends in bounds if ends is not None)
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The columns of a record that outcomes are computed from, each once."""
+        return tuple(dict.fromkeys(column for outcome in self.outcomes for column in outcome.columns))
+
+    @property
     def columns(self) -> tuple[str, ...]:
-        """The names of a row's columns: intercept, covariates (levels but the first), outcomes."""
-        return (*self.regressors, *self.outcomes)
+        """The names of a row's columns: intercept, covariates (levels but the first), values."""
+        return (*self.regressors, *(value.name for value in self.values))
 
     @property
     def regressors(self) -> tuple[str, ...]:
         """The names of the intercept and the covariates' columns."""
         names = ["1"]
-        for covariate in self.covariates:
-            levels = self.levels.get(covariate)
+        for covariate in (*self.covariates, *self.fixed_effects):
+            levels = self.levels_of(covariate)
             names += [f"{covariate}[{level}]" for level in levels[1:]] if levels else [covariate]
         return tuple(names)
 
+    @property
+    def fixed_effects(self) -> tuple[str, ...]:
+        """The column of the strata, where regressions have an intercept for each stratum."""
+        return (self.strata.column,) if self.strata is not None and self.keeps == MOMENTS else ()
 
-def estimators_of(plan: Analysis) -> list[str]:
-    """The estimators that the plan asks for, or else all that it allows."""
+    def levels_of(self, column: str) -> Sequence[str] | None:
+        """The levels of a column that the plan lists; None if it lists none."""
+        if self.strata is not None and column == self.strata.column:
+            return tuple(self.strata.probabilities)
+        return self.levels.get(column)
+
+
+def estimators_of(plan: Analysis, outcome: Outcome | None = None) -> list[str]:
+    """The estimators that the plan asks for, or else all that it allows: of one outcome, or of any."""
     offered = (word for word in ESTIMATORS.values() if not word.by_name)
-    return list(plan.estimators) or [word.name for word in offered if word.suits(plan)]
+    names = list(plan.estimators) or [word.name for word in offered if word.suits(plan)]
+    outcomes = plan.outcomes if outcome is None else [outcome]
+    return [name for name in names if any(name in each.READ_BY for each in outcomes)]
 
 
 def errors_of(plan: Analysis, estimator: str | None = None) -> list[str]:

@@ -80,6 +80,7 @@ class Estimator(Word):
         residuals_of: The estimator whose residuals its own scores are combined from, where that is another one.
         assumes: Whether it takes the plan's probabilities as those that records came with.
         by_name: Whether it is reported only where a plan names it.
+        own: Whether it reads only those kinds of outcome that name it.
     """
 
     because: str = "the plan has no covariates to adjust for."
@@ -88,6 +89,7 @@ class Estimator(Word):
     residuals_of: str = ""
     assumes: bool = False
     by_name: bool = False
+    own: bool = False
 
 
 @dataclass(frozen=True)
@@ -167,15 +169,23 @@ _CALIBRATED = Need(
     'mode "{name}" sends no covariates, but outcomes less what these predict: find `coefficients` in records from '
     "before the trial (`foldaway plan calibrate`), or leave out `covariates`.",
 )
-_COVARIATES = Need(lambda plan: bool(plan.covariates), "the estimator {name!r} needs `covariates`.")
+_COVARIATES = Need(lambda plan: len(plan.regressors) > 1, "the estimator {name!r} needs `covariates`.")
+_ONE_STRATUM = Need(
+    lambda plan: plan.strata is None or plan.keeps == SUMS,
+    "the estimator {name!r} does not allow for `strata` from moments: take regression or interacted, or leave out "
+    '`keep = "moments"`.',
+)
 _FROM_MOMENTS = Need(lambda plan: plan.keeps == MOMENTS, '{name!r} is read from moments: add `keep = "moments"`.')
-_FROM_SUMS = Need(lambda plan: plan.keeps == SUMS, '{name!r} is read from sums by group: leave out `keep = "moments"`.')
-_TOTALS = Need(lambda plan: bool(plan.totals), "the estimator {name!r} is for outcomes in `totals`.")
+FROM_SUMS = Need(lambda plan: plan.keeps == SUMS, '{name!r} is read from sums by group: leave out `keep = "moments"`.')
 _GROUPED = Need(lambda plan: plan.grouped, "the error {name!r} needs units of several records (`unit`), or `cluster`.")
 _RECORDS_HERE = Need(lambda plan: plan.federated is None, "the error {name!r} is not for a federated plan.")
 _SQUARES_TOLD = Need(
     lambda plan: plan.release is None or plan.by_shares,
     "the error {name!r} is read from sums of squares, which a `release` does not give away.",
+)
+_ONE_DESIGN = Need(
+    lambda plan: plan.strata is None or not plan.grouped,
+    "the error {name!r} compares records within `strata`, and the plan's units may have several: take jackknife.",
 )
 _UNWEIGHTED = Need(lambda plan: plan.weight is None, "the error {name!r} is for records without weights.")
 _WHOLE_UNITS = Need(
@@ -187,11 +197,11 @@ TOTAL = "total"
 
 # In the order in which they are reported.
 ESTIMATORS = _by_name(
-    Estimator("difference", "the plain difference of the arms' means", rank=4),
+    Estimator("difference", "the plain difference of the arms' means", needs=(_ONE_STRATUM,), rank=4),
     Estimator(
         "adjusted",
         "the difference of the arms' means, less what the covariates predict of it",
-        needs=(_COVARIATES, _FROM_SUMS),
+        needs=(_COVARIATES, FROM_SUMS),
         rank=1,
         because="it takes out of each outcome what the covariates predict, which leaves the effect and narrows the "
         "interval.",
@@ -218,7 +228,7 @@ ESTIMATORS = _by_name(
     Estimator(
         "ipw",
         "the difference of the arms' means, each record weighted by 1 over the probability of its arm",
-        needs=(_FROM_MOMENTS,),
+        needs=(_FROM_MOMENTS, _ONE_STRATUM),
         rank=5,
         residuals_of="difference",
         assumes=True,
@@ -226,7 +236,7 @@ ESTIMATORS = _by_name(
     Estimator(
         "horvitz_thompson",
         "the mean over all records of outcomes divided by the probability of their arm, as the paper has it",
-        needs=(_FROM_MOMENTS,),
+        needs=(_FROM_MOMENTS, _ONE_STRATUM),
         rank=7,
         residuals_of="difference",
         assumes=True,
@@ -235,8 +245,9 @@ ESTIMATORS = _by_name(
     Estimator(
         TOTAL,
         "the difference of totals: what all units together would have had in the arm, and in the control",
-        needs=(_TOTALS, _FROM_SUMS),
+        needs=(FROM_SUMS,),
         rank=6,
+        own=True,
         because="the plan asks for this outcome's total, which no adjustment changes.",
     ),
 )
@@ -249,10 +260,10 @@ ERRORS = _by_name(
     Error(
         WELCH,
         "takes records as independent, and each arm's spread as its own",
-        (_FROM_SUMS, _RECORDS_HERE, _SQUARES_TOLD),
+        (FROM_SUMS, _RECORDS_HERE, _SQUARES_TOLD, _ONE_DESIGN),
         rank=8,
     ),
-    Error(JACKKNIFE, f"{_UNITS}, however they are scattered", (_FROM_SUMS, _GROUPED), rank=1),
+    Error(JACKKNIFE, f"{_UNITS}, however they are scattered", (FROM_SUMS, _GROUPED), rank=1),
     Error(CLASSICAL, "takes the spread as equal in all arms", (_FROM_MOMENTS, _RECORDS_HERE)),
     Error("HC0", f"{_UNEQUAL}, without a correction for small samples", (_FROM_MOMENTS, _RECORDS_HERE), tally=RECORDS),
     Error("HC1", _UNEQUAL, (_FROM_MOMENTS, _RECORDS_HERE), rank=7, tally=RECORDS),

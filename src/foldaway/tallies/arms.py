@@ -29,7 +29,7 @@ class Arms:
     @classmethod
     def empty(cls, plan: Plan) -> Self:
         """The tallies of no records."""
-        shape = Shape(len(plan.regressors), len(plan.outcomes))
+        shape = Shape(len(plan.regressors), len(plan.values))
         return cls(tuple(ArmTally.empty(shape, kinds_of(plan)) for _ in plan.arms))
 
     @property

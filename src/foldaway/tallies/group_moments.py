@@ -11,7 +11,7 @@ happen to span would make a frame from which others change with a loss.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -23,7 +23,7 @@ from foldaway.errors import EstimateError, StateError
 from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Floats, Shape
 from foldaway.numerics.linalg import append_rows, frame_rows
-from foldaway.tallies.cells import Cells, Dealt, deal
+from foldaway.tallies.cells import Cells, Dealt, deal, taken
 from foldaway.tallies.frame import Frame
 
 STEP = 1 << 16
@@ -202,6 +202,17 @@ class GroupMoments:
         K = self.shape.row.columns
         R = append_rows(np.zeros((K, K), order="F"), np.asfortranarray(rows))
         return self.rebase(Frame.of(R, self.shape.row, self.n))
+
+    def of_arms(self, places: Sequence[int]) -> Self:
+        """The moments of the arms at these places; an arm without records where a place is -1."""
+        return replace(
+            self,
+            shape=self.shape._replace(arms=len(places)),
+            records=taken(self.records, places),
+            moments=taken(self.moments, places),
+            squared=None if self.squared is None else taken(self.squared, places),
+            absolute=taken(self.absolute, places),
+        )
 
     def raw(self) -> Floats:
         """Σ w z z' of the rows as they came, with the digits that are left."""

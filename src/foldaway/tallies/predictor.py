@@ -48,7 +48,7 @@ def predictor_of(plan: Plan) -> Predictor | None:
     if plan.coefficients is None:
         return None
     names, tables = plan.regressors[1:], plan.coefficients
-    slopes = [[tables.slopes[outcome][name] for name in names] for outcome in plan.outcomes]
+    slopes = [[tables.slopes[value.name][name] for name in names] for value in plan.values]
     predictor = Predictor(np.array([tables.center[name] for name in names]), np.array(slopes))
     return predictor if plan.release is None else predictor._replace(reach=_reach(plan, predictor))
 
@@ -59,7 +59,7 @@ def _reach(plan: Plan, predictor: Predictor) -> Floats:
     Of a categorical covariate's columns at most one is 1.
     """
     names = plan.regressors[1:]
-    ends = np.zeros((len(plan.outcomes), 2))
+    ends = np.zeros((len(plan.values), 2))
     for covariate in plan.covariates:
         if covariate in plan.levels:
             own = [names.index(f"{covariate}[{level}]") for level in plan.levels[covariate][1:]]
@@ -69,7 +69,7 @@ def _reach(plan: Plan, predictor: Predictor) -> Floats:
             place = names.index(covariate)
             least = predictor.slopes[:, place, None] * (np.array(plan.bounds[covariate]) - predictor.center[place])
         ends += np.stack([least.min(axis=1), least.max(axis=1)], axis=1)
-    ranges = np.array([np.ptp(plan.bounds[outcome]) for outcome in plan.outcomes])[:, None]
+    ranges = np.array([np.ptp(bounds) for bounds in plan.value_bounds])[:, None]
     return np.clip(ends, -ranges, ranges)
 
 

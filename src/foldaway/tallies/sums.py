@@ -14,7 +14,7 @@ have in common.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -26,7 +26,7 @@ from foldaway.errors import EstimateError, StateError
 from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Floats
 from foldaway.numerics.cell_sums import ABSOLUTE, CROSS, FIELDS, FIRST, MASS, RECORDS, SQUARE, TILDE, TOTAL, WEIGHT
-from foldaway.tallies.cells import Cells, cell_of, deal
+from foldaway.tallies.cells import Cells, cell_of, deal, taken
 
 GROUPS = 128
 """Groups unless the plan says otherwise."""
@@ -357,6 +357,18 @@ class Sums:
             weight=None if self.weight is None else merged(self.weight),
             total=merged(self.total),
         )
+
+    def of_arms(self, places: Sequence[int]) -> Self:
+        """The sums of the arms at these places; an arm without records where a place is -1.
+
+        Example:
+            >>> sums = Sums.empty(SumsShape(2, 1, groups=1)).fold([0, 1], [[1.0, 2.0]])
+            >>> sums.of_arms([1, -1]).totals(0)
+            array([[2.],
+                   [0.]])
+        """
+        by_arm = {name: taken(array, places) for name, array in self.arrays().items() if name != "level"}
+        return replace(self, shape=self.shape._replace(arms=len(places)), **by_arm)
 
     def unadjusted(self) -> Self:
         """The sums of the outcomes alone, which states with different coefficients have in common."""

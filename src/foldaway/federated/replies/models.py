@@ -88,7 +88,7 @@ def in_one_frame(arms: Sequence[ArmTally]) -> list[ArmTally]:
 def models_of(plan: Plan, arms: Sequence[ArmTally]) -> list[Model]:
     """Every regression of the plan that the arms' moments can be fitted to."""
     models = []
-    for outcome in range(len(plan.outcomes)):
+    for outcome in range(len(plan.values)):
         for name in estimators_of(plan):
             with suppress(EstimateError):  # the final effects say why
                 models.append(_model(plan, arms, name, outcome))

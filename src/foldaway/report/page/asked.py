@@ -18,7 +18,7 @@ def asked(plan: Plan) -> Section:
         ", does ",
         listed((tag("strong", named(arm)) for arm in others), "or"),
         " change ",
-        listed((tag("strong", named(outcome)) for outcome in plan.outcomes), "or"),
+        listed((tag("strong", named(outcome.title)) for outcome in plan.outcomes), "or"),
         "?",
     )
     terms = [html(tag("dt", term), tag("dd", text)) for term, text in _terms(plan)]

@@ -53,6 +53,8 @@ _GROUPED = {
     "center": ("Coefficients", "how covariates predict each outcome, to three digits"),
     "slopes": ("Coefficients", "how covariates predict each outcome, to three digits"),
     "released": ("Release", "counts and sums with noise, by arm and group; the exact ones are gone"),
+    "segments": ("Segments", "the same counts and sums, by level of each segment"),
+    "strata": ("Strata", "counts, sums and spreads, by arm and stratum"),
     "why": ("Reason", "why outcomes are not adjusted, if they are not"),
 }
 
@@ -124,9 +126,10 @@ def planned(plan: Plan) -> list[tuple[str, str, int]]:
     tallies = empty_holding(plan)
     if isinstance(tallies, Grouped):
         parts = [(*SUMS[name], array.size) for name, array in tallies.lean_arrays().items()]
+        parts += [(*_GROUPED[name], numbers) for name, numbers in tallies.lean_parts().items() if numbers]
         if plan.covariates and plan.coefficients is None:
             columns = len(plan.regressors) - 1
-            parts.append((*_GROUPED["slopes"], columns * (1 + len(plan.outcomes))))
+            parts.append((*_GROUPED["slopes"], columns * (1 + len(plan.values))))
     else:
         state = msgspec.msgpack.decode(msgspec.msgpack.encode(tallies.state()))
         parts = [(name, what, _numbers(part)) for name, what, part in _in_arms(state)]

@@ -59,10 +59,11 @@ def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> 
 def spreads(effects: Effects, plan: Plan, arms: Sequence[ArmTally]) -> Spreads:
     """The bootstrap's spread behind each comparison's leading estimator, where there are replicates enough."""
     names, shares = list(plan.arms), list(plan.arms.values())
+    places = {outcome.name: plan.places(outcome)[0] for outcome in plan.outcomes}
     forms = {}
     for each in comparisons(effects):
         if each.bootstrap is not None:
-            question = Question(arms, shares, names.index(each.arm), plan.outcomes.index(each.outcome))
+            question = Question(arms, shares, names.index(each.arm), places[each.outcome])
             if (form := spread(distribution(each.lead.estimator, question))) is not None:
                 forms[each.outcome, each.arm] = form
     return forms

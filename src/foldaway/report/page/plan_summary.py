@@ -45,9 +45,9 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
 def _roles(plan: Plan) -> list[list[str]]:
     arms = ", ".join(f"{name} {share:.4g}" for name, share in plan.arms.items())
     rows = [[plan.arm, "arm", f"{arms}; {plan.control} is the control"]]
-    for name in plan.outcomes:
-        compared = f"compared by its {'total' if name in plan.totals else 'mean'}"
-        rows.append([name, "outcome", f"{compared}; {_bounds(plan, name)}" if name in plan.bounds else compared])
+    for outcome in plan.outcomes:
+        compared = [f"compared by its {outcome.LEVEL}", *(_bounds(plan, name) for name in outcome.columns)]
+        rows.append([outcome.name, "outcome", "; ".join(filter(None, compared))])
     for name in plan.covariates:
         levels = plan.levels.get(name)
         rows.append([name, "covariate", f"levels {', '.join(levels)}" if levels else _bounds(plan, name)])
@@ -113,7 +113,7 @@ def _kept(plan: Plan) -> list[str]:
 
 def _cost(plan: Plan) -> int:
     """Additions and multiplications for each record, to the first order."""
-    k, outcomes = len(plan.regressors), len(plan.outcomes)
+    k, outcomes = len(plan.regressors), len(plan.values)
     if plan.keeps == SUMS:
         return 1 + outcomes * (4 + 2 * k if plan.covariates else 4)
     tallies, columns = tallies_of(plan), len(plan.columns)
