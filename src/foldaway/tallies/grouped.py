@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from foldaway.errors import StateError
 from foldaway.keeping.state import Array, decode_part
-from foldaway.numerics.block import Floats, Shape
+from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records.batch import Batch
-from foldaway.tallies.group_folding import fold_group_moments, fold_sums
-from foldaway.tallies.group_moments import GroupMoments, MomentsShape
-from foldaway.tallies.predictor import Predictor, lean, predictor_of
+from foldaway.tallies.complete_cases import CompleteCases
+from foldaway.tallies.group_folding import fold_sums
+from foldaway.tallies.predictor import Predictor, predictor_of
 from foldaway.tallies.release import release, released_state, restored_release
 from foldaway.tallies.sums import Sums, SumsShape
 
@@ -139,7 +139,7 @@ class Grouped:
     """
 
     plan: Plan
-    moments: GroupMoments | None
+    moments: CompleteCases | None
     sums: Sums | None
     predictor: Predictor | None = None
     why: str = ""
@@ -152,7 +152,7 @@ class Grouped:
         """What is held of no records; or of a segment with so many levels."""
         predictor = predictor_of(plan)
         if plan.covariates and predictor is None:
-            held = cls(plan, GroupMoments.empty(_moments_shape(plan, levels or 1)), None)
+            held = cls(plan, CompleteCases.empty(plan, plan.groups if plan.grouped else FOLDS, levels or 1), None)
         else:
             shape = _sums_shape(plan, adjusted=predictor is not None, levels=levels or 1)
             held = cls(plan, None, Sums.empty(shape), predictor)
@@ -188,7 +188,7 @@ class Grouped:
         if self.sums is not None:
             return self.sums
         assert self.moments is not None
-        sums = lean(self.moments, None)
+        sums = self.moments.lean(None)
         return sums if self.plan.grouped else sums.regrouped(1)
 
     def lean_arrays(self) -> dict[str, Floats]:
@@ -215,7 +215,7 @@ class Grouped:
             cut = replace(batch.cut(batch.stratum, self.strata.shape.arms // batch.arms), key=None)
             more["strata"] = fold_sums(self.strata, cut)
         if self.moments is not None:
-            return replace(self, moments=fold_group_moments(self.moments, batch), **more)
+            return replace(self, moments=self.moments.fold(batch), **more)
         assert self.sums is not None
         return replace(self, sums=fold_sums(self.sums, batch, self.predictor), **more)
 
@@ -251,7 +251,7 @@ class Grouped:
         """
         if self.moments is None:
             return self
-        sums = lean(self.moments, predictor, without)
+        sums = self.moments.lean(predictor, without)
         segments = [Segment(each.levels, each.cells.fixed(predictor, without, why)) for each in self.segments]
         return replace(
             self,
@@ -291,6 +291,19 @@ class Grouped:
             return replace(one, sums=one.sums + two.sums, why=one.why or two.why)
         sums = one.sums.unadjusted() + two.sums.unadjusted()
         return replace(one, sums=sums, predictor=None, why=DIFFERENT)
+
+    def turned(self, plan: Plan, places: Sequence[int]) -> Self:
+        """The same under a plan that has its arms in another order."""
+        arms = len(places)
+
+        def by_level(levels: int) -> list[int]:
+            return [level * arms + place for level in range(levels) for place in places]
+
+        segments = [
+            Segment(levels, replace(cells.of_arms(by_level(len(levels))), plan=plan)) for levels, cells in self.segments
+        ]
+        strata = None if self.strata is None else self.strata.of_arms(by_level(self.strata.shape.arms // arms))
+        return replace(self.of_arms(places), plan=plan, segments=tuple(segments), strata=strata)
 
     def pooled(self, least: int) -> Self:
         """With levels of segments that the plan does not list only where so many records of each arm have them."""
@@ -342,7 +355,7 @@ class Grouped:
         if saved.moments is not None:
             if empty.moments is None or saved.sums is not None:
                 raise StateError("the state does not fit its plan: it has other tallies.")
-            return replace(empty, moments=GroupMoments.restore(saved.moments, empty.moments.shape))
+            return replace(empty, moments=empty.moments.restored(saved.moments))
         if saved.sums is None:
             return empty
         predictor = empty.predictor
@@ -356,20 +369,17 @@ class Grouped:
         return replace(empty, moments=None, sums=sums, predictor=predictor if adjusted else None, why=saved.why)
 
 
-def _moments_shape(plan: Plan, levels: int) -> MomentsShape:
-    row = Shape(len(plan.regressors), len(plan.values))
-    groups = plan.groups if plan.grouped else FOLDS
-    return MomentsShape(len(plan.arms) * levels, groups, row, plan.weighted)
-
-
 def _sums_shape(plan: Plan, *, adjusted: bool, levels: int = 1) -> SumsShape:
     groups = plan.groups if plan.grouped else 1
-    return SumsShape(len(plan.arms) * levels, len(plan.values), groups, adjusted, plan.weighted)
+    size = len(plan.arms) * levels, len(plan.values), groups
+    return SumsShape(*size, adjusted, plan.weighted, plan.lacking, plan.pairs)
 
 
 def _strata_shape(plan: Plan) -> SumsShape:
     assert plan.strata is not None
-    return SumsShape(len(plan.arms) * len(plan.strata.probabilities), len(plan.values), 1, weighted=True)
+    return SumsShape(
+        len(plan.arms) * len(plan.strata.probabilities), len(plan.values), 1, weighted=True, missing=plan.lacking
+    )
 
 
 def _numbers(sums: Sums) -> int:

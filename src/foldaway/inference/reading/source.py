@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.vocabulary import ESTIMATORS
-from foldaway.tallies.group_moments import GroupMoments
+from foldaway.tallies.complete_cases import CompleteCases
 from foldaway.tallies.sums import Sums
 
 
@@ -28,7 +28,7 @@ class Source(NamedTuple):
     plan: Plan
     outcome: Outcome
     sums: Sums
-    moments: GroupMoments | None
+    moments: CompleteCases | None
     estimator: str
     by_group: bool
     first_order: bool = False

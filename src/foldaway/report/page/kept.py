@@ -45,6 +45,7 @@ SUMS = {
     "first": _SPREADS,
     "square": _SPREADS,
     "cross": _SPREADS,
+    "joint": ("Products", "sums of products of the two columns of a ratio, by arm, for errors of independent records"),
     "absolute": ("Sizes", "sums of each outcome without its sign, by arm: whether any-time intervals can be told"),
 }
 

@@ -84,8 +84,8 @@ def _lead(effects: Effects) -> Html:
 
 
 def _alarm(effects: Effects) -> Html | None:
-    """A sample ratio that does not fit is to be read before any effect."""
-    if effects.sample_ratio.ok:
+    """What is to be read before any effect, such as a sample ratio that does not fit."""
+    if effects.alarm is None:
         return None
-    check = sample_ratio_check(effects)
-    return tag("div", tag("p", badge("fails"), " ", check.sentence), class_="alarm", role="note")
+    said = effects.alarm if effects.sample_ratio.ok else sample_ratio_check(effects).sentence
+    return tag("div", tag("p", badge("fails"), " ", said), class_="alarm", role="note")
