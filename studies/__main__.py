@@ -10,6 +10,7 @@ ALL = (
     "bootstrap_coverage",
     "groups_coverage",
     "groups_anytime",
+    "power",
     "release",
     "coverage",
     "digits",

@@ -20,6 +20,7 @@ from foldaway.effects.group_analysis import effects_of_groups
 from foldaway.effects.segment_analysis import effects_by_segment
 from foldaway.errors import (
     EstimateError,
+    LossWarning,
     PlanError,
     SampleRatioWarning,
     SealedError,
@@ -27,7 +28,7 @@ from foldaway.errors import (
     TooEarly,
     instead_of,
 )
-from foldaway.inference.adjusting import Start, fit_start, rare_columns
+from foldaway.inference.adjusting import Start, fit_starts
 from foldaway.keeping.cohort import Census, Newcomers, Told, may_tell, may_write, too_early
 from foldaway.keeping.saved import Final, Positions, Saved, load, naming
 from foldaway.keeping.secret import Secret
@@ -37,6 +38,7 @@ from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records import Fault, Faults, check
 from foldaway.records.batch import Batch
+from foldaway.records.faults import excess
 from foldaway.records.keys import Keys, RecordKeys, UnitKeys
 from foldaway.tallies import Arms, Grouped, Holding, empty_holding, restored_holding
 from foldaway.tallies.arm import ArmTally
@@ -297,24 +299,32 @@ class Trial:
         """What the trial holds."""
         return self._tallies
 
-    def effects(self, *, adjust: str | None = None, population: bool = True, rounded: bool = False) -> Effects:
+    def effects(
+        self,
+        *,
+        adjust: str | None = None,
+        population: bool = True,
+        rounded: bool = False,
+        control: str | None = None,
+    ) -> Effects:
         """What the trial has found so far.
 
         Args:
+            control: The arm that all others are compared with; the plan's first if left out.
             adjust: ``"holm"`` or ``"benjamini-hochberg"``, over arms and outcomes.
             population: Whether the errors of the interacted estimator allow for the covariates' mean being that of a
                 sample, so that the effect is the population's; without, it is the effect on these very records.
             rounded: Whether to round them for others, so that no person's value can be worked out from several answers.
         """
-        if isinstance(self._tallies, Grouped):
-            effects = effects_of_groups(self.plan, self._tallies, self._faults, rounded=rounded)
-            segments = effects_by_segment(self.plan, self._tallies, rounded=rounded)
-            effects = dataclasses.replace(effects, segments=segments)
+        plan, tallies = (self.plan, self._tallies) if control is None else against(control, self.plan, self._tallies)
+        if isinstance(tallies, Grouped):
+            effects = effects_of_groups(plan, tallies, self._faults, rounded=rounded)
+            if not excess(self._faults, self.n, plan.drop_limit):
+                effects = dataclasses.replace(effects, segments=effects_by_segment(plan, tallies, rounded=rounded))
         else:
-            arms = self._tallies.arms
-            effects = effects_of(self.plan, arms, self._faults, population=population, rounded=rounded)
+            effects = effects_of(plan, tallies.arms, self._faults, population=population, rounded=rounded)
         if effects.alarm is not None:
-            warnings.warn(effects.alarm, SampleRatioWarning, stacklevel=2)
+            warnings.warn(effects.alarm, LossWarning if effects.sample_ratio.ok else SampleRatioWarning, stacklevel=2)
         return effects if adjust is None else effects.adjusted(adjust)
 
     def release(self, *, everywhere: bool = True) -> Effects:
@@ -379,7 +389,7 @@ class Trial:
             return None
         if tallies.moments is None:
             return Start(tallies.predictor, None, tallies.why)
-        start = fit_start(tallies.moments, rare=rare_columns(self.plan, tallies.moments), told=True)
+        start = fit_starts(tallies.moments, self.plan)
         if start.predictor is None:
             saved = "it was saved before there were so many. Put coefficients into its plan: `foldaway plan calibrate`."
             return start._replace(why=f"{start.why.partition(';')[0]}, and {saved}")
@@ -536,6 +546,20 @@ class Trial:
     def __repr__(self) -> str:
         counts = ", ".join(f"{arm}={n:_}" for arm, n in self.counts.items())
         return f"Trial: {self.plan.name} | n={self.n:_} | {counts}"
+
+
+def against(control: str, plan: Plan, tallies: Holding) -> tuple[Plan, Holding]:
+    """The same records with another arm in the first place, as all others are compared with that.
+
+    Raises:
+        EstimateError: There is no such arm.
+    """
+    if control not in plan.arms:
+        raise EstimateError(f"there is no arm {control!r}; the arms are {', '.join(plan.arms)}.")
+    arms = [control, *(arm for arm in plan.arms if arm != control)]
+    places = [list(plan.arms).index(arm) for arm in arms]
+    turned = msgspec.structs.replace(plan, arms={arm: plan.arms[arm] for arm in arms})
+    return turned, tallies.turned(turned, places)
 
 
 def quiet_effects(trial: Trial, adjust: str | None = None, *, rounded: bool = False) -> Effects:

@@ -98,7 +98,7 @@ def test_what_is_offered_can_be_asked_for_and_what_is_not_is_refused_with_a_reas
     for kind, error in ERRORS.items():
         if error.setting != "errors":
             continue
-        if kind in errors_of(everything):
+        if kind in errors_of(everything) or (error.by_name and error.suits(everything)):
             asked = plan(estimators=["difference"], errors=[kind], **settings)
             assert errors_of(asked, "difference") == [kind, *([BOOTSTRAP] if bootstrap else [])]
             continue

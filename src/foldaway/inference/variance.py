@@ -3,6 +3,7 @@
 classical: σ²(X'X)⁻¹ with σ² = rss/(n − k).
 HC0, HC1: White (1980); HC1 is HC0 · n/(n − k), MacKinnon and White (1985).
 HC2: for a comparison of means, arm a's part times n_a/(n_a − 1): the Neyman or Welch variance.
+HC3: for a comparison of means, that part times n_a/(n_a − 1) once more.
 CR0, CR1: Liang and Zeger (1986); CR1 is CR0 · J/(J − 1) · (n − 1)/(n − k), as Stata has it.
 CR2: Bell and McCaffrey (2002), from scores X_j'(I − H_jj)^(−1/2) e_j, without a further factor.
 CR3: the cluster jackknife (J − 1)/J · Σ_j (β_(j) − β)(β_(j) − β)', MacKinnon, Nielsen and Webb (2023), from scores
@@ -63,10 +64,14 @@ def _hc1(fit: Fit) -> Floats:
     return _hc0(fit) * (fit.n / fit.df)
 
 
-def _hc2(fit: Fit) -> Floats:
+def _hc2(fit: Fit, power: int = 1) -> Floats:
     # An arm with a single record has no residual to scale; who compares with it is refused elsewhere.
     counts = [model.arm.n for model in fit.models]
-    return fit.robust(RECORDS, tuple(n / (n - 1) if n > 1 else 1.0 for n in counts))
+    return fit.robust(RECORDS, tuple((n / (n - 1)) ** power if n > 1 else 1.0 for n in counts))
+
+
+def _hc3(fit: Fit) -> Floats:
+    return _hc2(fit, power=2)
 
 
 def _cr0(fit: Fit) -> Floats:
@@ -94,6 +99,7 @@ KINDS: dict[str, Callable[[Fit], Floats]] = {
     "HC0": _hc0,
     "HC1": _hc1,
     "HC2": _hc2,
+    "HC3": _hc3,
     "CR0": _cr0,
     "CR1": _cr1,
     "CR2": _cr2,

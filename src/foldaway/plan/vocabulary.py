@@ -79,6 +79,7 @@ class Estimator(Word):
         by_arm: Whether it has coefficients for each arm, so that it leads only where no arm is small.
         residuals_of: The estimator whose residuals its own scores are combined from, where that is another one.
         own: Whether it reads only those kinds of outcome that name it.
+        of_effects: Whether it is a ratio of effects, with an error by groups alone.
     """
 
     because: str = "the plan has no covariates to adjust for."
@@ -86,6 +87,7 @@ class Estimator(Word):
     by_arm: bool = False
     residuals_of: str = ""
     own: bool = False
+    of_effects: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ class Error(Word):
         setting: The setting of a plan that asks for it.
         tally: The tally that it is read from; none for those that the factors give.
         only_for: The estimators that have it; all if empty.
+        by_name: Whether a plan has it only if it names it.
     """
 
     SENTENCE: ClassVar[str] = "It {}."
@@ -103,6 +106,7 @@ class Error(Word):
     setting: str = "errors"
     tally: str = ""
     only_for: tuple[str, ...] = ()
+    by_name: bool = False
 
     @property
     def by_unit(self) -> bool:
@@ -173,6 +177,7 @@ _ONE_STRATUM = Need(
 )
 _FROM_MOMENTS = Need(lambda plan: plan.keeps == MOMENTS, '{name!r} is read from moments: add `keep = "moments"`.')
 FROM_SUMS = Need(lambda plan: plan.keeps == SUMS, '{name!r} is read from sums by group: leave out `keep = "moments"`.')
+_RECEIVED = Need(lambda plan: plan.received is not None, "the estimator {name!r} needs `received`.")
 _GROUPED = Need(lambda plan: plan.grouped, "the error {name!r} needs `unit`, and units of several records.")
 _RECORDS_HERE = Need(lambda plan: plan.federated is None, "the error {name!r} is not for a federated plan.")
 _SQUARES_TOLD = Need(
@@ -229,6 +234,13 @@ ESTIMATORS = _by_name(
         residuals_of="difference",
     ),
     Estimator(
+        "compliers",
+        "the effect on those who take the treatment up because they were assigned to it",
+        needs=(_RECEIVED, FROM_SUMS),
+        because="the plan asks for the effect of what was received.",
+        of_effects=True,
+    ),
+    Estimator(
         TOTAL,
         "the difference of totals: what all units together would have had in the arm, and in the control",
         needs=(FROM_SUMS,),
@@ -238,7 +250,7 @@ ESTIMATORS = _by_name(
     ),
 )
 
-CLASSICAL, HC2, BOOTSTRAP = "classical", "HC2", "bootstrap"
+CLASSICAL, HC2, HC3, BOOTSTRAP = "classical", "HC2", "HC3", "bootstrap"
 WELCH, JACKKNIFE = "welch", "jackknife"
 _UNEQUAL, _UNITS = "allows for unequal spread", "allows for several records of a unit"
 
@@ -261,6 +273,14 @@ ERRORS = _by_name(
         rank=6,
         tally=RECORDS,
         only_for=("difference",),
+    ),
+    Error(
+        HC3,
+        f"{_UNEQUAL}, as leaving out each record in turn would",
+        (_FROM_MOMENTS, _RECORDS_HERE, _UNWEIGHTED),
+        tally=RECORDS,
+        only_for=("difference",),
+        by_name=True,
     ),
     Error("CR0", f"{_UNITS}, without a correction for few units", (_FROM_MOMENTS, _WHOLE_UNITS), tally=UNITS),
     Error("CR1", _UNITS, (_FROM_MOMENTS, _WHOLE_UNITS), rank=4, tally=UNITS),

@@ -11,20 +11,20 @@ from foldaway.inference.bootstrap import ArmReplicates, Replicated
 from foldaway.inference.contrast import Contrast, Estimate, Question, common_frame
 from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import covariance, welch_df
-from foldaway.plan.vocabulary import HC2
+from foldaway.plan.vocabulary import HC2, HC3
 
 
 class MeanDifference(Contrast):
-    """A difference of means, for which HC2 comes with Welch's degrees of freedom."""
+    """A difference of means, for which HC2 and HC3 come with Welch's degrees of freedom."""
 
     def estimate(self, kind: str) -> Estimate:
         """The effect and its share of the control's level."""
         involved = np.flatnonzero(self.effect)
         counts = np.array([model.arm.n for model in self.fit.models], dtype=np.float64)[involved]
-        if kind == HC2 and counts.min() < 2:
-            raise EstimateError("both arms need two records for HC2.")
+        if kind in (HC2, HC3) and counts.min() < 2:
+            raise EstimateError(f"both arms need two records for {kind}.")
         result = super().estimate(kind)
-        if kind != HC2:
+        if kind not in (HC2, HC3):
             return result
         return result._replace(df=welch_df(np.diag(covariance(self.fit, kind))[involved], counts))
 
