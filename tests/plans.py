@@ -30,6 +30,7 @@ FULL: dict[str, Any] = {
     "groups": 64,
     "complete_units": True,
     "on_fault": "drop",
+    "drop_limit": 0.1,
     "estimators": ["difference", "regression"],
     "errors": ["classical", "HC1"],
     "anytime_n": 5000,
@@ -75,7 +76,9 @@ RELEASED: dict[str, Any] = {
 # Those that look at parts of the records.
 CUT: dict[str, Any] = {
     **SMALL,
+    "cluster": "village",
     "segments": ["country"],
+    "received": "opened",
     "strata": {"column": "site", "probabilities": {"x": {"a": 0.5, "b": 0.5}, "y": {"a": 0.25, "b": 0.75}}},
 }
 

@@ -11,6 +11,7 @@ from foldaway.effects import Effect, Effects, Verdict
 from foldaway.errors import (
     EstimateError,
     FoldawayError,
+    LossWarning,
     PlanError,
     RecordError,
     SampleRatioWarning,
@@ -30,12 +31,14 @@ from foldaway.plan import (
     Outcome,
     Plan,
     Privacy,
+    Quantile,
     Ratio,
     Release,
     Share,
     Strata,
     Total,
 )
+from foldaway.planning import Baseline, Power, power
 from foldaway.trial import Trial, saved_effects
 
 if TYPE_CHECKING:
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Baseline",
     "Bootstrap",
     "Calibration",
     "Coefficients",
@@ -54,11 +58,14 @@ __all__ = [
     "Federated",
     "FoldawayError",
     "LeastSquares",
+    "LossWarning",
     "Mean",
     "Outcome",
     "Plan",
     "PlanError",
+    "Power",
     "Privacy",
+    "Quantile",
     "Ratio",
     "RecordError",
     "Release",
@@ -76,6 +83,7 @@ __all__ = [
     "WorkerError",
     "fold_files",
     "fold_query",
+    "power",
     "saved_effects",
 ]
 

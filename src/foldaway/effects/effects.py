@@ -16,6 +16,7 @@ from foldaway.effects.findings import Findings
 from foldaway.effects.headline import Comparison, comparisons
 from foldaway.effects.numbers import (
     interval_text,
+    p_relation,
     p_text,
     reach_text,
     relative_interval_text,
@@ -25,6 +26,8 @@ from foldaway.effects.numbers import (
 from foldaway.effects.scorecard import as_text, explanations, scorecard
 from foldaway.effects.segment import BySegment, in_short
 from foldaway.effects.verdict import Verdict, verdicts_of
+from foldaway.inference.differing import JointTest
+from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SampleRatio
 from foldaway.plan import Plan
 from foldaway.plan.vocabulary import ESTIMATORS
@@ -34,6 +37,8 @@ from foldaway.table import ABSENT, html_table, number, places_for, text_table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from foldaway.effects.outlook import Outlook
 
 WIDTH = 80
 
@@ -69,6 +74,7 @@ class Effects(Findings):
         if all:
             tables = [_as_text(table) for table in _tables(self)]
             tables += [fill(_legend(self), WIDTH)] if tables else []
+            tables += [fill(sentence, WIDTH) for sentence in _joint_sentences(self)]
             tables += [each.to_string(self.heading(each.outcome), self.confidence, WIDTH) for each in self.segments]
         head = fill(_headline(self), WIDTH)
         return "\n\n".join([head, *alarm, *card, *(["\n".join(notes)] if notes else []), *tables])
@@ -85,7 +91,7 @@ class Effects(Findings):
             parts += [
                 html_table(table.header, table.rows, table.title) + _paragraphs(table.reasons) for table in tables
             ]
-            parts.append(_paragraphs([_legend(self)] if tables else []))
+            parts.append(_paragraphs([*([_legend(self)] if tables else []), *_joint_sentences(self)]))
             for each in self.segments:
                 header, rows = each.table(self.confidence)
                 title = each.titled(self.heading(each.outcome))
@@ -110,6 +116,41 @@ class Effects(Findings):
 
         return forest(self, axes, estimators=estimators)
 
+    def outlook(
+        self,
+        *,
+        records: float | None = None,
+        days: float | None = None,
+        records_per_day: float | None = None,
+        width: float | None = None,
+        power: float = 0.8,
+        sequential: bool = False,
+    ) -> Outlook:
+        """What the trial can still find, and when its intervals will be narrow enough.
+
+        Args:
+            records: By how many records in all; twice as many as now if left out.
+            days: The same in days from now.
+            records_per_day: How many records come in a day.
+            width: How wide an interval may be, from end to end.
+            power: The chance to find the smallest effect.
+            sequential: Whether by the any-time interval, in place of a single look at the end.
+
+        Raises:
+            EstimateError: The question is not complete, or contradicts itself.
+        """
+        from foldaway.effects.outlook import outlook_of
+
+        return outlook_of(
+            self,
+            records=records,
+            days=days,
+            records_per_day=records_per_day,
+            width=width,
+            power=power,
+            sequential=sequential,
+        )
+
     def to_json(self) -> str:
         """Everything, for machines; numbers that cannot be told are null, and so are infinite degrees of freedom."""
         about = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
@@ -128,9 +169,11 @@ class Effects(Findings):
         ratio = msgspec.convert(about.pop("sample_ratio"), SampleRatio)
         segments = [{**each, "effects": list(map(_infinite, each["effects"]))} for each in about.get("segments", ())]
         about["segments"] = msgspec.convert(segments, list[BySegment])
+        about["joint"] = msgspec.convert(about.get("joint", {}), dict[str, JointTest])
+        losses = msgspec.convert(about.pop("losses", []), list[Loss])
         settings = about.pop("plan", None)
         plan = None if settings is None else Plan(**settings)
-        return cls(rows, faults=faults, sample_ratio=ratio, plan=plan, **about)
+        return cls(rows, faults=faults, losses=losses, sample_ratio=ratio, plan=plan, **about)
 
     def __str__(self) -> str:
         return self.to_string()
@@ -167,6 +210,15 @@ def _legend(effects: Findings) -> str:
     return f"{_LOOKS} {' and '.join(adjusting).capitalize()} {verbs} mostly the more precise."
 
 
+def _joint_sentences(effects: Findings) -> list[str]:
+    """For each outcome whether any arm differs from the control, where there are several."""
+    return [
+        f"{effects.heading(outcome)}: a joint test of all {test.df} arms against the control gives p "
+        f"{p_relation(test.p_value)}."
+        for outcome, test in effects.joint.items()
+    ]
+
+
 def _as_text(table: Table) -> str:
     reasons = (fill(f"– {reason}", WIDTH, subsequent_indent="  ") for reason in table.reasons)
     return "\n".join([table.title, text_table(table.header, table.rows, left=2), *reasons])
@@ -195,8 +247,11 @@ def _relative(comparison: Comparison) -> list[str]:
 
 
 def reasons(rows: Sequence[Effect], shown: Sequence[Effect]) -> list[str]:
-    """Why some of the rows that a plan asks for are withheld, and numbers of those that are shown; each reason once."""
-    withheld = [row.why for row in rows]
+    """Why some of the rows that a plan asks for are withheld, and numbers of those that are shown; each reason once.
+
+    Notes on rows are among them.
+    """
+    withheld = [why for row in rows for why in (row.why, row.note)]
     absent = [why for row in shown for why in (row.anytime_why, relative_reason(row))]
     return list(dict.fromkeys(why for why in withheld + absent if why))
 
@@ -218,13 +273,11 @@ def _columns(rows: Sequence[Effect], confidence: float) -> dict[str, list[str]]:
 
 def _infinite(row: dict[str, Any]) -> dict[str, Any]:
     """JSON has no number for infinity: where there is an error, or the other end of an interval, null stands for it."""
-    endless = {"greater": ("upper", "lower", math.inf), "less": ("lower", "upper", -math.inf)}
     found = dict(row)
     if row["df"] is None and row["std_error"] is not None:
         found["df"] = math.inf
-    if row.get("alternative") in endless:
-        open_end, other, where = endless[row["alternative"]]
-        ends = [name for name in row if name.endswith(f"_ci_{other}") or name == f"ci_{other}"]
-        known = [name for name in ends if row[name] is not None]
-        found |= {name.replace(f"ci_{other}", f"ci_{open_end}"): where for name in known}
+    for lower in (name for name in row if name.endswith("ci_lower")):
+        upper = lower.replace("lower", "upper")
+        if (row[lower] is None) != (row[upper] is None):
+            found |= {lower: -math.inf} if row[lower] is None else {upper: math.inf}
     return found

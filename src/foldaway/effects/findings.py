@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -11,6 +12,8 @@ import msgspec
 from foldaway.effects.effect import Effect
 from foldaway.effects.segment import BySegment
 from foldaway.errors import EstimateError, not_installed
+from foldaway.inference.differing import JointTest
+from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SampleRatio
 from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of, estimators_of
@@ -34,10 +37,14 @@ class Findings(Sequence[Effect]):
         sample_ratio: Whether these counts fit the plan's probabilities.
         dropped: Faulty records left out, by arm ("" for records without a known arm).
         faults: Why, by arm, column and rule.
-        alarm: What to read before any effect: that the arms' counts do not fit the plan's probabilities.
+        losses: For each outcome that records may lack, and for faulty records, how many each arm lost, and a test of
+            whether the arms lost different shares.
+        alarm: What to read before any effect: that the arms' counts do not fit the plan's probabilities, that the arms
+            lost different shares, or that too many records were dropped.
         notes: What else the reader should know.
         rounded: Whether they are told to others, and so rounded that no person's value can be worked out.
         plan: The plan that asked for them.
+        joint: Where there are several arms, by outcome a test of whether any of them differs from the control.
         segments: Effects within the levels of the plan's segments, and whether they differ.
     """
 
@@ -49,14 +56,17 @@ class Findings(Sequence[Effect]):
     sample_ratio: SampleRatio
     dropped: dict[str, int]
     faults: Sequence[Fault]
+    losses: Sequence[Loss] = ()
     alarm: str | None = None
     notes: Sequence[str] = ()
     rounded: bool = False
     plan: Plan | None = None
+    joint: dict[str, JointTest] = dataclasses.field(default_factory=dict)
     segments: Sequence[BySegment] = ()
 
     def __post_init__(self) -> None:
         self.rows, self.faults, self.notes = tuple(self.rows), tuple(self.faults), tuple(self.notes)
+        self.losses = tuple(self.losses)
         self.segments = tuple(self.segments)
 
     def __len__(self) -> int:

@@ -7,23 +7,28 @@ means of y − λ(y − ỹ).
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from foldaway.effects.analysis import Checks, assembled
 from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.effects import Effects
+from foldaway.effects.headline import comparisons
 from foldaway.effects.released import coarse, drowned, noisier, release_notes, widening
 from foldaway.errors import EstimateError, Unreleased
-from foldaway.inference.adjusting import fit_start
+from foldaway.inference.adjusting import fit_starts
 from foldaway.inference.anytime import UNKNOWN_EVIDENCE, Anytime, anytime_effect, carriers_of, evidence_of
-from foldaway.inference.claim import Claim, claim_of
-from foldaway.inference.levels import ArmEffect, Levels, effect_of, over
+from foldaway.inference.claim import claim_of
+from foldaway.inference.differing import JointTest, arms_differ
+from foldaway.inference.levels import ArmEffect, Levels, effect_of, over, share_effect_of
+from foldaway.inference.loss import Loss, loss_of
 from foldaway.inference.reading import Source, levels_of
-from foldaway.inference.rounding import round_count, rounded_levels
+from foldaway.inference.reading.compliers import complier_effect
+from foldaway.inference.rounding import coarse_p_value, round_count, rounded_levels, two_digits
 from foldaway.inference.sample_ratio import (
     SampleRatio,
     sample_ratio,
@@ -75,8 +80,38 @@ def effects_of_groups(
     rows = [row for outcome in plan.outcomes for row in rows_of(plan, reading, outcome)]
     if plan.release is not None:
         notes = [*notes, *release_notes(plan, rows)]
-    checks = Checks(dict(zip(plan.arms, tallies.counts, strict=True)), ratio, faults)
-    return assembled(plan, rows, checks.told(plan) if rounded else checks, notes)
+    counts = dict(zip(plan.arms, tallies.counts, strict=True))
+    checks = Checks.of(plan, counts, ratio, faults, [] if tallies.released else list(_losses(plan, reading.plain)))
+    effects = assembled(plan, rows, checks.told(plan) if rounded else checks, notes)
+    return dataclasses.replace(effects, joint=_joint(effects, reading))
+
+
+def _joint(effects: Effects, reading: Reading) -> dict[str, JointTest]:
+    """By outcome, whether any of several arms differs from the control, by the estimator and error that lead."""
+    plan, tests = reading.tallies.plan, {}
+    leads = {each.outcome: each.lead for each in comparisons(effects)} if len(plan.arms) > 2 else {}
+    for outcome in plan.outcomes:
+        lead = leads.get(outcome.name)
+        if lead is None or not lead.reliable:
+            continue
+        test = arms_differ(reading.levels(lead.estimator, lead.se_kind, outcome, recentred=False))
+        if test is not None and reading.rounded:
+            p = coarse_p_value(test.p_value)
+            test = JointTest(float(two_digits(test.statistic)), test.df, float(two_digits(test.df_error)), p or 0.0)
+        if test is not None:
+            tests[outcome.name] = test
+    return tests
+
+
+def _losses(plan: Plan, sums: Sums) -> Iterator[Loss]:
+    """What each outcome that records may lack has lost."""
+    for outcome in plan.outcomes:
+        if plan.lackable.intersection(outcome.columns):
+            (present, *_) = (sums.counts(place) for place in plan.places(outcome))
+            yield loss_of(outcome.name, list(plan.arms), sums.records - present, sums.records)
+
+
+K = TypeVar("K", bound=Hashable)
 
 
 class Reading(NamedTuple):
@@ -99,7 +134,7 @@ class Reading(NamedTuple):
     @classmethod
     def of(cls, tallies: Grouped, rounded: bool = False) -> Reading:
         """With moments in their own frame, and their sums."""
-        why = tallies.why if tallies.moments is None else fit_start(tallies.moments).why
+        why = tallies.why if tallies.moments is None else fit_starts(tallies.moments).why
         again = noisier(tallies.plan, tallies.plain()) if tallies.released else ()
         more = [cls(tallies, sums, why) for sums in again]
         return cls(tallies, tallies.plain(), why, rounded, more)
@@ -115,6 +150,8 @@ class Reading(NamedTuple):
             return Anytime(None, None, None, "a release is told once, so there is one look at it alone.")
         if self.first_order:
             return Anytime(None, None, None, UNKNOWN_EVIDENCE)
+        if ESTIMATORS[estimator].of_effects:
+            return Anytime(None, None, None, "an any-time interval is for an effect, and not for a ratio of two.")
         if outcome.LEVEL not in ("mean", "share"):
             return Anytime(None, None, None, f"an any-time interval is for means, and not for {outcome.LEVEL}s.")
         plan = self.tallies.plan
@@ -122,13 +159,30 @@ class Reading(NamedTuple):
         # What levels have in common would count as theirs where the arms' variances are pooled.
         levels = self.levels(estimator, kind, outcome, recentred=False)
         if self.rounded:  # the difference of levels is the same whether these are recentred or not
-            levels = rounded_levels({kind: levels}, self.carriers(outcome))[kind]._replace(value=shown.value)
+            levels = self.rounded_levels({kind: levels}, outcome, estimator)[kind]._replace(value=shown.value)
         return anytime_effect(levels, arm, evidence, plan.confidence, plan.anytime_n, claim_of(plan, outcome))
 
-    def carriers(self, outcome: Outcome) -> Floats:
-        """By arm, how many people carry an outcome: of several values, the one that fewest carry."""
-        fewest: Floats = np.min([self._carriers(place) for place in self.tallies.plan.places(outcome)], axis=0)
-        return fewest
+    def counts(self, outcome: Outcome) -> list[int]:
+        """By arm, the number of records that have the outcome."""
+        if self.plain.present is None:
+            return self.tallies.counts
+        return [int(n) for n in self.plain.counts(self.tallies.plan.places(outcome)[0]).sum(axis=1)]
+
+    def rounded_levels(self, kinds: Mapping[K, Levels], outcome: Outcome, estimator: str) -> dict[K, Levels]:
+        """An estimator's levels as they are told: the coarser, the fewer carry the outcome."""
+        plan = self.tallies.plan
+        if outcome.bins is not None:  # a quantile is told where enough lie beyond it: no few carry it
+            return rounded_levels(kinds, np.full(len(plan.arms), np.inf))
+        fewest: Floats = np.min([self._carriers(place) for place in plan.places(outcome)], axis=0)
+        if not ESTIMATORS[estimator].of_effects:
+            return rounded_levels(kinds, fewest)
+        told = rounded_levels(kinds, np.concatenate([fewest, self._carriers(plan.receipt)]))
+        # Where nobody of an arm, or everybody, received the treatment, that is the design and nobody's secret.
+        arms = np.arange(2 * len(fewest)) >= len(fewest)
+        return {
+            kind: levels._replace(value=np.where(arms & np.isnan(levels.value), kinds[kind].value, levels.value))
+            for kind, levels in told.items()
+        }
 
     def _carriers(self, value: int) -> Floats:
         """Those of a value; of devices' sums, whose squares are unknown, how many groups carry it."""
@@ -151,6 +205,7 @@ class Reading(NamedTuple):
                 first_order=self.first_order,
                 recentred=recentred,
                 strata=tallies.strata,
+                histogram=None if (bins := outcome.bins) is None else tallies.histograms[tallies.plan.bins.index(bins)],
             )
         )
 
@@ -172,9 +227,12 @@ def rows_of(plan: Plan, reading: Reading, outcome: Outcome) -> list[Effect]:
             except EstimateError as reason:
                 reasons[each] = str(reason)
     if reading.rounded:
-        of_one = [{each: levels[each] for each in levels if each[0] == name} for name in names]
-        carriers = reading.carriers(outcome)
-        levels = {each: told for one in of_one for each, told in rounded_levels(one, carriers).items()}
+        of_one = {name: {each: levels[each] for each in levels if each[0] == name} for name in names}
+        levels = {
+            each: told
+            for name, one in of_one.items()
+            for each, told in reading.rounded_levels(one, outcome, name).items()
+        }
     return [
         _row(plan, reading, outcome, arm, name, kind, levels.get((name, kind), reasons.get((name, kind), "")))
         for arm in range(1, len(plan.arms))
@@ -186,12 +244,15 @@ def _row(
     plan: Plan, reading: Reading, outcome: Outcome, arm: int, estimator: str, kind: str, levels: Levels | str
 ) -> Effect:
     """A row, from levels or from the reason why there are none."""
-    counts = [round_count(n) if reading.rounded else n for n in reading.tallies.counts]
-    anytime, claim = None, claim_of(plan, outcome)
+    counts = [round_count(n) if reading.rounded else n for n in reading.counts(outcome)]
+    anytime, first_stage, claim = None, None, claim_of(plan, outcome)
     if isinstance(levels, str):
         point = ArmEffect(None, None, reliable=False, why=levels)
     else:
-        point = effect_of(levels, arm, plan.confidence, claim)
+        if ESTIMATORS[estimator].of_effects:
+            point, first_stage = complier_effect(levels, arm, plan.confidence, claim)
+        else:
+            point = (share_effect_of if outcome.LEVEL == "share" else effect_of)(levels, arm, plan.confidence, claim)
         if why := drowned(plan, [counts[0], counts[arm]]):
             point = ArmEffect(None, None, reliable=False, why=why)
         anytime = reading.anytime(estimator, kind, outcome, arm, levels)
@@ -201,7 +262,7 @@ def _row(
         point = ArmEffect(point.estimate, point.base, reliable=False, why=why, relative=point.relative)
     if reading.rounded and not point.reliable:  # without an error there is nothing to round to
         point = ArmEffect(None, None, reliable=False, why=point.why)
-    at_any_time = anytime if point.reliable else None
+    at_any_time, odds = anytime if point.reliable else None, point.odds_ratio
     return Effect(
         outcome=outcome.name,
         arm=list(plan.arms)[arm],
@@ -213,7 +274,7 @@ def _row(
         n_control=counts[0],
         estimate=point.estimate,
         std_error=point.std_error,
-        statistic=_statistic(claim, point),
+        statistic=point.statistic,
         df=point.df,
         alternative=claim.alternative,
         threshold=claim.threshold,
@@ -230,18 +291,17 @@ def _row(
         anytime_ci_upper=None if at_any_time is None else at_any_time.upper,
         anytime_p_value=None if at_any_time is None else at_any_time.p_value,
         anytime_p_against=None if at_any_time is None else at_any_time.p_against,
+        first_stage=float(two_digits(first_stage)) if first_stage and reading.rounded else first_stage,
         reliable=point.reliable,
         why=_sentence(point.why),
         relative_why=_sentence(point.relative_why or point.why),
+        odds_ratio=odds.estimate if odds else None,
+        odds_ratio_ci_lower=odds.lower if odds else None,
+        odds_ratio_ci_upper=odds.upper if odds else None,
+        odds_ratio_why=_sentence(point.odds_why or point.why) if outcome.LEVEL == "share" else None,
         anytime_why=_sentence(point.why if at_any_time is None else at_any_time.why),
         **_spending(plan, reading, outcome, arm, estimator, kind, point),
     )
-
-
-def _statistic(claim: Claim, point: ArmEffect) -> float | None:
-    if point.estimate is None or not point.std_error:
-        return None
-    return claim.statistic(point.estimate, point.std_error)
 
 
 def _spending(
@@ -268,7 +328,8 @@ def _sample_ratio(plan: Plan, tallies: Grouped) -> SampleRatio:
             return sample_ratio_of_strata(plan, tallies.strata.records.reshape(-1, len(plan.arms)))
         # Records weigh one over their probability, so that all arms are expected to weigh alike.
         return sample_ratio_of_groups(tallies.plain().weights(0), dict.fromkeys(plan.arms, 1 / len(plan.arms)))
-    if plan.grouped:
+    # Records that were randomised one by one are to be counted, whatever clusters tie them together.
+    if plan.grouped and (plan.release is not None or not plan.within_clusters):
         return sample_ratio_of_groups(tallies.records, plan.arms)
     counts = dict(zip(plan.arms, tallies.counts, strict=True))
     if plan.release is not None:

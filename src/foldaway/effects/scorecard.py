@@ -11,7 +11,7 @@ from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
 from foldaway.effects.headline import comparisons
 from foldaway.effects.numbers import interval_text, signed
-from foldaway.effects.verdict import UNDECIDED, Verdict, verdicts_of
+from foldaway.effects.verdict import NONE, UNDECIDED, Verdict, verdicts_of
 from foldaway.table import compact, number, places_for, text_table
 
 # As much of a name as a line has room for at least.
@@ -120,6 +120,7 @@ def explanations(effects: Findings) -> list[str]:
             "other verdicts hold however often you look."
         )
     found += _waiting(said)
+    found += [each.lead.note for each in comparisons(effects) if each.lead.note]
     tested = [each for each in comparisons(effects) if each.lead.p_adjusted is not None]
     if effects.plan is not None and tested:
         name = {"holm": "Holm", "benjamini-hochberg": "Benjamini and Hochberg"}[effects.plan.correction]
@@ -142,12 +143,14 @@ def _alone(row: Effect, alpha: float) -> bool:
 def _waiting(said: Sequence[Verdict]) -> list[str]:
     """Why there are no verdicts, and how much longer the others take."""
     several = len({each.arm for each in said}) > 1
-    found = []
-    for each in said:
-        name = f"{each.label}, {each.arm}" if several else each.label
-        if each.verdict == "no verdict" and each.why:
-            found.append(f"{name}: {each.why}")
-        elif each.more_records is not None:
+    names = [f"{each.label}, {each.arm}" if several else each.label for each in said]
+    reasons: dict[str, list[str]] = {}
+    for name, each in zip(names, said, strict=True):
+        if each.verdict == NONE and each.why:
+            reasons.setdefault(each.why, []).append(name)
+    found = [why if len(of) == len(said) else f"{'; '.join(of)}: {why}" for why, of in reasons.items()]
+    for name, each in zip(names, said, strict=True):
+        if each.more_records is not None:
             until = "decided" if each.verdict == UNDECIDED else "certain however often you look"
             more = f"about {each.more_records:,} more record{'s' * (each.more_records != 1)}"
             found.append(f"{name}: if the effect stays as it is, it will take {more} until this is {until}.")

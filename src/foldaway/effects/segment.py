@@ -8,7 +8,7 @@ from textwrap import fill
 import msgspec
 
 from foldaway.effects.effect import Effect
-from foldaway.effects.numbers import interval_text, p_text
+from foldaway.effects.numbers import interval_text, p_relation, p_text
 from foldaway.inference.intervals import corrected
 from foldaway.table import number, places_for, text_table
 
@@ -45,8 +45,8 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
         if p is None:
             return f"Too few levels of {self.column} have an effect that can be told to say whether they differ."
         if p < _CLEAR:
-            return f"The effects differ between levels of {self.column} (p {_relation(p)})."
-        return f"There is no sign that the effects differ between levels of {self.column} (p {_relation(p)})."
+            return f"The effects differ between levels of {self.column} (p {p_relation(p)})."
+        return f"There is no sign that the effects differ between levels of {self.column} (p {p_relation(p)})."
 
     def table(self, confidence: float) -> tuple[list[str], list[list[str]]]:
         """The header and a row for each level."""
@@ -79,11 +79,6 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
         header, rows = self.table(confidence)
         reasons = [fill(f"– {reason}", width, subsequent_indent="  ") for reason in self.reasons]
         return "\n".join([self.titled(heading), text_table(header, rows, left=1), *reasons, fill(self.summary, width)])
-
-
-def _relation(p: float) -> str:
-    text = p_text(p)
-    return text.replace("<", "below ") if "<" in text else f"= {text}"
 
 
 def in_short(segments: Sequence[BySegment], headings: Sequence[str], correction: str) -> list[str]:

@@ -108,10 +108,8 @@ def _verdict(effects: Findings, comparison: Comparison, once: float | None, ever
     alpha = 1 - effects.confidence
     said = (_word(outcome, row, p, once, alpha), _word(outcome, row, at_any_time, ever, alpha))
     why = row.anytime_why
-    if effects.alarm is not None:
-        said, why = (NONE, NONE), "The arms did not get their share of the units, so no effect can be trusted."
-    elif not row.reliable:
-        said, why = (NONE, NONE), row.why
+    if doubt := row.why if not row.reliable else doubt_of(effects, row.outcome):
+        said, why = (NONE, NONE), doubt
     return Verdict(
         outcome=row.outcome,
         label=outcome.title,
@@ -131,6 +129,17 @@ def _verdict(effects: Findings, comparison: Comparison, once: float | None, ever
         why=why,
         more_records=None if NONE in said else _more(row, said, p, at_any_time, effects.confidence),
     )
+
+
+def doubt_of(effects: Findings, outcome: str) -> str | None:
+    """Why effects on an outcome are not to be trusted, whatever they say."""
+    if not effects.sample_ratio.ok:
+        return f"The arms did not get their share of the {effects.sample_ratio.counted}, so no effect can be trusted."
+    grouped = effects.plan is not None and effects.plan.grouped  # faulty records of a unit may come together
+    for loss in effects.losses:
+        if loss.state == "fails" and (loss.outcome == outcome or (loss.outcome is None and not grouped)):
+            return "The arms lost different shares of it, so the effect may come from who is missing."
+    return None
 
 
 def _question(outcome: Outcome, row: Effect) -> str:

@@ -276,8 +276,8 @@ def anytime_interval(
     def two(z: float) -> float:
         return float(anytime_p_value(np.asarray(z), count, confidence, tightest_at, df))
 
-    # An error of zero puts every other number infinitely far away.
-    p, against = claim.p_values(estimate, error or np.finfo(np.float64).tiny, one, two)
+    unit = error or np.finfo(np.float64).tiny  # without an error, every other number is very far away
+    p, against = claim.p_values(lambda t: (estimate - t) / unit, one, two)
     return Anytime(*claim.opened(estimate - reach, estimate + reach), p, p_against=against)
 
 

@@ -152,11 +152,16 @@ def solve(square: Floats, cross: Floats, directions: Sequence[int], lengths: Flo
 # What a distribution comes to.
 
 
-def resampled(distribution: Distribution, confidence: float, claim: Claim = DIFFERS) -> Resampled:
+def resampled(distribution: Distribution, coverage: float, claim: Claim = DIFFERS) -> Resampled:
     """Standard errors, percentile intervals, and the test of a claim that inverts the percentile interval.
 
     The interval ends at the replicates numbered α(B + 1)/2 from either end (Davison and Hinkley 1997, ch. 5): between
     those lies 1 − α of what another replicate could be, whatever B is, and they are what the test's p-value says.
+
+    Args:
+        distribution: The replicates.
+        coverage: 1 − α, of an interval with two ends.
+        claim: What is tested, and which ends it has.
 
     Example:
         >>> distribution = Distribution(np.arange(-24.0, 976.0), np.full(1000, 100.0), 0)
@@ -168,7 +173,6 @@ def resampled(distribution: Distribution, confidence: float, claim: Claim = DIFF
     effects = np.where(np.abs(distribution.effects) <= _ROUNDING * np.abs(levels), 0.0, distribution.effects)
     if len(effects) < 2:
         raise EstimateError("fewer than two replicates of the bootstrap have an estimate.")
-    coverage = claim.coverage(confidence)
     tails = [(1 - coverage) / 2, (1 + coverage) / 2]
     relative = effects[levels != 0] / levels[levels != 0]
     lower, upper = np.quantile(effects, tails, method="weibull")
@@ -181,7 +185,7 @@ def resampled(distribution: Distribution, confidence: float, claim: Claim = DIFF
         *claim.opened(float(lower), float(upper)),
         _percentile_p_value(effects, claim),
         float(relative_error),
-        *claim.opened(float(relative_lower), float(relative_upper)),
+        *claim.opened(float(relative_lower), float(relative_upper), of=float(np.mean(levels))),
         len(effects),
         distribution.left_out,
     )

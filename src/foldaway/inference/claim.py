@@ -11,6 +11,7 @@ most one of the two can be wrong, and both keep the whole error rate (partitioni
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -27,12 +28,14 @@ class Tested(NamedTuple):
     Attributes:
         lower: Where the interval begins; −∞ if the claim has one side only.
         upper: Where it ends.
+        statistic: How far the effect lies from what is to be refuted, in standard errors.
         p_value: Below 1 − confidence if and only if the interval lies within the claim.
         p_against: How rare such data are if the effect is not harmful, or not larger than the margin.
     """
 
     lower: float
     upper: float
+    statistic: float
     p_value: float
     p_against: float | None
 
@@ -56,39 +59,46 @@ class Claim(NamedTuple):
         """The coverage of an interval of two ends each of which, by itself, is exceeded in 1 − confidence of trials."""
         return confidence if self.alternative == "two-sided" else max(2 * confidence - 1, 0.0)
 
-    def opened(self, lower: float, upper: float) -> tuple[float, float]:
-        """The interval without the end that the claim says nothing of."""
-        inf = float("inf")
-        return -inf if self.alternative == "less" else lower, inf if self.alternative == "greater" else upper
+    def opened(self, lower: float, upper: float, of: float = 1.0) -> tuple[float, float]:
+        """The interval without the end that the claim says nothing of; also of the effect as a share of a number."""
+        side = {"greater": 1, "less": -1}.get(self.alternative, 0) * (-1 if of < 0 else 1)
+        return -math.inf if side < 0 else lower, math.inf if side > 0 else upper
 
-    def statistic(self, estimate: float, error: float) -> float:
-        """The distance from what is to be refuted, in standard errors; of two, the one that is nearer to it."""
+    @property
+    def sides(self) -> int:
+        """On how many sides of an interval the error is made."""
+        return 2 if self.alternative == "two-sided" else 1
+
+    def statistic(self, z: Callable[[float], float]) -> float:
+        """The distance from what is to be refuted, in standard errors; of two, the one that is nearer to it.
+
+        Args:
+            z: How far the effect lies above a number, in standard errors.
+        """
         if self.alternative == "within":
-            return min(estimate + self.threshold, self.threshold - estimate) / error
-        return (estimate - self.threshold) / error
+            return min(z(-self.threshold), -z(self.threshold))
+        return z(self.threshold)
 
     def p_values(
-        self, estimate: float, error: float, one: Callable[[float], float], two: Callable[[float], float]
+        self, z: Callable[[float], float], one: Callable[[float], float], two: Callable[[float], float]
     ) -> tuple[float, float | None]:
         """That of the claim, and that of the one against it.
 
         Args:
-            estimate: The effect.
-            error: Its standard error.
-            one: How rare a statistic as large as this is, whichever test it is.
-            two: How rare one as far from zero is.
+            z: How far the effect lies above a number, in standard errors.
+            one: How rare a distance as large as this is, by whichever test.
+            two: How rare one as large in either direction is.
         """
-        z = self.statistic(estimate, error)
+        t = self.threshold
         match self.alternative:
             case "two-sided":
-                return two(z), None
+                return two(z(0.0)), None
             case "within":
-                beyond = max(abs(estimate) - self.threshold, 0.0)
-                return one(z), two(beyond / error)
+                return one(self.statistic(z)), two(max(z(t), -z(-t), 0.0))
             case "greater":
-                return one(z), one(-estimate / error) if self.threshold < 0 else None
+                return one(z(t)), one(-z(0.0)) if t < 0 else None
             case "less":
-                return one(-z), one(estimate / error) if self.threshold > 0 else None
+                return one(-z(t)), one(z(0.0)) if t > 0 else None
 
     def tested(self, estimate: float, error: float, df: float, confidence: float) -> Tested:
         """By Student's t, for a single look.
@@ -99,8 +109,13 @@ class Claim(NamedTuple):
             (-1.197, inf, 0.0092)
         """
         reach = critical(self.coverage(confidence), df) * error
-        p, against = self.p_values(estimate, error, lambda z: tail(z, df), lambda z: p_value(z, df))
-        return Tested(*self.opened(estimate - reach, estimate + reach), p, against)
+        lower, upper = self.opened(estimate - reach, estimate + reach)
+        statistic, p, against = self.by_student(lambda t: (estimate - t) / error, df)
+        return Tested(lower, upper, statistic, p, against)
+
+    def by_student(self, z: Callable[[float], float], df: float) -> tuple[float, float, float | None]:
+        """The statistic, and the p-values by Student's t."""
+        return self.statistic(z), *self.p_values(z, lambda x: tail(x, df), lambda x: p_value(x, df))
 
 
 DIFFERS = Claim()

@@ -7,12 +7,13 @@ once here, for arrays with any leading axes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldaway.inference.claim import DIFFERS, Claim
+from foldaway.inference.intervals import critical
 from foldaway.numerics.block import Floats
 
 LEAST_GROUPS = 5
@@ -29,6 +30,7 @@ class Levels(NamedTuple):
             own entry is 1/f; an entry of two arms is 0 if what is not known of their variances has nothing in common.
         n: The number of records: (…, A).
         groups: The number of groups with records: (…, A); None if records are taken as independent.
+        why: By arm, why no error can be told of it, empty if one can; no entries if that goes for all.
     """
 
     value: Floats
@@ -36,6 +38,7 @@ class Levels(NamedTuple):
     doubt: Floats
     n: Floats
     groups: Floats | None = None
+    why: tuple[str, ...] = ()
 
 
 class Difference(NamedTuple):
@@ -64,6 +67,14 @@ class Relative(NamedTuple):
     bounded: NDArray[np.bool_]
 
 
+class ShareRatio(NamedTuple):
+    """A ratio of two shares, or of their odds, with its interval."""
+
+    estimate: float
+    lower: float
+    upper: float
+
+
 class ArmEffect(NamedTuple):
     """What is told of an arm against the control. A number that cannot be told is None, and `why` says so."""
 
@@ -73,6 +84,7 @@ class ArmEffect(NamedTuple):
     df: float | None = None
     ci_lower: float | None = None
     ci_upper: float | None = None
+    statistic: float | None = None
     p_value: float | None = None
     p_against: float | None = None
     relative: float | None = None
@@ -82,6 +94,8 @@ class ArmEffect(NamedTuple):
     reliable: bool = True
     why: str = ""
     relative_why: str = ""
+    odds_ratio: ShareRatio | None = None
+    odds_why: str = ""
 
 
 def difference_of(levels: Levels, arm: int, control: int = 0) -> Difference:
@@ -121,13 +135,35 @@ def relative_of(levels: Levels, arm: int, confidence: float, control: int = 0) -
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = a / b
         df = _degrees(levels, arm, control, ours, ratio**2 * theirs)
-        t2 = stdtrit(df, 0.5 + confidence / 2) ** 2
-        lead, middle, last = b**2 - t2 * theirs, a * b - t2 * between, a**2 - t2 * ours
+        lower, upper, bounded = fieller(a, b, (ours, theirs, between), stdtrit(df, 0.5 + confidence / 2))
+        error = np.sqrt(np.maximum(ours - 2 * ratio * between + ratio**2 * theirs, 0)) / np.abs(b)
+    return Relative(ratio - 1, error, lower - 1, upper - 1, bounded)
+
+
+def fieller(
+    a: Floats | float, b: Floats | float, covariance: tuple[Any, Any, Any], reach: Floats | float
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Where the set of all ρ with |a − ρb| ≤ reach · error begins and ends, and whether it is bounded.
+
+    Args:
+        a: The numerator.
+        b: The denominator.
+        covariance: The variance of a, that of b, and their covariance.
+        reach: How many standard errors.
+
+    Example:
+        >>> lower, upper, bounded = fieller(1.0, 2.0, (0.01, 0.01, 0.0), 1.96)
+        >>> float(lower.round(3)), float(upper.round(3)), bool(bounded)
+        (0.394, 0.616, True)
+    """
+    ours, theirs, between = covariance
+    t2 = np.square(reach)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lead, middle, last = np.square(b) - t2 * theirs, a * b - t2 * between, np.square(a) - t2 * ours
         root = np.sqrt(np.maximum(middle**2 - lead * last, 0))
         bounded = np.asarray(lead > 0)
-        lower, upper = (np.where(bounded, (middle + side * root) / lead - 1, np.nan) for side in (-1, 1))
-        error = np.sqrt(np.maximum(ours - 2 * ratio * between + ratio**2 * theirs, 0)) / np.abs(b)
-    return Relative(ratio - 1, error, lower, upper, bounded)
+        lower, upper = (np.where(bounded, (middle + side * root) / lead, np.nan) for side in (-1, 1))
+    return lower, upper, bounded
 
 
 def effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFERS, control: int = 0) -> ArmEffect:
@@ -147,15 +183,13 @@ def effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFER
         return ArmEffect(estimate, shown[1], reliable=False, why=why, relative_why=why)
     estimate, variance, df = (float(x) for x in difference_of(levels, arm, control))
     error = float(np.sqrt(variance))
-    found = ArmEffect(estimate, float(levels.value[control]), error, df)
-    if error:
-        lower, upper, p, against = claim.tested(estimate, error, df, confidence)
-        found = found._replace(ci_lower=lower, ci_upper=upper, p_value=p, p_against=against)
+    base = float(levels.value[control])
+    found = ArmEffect(estimate, base, error, df, *(claim.tested(estimate, error, df, confidence) if error else ()))
     relative = relative_of(levels, arm, claim.coverage(confidence), control)
     if not relative.bounded:
         unbounded = "the control's level cannot be told from zero, so a relative effect has no bounds."
         return found._replace(relative_why=unbounded)
-    lower, upper = claim.opened(float(relative.lower), float(relative.upper))
+    lower, upper = claim.opened(float(relative.lower), float(relative.upper), of=base)
     return found._replace(
         relative=float(relative.estimate),
         relative_std_error=float(relative.std_error),
@@ -164,11 +198,60 @@ def effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFER
     )
 
 
+def share_effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFERS, control: int = 0) -> ArmEffect:
+    """As `effect_of`, for levels that are shares: the relative effect is the risk ratio less 1, beside the odds ratio.
+
+    Both have their intervals on the log scale (Katz et al. 1978; Woolf 1955), with the levels' own covariance in place
+    of the binomial one: Var log p = V/p² and Var logit p = V/(p(1 − p))².
+
+    Example:
+        >>> levels = Levels(np.array([0.2, 0.3]), np.diag([0.0016, 0.0021]), np.eye(2) / 99, np.array([100, 100]))
+        >>> effect = share_effect_of(levels, 1, 0.95)
+        >>> round(effect.relative, 3), round(effect.odds_ratio.estimate, 3), round(effect.odds_ratio.lower, 3)
+        (0.5, 1.714, 0.891)
+    """
+    found = effect_of(levels, arm, confidence, claim, control)
+    if found.why:
+        return found._replace(odds_why=found.why)
+    p = levels.value
+    none = found._replace(relative=None, relative_std_error=None, relative_ci_lower=None, relative_ci_upper=None)
+    if min(p[arm], p[control]) <= 0:
+        why = "an arm's share is zero, so there is no ratio to give."
+        return none._replace(relative_why=why, odds_why=why)
+    risk = _log_ratio(levels, arm, confidence, claim, control, p, p)
+    found = none._replace(
+        relative=risk.estimate - 1,
+        relative_std_error=float(relative_of(levels, arm, confidence, control).std_error),
+        relative_ci_lower=risk.lower - 1,
+        relative_ci_upper=risk.upper - 1,
+        relative_why="",
+    )
+    if max(p[arm], p[control]) >= 1:
+        return found._replace(odds_why="an arm's share is one, so there are no odds to give.")
+    return found._replace(odds_ratio=_log_ratio(levels, arm, confidence, claim, control, p / (1 - p), p * (1 - p)))
+
+
+def _log_ratio(
+    levels: Levels, arm: int, confidence: float, claim: Claim, control: int, of: Floats, over_slope: Floats
+) -> ShareRatio:
+    """The ratio of a function of two levels, with its interval on the log scale, on which its slope is 1/over_slope."""
+    logs = levels._replace(
+        value=np.log(of, out=np.zeros_like(of), where=of > 0),
+        covariance=levels.covariance / over_slope[:, None] / over_slope,
+    )
+    estimate, variance, df = (float(x) for x in difference_of(logs, arm, control))
+    reach = critical(claim.coverage(confidence), df) * float(np.sqrt(variance))
+    ends = claim.opened(*np.clip([estimate - reach, estimate + reach], -700, 700).tolist())
+    return ShareRatio(float(np.exp(estimate)), *np.exp(ends).tolist())
+
+
 def withheld(levels: Levels, arms: tuple[int, int]) -> str:
     """Why no error can be told for a comparison of these arms; empty if it can."""
     n = float(min(levels.n[..., arm] for arm in arms))
     if n <= 0:
         return "an arm has no records yet."
+    if reason := next((levels.why[arm] for arm in arms if levels.why and levels.why[arm]), ""):
+        return reason
     if levels.groups is None:
         return "" if n >= 2 else "an arm has a single record, which shows no spread."
     groups = int(min(levels.groups[..., arm] for arm in arms))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan, Strata
+from foldaway.plan.outcomes import Value
 from foldaway.plan.vocabulary import SUMS
 from foldaway.records.batch import Batch, Index
 from foldaway.records.columns import Column, attempt, columns_of
-from foldaway.records.faults import CLIPPED, NO_ARM, Fault, Faults, FaultyBatch
+from foldaway.records.faults import CLIPPED, NO_ARM, SEVERAL_ARMS, Fault, Faults, FaultyBatch
 from foldaway.records.keys import Keys
 from foldaway.records.values import (
     BEYOND,
+    NAN,
+    NULL,
     Codes,
     Mask,
     Masks,
@@ -31,7 +34,6 @@ from foldaway.records.values import (
 )
 
 RAGGED = "not a record"
-SEVERAL_ARMS = "unit in several arms"
 # Names beyond these, in one batch of a segment whose levels the plan does not list, are those of no level.
 _MOST_LEVELS = 100
 TOO_MANY = "more records of a unit than the plan takes"
@@ -53,7 +55,7 @@ def check(
         RecordError: The batch is refused whole: a column is missing, or, unless the plan drops faulty
             records, some record is faulty. The message has counts by column and rule, and no values.
     """
-    columns, n, others = columns_of(data, _wanted(plan))
+    columns, n, others = columns_of(data, _wanted(plan), plan.lackable)
     checked = attempt(lambda: _Checked(plan, columns, n, text))
     faults = checked.faults(ragged + others)
     if faults and plan.on_fault == "refuse":
@@ -63,7 +65,7 @@ def check(
 
 def _wanted(plan: Plan) -> list[str]:
     stratum = None if plan.strata is None else plan.strata.column
-    optional = [name for name in (plan.unit, plan.weight, stratum, *plan.segments) if name is not None]
+    optional = [name for name in (plan.unit, plan.cluster, plan.weight, stratum, *plan.segments) if name is not None]
     return list(dict.fromkeys([plan.arm, *plan.covariates, *plan.measured, *optional]))
 
 
@@ -80,7 +82,8 @@ class _Checked:
         for name in (*plan.covariates, *plan.fixed_effects):
             self._take(name, columns[name], text)
         measured = {name: self._numbers(name, columns[name], text) for name in plan.measured}
-        self.values += [(value.of(measured[value.column]), None) for value in plan.values]
+        self.values += [(_value(value, measured), None) for value in plan.values]
+        self.bins = [bins.of(measured[bins.column]) for bins in plan.bins]
         self.weight = None
         if plan.weight is not None:
             self.weight, self.masks[plan.weight] = weights(columns[plan.weight], text=text)
@@ -90,14 +93,16 @@ class _Checked:
             self.stratum, self.masks[name] = codes(columns[name], strata, "unknown stratum")
             self._weigh(plan.strata)
         self.segments = [self._segment(name, columns[name]) for name in plan.segments]
-        self.unit = self.identifiers = None
-        if plan.unit is not None:
-            self.identifiers, self.masks[plan.unit] = identifiers(columns[plan.unit])
-            if plan.complete_units:
-                self.unit = numbered(self.identifiers)
-                self._require_one_arm(plan.unit)
-                if plan.release is not None or plan.federated is not None:
-                    self._require_few(plan.unit)
+        self.unit = None
+        self.identifiers: dict[str, pa.Array] = {}
+        for column in (plan.unit, plan.cluster):
+            if column is not None:
+                self.identifiers[column], self.masks[column] = identifiers(columns[column])
+        if plan.unit is not None and plan.complete_units:
+            self.unit = numbered(self.identifiers[plan.unit])
+            self._require_one_arm(plan.unit)
+            if plan.release is not None or plan.federated is not None:
+                self._require_few(plan.unit)
 
     def _take(self, name: str, column: Column, text: bool) -> None:
         levels = self.plan.levels_of(name)
@@ -129,6 +134,8 @@ class _Checked:
     def _numbers(self, name: str, column: Column, text: bool) -> Floats:
         """A column of numbers, within its bounds."""
         values, self.masks[name] = numbers(column, text=text)
+        if name in self.plan.lackable:
+            values = self._without(name, values)
         if (bounds := self.plan.bounds.get(name)) is not None:
             values, beyond = clipped(values, bounds, self.masks[name])
             if beyond.any() and self.plan.beyond == "clip":
@@ -136,6 +143,11 @@ class _Checked:
             elif beyond.any():
                 self.masks[name] = self.masks[name] | {BEYOND: beyond}
         return values
+
+    def _without(self, name: str, values: Floats) -> Floats:
+        """The numbers, NaN where there is none, which is no fault."""
+        absent = [self.masks[name].pop(rule) for rule in (NULL, NAN) if rule in self.masks[name]]
+        return np.where(np.logical_or.reduce(absent), np.nan, values) if absent else values
 
     def _require_one_arm(self, column: str) -> None:
         """A unit was randomised, so all its records are of one arm."""
@@ -208,6 +220,13 @@ class _Checked:
         index: NDArray[np.intp] | None = None,
     ) -> Batch:
         picked: dict[int, NDArray[Any]] = {}  # the levels of one covariate share their codes
+        plan = self.plan
+        apart = plan.cluster is not None and not plan.one_each and self.unit is None
+
+        def hashed(column: str | None) -> NDArray[np.uint64] | None:
+            names = None if column is None else self.identifiers[column]
+            return None if keys is None else keys.of(names if names is None or index is None else names.take(index), n)
+
         columns = [(picked.setdefault(id(values), pick(values)), code) for values, code in self.values]
         return Batch(
             n,
@@ -216,13 +235,20 @@ class _Checked:
             pick(self.arm),
             None if self.weight is None else pick(self.weight),
             None if self.unit is None else pick(self.unit),
-            None if keys is None else keys.of(self._picked_identifiers(index), n),
+            hashed(plan.clustering),
+            hashed(plan.unit) if apart else None,
             stratum=None if self.stratum is None else pick(self.stratum),
             segments=[(levels, pick(level)) for levels, level in self.segments],
+            bins=[pick(bins) for bins in self.bins],
         )
 
-    def _picked_identifiers(self, index: NDArray[np.intp] | None) -> pa.Array | None:
-        return self.identifiers if self.identifiers is None or index is None else self.identifiers.take(index)
+
+def _value(value: Value, measured: Mapping[str, Floats]) -> Floats:
+    """A value of each record; NaN where a column that it needs is missing."""
+    made = value.of(measured[value.column])
+    for column in value.beside:
+        made = np.where(np.isnan(measured[column]), np.nan, made)
+    return made
 
 
 def _assembler(columns: list[tuple[NDArray[Any], int | None]]) -> Callable[[Index], Floats]:

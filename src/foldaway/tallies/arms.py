@@ -61,6 +61,10 @@ class Arms:
     def __add__(self, other: Self) -> Self:
         return type(self)(tuple(a + b for a, b in zip(self.arms, other.arms, strict=True)))
 
+    def turned(self, plan: Plan, places: Iterable[int]) -> Self:
+        """The same under a plan that has its arms in another order."""
+        return type(self)(tuple(self.arms[place] for place in places))
+
     def pool(self, columns: Iterable[int]) -> Self:
         """The same with these columns of levels joined to the first level, in every arm: see `ArmTally.pool`."""
         return type(self)(tuple(arm.pool(columns) for arm in self.arms))

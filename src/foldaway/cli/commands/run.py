@@ -12,7 +12,7 @@ import typer
 from foldaway.cli.commands.state import require_savable, save_report, tell_saved
 from foldaway.cli.terminal.options import AllEffects, AsJson, Delimiter, KeyFile, Overwrite, PlanFile, Save
 from foldaway.cli.terminal.words import tell
-from foldaway.errors import SourceError
+from foldaway.errors import RecordError, SourceError
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
     from foldaway.plan import Plan
@@ -61,6 +61,7 @@ def run(
     from foldaway.cli.terminal.printing import print_effects
     from foldaway.keeping.secret import read_or_make_key
     from foldaway.plan import Plan
+    from foldaway.records.faults import excess
     from foldaway.report.page.document import require_place
     from foldaway.sources.runs.backlog import Backlog
     from foldaway.sources.runs.shares import ReadOptions
@@ -87,6 +88,8 @@ def run(
         if save is not None and not exact:
             trial.save(save, positions=positions)  # which remembers what was told
         save_report(trial.report(positions=positions, told=told), report)
+    if too_many := excess(trial.dropped, trial.n, the_plan.drop_limit):
+        raise RecordError(too_many)
 
 
 @app.command()

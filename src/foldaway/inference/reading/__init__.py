@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from foldaway.inference.levels import Levels
+from foldaway.inference.reading.compliers import complier_levels
 from foldaway.inference.reading.mean import mean_levels
+from foldaway.inference.reading.quantile import quantile_levels
 from foldaway.inference.reading.ratio import ratio_levels
 from foldaway.inference.reading.source import Source
 from foldaway.inference.reading.total import total_levels
+from foldaway.plan.vocabulary import ESTIMATORS
 
 READERS: dict[str, Callable[[Source], Levels]] = {
     "mean": mean_levels,
     "share": mean_levels,
     "ratio": ratio_levels,
+    "quantile": quantile_levels,
     "total": total_levels,
 }
 
@@ -30,4 +34,6 @@ def levels_of(source: Source) -> Levels:
     Raises:
         EstimateError: They cannot be told, for the reason that the message gives.
     """
+    if ESTIMATORS[source.estimator].of_effects:
+        return complier_levels(source)
     return READERS[source.outcome.KIND](source)

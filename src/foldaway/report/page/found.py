@@ -21,7 +21,7 @@ from foldaway.effects.numbers import (
     typeset,
 )
 from foldaway.effects.released import release_notes
-from foldaway.effects.verdict import Verdict
+from foldaway.effects.verdict import NONE, Verdict
 from foldaway.inference.bootstrap import SHARES, Spread
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS
 from foldaway.report.drawing.figures import Axis, Range, axis_over, axis_row, box_row, interval_row
@@ -140,8 +140,8 @@ def _coverage(effects: Effects, row: Effect) -> float:
 def _meaning(effects: Effects, row: Effect, said: Verdict, places: int | None) -> str:
     """What that comes to: against the margin, among other comparisons, and under several looks."""
     margin = "" if said.margin is None else f"The margin is {typeset(number(said.margin, 3))}. "
-    if effects.alarm is not None:
-        return margin
+    if said.verdict == NONE:
+        return f"{margin}{said.why}" if effects.sample_ratio.ok else margin  # of the arms' shares it is said above
     if not said.decided:
         clear = row.p_value is not None and row.p_value < 1 - effects.confidence
         among = " By itself it would look clear, but not among so many comparisons." if clear else ""
