@@ -113,11 +113,16 @@ class Earlier:
     def __init__(self, plan: Plan, *, has_arms: bool) -> None:
         self._has_arms = has_arms
         self._random = np.random.default_rng(1)
-        bare = {"federated": None, "privacy": Privacy(), "release": None, "segments": (), "strata": None}
+        bare = dict.fromkeys(("federated", "release", "received", "strata")) | {"privacy": Privacy(), "segments": ()}
         # Under a key that nobody keeps: these records are none of the trial's.
         self._trial = Trial(
             msgspec.structs.replace(plan, **bare, estimators=(), errors=()), key=secrets.token_bytes(16)
         )
+
+    @property
+    def plan(self) -> Plan:
+        """What they are folded under: the plan without what only a trial has."""
+        return self._trial.plan
 
     def fold(self, data: Any, *, text: bool = False, unreadable: int = 0) -> None:
         """Take earlier records in."""
