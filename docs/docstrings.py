@@ -11,7 +11,7 @@ import griffe
 import msgspec
 import tomli_w
 
-from foldaway import Bootstrap, Coefficients, Federated, Privacy, Release
+from foldaway import Bootstrap, Coefficients, Federated, Privacy, Release, Strata
 from foldaway.plan.analysis import Written
 from foldaway.plan.outcomes import KINDS, Outcome
 from foldaway.plan.part import Part, Setting, settings_of
@@ -23,6 +23,7 @@ PARTS: tuple[type[Part], ...] = (
     Outcome,
     *KINDS.values(),
     Coefficients,
+    Strata,
     Privacy,
     Federated,
     Bootstrap,
@@ -30,7 +31,14 @@ PARTS: tuple[type[Part], ...] = (
 )
 
 # What a required setting is written out as; of one with few words for it, the first.
-EXAMPLES = {"replicates": 1000, "epsilon": 1.0, "center": {"before": 12.0}, "slopes": {"revenue": {"before": 0.8}}}
+EXAMPLES: dict[str, Any] = {
+    "replicates": 1000,
+    "epsilon": 1.0,
+    "center": {"before": 12.0},
+    "slopes": {"revenue": {"before": 0.8}},
+    "column": "site",
+    "probabilities": {"lyon": {"control": 0.5, "treatment": 0.5}},
+}
 
 
 class ExampleSections(griffe.Extension):

@@ -28,6 +28,7 @@ FULL: dict[str, Any] = {
     "groups": 64,
     "complete_units": True,
     "on_fault": "drop",
+    "drop_limit": 0.1,
     "estimators": ["difference", "regression"],
     "errors": ["classical", "HC1"],
     "anytime_n": 5000,

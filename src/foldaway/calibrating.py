@@ -14,7 +14,7 @@ import numpy as np
 
 from foldaway.effects import Effects
 from foldaway.errors import EstimateError, PlanError
-from foldaway.inference.adjusting import fit_start, rare_columns
+from foldaway.inference.adjusting import fit_starts
 from foldaway.plan import Coefficients, Plan, Privacy
 from foldaway.plan.plan import when_calibrated
 from foldaway.plan.vocabulary import SUMS
@@ -80,7 +80,7 @@ class Calibration:
         tallies = self._trial.tallies
         assert isinstance(tallies, Grouped)
         assert tallies.moments is not None
-        start = fit_start(tallies.moments, rare=rare_columns(self._plan, tallies.moments), told=True)
+        start = fit_starts(tallies.moments, self._plan)
         if start.predictor is None:
             raise EstimateError(start.why)
         names = self._plan.regressors[1:]

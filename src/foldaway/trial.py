@@ -20,6 +20,7 @@ from foldaway.effects.group_analysis import effects_of_groups
 from foldaway.effects.segment_analysis import effects_by_segment
 from foldaway.errors import (
     EstimateError,
+    LossWarning,
     PlanError,
     SampleRatioWarning,
     SealedError,
@@ -27,7 +28,7 @@ from foldaway.errors import (
     TooEarly,
     instead_of,
 )
-from foldaway.inference.adjusting import Start, fit_start, rare_columns
+from foldaway.inference.adjusting import Start, fit_starts
 from foldaway.keeping.cohort import Census, Newcomers, Told, may_tell, may_write, too_early
 from foldaway.keeping.saved import Final, Positions, Saved, load, naming
 from foldaway.keeping.secret import Secret
@@ -37,6 +38,7 @@ from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records import Fault, Faults, check
 from foldaway.records.batch import Batch
+from foldaway.records.faults import excess
 from foldaway.records.keys import Keys, RecordKeys, UnitKeys
 from foldaway.tallies import Arms, Grouped, Holding, empty_holding, restored_holding
 from foldaway.tallies.arm import ArmTally
@@ -317,11 +319,12 @@ class Trial:
         plan, tallies = (self.plan, self._tallies) if control is None else against(control, self.plan, self._tallies)
         if isinstance(tallies, Grouped):
             effects = effects_of_groups(plan, tallies, self._faults, rounded=rounded)
-            effects = dataclasses.replace(effects, segments=effects_by_segment(plan, tallies, rounded=rounded))
+            if not excess(self._faults, self.n, plan.drop_limit):
+                effects = dataclasses.replace(effects, segments=effects_by_segment(plan, tallies, rounded=rounded))
         else:
             effects = effects_of(plan, tallies.arms, self._faults, population=population, rounded=rounded)
         if effects.alarm is not None:
-            warnings.warn(effects.alarm, SampleRatioWarning, stacklevel=2)
+            warnings.warn(effects.alarm, LossWarning if effects.sample_ratio.ok else SampleRatioWarning, stacklevel=2)
         return effects if adjust is None else effects.adjusted(adjust)
 
     def release(self, *, everywhere: bool = True) -> Effects:
@@ -386,7 +389,7 @@ class Trial:
             return None
         if tallies.moments is None:
             return Start(tallies.predictor, None, tallies.why)
-        start = fit_start(tallies.moments, rare=rare_columns(self.plan, tallies.moments), told=True)
+        start = fit_starts(tallies.moments, self.plan)
         if start.predictor is None:
             saved = "it was saved before there were so many. Put coefficients into its plan: `foldaway plan calibrate`."
             return start._replace(why=f"{start.why.partition(';')[0]}, and {saved}")

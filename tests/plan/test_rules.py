@@ -235,6 +235,7 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "groups": NOT_WHOLE,
     "coefficients.center": [None, 1, "x", ["x"], {"x": "1"}, {1: 1.0}],
     "coefficients.slopes": [None, 1, "x", ["x"], {"y": 1}, {"y": {"x": "1"}}],
+    "drop_limit": [*NOT_NUMBERS, -0.1, 1.1],
     "on_fault": [None, "", "Drop", "ignore", 1, ["drop"]],
     "estimators": NOT_NAMES,
     "errors": NOT_NAMES,

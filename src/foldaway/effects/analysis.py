@@ -19,15 +19,16 @@ from foldaway.inference.estimators import distribution, estimator
 from foldaway.inference.fit import ClusterScores
 from foldaway.inference.intervals import critical, p_value
 from foldaway.inference.levels import LEAST_GROUPS
+from foldaway.inference.loss import Loss, loss_of
 from foldaway.inference.rounding import INFLATION, STEPS, coarse_p_value, round_count, to_steps, two_digits
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio, sample_ratio, sample_ratio_of_records
 from foldaway.inference.strata import sample_ratio_of_strata
 from foldaway.inference.variance import is_clustered
 from foldaway.numerics.block import Floats
-from foldaway.plan import Plan
+from foldaway.plan import Outcome, Plan
 from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import ERRORS
-from foldaway.records.faults import Faults
+from foldaway.records.faults import Faults, excess
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.kinds import REPLICATES, UNITS
 from foldaway.tallies.pooling import pooling_notes
@@ -37,6 +38,9 @@ _ROUNDING = 1e-14
 
 _NOTHING = Estimate(*[math.nan] * len(Estimate._fields))
 _NO_SHARE = "The control's level is zero, or too close to it for a relative effect."
+
+
+_NO_ODDS = 'An odds ratio is read from sums by group: leave out `keep = "moments"`.'
 
 
 ROUNDED = (
@@ -75,10 +79,10 @@ def effects_of(
                 seen = arms if scored is None else scored[name]
                 # Of scores that devices send, none tells how the covariates' mean varies between them.
                 question = Question(seen, list(plan.arms.values()), arm, place, population and scored is None)
-                rows += _rows(plan, question, outcome.name, name, rounded)
+                rows += _rows(plan, question, outcome, name, rounded)
     # Any of the estimators' arms will do: all know the same clusters.
     ratio = _sample_ratio(plan, arms if not scored else next(iter(scored.values())))
-    checks = Checks(_counts(plan, arms), ratio, faults)
+    checks = Checks.of(plan, _counts(plan, arms), ratio, faults)
     checks = checks.told(plan) if rounded else checks
     pooled = pooling_notes(plan, arms[0].pooled)
     return assembled(plan, rows, checks, [*_notes(plan, checks.ratio), *pooled, *notes])
@@ -88,6 +92,8 @@ class Checks(NamedTuple):
     """What says whether to trust the effects: the arms' counts, whether they fit the plan, the faulty records.
 
     Attributes:
+        losses: What the arms lost of outcomes and records, and whether alike.
+        excess: That more records were dropped than the plan allows; empty if there were not.
         few_faults: Whether some faulty records are too few to be counted.
         few_clipped: Whether some clipped values are.
         rounded: Whether they are told to others.
@@ -96,21 +102,47 @@ class Checks(NamedTuple):
     counts: dict[str, int]
     ratio: SampleRatio
     faults: Faults
+    losses: Sequence[Loss] = ()
+    excess: str = ""
     few_faults: bool = False
     few_clipped: bool = False
     rounded: bool = False
 
+    @classmethod
+    def of(
+        cls, plan: Plan, counts: dict[str, int], ratio: SampleRatio, faults: Faults, losses: Sequence[Loss] = ()
+    ) -> Checks:
+        """With what was lost of records."""
+        dropped = [faults.records[arm] for arm in plan.arms]
+        if any(dropped):
+            records = np.array([n + lost for n, lost in zip(counts.values(), dropped, strict=True)], dtype=np.float64)
+            losses = [
+                *losses,
+                loss_of(None, list(plan.arms), np.array(dropped, dtype=np.float64)[:, None], records[:, None]),
+            ]
+        return cls(counts, ratio, faults, losses, excess(faults, sum(counts.values()), plan.drop_limit))
+
     def told(self, plan: Plan) -> Checks:
         """As they are told to others: counts rounded, and none of fewer faults than the smallest cell."""
         faults = self.faults.at_least(plan.privacy.smallest_cell, round_count)
+        counts = {arm: round_count(n) for arm, n in self.counts.items()}
         return Checks(
-            {arm: round_count(n) for arm, n in self.counts.items()},
+            counts,
             _told_ratio(self.ratio),
             faults,
+            [told for loss in self.losses for told in _told_loss(loss, plan.privacy.smallest_cell)],
+            excess(self.faults, sum(self.counts.values()), plan.drop_limit, faults),
             few_faults=len(faults.records) < len(self.faults.records),
             few_clipped=len(faults.clipped) < len(self.faults.clipped),
             rounded=True,
         )
+
+
+def _told_loss(loss: Loss, smallest: int) -> Iterator[Loss]:
+    """A loss with its counts rounded; nothing where one of them is that of a few."""
+    if not any(0 < lost < smallest for lost in loss.lost.values()):
+        lost, records = ({arm: round_count(n) for arm, n in each.items()} for each in (loss.lost, loss.records))
+        yield replace(loss, lost=lost, records=records, p_value=coarse_p_value(loss.p_value))
 
 
 def _told_ratio(ratio: SampleRatio) -> SampleRatio:
@@ -126,6 +158,8 @@ def _told_ratio(ratio: SampleRatio) -> SampleRatio:
 def assembled(plan: Plan, rows: Sequence[Effect], checks: Checks, notes: Sequence[str]) -> Effects:
     """The rows with all that belongs to them."""
     faults = checks.faults
+    if checks.excess:
+        rows = [_withheld(row, checks.excess) for row in rows]
     return Effects(
         rows,
         trial=plan.name,
@@ -134,14 +168,23 @@ def assembled(plan: Plan, rows: Sequence[Effect], checks: Checks, notes: Sequenc
         sample_ratio=checks.ratio,
         dropped=dict(sorted(faults.records.items())),
         faults=list(faults),
-        alarm=alarm_of(checks.ratio),
+        losses=checks.losses,
+        alarm=_alarm(plan, checks),
         notes=[*_notes_on_faults(checks, plan), *notes, *([ROUNDED] if checks.rounded else [])],
         rounded=checks.rounded,
         plan=plan,
     )
 
 
-def _rows(plan: Plan, question: Question, outcome: str, name: str, rounded: bool) -> list[Effect]:
+def _withheld(row: Effect, why: str) -> Effect:
+    """The row without its numbers."""
+    kept = {name: getattr(row, name) for name in ("outcome", "arm", "control", "estimator", "se_kind")}
+    counts = {name: getattr(row, name) for name in ("n", "n_arm", "n_control")}
+    reason = sentence(why)
+    return Effect(**kept, **counts, reliable=False, why=reason, relative_why=reason, anytime_why=reason)
+
+
+def _rows(plan: Plan, question: Question, outcome: Outcome, name: str, rounded: bool) -> list[Effect]:
     """The rows of one estimator, one for each kind of error: what can be told, and why the rest cannot."""
     kinds = errors_of(plan, name)
     try:
@@ -216,7 +259,7 @@ def _resampled(plan: Plan, question: Question, name: str, point: Estimate) -> tu
 def _effect(
     plan: Plan,
     question: Question,
-    outcome: str,
+    outcome: Outcome,
     name: str,
     kind: str,
     point: Estimate,
@@ -229,7 +272,7 @@ def _effect(
     arms = question.arms
     counts = [round_count(arm.n) if rounded else arm.n for arm in arms]
     row = Effect(
-        outcome=outcome,
+        outcome=outcome.name,
         arm=list(plan.arms)[question.arm],
         control=plan.control,
         estimator=name,
@@ -239,6 +282,7 @@ def _effect(
         n_control=counts[0],
         estimate=told(point.estimate),
         control_level=told(point.base),
+        odds_ratio_why=_NO_ODDS if outcome.LEVEL == "share" else None,
     )
     if why := why or _no_error(question, point, plan.confidence):
         reason = sentence(why)
@@ -356,6 +400,35 @@ def _remedy(plan: Plan) -> str:
     return "leave out `keep`, which gives sums by group of units, or promise complete_units"
 
 
+def _alarm(plan: Plan, checks: Checks) -> str | None:
+    """What to read before any effect."""
+    said = [
+        alarm_of(checks.ratio),
+        f"No effect is told: {checks.excess}" if checks.excess else None,
+        *_loss_alarms(plan, checks.losses),
+    ]
+    return " ".join(filter(None, said)) or None
+
+
+def _loss_alarms(plan: Plan, losses: Sequence[Loss]) -> Iterator[str]:
+    """What to read before an effect, where the arms lost different shares; once for outcomes that went together."""
+    together: dict[tuple[tuple[str, int], ...], list[Loss]] = {}
+    for loss in losses:
+        if loss.state == "fails" and not (loss.outcome is None and plan.grouped):  # those of a unit may come together
+            together.setdefault(tuple(loss.lost.items()), []).append(loss)
+    for those in together.values():
+        of = ", ".join("their records as faulty" if each.outcome is None else repr(each.outcome) for each in those)
+        shares = ", ".join(f"{arm} {_share(those[0], arm)}" for arm in those[0].lost)
+        yield (
+            f"The arms lost different shares of {of} (p below {SUSPICIOUS}): {shares}. Those who are left are not "
+            "alike, so the effect may come from who is missing. Find out why before you trust it."
+        )
+
+
+def _share(loss: Loss, arm: str) -> str:
+    return f"{100 * loss.lost[arm] / max(loss.records[arm], 1):.2g} %"
+
+
 def alarm_of(ratio: SampleRatio) -> str | None:
     """What to read before any effect, if the arms' counts do not fit."""
     if ratio.ok:
@@ -389,6 +462,12 @@ def _notes(plan: Plan, ratio: SampleRatio) -> Iterator[str]:
         yield f"Errors other than the bootstrap's assume that records are independent. If units have several, {remedy}."
 
 
+def _tested(loss: Loss) -> str:
+    if loss.p_value is None:
+        return "; whether the arms differ in this cannot be told"
+    return f"; p = {loss.p_value:.2g} for no difference between the arms" if loss.p_value >= SUSPICIOUS else ""
+
+
 def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
     """What to know about faulty records."""
     faults = checks.faults
@@ -398,7 +477,17 @@ def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
         yield f"Values beyond their bounds were clipped, fewer than {plan.privacy.smallest_cell} of an arm."
     if faults:
         by_arm = ", ".join(f"{arm or 'arm unknown or unread'} {n:,}" for arm, n in sorted(faults.records.items()) if n)
-        yield f"Faulty records left out: {by_arm}. If this depends on the arm, the effects are biased."
+        reasons = f" ({'; '.join(faults.lines())})" if faults.lines() else ""
+        yield f"Faulty records left out: {by_arm}{reasons}. If this depends on the arm, the effects are biased."
+    for loss in checks.losses:
+        lost = ", ".join(f"{arm} {n:,} of {loss.records[arm]:,} ({_share(loss, arm)})" for arm, n in loss.lost.items())
+        if loss.outcome is not None and any(loss.lost.values()):
+            yield f"Records without {loss.outcome!r}: {lost}{_tested(loss)}."
+        elif loss.outcome is None and loss.state == "fails" and plan.grouped:
+            yield (
+                f"The arms' shares of faulty records differ: {lost}. That is more than chance if records are "
+                "independent, and may be chance if those of a unit are faulty together."
+            )
     columns: dict[str, list[str]] = {}
     for fault in faults.clipped:
         columns.setdefault(fault.column, []).append(f"{fault.arm} {fault.records:,}")

@@ -16,11 +16,12 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     ``relative`` is the effect as a share of the control's level, its interval by Fieller's method, or by the delta
     method in rows that come from moments. The ``anytime`` interval stays valid however often one looks (Waudby-Smith et
     al. 2024). Rows of the bootstrap also have percentile intervals, the p-value that inverts them, and the number of
-    replicates behind them. ``df`` is infinite where the normal distribution takes the place of Student's t. Rows of a
-    release have its ``epsilon`` and ``delta``, what it ``protects``, and by ``widening`` how many times as wide the
-    interval is as it would be without noise, estimated; None if it is mostly noise. Rows within a segment have its
-    level in ``segment``. Rows of the compliers' effect have F of the ``first_stage``: how strongly the arms differ in
-    what was received.
+    replicates behind them. Rows of shares have an odds ratio, and intervals of ratios on the log scale; rows of other
+    outcomes have none, without a reason. ``df`` is infinite where the normal distribution takes the place of Student's
+    t. Rows of a release have its ``epsilon`` and ``delta``, what it ``protects``, and by ``widening`` how many times as
+    wide the interval is as it would be without noise, estimated; None if it is mostly noise. Rows within a segment have
+    its level in ``segment``. Rows of the compliers' effect have F of the ``first_stage``: how strongly the arms differ
+    in what was received.
     """
 
     outcome: str
@@ -47,6 +48,10 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     relative_ci_lower: float | None = None
     relative_ci_upper: float | None = None
     relative_why: str | None = None
+    odds_ratio: float | None = None
+    odds_ratio_ci_lower: float | None = None
+    odds_ratio_ci_upper: float | None = None
+    odds_ratio_why: str | None = None
     anytime_ci_lower: float | None = None
     anytime_ci_upper: float | None = None
     anytime_p_value: float | None = None

@@ -16,6 +16,7 @@ from foldaway.effects.segment import BySegment
 from foldaway.errors import EstimateError, not_installed
 from foldaway.inference.differing import JointTest
 from foldaway.inference.intervals import ADJUSTMENTS
+from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SampleRatio
 from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of, estimators_of
@@ -39,7 +40,10 @@ class Findings(Sequence[Effect]):
         sample_ratio: Whether these counts fit the plan's probabilities.
         dropped: Faulty records left out, by arm ("" for records without a known arm).
         faults: Why, by arm, column and rule.
-        alarm: What to read before any effect: that the arms' counts do not fit the plan's probabilities.
+        losses: For each outcome that records may lack, and for faulty records, how many each arm lost, and a test of
+            whether the arms lost different shares.
+        alarm: What to read before any effect: that the arms' counts do not fit the plan's probabilities, that the arms
+            lost different shares, or that too many records were dropped.
         notes: What else the reader should know.
         rounded: Whether they are told to others, and so rounded that no person's value can be worked out.
         plan: The plan that asked for them.
@@ -56,6 +60,7 @@ class Findings(Sequence[Effect]):
     sample_ratio: SampleRatio
     dropped: dict[str, int]
     faults: Sequence[Fault]
+    losses: Sequence[Loss] = ()
     alarm: str | None = None
     notes: Sequence[str] = ()
     rounded: bool = False
@@ -66,6 +71,7 @@ class Findings(Sequence[Effect]):
 
     def __post_init__(self) -> None:
         self.rows, self.faults, self.notes = tuple(self.rows), tuple(self.faults), tuple(self.notes)
+        self.losses = tuple(self.losses)
         self.segments = tuple(self.segments)
 
     def __len__(self) -> int:
@@ -175,10 +181,11 @@ class Findings(Sequence[Effect]):
         faults = [Fault(**fault) for fault in about.pop("faults")]
         ratio = msgspec.convert(about.pop("sample_ratio"), SampleRatio)
         about["joint"] = msgspec.convert(about.get("joint", {}), dict[str, JointTest])
+        losses = msgspec.convert(about.pop("losses", []), list[Loss])
         about["segments"] = msgspec.convert(about.get("segments", ()), list[BySegment])
         settings = about.pop("plan", None)
         plan = None if settings is None else Plan(**settings)
-        return cls(rows, faults=faults, sample_ratio=ratio, plan=plan, **about)
+        return cls(rows, faults=faults, losses=losses, sample_ratio=ratio, plan=plan, **about)
 
     def __repr__(self) -> str:
         return f"Effects: {self.trial} | n={sum(self.counts.values()):_} | rows={len(self)}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,10 +20,11 @@ from foldaway.effects.effects import Effects
 from foldaway.effects.headline import comparisons
 from foldaway.effects.released import coarse, drowned, noisier, release_notes, widening
 from foldaway.errors import EstimateError, Unreleased
-from foldaway.inference.adjusting import fit_start
+from foldaway.inference.adjusting import fit_starts
 from foldaway.inference.anytime import UNKNOWN_EVIDENCE, Anytime, anytime_effect, carriers_of, evidence_of
 from foldaway.inference.differing import JointTest, arms_differ
-from foldaway.inference.levels import ArmEffect, Levels, effect_of, over
+from foldaway.inference.levels import ArmEffect, Levels, effect_of, over, share_effect_of
+from foldaway.inference.loss import Loss, loss_of
 from foldaway.inference.reading import Source, levels_of
 from foldaway.inference.reading.compliers import complier_effect
 from foldaway.inference.rounding import coarse_p_value, round_count, rounded_levels, two_digits
@@ -78,7 +79,8 @@ def effects_of_groups(
     rows = [row for outcome in plan.outcomes for row in rows_of(plan, reading, outcome)]
     if plan.release is not None:
         notes = [*notes, *release_notes(plan, rows)]
-    checks = Checks(dict(zip(plan.arms, tallies.counts, strict=True)), ratio, faults)
+    counts = dict(zip(plan.arms, tallies.counts, strict=True))
+    checks = Checks.of(plan, counts, ratio, faults, [] if tallies.released else list(_losses(plan, reading.plain)))
     effects = assembled(plan, rows, checks.told(plan) if rounded else checks, notes)
     return dataclasses.replace(effects, joint=_joint(effects, reading))
 
@@ -98,6 +100,14 @@ def _joint(effects: Effects, reading: Reading) -> dict[str, JointTest]:
         if test is not None:
             tests[outcome.name] = test
     return tests
+
+
+def _losses(plan: Plan, sums: Sums) -> Iterator[Loss]:
+    """What each outcome that records may lack has lost."""
+    for outcome in plan.outcomes:
+        if plan.lackable.intersection(outcome.columns):
+            (present, *_) = (sums.counts(place) for place in plan.places(outcome))
+            yield loss_of(outcome.name, list(plan.arms), sums.records - present, sums.records)
 
 
 K = TypeVar("K", bound=Hashable)
@@ -123,7 +133,7 @@ class Reading(NamedTuple):
     @classmethod
     def of(cls, tallies: Grouped, rounded: bool = False) -> Reading:
         """With moments in their own frame, and their sums."""
-        why = tallies.why if tallies.moments is None else fit_start(tallies.moments).why
+        why = tallies.why if tallies.moments is None else fit_starts(tallies.moments).why
         again = noisier(tallies.plan, tallies.plain()) if tallies.released else ()
         more = [cls(tallies, sums, why) for sums in again]
         return cls(tallies, tallies.plain(), why, rounded, more)
@@ -151,9 +161,17 @@ class Reading(NamedTuple):
             levels = self.rounded_levels({kind: levels}, outcome, estimator)[kind]._replace(value=shown.value)
         return anytime_effect(levels, arm, evidence, plan.confidence, plan.anytime_n)
 
+    def counts(self, outcome: Outcome) -> list[int]:
+        """By arm, the number of records that have the outcome."""
+        if self.plain.present is None:
+            return self.tallies.counts
+        return [int(n) for n in self.plain.counts(self.tallies.plan.places(outcome)[0]).sum(axis=1)]
+
     def rounded_levels(self, kinds: Mapping[K, Levels], outcome: Outcome, estimator: str) -> dict[K, Levels]:
         """An estimator's levels as they are told: the coarser, the fewer carry the outcome."""
         plan = self.tallies.plan
+        if outcome.bins is not None:  # a quantile is told where enough lie beyond it: no few carry it
+            return rounded_levels(kinds, np.full(len(plan.arms), np.inf))
         fewest: Floats = np.min([self._carriers(place) for place in plan.places(outcome)], axis=0)
         if not ESTIMATORS[estimator].of_effects:
             return rounded_levels(kinds, fewest)
@@ -186,6 +204,7 @@ class Reading(NamedTuple):
                 first_order=self.first_order,
                 recentred=recentred,
                 strata=tallies.strata,
+                histogram=None if (bins := outcome.bins) is None else tallies.histograms[tallies.plan.bins.index(bins)],
             )
         )
 
@@ -224,7 +243,7 @@ def _row(
     plan: Plan, reading: Reading, outcome: Outcome, arm: int, estimator: str, kind: str, levels: Levels | str
 ) -> Effect:
     """A row, from levels or from the reason why there are none."""
-    counts = [round_count(n) if reading.rounded else n for n in reading.tallies.counts]
+    counts = [round_count(n) if reading.rounded else n for n in reading.counts(outcome)]
     anytime = first_stage = None
     if isinstance(levels, str):
         point = ArmEffect(None, None, reliable=False, why=levels)
@@ -232,7 +251,7 @@ def _row(
         if ESTIMATORS[estimator].of_effects:
             point, first_stage = complier_effect(levels, arm, plan.confidence)
         else:
-            point = effect_of(levels, arm, plan.confidence)
+            point = (share_effect_of if outcome.LEVEL == "share" else effect_of)(levels, arm, plan.confidence)
         if why := drowned(plan, [counts[0], counts[arm]]):
             point = ArmEffect(None, None, reliable=False, why=why)
         anytime = reading.anytime(estimator, kind, outcome, arm, levels)
@@ -242,7 +261,7 @@ def _row(
         point = ArmEffect(point.estimate, point.base, reliable=False, why=why, relative=point.relative)
     if reading.rounded and not point.reliable:  # without an error there is nothing to round to
         point = ArmEffect(None, None, reliable=False, why=point.why)
-    at_any_time = anytime if point.reliable else None
+    at_any_time, odds = anytime if point.reliable else None, point.odds_ratio
     return Effect(
         outcome=outcome.name,
         arm=list(plan.arms)[arm],
@@ -271,6 +290,10 @@ def _row(
         reliable=point.reliable,
         why=_sentence(point.why),
         relative_why=_sentence(point.relative_why or point.why),
+        odds_ratio=odds.estimate if odds else None,
+        odds_ratio_ci_lower=odds.lower if odds else None,
+        odds_ratio_ci_upper=odds.upper if odds else None,
+        odds_ratio_why=_sentence(point.odds_why or point.why) if outcome.LEVEL == "share" else None,
         anytime_why=_sentence(point.why if at_any_time is None else at_any_time.why),
         **_spending(plan, reading, outcome, arm, estimator, kind, point),
     )

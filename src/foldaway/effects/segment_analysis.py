@@ -8,6 +8,7 @@ whole.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import msgspec
 import numpy as np
@@ -15,7 +16,8 @@ import numpy as np
 from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.group_analysis import Reading, rows_of
 from foldaway.effects.segment import BySegment
-from foldaway.inference.adjusting import fit_start
+from foldaway.errors import EstimateError
+from foldaway.inference.adjusting import fit_starts
 from foldaway.inference.differing import levels_differ
 from foldaway.inference.intervals import holm
 from foldaway.inference.rounding import coarse_p_value
@@ -31,7 +33,7 @@ def effects_by_segment(plan: Plan, tallies: Grouped, *, rounded: bool) -> list[B
     if not plan.segments or not tallies.n:
         return []
     if tallies.moments is not None:  # read as it would be once lean: levels have too few records to be fitted each
-        start = fit_start(tallies.moments)
+        start = fit_starts(tallies.moments)
         tallies = tallies.fixed(start.predictor, start.without, start.why)
     found = [
         each
@@ -57,9 +59,10 @@ def _by_level(plan: Plan, column: str, segment: Segment, outcome: Outcome, round
                 row = Effect(**{name: getattr(row, name) for name in _ABOUT}, reliable=False, why=sentence(why[level]))
             effects.append(msgspec.structs.replace(row, segment=level))
         told = [segment.levels.index(row.segment or "") for row in effects if row.reliable]
-        lead = effects[0]
-        joint = whole.levels(lead.estimator, lead.se_kind, outcome, recentred=False)
-        test = levels_differ(joint, len(plan.arms), arm, told)
+        lead, test = effects[0], None
+        with suppress(EstimateError):  # a level of which nothing can be told, such as a ratio to nothing
+            joint = whole.levels(lead.estimator, lead.se_kind, outcome, recentred=False)
+            test = levels_differ(joint, len(plan.arms), arm, told)
         yield BySegment(
             column=column,
             outcome=lead.outcome,

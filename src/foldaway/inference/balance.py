@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
-from foldaway.inference.adjusting import fit_start
+from foldaway.inference.adjusting import fit_starts
 from foldaway.inference.bootstrap import replicates_of, sum_variance
 from foldaway.inference.intervals import critical
 from foldaway.inference.jackknife import Cells, cells_of, jackknife
@@ -28,7 +28,6 @@ from foldaway.plan import Plan
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.grouped import Grouped
 from foldaway.tallies.kinds import RECORDS, UNITS
-from foldaway.tallies.predictor import lean
 from foldaway.tallies.scores import Scores
 
 CUSTOMARY = 0.1
@@ -111,7 +110,7 @@ def prediction_balance(plan: Plan, tallies: Grouped) -> list[Balance]:
 
     None if outcomes are not adjusted, or where an arm's error cannot be told.
     """
-    sums = tallies.sums if tallies.moments is None else lean(tallies.moments, fit_start(tallies.moments).predictor)
+    sums = tallies.sums if tallies.moments is None else tallies.moments.lean(fit_starts(tallies.moments).predictor)
     if sums is None or not sums.shape.adjusted:
         return []
     balances = []

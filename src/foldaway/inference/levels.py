@@ -29,6 +29,7 @@ class Levels(NamedTuple):
             own entry is 1/f; an entry of two arms is 0 if what is not known of their variances has nothing in common.
         n: The number of records: (…, A).
         groups: The number of groups with records: (…, A); None if records are taken as independent.
+        why: By arm, why no error can be told of it, empty if one can; no entries if that goes for all.
     """
 
     value: Floats
@@ -36,6 +37,7 @@ class Levels(NamedTuple):
     doubt: Floats
     n: Floats
     groups: Floats | None = None
+    why: tuple[str, ...] = ()
 
 
 class Difference(NamedTuple):
@@ -64,6 +66,14 @@ class Relative(NamedTuple):
     bounded: NDArray[np.bool_]
 
 
+class ShareRatio(NamedTuple):
+    """A ratio of two shares, or of their odds, with its interval."""
+
+    estimate: float
+    lower: float
+    upper: float
+
+
 class ArmEffect(NamedTuple):
     """What is told of an arm against the control. A number that cannot be told is None, and `why` says so."""
 
@@ -81,6 +91,8 @@ class ArmEffect(NamedTuple):
     reliable: bool = True
     why: str = ""
     relative_why: str = ""
+    odds_ratio: ShareRatio | None = None
+    odds_why: str = ""
 
 
 def difference_of(levels: Levels, arm: int, control: int = 0) -> Difference:
@@ -183,11 +195,58 @@ def effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> 
     )
 
 
+def share_effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> ArmEffect:
+    """As `effect_of`, for levels that are shares: the relative effect is the risk ratio less 1, beside the odds ratio.
+
+    Both have their intervals on the log scale (Katz et al. 1978; Woolf 1955), with the levels' own covariance in place
+    of the binomial one: Var log p = V/p² and Var logit p = V/(p(1 − p))².
+
+    Example:
+        >>> levels = Levels(np.array([0.2, 0.3]), np.diag([0.0016, 0.0021]), np.eye(2) / 99, np.array([100, 100]))
+        >>> effect = share_effect_of(levels, 1, 0.95)
+        >>> round(effect.relative, 3), round(effect.odds_ratio.estimate, 3), round(effect.odds_ratio.lower, 3)
+        (0.5, 1.714, 0.891)
+    """
+    found = effect_of(levels, arm, confidence, control)
+    if found.why:
+        return found._replace(odds_why=found.why)
+    p = levels.value
+    none = found._replace(relative=None, relative_std_error=None, relative_ci_lower=None, relative_ci_upper=None)
+    if min(p[arm], p[control]) <= 0:
+        why = "an arm's share is zero, so there is no ratio to give."
+        return none._replace(relative_why=why, odds_why=why)
+    risk = _log_ratio(levels, arm, confidence, control, p, p)
+    found = none._replace(
+        relative=risk.estimate - 1,
+        relative_std_error=float(relative_of(levels, arm, confidence, control).std_error),
+        relative_ci_lower=risk.lower - 1,
+        relative_ci_upper=risk.upper - 1,
+        relative_why="",
+    )
+    if max(p[arm], p[control]) >= 1:
+        return found._replace(odds_why="an arm's share is one, so there are no odds to give.")
+    return found._replace(odds_ratio=_log_ratio(levels, arm, confidence, control, p / (1 - p), p * (1 - p)))
+
+
+def _log_ratio(levels: Levels, arm: int, confidence: float, control: int, of: Floats, over_slope: Floats) -> ShareRatio:
+    """The ratio of a function of two levels, with its interval on the log scale, on which its slope is 1/over_slope."""
+    logs = levels._replace(
+        value=np.log(of, out=np.zeros_like(of), where=of > 0),
+        covariance=levels.covariance / over_slope[:, None] / over_slope,
+    )
+    estimate, variance, df = (float(x) for x in difference_of(logs, arm, control))
+    reach = critical(confidence, df) * float(np.sqrt(variance))
+    lower, upper = np.exp(np.clip([estimate - reach, estimate + reach], -700, 700)).tolist()
+    return ShareRatio(float(np.exp(estimate)), lower, upper)
+
+
 def withheld(levels: Levels, arms: tuple[int, int]) -> str:
     """Why no error can be told for a comparison of these arms; empty if it can."""
     n = float(min(levels.n[..., arm] for arm in arms))
     if n <= 0:
         return "an arm has no records yet."
+    if reason := next((levels.why[arm] for arm in arms if levels.why and levels.why[arm]), ""):
+        return reason
     if levels.groups is None:
         return "" if n >= 2 else "an arm has a single record, which shows no spread."
     groups = int(min(levels.groups[..., arm] for arm in arms))

@@ -10,7 +10,7 @@ from msgspec import Meta
 from foldaway.plan.bootstrap import Bootstrap
 from foldaway.plan.coefficients import Coefficients
 from foldaway.plan.federated import Federated
-from foldaway.plan.outcomes import Outcome, Value
+from foldaway.plan.outcomes import Bins, Outcome, Value
 from foldaway.plan.part import Count, Fixed, Part
 from foldaway.plan.privacy import Privacy
 from foldaway.plan.release import Release
@@ -35,6 +35,7 @@ Bounds = Annotated[
 Confidence = Annotated[float, Meta(ge=0.5, lt=1, description="a number from 0.5 to below 1, for example 0.95")]
 Estimators = Annotated[Sequence[str], Meta(description="a list of estimators")]
 Errors = Annotated[Sequence[str], Meta(description="a list of kinds of standard error")]
+DropLimit = Annotated[float, Meta(ge=0, le=1, description="a share from 0 to 1, for example 0.05")]
 Groups = Annotated[int, Meta(ge=8, le=4096, description="a power of two from 8 to 4,096")]
 Size = Annotated[int, Meta(ge=1, le=10**15, description="a whole number from 1 to 10^15")]
 
@@ -46,7 +47,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         name: The trial's name (letters, digits, dot, dash, underscore).
         arm: The column that names the arm.
         arms: Allocation probability of each arm; the first arm is the control.
-        outcomes: What to compare between arms: means (a column name is short for one), shares, ratios and totals.
+        outcomes: What to compare between arms: means (a column name is short for one), shares, ratios, quantiles
+            and totals.
         assigned_units: How many units were assigned to the arms, if that is known: totals are then told per unit, and
             otherwise as what all units together would have had in the arm.
         covariates: Columns measured before treatment, for precision.
@@ -72,6 +74,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
             left out, they are found from the trial's own records when it is first saved.
         complete_units: A promise that all records of a unit come in one batch; gives CR0 and CR1.
         on_fault: ``"refuse"`` a batch with a faulty record whole, or ``"drop"`` and count such records.
+        drop_limit: With ``on_fault = "drop"``, the largest share of all records that may be dropped: above it no effect
+            is told, until further records bring the share down.
         estimators: Those to report; all that the plan allows if left out.
         errors: The kinds of standard error to report (welch, jackknife; from moments classical, HC0, HC1, HC2, HC3,
             CR0, CR1); all that the plan allows but HC3 if left out. Only the tallies that these need are kept: with
@@ -103,6 +107,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     groups: Groups = 128
     complete_units: bool = False
     on_fault: Literal["refuse", "drop"] = "refuse"
+    drop_limit: DropLimit = 0.05
     estimators: Estimators = ()
     errors: Errors = ()
     anytime_n: Size = 10_000
@@ -216,6 +221,11 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         """Where the outcome's values stand among all of them."""
         return tuple(map(self.values.index, outcome.values))
 
+    @property
+    def bins(self) -> tuple[Bins, ...]:
+        """The bins of each histogram that is kept, each once."""
+        return tuple(dict.fromkeys(outcome.bins for outcome in self.outcomes if outcome.bins is not None))
+
     def read_from(self, value: Value) -> list[Outcome]:
         """The outcomes that are computed from a value."""
         return [outcome for outcome in self.outcomes if value in outcome.values]
@@ -231,6 +241,33 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         """The columns of a record that outcomes are computed from, each once."""
         receipt = () if self.received is None else (self.received,)
         return tuple(dict.fromkeys((*(column for outcome in self.outcomes for column in outcome.columns), *receipt)))
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """The places of values whose products are summed: a ratio's error of independent records is read from them."""
+        if self.keeps != SUMS or self.federated is not None or self.release is not None:
+            return ()
+        places = (self.places(outcome) for outcome in self.outcomes)
+        return tuple(dict.fromkeys((pair[0], pair[1]) for pair in places if len(pair) == 2))
+
+    @property
+    def lackable(self) -> frozenset[str]:
+        """The columns that a record may lack: all outcomes that are computed from them allow it."""
+        needed = {column for each in self.outcomes if each.missing == "refused" for column in each.columns}
+        return frozenset(self.measured) - needed
+
+    @property
+    def lacking(self) -> bool:
+        """Whether a record may lack a value."""
+        return bool(self.lackable)
+
+    @property
+    def present_together(self) -> tuple[tuple[int, ...], ...]:
+        """Values by place, in sets that a record has or lacks together."""
+        sets: dict[frozenset[str], list[int]] = {}
+        for place, value in enumerate(self.values):
+            sets.setdefault(self.lackable.intersection(value.columns), []).append(place)
+        return tuple(map(tuple, sets.values()))
 
     @property
     def columns(self) -> tuple[str, ...]:

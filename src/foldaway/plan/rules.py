@@ -43,6 +43,7 @@ def faults_of(plan: Analysis) -> Iterator[str]:
     yield from _outcome_faults(plan)
     yield from _federated_faults(plan)
     yield from _bound_faults(plan)
+    yield from _missing_faults(plan)
     yield from _segment_faults(plan)
     if plan.received is not None and (plan.keeps != SUMS or plan.federated is not None or plan.release is not None):
         yield "`received` is read from sums by group, without `federated` and `release`: leave out either."
@@ -89,6 +90,20 @@ def _outcome_faults(plan: Analysis) -> Iterator[str]:
             yield f"`estimators` has none for {outcome.name!r}: add {fitting or 'one'}, or leave `estimators` out."
     if plan.assigned_units is not None and not any(TOTAL in outcome.READ_BY for outcome in plan.outcomes):
         yield "`assigned_units` is for totals; this plan has none."
+
+
+def _missing_faults(plan: Analysis) -> Iterator[str]:
+    """Where outcomes may be missing."""
+    if not plan.lacking:
+        return
+    for setting, why in (
+        ("federated", "what devices send has one count for all outcomes"),
+        ("release", "its noise is for one count of records"),
+    ):
+        if getattr(plan, setting) is not None:
+            yield f'`missing = "allowed"` does not go with `{setting}`: {why}.'
+    if plan.keep == MOMENTS:
+        yield '`missing = "allowed"` is for sums: leave out `keep = "moments"`, whose products need every outcome.'
 
 
 def _federated_faults(plan: Analysis) -> Iterator[str]:

@@ -32,6 +32,7 @@ class Batch:
         compiled: Whether compiled loops are to serve its blocks.
         stratum: Each record's stratum, by its place in the plan.
         segments: For each of the plan's segments, its levels and each record's place among them.
+        bins: For each of the plan's histograms, each record's bin.
     """
 
     n: int
@@ -44,6 +45,7 @@ class Batch:
     compiled: bool = False
     stratum: NDArray[np.integer[Any]] | None = None
     segments: Sequence[tuple[Sequence[str], NDArray[np.integer[Any]]]] = ()
+    bins: Sequence[NDArray[np.int16]] = ()
 
     def __len__(self) -> int:
         return self.n

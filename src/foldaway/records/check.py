@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan, Strata
+from foldaway.plan.outcomes import Value
 from foldaway.plan.vocabulary import SUMS
 from foldaway.records.batch import Batch, Index
 from foldaway.records.columns import Column, attempt, columns_of
@@ -18,6 +19,8 @@ from foldaway.records.faults import CLIPPED, NO_ARM, Fault, Faults, FaultyBatch
 from foldaway.records.keys import Keys
 from foldaway.records.values import (
     BEYOND,
+    NAN,
+    NULL,
     Codes,
     Mask,
     Masks,
@@ -53,7 +56,7 @@ def check(
         RecordError: The batch is refused whole: a column is missing, or, unless the plan drops faulty
             records, some record is faulty. The message has counts by column and rule, and no values.
     """
-    columns, n, others = columns_of(data, _wanted(plan))
+    columns, n, others = columns_of(data, _wanted(plan), plan.lackable)
     checked = attempt(lambda: _Checked(plan, columns, n, text))
     faults = checked.faults(ragged + others)
     if faults and plan.on_fault == "refuse":
@@ -80,7 +83,8 @@ class _Checked:
         for name in (*plan.covariates, *plan.fixed_effects):
             self._take(name, columns[name], text)
         measured = {name: self._numbers(name, columns[name], text) for name in plan.measured}
-        self.values += [(value.of(measured[value.column]), None) for value in plan.values]
+        self.values += [(_value(value, measured), None) for value in plan.values]
+        self.bins = [bins.of(measured[bins.column]) for bins in plan.bins]
         self.weight = None
         if plan.weight is not None:
             self.weight, self.masks[plan.weight] = weights(columns[plan.weight], text=text)
@@ -129,6 +133,8 @@ class _Checked:
     def _numbers(self, name: str, column: Column, text: bool) -> Floats:
         """A column of numbers, within its bounds."""
         values, self.masks[name] = numbers(column, text=text)
+        if name in self.plan.lackable:
+            values = self._without(name, values)
         if (bounds := self.plan.bounds.get(name)) is not None:
             values, beyond = clipped(values, bounds, self.masks[name])
             if beyond.any() and self.plan.beyond == "clip":
@@ -136,6 +142,11 @@ class _Checked:
             elif beyond.any():
                 self.masks[name] = self.masks[name] | {BEYOND: beyond}
         return values
+
+    def _without(self, name: str, values: Floats) -> Floats:
+        """The numbers, NaN where there is none, which is no fault."""
+        absent = [self.masks[name].pop(rule) for rule in (NULL, NAN) if rule in self.masks[name]]
+        return np.where(np.logical_or.reduce(absent), np.nan, values) if absent else values
 
     def _require_one_arm(self, column: str) -> None:
         """A unit was randomised, so all its records are of one arm."""
@@ -219,10 +230,19 @@ class _Checked:
             None if keys is None else keys.of(self._picked_identifiers(index), n),
             stratum=None if self.stratum is None else pick(self.stratum),
             segments=[(levels, pick(level)) for levels, level in self.segments],
+            bins=[pick(bins) for bins in self.bins],
         )
 
     def _picked_identifiers(self, index: NDArray[np.intp] | None) -> pa.Array | None:
         return self.identifiers if self.identifiers is None or index is None else self.identifiers.take(index)
+
+
+def _value(value: Value, measured: Mapping[str, Floats]) -> Floats:
+    """A value of each record; NaN where a column that it needs is missing."""
+    made = value.of(measured[value.column])
+    for column in value.beside:
+        made = np.where(np.isnan(measured[column]), np.nan, made)
+    return made
 
 
 def _assembler(columns: list[tuple[NDArray[Any], int | None]]) -> Callable[[Index], Floats]:

@@ -73,7 +73,12 @@ def _reach(plan: Plan, predictor: Predictor) -> Floats:
     return np.clip(ends, -ranges, ranges)
 
 
-def lean(moments: GroupMoments, predictor: Predictor | None, without: Floats | None = None) -> Sums:
+def lean(
+    moments: GroupMoments,
+    predictor: Predictor | None,
+    without: Floats | None = None,
+    pairs: tuple[tuple[int, int], ...] = (),
+) -> Sums:
     """The moments as sums of y and ỹ by arm and group; the covariates are gone.
 
     Args:
@@ -81,11 +86,12 @@ def lean(moments: GroupMoments, predictor: Predictor | None, without: Floats | N
         predictor: What makes their ỹ; None gives sums of y alone.
         without: If it was fitted to these very records, the slopes without each group (groups by
             outcomes by columns), from which its ỹ comes instead.
+        pairs: Outcomes whose products are wanted too.
     """
     arms, groups, row, weighted = moments.shape
     k, O = row.regressors, row.outcomes  # noqa: E741
     F = moments.frame.F
-    shape = SumsShape(arms, O, groups, predictor is not None, weighted)
+    shape = SumsShape(arms, O, groups, predictor is not None, weighted, pairs=pairs)
     # Each column as a combination of the framed row, group by group: v = z'c.
     columns = np.repeat(F[:, k:].T[None], groups, axis=0)  # groups, columns, K
     if predictor is not None:
@@ -109,6 +115,11 @@ def lean(moments: GroupMoments, predictor: Predictor | None, without: Floats | N
     cross = None
     if shape.adjusted:
         cross = products(columns[:, :O], columns[:, O:]) - first[:, :O] * first[:, O:] / safe
+    joint = None
+    if pairs:
+        one, two = (np.array([shape.block(pair[side]) for pair in pairs]) for side in (0, 1))
+        joint = np.einsum("gpvi,agij,gpwj->apvw", columns[:, one], second, columns[:, two], optimize=True)
+        joint -= first[:, one][..., :, None] * first[:, two][..., None, :] / safe[..., None, None]
     return Sums(
         shape,
         level=level,
@@ -121,4 +132,5 @@ def lean(moments: GroupMoments, predictor: Predictor | None, without: Floats | N
         square=np.maximum(products(columns, columns) - first**2 / safe, 0),
         cross=cross,
         absolute=moments.absolute,
+        joint=joint,
     ).settled()

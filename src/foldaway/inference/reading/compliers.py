@@ -14,14 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from foldaway.errors import EstimateError
-from foldaway.inference.adjusting import fit_start
+from foldaway.inference.adjusting import fit_starts
 from foldaway.inference.intervals import critical, p_value
 from foldaway.inference.jackknife import Cells, adjusted_mean, cells_of, jackknife, mean
 from foldaway.inference.levels import ArmEffect, Levels, difference_of, fieller, withheld
 from foldaway.inference.reading.source import Source
 from foldaway.inference.welch import prediction_rate, spread_of
 from foldaway.numerics.block import Floats
-from foldaway.tallies.predictor import lean
 
 
 class ComplierEffect(NamedTuple):
@@ -40,8 +39,8 @@ def complier_levels(source: Source) -> Levels:
         raise EstimateError("the compliers' effect has an error by groups of units alone.")
     sums = source.sums
     if source.moments is not None:  # the regressions that it will be read from once lean
-        start = fit_start(source.moments)
-        sums = lean(source.moments, start.predictor, start.without)
+        start = fit_starts(source.moments)
+        sums = source.moments.lean(start.predictor, start.without)
     places = (*source.places, source.plan.receipt)
     if sums.shape.adjusted:
         rates = [prediction_rate(spread_of(sums, place)) for place in places]

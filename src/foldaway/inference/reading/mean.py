@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from foldaway.errors import EstimateError
+from foldaway.inference.adjusting import too_few
 from foldaway.inference.group_rate import jackknife_adjusted
 from foldaway.inference.group_regression import jackknife_regression, regression_welch
 from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife, mean
@@ -28,10 +30,12 @@ def mean_levels(source: Source) -> Levels:
                 return blocked(blocks)
         return jackknife(mean, cells) if source.by_group else welch(spread_of(source.sums, place))
     if source.moments is not None:
-        moments = source.moments.reframed()
+        moments, within = source.moments.of(place)
+        if why := too_few(moments):
+            raise EstimateError(why)
         if source.by_group:
-            return jackknife_regression(moments, place, recentred=source.recentred)
-        return regression_welch(moments, place)
+            return jackknife_regression(moments.reframed(), within, recentred=source.recentred)
+        return regression_welch(moments.reframed(), within)
     if source.first_order:
         return jackknife_adjusted(cells)
     spread = spread_of(source.sums, place)

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.vocabulary import ESTIMATORS
-from foldaway.tallies.group_moments import GroupMoments
+from foldaway.tallies.complete_cases import CompleteCases
+from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.sums import Sums
 
 
@@ -22,18 +23,20 @@ class Source(NamedTuple):
         by_group: Whether the error comes from groups; if not, records are taken as independent.
         first_order: Whether nothing of second order is known of records: the sums are those of devices, or released.
         strata: Sums by stratum and arm, where records are independent and were randomised within strata.
+        histogram: Of the outcome's bins, if it has some.
         recentred: Whether adjusted levels are those at the covariates' overall means, which no difference depends on.
     """
 
     plan: Plan
     outcome: Outcome
     sums: Sums
-    moments: GroupMoments | None
+    moments: CompleteCases | None
     estimator: str
     by_group: bool
     first_order: bool = False
     recentred: bool = True
     strata: Sums | None = None
+    histogram: Histogram | None = None
 
     @property
     def places(self) -> tuple[int, ...]:

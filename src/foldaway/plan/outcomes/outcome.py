@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from foldaway.errors import PlanError
+from foldaway.plan.outcomes.bins import Bins
 from foldaway.plan.outcomes.value import Value
 from foldaway.plan.part import Part, settings_of
 from foldaway.plan.vocabulary import ESTIMATORS, Need
@@ -60,6 +61,11 @@ class Outcome(Part, frozen=True, kw_only=True):
     def values(self) -> tuple[Value, ...]:
         """The numbers of a record that it is computed from."""
         raise NotImplementedError
+
+    @property
+    def bins(self) -> Bins | None:
+        """Those of the histogram that it is read from, if it is."""
+        return None
 
     @property
     def default_name(self) -> str:

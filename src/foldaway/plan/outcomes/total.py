@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from foldaway.plan.outcomes.outcome import Column, Outcome
@@ -36,6 +37,12 @@ class Total(Outcome, frozen=True):
     def values(self) -> tuple[Value, ...]:
         """The column."""
         return (Value(self.column),)
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong with the settings taken together."""
+        yield from super().faults()
+        if self.missing == "allowed":
+            yield f"a total of {self.column!r} needs every record's value: a missing one would count as 0."
 
     @property
     def default_name(self) -> str:

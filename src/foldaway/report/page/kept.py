@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -45,6 +46,7 @@ SUMS = {
     "first": _SPREADS,
     "square": _SPREADS,
     "cross": _SPREADS,
+    "joint": ("Products", "sums of products of the two columns of a ratio, by arm, for errors of independent records"),
     "absolute": ("Sizes", "sums of each outcome without its sign, by arm: whether any-time intervals can be told"),
 }
 
@@ -55,6 +57,7 @@ _GROUPED = {
     "released": ("Release", "counts and sums with noise, by arm and group; the exact ones are gone"),
     "segments": ("Segments", "the same counts and sums, by level of each segment"),
     "strata": ("Strata", "counts, sums and spreads, by arm and stratum"),
+    "histograms": ("Histograms", "how many records have a value in each bin, by arm and group of units: for quantiles"),
     "why": ("Reason", "why outcomes are not adjusted, if they are not"),
 }
 
@@ -148,7 +151,7 @@ def _numbers(part: Any) -> int:
     if isinstance(part, dict):
         return sum(map(_numbers, part.values()))
     if len(part) == 2 and isinstance(part[1], bytes):
-        return len(part[1]) // 8
+        return math.prod(part[0])
     return sum(map(_numbers, part))
 
 
