@@ -25,11 +25,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(rows, folder / "earlier.parquet")
     pq.write_table(rows.drop_columns(["variant"]), folder / "before.parquet")
     # What only a trial has is not looked for in earlier records.
-    plan = replaced(PLAN, name="power", one_record_per_unit=True, received="opened", segments=["platform"])
+    plan = replaced(PLAN, name="power", one_record_per_unit=True, segments=["platform"])
     plan.save(folder / "plan.toml")
     trial = fa.Trial(plan)
-    opened = pa.array(np.arange(6_000) % 2, pa.float64())
-    trial.fold(rows.append_column("opened", opened).append_column("platform", pa.array(["web", "app"] * 3_000)))
+    trial.fold(rows.append_column("platform", pa.array(["web", "app"] * 3_000)))
     trial.save(folder / "state")
     return folder
 
