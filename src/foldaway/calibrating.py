@@ -43,6 +43,7 @@ class Calibration:
         self._plan = plan
         bare = {
             "unit": None,
+            "cluster": None,
             "one_record_per_unit": False,
             "complete_units": False,
             "federated": None,
