@@ -9,6 +9,7 @@ ALL = (
     "bootstrap_start",
     "bootstrap_coverage",
     "groups_coverage",
+    "few_clusters",
     "groups_anytime",
     "power",
     "release",

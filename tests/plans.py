@@ -74,6 +74,7 @@ RELEASED: dict[str, Any] = {
 # Those that look at parts of the records.
 CUT: dict[str, Any] = {
     **SMALL,
+    "cluster": "village",
     "segments": ["country"],
     "received": "opened",
     "strata": {"column": "site", "probabilities": {"x": {"a": 0.5, "b": 0.5}, "y": {"a": 0.25, "b": 0.75}}},

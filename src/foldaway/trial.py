@@ -124,14 +124,15 @@ class Trial:
         """How many units a batch is of; hashes only where they may come back, and only until there is a cohort."""
         if batch.unit is not None:
             return Newcomers(len(batch), int(np.count_nonzero(np.diff(batch.unit, prepend=-1))))
-        if self.plan.unit is None or self.plan.one_record_per_unit:
+        if self.plan.one_each:
             return Newcomers(len(batch), len(batch))
         hashes: set[int] = set()
         for start in range(0, len(batch), _LOOK):
             if len(hashes) >= self.plan.privacy.cohort or may_write(self.plan.privacy, self._newcomers):
                 break
-            assert batch.key is not None
-            hashes.update(batch.key[start : start + _LOOK].tolist())
+            who = batch.key if batch.who is None else batch.who
+            assert who is not None
+            hashes.update(who[start : start + _LOOK].tolist())
         return Newcomers(len(batch), 0, frozenset(hashes))
 
     @property
@@ -145,7 +146,7 @@ class Trial:
 
     def census(self) -> Census:
         """How many stand behind the tallies."""
-        if self.plan.grouped and isinstance(self._tallies, Grouped):
+        if self.plan.grouped and not self.plan.within_clusters and isinstance(self._tallies, Grouped):
             cells = self._tallies.records.astype(int).tolist()
             return Census(dict(zip(self.plan.arms, cells, strict=True)), by_group=True)
         counts = self._tallies.units if isinstance(self._tallies, Arms) else self._tallies.counts
@@ -183,7 +184,7 @@ class Trial:
         if not self.plan.keyed:
             return None
         secret = self._held_secret()
-        if self.plan.unit is not None:
+        if self.plan.clustering is not None:
             return UnitKeys(secret.of_groups() if self.plan.grouped else secret.of_units(self.plan.fingerprint))
         # Records without a unit are numbered, each batch under a key of its own: no two records ever share weights.
         return RecordKeys(secret.of_shard(secrets.token_bytes(16)))
@@ -243,7 +244,7 @@ class Trial:
         if self.plan.fingerprint != other.plan.fingerprint:
             differing = _differing(self.plan, other.plan)
             raise StateError(f"only trials of the same plan can be merged; these plans differ in {differing}.")
-        if self.plan.unit is not None and self._key_mark != other._key_mark and self.n and other.n:
+        if self.plan.clustering is not None and self._key_mark != other._key_mark and self.n and other.n:
             raise StateError(
                 "these trials were folded under different keys, so a unit would count as two; "
                 "give every worker the same key: fa.Trial(plan, key=trial.key), or --key on the command line."

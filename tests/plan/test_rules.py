@@ -56,6 +56,15 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "column twice": ({"outcomes": ["y", "y"]}, "two outcomes are called 'y': give one of them another `name`"),
     "two roles": ({"weight": "age"}, r"the column 'age' is used more than once \(weight, covariates\)"),
     "arm as unit": ({"unit": "variant"}, r"the column 'variant' is used more than once \(arm, unit\)"),
+    "arm as cluster": (
+        {"cluster": "variant", "complete_units": False},
+        r"the column 'variant' is used more than once \(arm, cluster\)",
+    ),
+    "clusters of both arms": ({"cluster": "village"}, "CR errors take every cluster to be in one arm"),
+    "clusters for nothing": (
+        {"cluster": "village", "complete_units": False, "bootstrap": None},
+        "`cluster` is for sums by group or a bootstrap",
+    ),
     "column without name": ({"weight": ""}, "`weight` has a column without a name"),
     "covariate without name": ({"covariates": [*FULL["covariates"], ""]}, "`covariates` has a column without a name"),
     "many columns": (  # with the five regressors, one too many
@@ -87,7 +96,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "HC2 with weights": ({"errors": ["HC1", "HC2"], "weight": "w"}, "'HC2' is for records without weights"),
     "nothing but HC2": (
         {"errors": ["HC2"], "weight": None, "bootstrap": None},
-        "'HC2' is for the estimator difference alone",
+        "'HC2' is for difference and ipw alone",
     ),
     "estimator twice": ({"estimators": ["ipw", "ipw"]}, "`estimators` has 'ipw' more than once"),
     "needs covariates": (
@@ -174,6 +183,7 @@ FEDERATED_CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"federated": "sums", "covariates": [], "errors": ["welch"]},
         "its errors are jackknife by device",
     ),
+    "clusters of devices": ({"cluster": "village"}, "`cluster` is not for a federated plan"),
     "sites that reply": ({"unit": "u", "complete_units": True}, "`unit` in a federated plan is for sites"),
     "units that are spread": (
         {"unit": "u", "federated": "one-message"},
@@ -227,6 +237,7 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "strata.column": NOT_TEXT,
     "strata.probabilities": [None, 1, "x", ["x"], {"x": 1}, {"x": {"a": "1"}}],
     "unit": NOT_TEXT[1:],
+    "cluster": NOT_TEXT[1:],
     "weight": NOT_TEXT[1:],
     "confidence": NOT_NUMBERS,
     "complete_units": [None, 0, 1, "true", []],

@@ -14,11 +14,12 @@ from foldaway.effects.effect import sentence, told
 from foldaway.errors import EstimateError
 from foldaway.inference.anytime_moments import anytime_of_moments
 from foldaway.inference.bootstrap import replicates_of, resampled, sum_variance
-from foldaway.inference.contrast import Estimate, Question
+from foldaway.inference.contrast import Answer, Estimate, Question
 from foldaway.inference.estimators import distribution, estimator
+from foldaway.inference.estimators.difference import MeanDifference
+from foldaway.inference.few_units import FewUnits, too_few_units
 from foldaway.inference.fit import ClusterScores
 from foldaway.inference.intervals import critical, p_value
-from foldaway.inference.levels import LEAST_GROUPS
 from foldaway.inference.loss import Loss, loss_of
 from foldaway.inference.rounding import INFLATION, STEPS, coarse_p_value, round_count, to_steps, two_digits
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio, sample_ratio, sample_ratio_of_records
@@ -27,8 +28,8 @@ from foldaway.inference.variance import is_clustered
 from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.analysis import errors_of, estimators_of
-from foldaway.plan.vocabulary import ERRORS
-from foldaway.records.faults import Faults, excess
+from foldaway.plan.vocabulary import ERRORS, ESTIMATORS
+from foldaway.records.faults import SEVERAL_ARMS, WITHIN, Faults, excess
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.kinds import REPLICATES, UNITS
 from foldaway.tallies.pooling import pooling_notes
@@ -161,7 +162,7 @@ def assembled(plan: Plan, rows: Sequence[Effect], checks: Checks, notes: Sequenc
     if checks.excess:
         rows = [_withheld(row, checks.excess) for row in rows]
     return Effects(
-        rows,
+        [_cautioned(row, checks.ratio) for row in rows],
         trial=plan.name,
         confidence=plan.confidence,
         counts=checks.counts,
@@ -174,6 +175,15 @@ def assembled(plan: Plan, rows: Sequence[Effect], checks: Checks, notes: Sequenc
         rounded=checks.rounded,
         plan=plan,
     )
+
+
+def _cautioned(row: Effect, ratio: SampleRatio) -> Effect:
+    """The row, with a note if it takes the plan's probabilities for those of records that do not fit them."""
+    if not ESTIMATORS[row.estimator].assumes or ratio.state == "passes":
+        return row
+    doubt = "the arms' counts contradict" if ratio.state == "fails" else "may not be those that the records came with"
+    said = f"{row.estimator} relies on the plan's probabilities, which {doubt}: prefer an estimator that does not."
+    return replace(row, note=said if row.note is None else f"{said} {row.note}")
 
 
 def _withheld(row: Effect, why: str) -> Effect:
@@ -194,7 +204,7 @@ def _rows(plan: Plan, question: Question, outcome: Outcome, name: str, rounded: 
         return [_effect(plan, question, outcome, name, kind, _NOTHING, str(reason), rounded=rounded) for kind in kinds]
     found: list[_Found] = []
     for kind in kinds:
-        estimate, why = point, _too_few(plan, question, kind)
+        estimate, why = point, _too_few(plan, question, kind, answer)
         more: dict[str, Any] = {}
         try:
             if not why:
@@ -244,15 +254,17 @@ def _told(found: Sequence[_Found]) -> list[_Found]:
 
 def _resampled(plan: Plan, question: Question, name: str, point: Estimate) -> tuple[Estimate, dict[str, Any]]:
     """The estimate with the error that the replicates give, and what else they say of it."""
-    sample = resampled(distribution(name, question), plan.confidence)
-    return point._replace(std_error=sample.std_error, df=math.inf, relative_std_error=sample.relative_std_error), {
+    few = FewUnits.of([question.arms[arm] for arm in (0, question.arm)])
+    sample = resampled(distribution(name, question), few.expanded(plan.confidence))
+    return point._replace(std_error=sample.std_error, df=few.df, relative_std_error=sample.relative_std_error), {
         "percentile_ci_lower": told(sample.lower),
         "percentile_ci_upper": told(sample.upper),
-        "percentile_p_value": sample.p_value,
+        "percentile_p_value": few.p_value(sample.p_value),
         "relative_percentile_ci_lower": told(sample.relative_lower),
         "relative_percentile_ci_upper": told(sample.relative_upper),
         "replicates": sample.used,
         "replicates_left_out": sample.left_out,
+        "note": few.note,
     }
 
 
@@ -314,9 +326,11 @@ def _effect(
     )
 
 
-def _too_few(plan: Plan, question: Question, kind: str) -> str:
+def _too_few(plan: Plan, question: Question, kind: str, answer: Answer) -> str:
     """Why there are too few records or units for a kind of error; empty if there are enough."""
-    by_unit = is_clustered(kind)
+    arms = (0, question.arm)
+    if is_clustered(kind) and answer.fit.covers(ERRORS[kind].tally):
+        return too_few_units(answer.fit, kind, arms, by_arm=isinstance(answer, MeanDifference))
     if ERRORS[kind].tally == REPLICATES and plan.bootstrap is not None:
         # With no more records than replicates in an arm, one who knew the weights could solve them for the outcomes.
         if min(arm.n for arm in question.arms if arm.n) <= plan.bootstrap.replicates:
@@ -324,10 +338,7 @@ def _too_few(plan: Plan, question: Question, kind: str) -> str:
                 f"bootstrap errors need more records in every arm than the {plan.bootstrap.replicates:,} replicates: "
                 "with fewer, these would say too much about single records."
             )
-        # Units that are resampled are not always counted.
-        by_unit = plan.unit is not None and all(UNITS in arm.tallies for arm in question.arms)
-    if by_unit and 0 < (units := _fewest_units(question)) < LEAST_GROUPS:
-        return f"errors by unit need {LEAST_GROUPS} units in each arm; an arm has {units}."
+        return FewUnits.of([question.arms[arm] for arm in arms]).why
     return ""
 
 
@@ -365,11 +376,11 @@ def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:
     if all(UNITS in arm.tallies for arm in arms):
         units = {name: _units([arm]) for name, arm in zip(plan.arms, arms, strict=True)}
         return sample_ratio(units, plan.arms, "units")
-    if plan.unit is None:
+    if plan.unit is None or plan.one_each:
         return sample_ratio(_counts(plan, arms), plan.arms, "records")
     replicates = min(map(replicates_of, arms))
-    # The replicates' sums are of weights, whose shares need not be the plan's.
-    if not replicates or plan.weight is not None:
+    # The replicates' sums are of weights, whose shares need not be the plan's; and clusters were not randomised.
+    if not replicates or plan.weight is not None or plan.cluster is not None:
         return sample_ratio_of_records(_counts(plan, arms), plan.arms, None, 0)
     one = np.eye(len(plan.regressors))[0]
     squares = sum(sum_variance(arm, one) for arm in arms)
@@ -453,7 +464,7 @@ def _notes(plan: Plan, ratio: SampleRatio) -> Iterator[str]:
             "chance gives if every unit has one record, and may be chance if units have several. To check it, "
             f"{_remedy(plan)}."
         )
-    if plan.unit is not None and not plan.complete_units:
+    if plan.clustering is not None and not plan.complete_units:
         remedy = (
             "prefer the bootstrap rows, which are by unit"
             if plan.bootstrap is not None
@@ -479,6 +490,8 @@ def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
         by_arm = ", ".join(f"{arm or 'arm unknown or unread'} {n:,}" for arm, n in sorted(faults.records.items()) if n)
         reasons = f" ({'; '.join(faults.lines())})" if faults.lines() else ""
         yield f"Faulty records left out: {by_arm}{reasons}. If this depends on the arm, the effects are biased."
+        if any(fault.rule == SEVERAL_ARMS for fault in faults):
+            yield f"Some were left out as those of a unit in several arms. {WITHIN}"
     for loss in checks.losses:
         lost = ", ".join(f"{arm} {n:,} of {loss.records[arm]:,} ({_share(loss, arm)})" for arm, n in loss.lost.items())
         if loss.outcome is not None and any(loss.lost.values()):

@@ -11,7 +11,8 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """One estimate of the effect of an arm, against the control, on an outcome.
 
     A number that cannot be told is None, never NaN, and a sentence says why: ``why`` for the error and the interval
-    of the effect, without which a row is not ``reliable``; ``relative_why`` and ``anytime_why`` for theirs.
+    of the effect, without which a row is not ``reliable``; ``relative_why`` and ``anytime_why`` for theirs. ``note``
+    says what to know before relying on a row whose numbers are all there.
 
     ``relative`` is the effect as a share of the control's level, its interval by Fieller's method, or by the delta
     method in rows that come from moments. The ``anytime`` interval stays valid however often one looks (Waudby-Smith et
@@ -34,6 +35,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     n_control: int
     reliable: bool = True
     why: str | None = None
+    note: str | None = None
     estimate: float | None = None
     std_error: float | None = None
     statistic: float | None = None

@@ -167,8 +167,11 @@ def _tables(effects: Findings, all_kinds: bool) -> Iterator[Table]:
 
 
 def reasons(rows: Sequence[Effect], shown: Sequence[Effect], *, relative: bool = True) -> list[str]:
-    """Why some of the rows that a plan asks for are withheld, and numbers of those that are shown; each reason once."""
-    withheld = [row.why for row in rows]
+    """Why some of the rows that a plan asks for are withheld, and numbers of those that are shown; each reason once.
+
+    Notes on rows are among them.
+    """
+    withheld = [why for row in rows for why in (row.why, row.note)]
     absent = [why for row in shown for why in (row.anytime_why, relative_reason(row) if relative else None)]
     return list(dict.fromkeys(why for why in withheld + absent if why))
 

@@ -207,7 +207,7 @@ def _mean_variance(plan: Plan, arm: ArmTally, column: Floats) -> _MeanVariance:
 
     Without a tally for it, s²/n, which is the same for records of equal weight.
     """
-    in_units = plan.unit is not None or plan.federated is not None
+    in_units = plan.clustering is not None or plan.federated is not None
     centred = column - _mean(arm, column) * np.eye(len(column))[0]
     total = float(arm.raw_factor()[0, 0]) ** 2
     if UNITS in arm.tallies and arm.tallies[UNITS].n == arm.n:

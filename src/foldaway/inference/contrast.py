@@ -8,8 +8,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from foldaway.inference.few_units import degrees_of_freedom
 from foldaway.inference.fit import Fit
-from foldaway.inference.variance import covariance, degrees_of_freedom
+from foldaway.inference.variance import covariance
 from foldaway.numerics.block import Floats
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.frame import Frame
@@ -37,7 +38,9 @@ class Estimate(NamedTuple):
 
 
 class Answer(Protocol):
-    """Gives the effect, alone or with any kind of standard error."""
+    """Gives the effect, alone or with any kind of standard error, from a fit."""
+
+    fit: Fit
 
     def point(self) -> Estimate:
         """The effect; its error and degrees of freedom are NaN."""
@@ -69,7 +72,7 @@ class Contrast:
         std_error, relative_error = root(self.variance(self.effect, kind)), math.nan
         if point.base:
             relative_error = root(self.variance((self.effect - point.relative * self.base) / point.base, kind))
-        df = degrees_of_freedom(self.fit, kind)
+        df = degrees_of_freedom(self.fit, kind, self.effect)
         return point._replace(std_error=std_error, df=df, relative_std_error=relative_error)
 
     def variance(self, contrast: Floats, kind: str) -> float:

@@ -205,7 +205,7 @@ def share_effect_of(levels: Levels, arm: int, confidence: float, control: int = 
         >>> levels = Levels(np.array([0.2, 0.3]), np.diag([0.0016, 0.0021]), np.eye(2) / 99, np.array([100, 100]))
         >>> effect = share_effect_of(levels, 1, 0.95)
         >>> round(effect.relative, 3), round(effect.odds_ratio.estimate, 3), round(effect.odds_ratio.lower, 3)
-        (0.5, 1.714, 0.888)
+        (0.5, 1.714, 0.891)
     """
     found = effect_of(levels, arm, confidence, control)
     if found.why:

@@ -61,7 +61,10 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
             faulty.
         strata: For units that were randomised within strata, the column that names the stratum and the arms'
             probabilities in each.
-        unit: The column that names what was randomised; also the cluster.
+        unit: The column that names what was randomised; also the cluster, unless the plan names one.
+        cluster: The column that names the clusters within which units were randomised, such as villages with people of
+            both arms. Groups are dealt by it, so that errors allow for what units of a cluster have in common. Without
+            a `unit`, each record was randomised. A unit belongs to one cluster.
         weight: The column of observation weights.
         received: The column that says whether, or how much of, the treatment was taken up; gives the effect on those
             who take it up because they were assigned to it.
@@ -73,11 +76,14 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
             a unit.
         coefficients: How covariates predict each outcome, fixed before the trial (`plan.calibrated` finds them). If
             left out, they are found from the trial's own records when it is first saved.
-        complete_units: A promise that all records of a unit come in one batch; gives CR0 and CR1.
+        complete_units: A promise that all records of a unit come in one batch, and that a unit is in one arm; gives
+            CR0 and CR1. A unit in both arms is refused within a batch. In different batches it would count as two, and
+            nobody would notice: where a promise does not hold, leave it out.
         on_fault: ``"refuse"`` a batch with a faulty record whole, or ``"drop"`` and count such records.
         drop_limit: With ``on_fault = "drop"``, the largest share of all records that may be dropped: above it no effect
             is told, until further records bring the share down.
-        estimators: Those to report; all that the plan allows if left out.
+        estimators: Those to report; all that the plan allows if left out, but for ``"horvitz_thompson"``, the paper's
+            inverse-probability mean, which must be named.
         errors: The kinds of standard error to report (welch, jackknife; from moments classical, HC0, HC1, HC2, HC3,
             CR0, CR1); all that the plan allows but HC3 if left out. Only the tallies that these need are kept: with
             ``["classical"]`` alone not the robust one, whose size and cost grow with the fourth power of the number of
@@ -100,6 +106,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     bounds: Bounds = Fixed()
     beyond: Literal["clip", "refuse"] = "clip"
     unit: Column | None = None
+    cluster: Column | None = None
     weight: Column | None = None
     received: Column | None = None
     confidence: Confidence = 0.95
@@ -160,17 +167,32 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False, dict=True):
     def grouped(self) -> bool:
         """Whether units are dealt into groups: where a unit may have several records, or only groups tell the error."""
         released = self.release is not None and not self.by_shares
-        return self.keeps == SUMS and (not self._units_apart or released or self.received is not None)
+        return self.keeps == SUMS and (not self._independent or released or self.received is not None)
 
     @property
-    def _units_apart(self) -> bool:
-        """Whether each record is of a unit of its own, so that records are independent."""
+    def clustering(self) -> str | None:
+        """The column of what records have in common: the cluster if the plan names one, or else the unit."""
+        return self.unit if self.cluster is None else self.cluster
+
+    @property
+    def one_each(self) -> bool:
+        """Whether each record is of a unit of its own."""
         return self.federated is None and (self.unit is None or self.one_record_per_unit)
+
+    @property
+    def _independent(self) -> bool:
+        """Whether each record is, and no cluster ties them together."""
+        return self.one_each and self.cluster is None
+
+    @property
+    def within_clusters(self) -> bool:
+        """Whether records were randomised one by one, and clusters tie them together."""
+        return self.one_each and self.cluster is not None
 
     @property
     def by_shares(self) -> bool:
         """Whether a release needs no groups: the share of ones among independent records tells its own error."""
-        alone = self._units_apart and not self.covariates
+        alone = self._independent and not self.covariates
         shares = all(each.LEVEL in ("mean", "share") for each in self.outcomes)
         within = all(value.bounds(self.bounds) == (0, 1) for value in self.values)
         return self.release is not None and alone and shares and within
@@ -194,7 +216,7 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False, dict=True):
         """Whether a secret key hashes identifiers: to groups, to bootstrap weights, and to tell units apart."""
         if self.federated is not None:  # devices draw their groups
             return False
-        return self.bootstrap is not None or self.grouped or not (self._units_apart or self.complete_units)
+        return self.bootstrap is not None or self.grouped or not (self._independent or self.complete_units)
 
     @property
     def weighted(self) -> bool:
@@ -298,7 +320,8 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False, dict=True):
 
 def estimators_of(plan: Analysis, outcome: Outcome | None = None) -> list[str]:
     """The estimators that the plan asks for, or else all that it allows: of one outcome, or of any."""
-    names = list(plan.estimators) or [word.name for word in ESTIMATORS.values() if word.suits(plan)]
+    offered = (word for word in ESTIMATORS.values() if not word.by_name)
+    names = list(plan.estimators) or [word.name for word in offered if word.suits(plan)]
     outcomes = plan.outcomes if outcome is None else [outcome]
     return [name for name in names if any(name in each.READ_BY for each in outcomes)]
 

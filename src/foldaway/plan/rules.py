@@ -58,6 +58,8 @@ def _keeping_faults(plan: Analysis) -> Iterator[str]:
     for promise in ("complete_units", "one_record_per_unit"):
         if getattr(plan, promise) and plan.unit is None:
             yield f"`{promise}` needs `unit`, the column that names the units."
+    if plan.cluster is not None:
+        yield from _cluster_faults(plan)
     if plan.groups & (plan.groups - 1):
         yield "`groups` must be a power of two from 8 to 4,096."
     if plan.keeps == SUMS and plan.complete_units and plan.release is None:
@@ -73,6 +75,19 @@ def _keeping_faults(plan: Analysis) -> Iterator[str]:
         yield "`coefficients` are for sums: leave them out, or leave out `keep`."
     if plan.coefficients is not None:
         yield from plan.coefficients.misfits(plan.regressors[1:], tuple(value.name for value in plan.values))
+
+
+def _cluster_faults(plan: Analysis) -> Iterator[str]:
+    """Clusters with units of both arms: only what is joint over the arms allows for them."""
+    if plan.federated is not None:
+        yield "`cluster` is not for a federated plan: its devices are the clusters."
+    elif plan.keeps == MOMENTS and plan.complete_units:
+        yield (
+            "CR errors take every cluster to be in one arm. With `cluster`, leave out `complete_units` and `keep`: the "
+            "jackknife by groups of clusters is right for units of both arms."
+        )
+    elif plan.keeps == MOMENTS and plan.bootstrap is None:
+        yield "`cluster` is for sums by group or a bootstrap: leave out `keep`, or add `bootstrap`."
 
 
 def _outcome_faults(plan: Analysis) -> Iterator[str]:
@@ -173,7 +188,7 @@ def _arm_faults(plan: Analysis) -> Iterator[str]:
 
 def _column_faults(plan: Analysis) -> Iterator[str]:
     roles: dict[str, list[str]] = {}
-    used = [("arm", plan.arm), ("unit", plan.unit), ("weight", plan.weight)]
+    used = [("arm", plan.arm), ("unit", plan.unit), ("cluster", plan.cluster), ("weight", plan.weight)]
     used += [("outcomes", c) for c in plan.measured] + [("covariates", c) for c in plan.covariates]
     used += [] if plan.strata is None else [("strata", plan.strata.column)]
     for role, column in used:
@@ -227,7 +242,9 @@ def _level_faults(plan: Analysis) -> Iterator[str]:
 def _name_faults(plan: Analysis) -> Iterator[str]:
     """Names are printed and saved, so they have no line breaks, escape codes or halves of characters."""
     strata = [] if plan.strata is None else [plan.strata.column, *plan.strata.probabilities]
-    columns = [name for name in (plan.arm, plan.unit, plan.weight, *plan.segments, *strata) if name is not None]
+    columns = [
+        name for name in (plan.arm, plan.unit, plan.cluster, plan.weight, *plan.segments, *strata) if name is not None
+    ]
     levels = [level for levels in plan.levels.values() for level in levels]
     told = [text for each in plan.outcomes for text in (each.name, each.label, each.measure)]
     names = dict.fromkeys((*columns, *plan.arms, *plan.measured, *told, *plan.covariates, *plan.levels, *levels))
@@ -264,10 +281,10 @@ def _error_faults(plan: Analysis) -> Iterator[str]:
     asked = [kinds[kind] for kind in plan.errors if kind in kinds]
     unserved = [name for name in estimators_of(plan) if not any(kind.serves(name) for kind in asked)]
     if plan.errors and len(asked) == len(plan.errors) and unserved and plan.bootstrap is None:
-        only = ", ".join(asked[0].only_for)
+        only = " and ".join(asked[0].only_for)
         yield (
-            f"the error {asked[0].name!r} is for the estimator {only} alone; add another kind for the others, for "
-            "example HC1."
+            f"the error {asked[0].name!r} is for {only} alone; add another kind for the other estimators, for example "
+            "HC1."
         )
 
 

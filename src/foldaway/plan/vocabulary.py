@@ -78,6 +78,8 @@ class Estimator(Word):
         adjusts: Whether it makes use of the covariates.
         by_arm: Whether it has coefficients for each arm, so that it leads only where no arm is small.
         residuals_of: The estimator whose residuals its own scores are combined from, where that is another one.
+        assumes: Whether it takes the plan's probabilities as those that records came with.
+        by_name: Whether it is reported only where a plan names it.
         own: Whether it reads only those kinds of outcome that name it.
         of_effects: Whether it is a ratio of effects, with an error by groups alone.
     """
@@ -86,6 +88,8 @@ class Estimator(Word):
     adjusts: bool = False
     by_arm: bool = False
     residuals_of: str = ""
+    assumes: bool = False
+    by_name: bool = False
     own: bool = False
     of_effects: bool = False
 
@@ -178,7 +182,7 @@ _ONE_STRATUM = Need(
 _FROM_MOMENTS = Need(lambda plan: plan.keeps == MOMENTS, '{name!r} is read from moments: add `keep = "moments"`.')
 FROM_SUMS = Need(lambda plan: plan.keeps == SUMS, '{name!r} is read from sums by group: leave out `keep = "moments"`.')
 _RECEIVED = Need(lambda plan: plan.received is not None, "the estimator {name!r} needs `received`.")
-_GROUPED = Need(lambda plan: plan.grouped, "the error {name!r} needs `unit`, and units of several records.")
+_GROUPED = Need(lambda plan: plan.grouped, "the error {name!r} needs units of several records (`unit`), or `cluster`.")
 _RECORDS_HERE = Need(lambda plan: plan.federated is None, "the error {name!r} is not for a federated plan.")
 _SQUARES_TOLD = Need(
     lambda plan: plan.release is None or plan.by_shares,
@@ -228,10 +232,20 @@ ESTIMATORS = _by_name(
     ),
     Estimator(
         "ipw",
-        "the mean of outcomes over the probability of their arm",
+        "the difference of the arms' means, each record weighted by 1 over the probability of its arm",
         needs=(_FROM_MOMENTS, _ONE_STRATUM),
         rank=5,
         residuals_of="difference",
+        assumes=True,
+    ),
+    Estimator(
+        "horvitz_thompson",
+        "the mean over all records of outcomes divided by the probability of their arm, as the paper has it",
+        needs=(_FROM_MOMENTS, _ONE_STRATUM),
+        rank=7,
+        residuals_of="difference",
+        assumes=True,
+        by_name=True,
     ),
     Estimator(
         "compliers",
@@ -250,7 +264,7 @@ ESTIMATORS = _by_name(
     ),
 )
 
-CLASSICAL, HC2, HC3, BOOTSTRAP = "classical", "HC2", "HC3", "bootstrap"
+CLASSICAL, HC2, HC3, CR0, CR1, BOOTSTRAP = "classical", "HC2", "HC3", "CR0", "CR1", "bootstrap"
 WELCH, JACKKNIFE = "welch", "jackknife"
 _UNEQUAL, _UNITS = "allows for unequal spread", "allows for several records of a unit"
 
@@ -272,7 +286,7 @@ ERRORS = _by_name(
         (_FROM_MOMENTS, _RECORDS_HERE, _UNWEIGHTED),
         rank=6,
         tally=RECORDS,
-        only_for=("difference",),
+        only_for=("difference", "ipw"),
     ),
     Error(
         HC3,
@@ -282,8 +296,8 @@ ERRORS = _by_name(
         only_for=("difference",),
         by_name=True,
     ),
-    Error("CR0", f"{_UNITS}, without a correction for few units", (_FROM_MOMENTS, _WHOLE_UNITS), tally=UNITS),
-    Error("CR1", _UNITS, (_FROM_MOMENTS, _WHOLE_UNITS), rank=4, tally=UNITS),
+    Error(CR0, f"{_UNITS}, without a correction for few units", (_FROM_MOMENTS, _WHOLE_UNITS), tally=UNITS),
+    Error(CR1, _UNITS, (_FROM_MOMENTS, _WHOLE_UNITS), rank=4, tally=UNITS),
     Error(
         "CR2",
         f"{_UNITS}, and corrects for units that pull the estimate towards themselves",

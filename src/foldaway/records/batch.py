@@ -32,6 +32,7 @@ class Batch:
         weight: Observation weights, if any.
         unit: Each record's unit number, rising, if units are complete within the batch.
         key: Each record's keyed hash, for groups and the bootstrap.
+        who: That of its unit, where `key` is its cluster's and a unit may have several records.
         compiled: Whether compiled loops are to serve its blocks.
         stratum: Each record's stratum, by its place in the plan.
         segments: For each of the plan's segments, its levels and each record's place among them.
@@ -45,6 +46,7 @@ class Batch:
     weight: Floats | None = None
     unit: NDArray[np.int64] | None = None
     key: NDArray[np.uint64] | None = None
+    who: NDArray[np.uint64] | None = None
     compiled: bool = False
     stratum: NDArray[np.integer[Any]] | None = None
     segments: Sequence[tuple[Sequence[str], NDArray[np.integer[Any]]]] = ()

@@ -15,7 +15,7 @@ from foldaway.plan.outcomes import Value
 from foldaway.plan.vocabulary import SUMS
 from foldaway.records.batch import Batch, Index
 from foldaway.records.columns import Column, attempt, columns_of
-from foldaway.records.faults import CLIPPED, NO_ARM, Fault, Faults, FaultyBatch
+from foldaway.records.faults import CLIPPED, NO_ARM, SEVERAL_ARMS, Fault, Faults, FaultyBatch
 from foldaway.records.keys import Keys
 from foldaway.records.values import (
     BEYOND,
@@ -34,7 +34,6 @@ from foldaway.records.values import (
 )
 
 RAGGED = "not a record"
-SEVERAL_ARMS = "unit in several arms"
 # Names beyond these, in one batch of a segment whose levels the plan does not list, are those of no level.
 _MOST_LEVELS = 100
 TOO_MANY = "more records of a unit than the plan takes"
@@ -66,7 +65,7 @@ def check(
 
 def _wanted(plan: Plan) -> list[str]:
     stratum = None if plan.strata is None else plan.strata.column
-    optional = [name for name in (plan.unit, plan.weight, stratum, *plan.segments) if name is not None]
+    optional = [name for name in (plan.unit, plan.cluster, plan.weight, stratum, *plan.segments) if name is not None]
     return list(dict.fromkeys([plan.arm, *plan.covariates, *plan.measured, *optional]))
 
 
@@ -94,14 +93,16 @@ class _Checked:
             self.stratum, self.masks[name] = codes(columns[name], strata, "unknown stratum")
             self._weigh(plan.strata)
         self.segments = [self._segment(name, columns[name]) for name in plan.segments]
-        self.unit = self.identifiers = None
-        if plan.unit is not None:
-            self.identifiers, self.masks[plan.unit] = identifiers(columns[plan.unit])
-            if plan.complete_units:
-                self.unit = numbered(self.identifiers)
-                self._require_one_arm(plan.unit)
-                if plan.release is not None or plan.federated is not None:
-                    self._require_few(plan.unit)
+        self.unit = None
+        self.identifiers: dict[str, pa.Array] = {}
+        for column in (plan.unit, plan.cluster):
+            if column is not None:
+                self.identifiers[column], self.masks[column] = identifiers(columns[column])
+        if plan.unit is not None and plan.complete_units:
+            self.unit = numbered(self.identifiers[plan.unit])
+            self._require_one_arm(plan.unit)
+            if plan.release is not None or plan.federated is not None:
+                self._require_few(plan.unit)
 
     def _take(self, name: str, column: Column, text: bool) -> None:
         levels = self.plan.levels_of(name)
@@ -219,6 +220,13 @@ class _Checked:
         index: NDArray[np.intp] | None = None,
     ) -> Batch:
         picked: dict[int, NDArray[Any]] = {}  # the levels of one covariate share their codes
+        plan = self.plan
+        apart = plan.cluster is not None and not plan.one_each and self.unit is None
+
+        def hashed(column: str | None) -> NDArray[np.uint64] | None:
+            names = None if column is None else self.identifiers[column]
+            return None if keys is None else keys.of(names if names is None or index is None else names.take(index), n)
+
         columns = [(picked.setdefault(id(values), pick(values)), code) for values, code in self.values]
         return Batch(
             n,
@@ -227,14 +235,12 @@ class _Checked:
             pick(self.arm),
             None if self.weight is None else pick(self.weight),
             None if self.unit is None else pick(self.unit),
-            None if keys is None else keys.of(self._picked_identifiers(index), n),
+            hashed(plan.clustering),
+            hashed(plan.unit) if apart else None,
             stratum=None if self.stratum is None else pick(self.stratum),
             segments=[(levels, pick(level)) for levels, level in self.segments],
             bins=[pick(bins) for bins in self.bins],
         )
-
-    def _picked_identifiers(self, index: NDArray[np.intp] | None) -> pa.Array | None:
-        return self.identifiers if self.identifiers is None or index is None else self.identifiers.take(index)
 
 
 def _value(value: Value, measured: Mapping[str, Floats]) -> Floats:

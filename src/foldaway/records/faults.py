@@ -17,6 +17,9 @@ NO_ARM = ""
 # The rule of values that were brought within their bounds: their records were not left out.
 CLIPPED = "clipped to its bounds"
 
+# The rule of units whose records are of more than one arm.
+SEVERAL_ARMS = "unit in several arms"
+
 
 class Fault(msgspec.Struct, frozen=True, array_like=True, order=True):
     """So many records of an arm break this rule in this column."""
@@ -118,6 +121,12 @@ def none_folded(dropped: Faults, what: str) -> str:
     return "\n".join([f"{said}: {dropped.total:,} were faulty and left out.", *lines, *_hints(dropped, dropped.total)])
 
 
+WITHIN = (
+    "If the arms were drawn within these units (people of both arms in a village), this is a design and no fault: name "
+    "the column as the plan's `cluster`, and what was randomised, if anything but the record, as its `unit`."
+)
+
+
 def excess(dropped: Faults, folded: int, limit: float, told: Faults | None = None) -> str:
     """That more records were dropped than the plan allows, with the reasons by rule; empty if there were not.
 
@@ -151,6 +160,8 @@ def _hints(faults: Faults, n: int) -> list[str]:
             "a decimal comma as a point (1.5), yes and no as 1 and 0; or, for a categorical covariate, "
             "name its levels in the plan's `levels`."
         ]
+    if any(SEVERAL_ARMS in counts for counts in rules):
+        return [WITHIN]
     unknown = [counts[rule] for counts in rules for rule in ("unknown arm", "unknown level") if rule in counts]
     if unknown:
         spelling = "Arms and levels must be spelt as in the plan, capitals and blanks included."

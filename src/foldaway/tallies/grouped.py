@@ -365,7 +365,7 @@ class Grouped:
             part = decode_part(cells, GroupedState)
             segments.append(Segment(tuple(levels), cls._restored(part, plan, len(levels))))
         strata = None if saved.strata is None else Sums.restore(saved.strata, _strata_shape(plan))
-        parts = (held, *(segment.cells for segment in segments))
+        parts: list[Grouped] = [held, *(segment.cells for segment in segments)]
         if any(each.n > held.n for part in parts for each in part.histograms):
             raise StateError("the state is damaged: its counts do not fit.")
         if any(segment.cells.n != held.n for segment in segments) or (strata is not None and strata.n != held.n):

@@ -159,7 +159,7 @@ def calibrate(
     )
     calibration = Calibration(the_plan)
     columns = wanted_by(the_plan)
-    wanted = WantedColumns(columns.numeric, tuple(set(columns.text) - {the_plan.arm, the_plan.unit}))
+    wanted = WantedColumns(columns.numeric, tuple(set(columns.text) - {the_plan.arm, the_plan.unit, the_plan.cluster}))
     paths, options = expand(files), ReadOptions(None, delimiter)
     with file_progress(paths) as progress:
         for path in paths:

@@ -144,7 +144,7 @@ def planned(plan: Plan) -> list[tuple[str, str, int]]:
 
 def _numbers(part: Any) -> int:
     """The numbers in a part of a state; an array is its shape, which is none of the data's, and its bytes."""
-    if isinstance(part, bool | str | bytes):
+    if part is None or isinstance(part, bool | str | bytes):
         return 0
     if isinstance(part, int | float):
         return 1

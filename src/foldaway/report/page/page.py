@@ -18,6 +18,7 @@ from foldaway.report.page.asked import asked
 from foldaway.report.page.document import Report, Section, badge, document
 from foldaway.report.page.found import Spreads, found
 from foldaway.report.page.kept import kept
+from foldaway.report.page.segments import segments
 from foldaway.report.page.solved import solved
 from foldaway.report.page.trust import sample_ratio_check, trust
 from foldaway.tallies import Arms, Holding
@@ -27,7 +28,7 @@ from foldaway.tallies.arm import ArmTally
 def effects_page(effects: Effects) -> Report:
     """What effects alone can tell: they know neither the covariates' balance nor what was kept."""
     first = [] if effects.plan is None else [asked(effects.plan)]
-    return _page(effects, [*first, found(effects, None), trust(effects, None)])
+    return _page(effects, [*first, found(effects, None), *segments(effects), trust(effects, None)])
 
 
 def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> Report:
@@ -49,6 +50,7 @@ def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> 
     sections = [
         asked(plan),
         found(effects, forms),
+        *segments(effects),
         trust(effects, balances),
         kept(saved, sum(effects.counts.values())),
         solved(audit(plan, tallies), told=effects.rounded),

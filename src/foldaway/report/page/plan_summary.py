@@ -56,6 +56,8 @@ def _roles(plan: Plan) -> list[list[str]]:
         rows.append([name, "covariate", f"levels {', '.join(levels)}" if levels else _bounds(plan, name)])
     if plan.unit:
         rows.append([plan.unit, "unit", _promise(plan)])
+    if plan.cluster:
+        rows.append([plan.cluster, "cluster", f"dealt into {plan.groups} groups" if plan.grouped else ""])
     if plan.weight:
         rows.append([plan.weight, "weight", ""])
     return rows
@@ -81,13 +83,13 @@ def _promise(plan: Plan) -> str:
         return "all records of a unit in one batch"
     if plan.one_record_per_unit:
         return "one record each"
-    return f"dealt into {plan.groups} groups" if plan.grouped else ""
+    return f"dealt into {plan.groups} groups" if plan.grouped and plan.cluster is None else ""
 
 
 def _bootstrap(plan: Plan) -> list[str]:
     if plan.bootstrap is None:
         return []
-    by = f"by {plan.unit}" if plan.unit else "by record"
+    by = f"by {plan.clustering}" if plan.clustering else "by record"
     return [f"Bootstrap: {plan.bootstrap.replicates:,} replicates {by}, {plan.bootstrap.weights} weights."]
 
 

@@ -44,9 +44,9 @@ export function relative(row) {
   return percent(tells ? row.relative : null);
 }
 
-/** Why numbers of these rows are not there, each reason once. */
+/** Why numbers of these rows are not there, and notes on them, each once. */
 export const reasons = (rows) =>
-  [...new Set(rows.flatMap((row) => [row.why, row.anytime_why, row.relative_why]).filter((why) => why !== null))];
+  [...new Set(rows.flatMap((row) => [row.why, row.note, row.anytime_why, row.relative_why]).filter(Boolean))];
 
 export function reachPlaces(row) {
   return places(((row.anytime_ci_upper ?? row.ci_upper) - (row.anytime_ci_lower ?? row.ci_lower)) / 2);
