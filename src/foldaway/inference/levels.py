@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.inference.intervals import critical, p_value
+from foldaway.inference.claim import DIFFERS, Claim
+from foldaway.inference.intervals import critical
 from foldaway.numerics.block import Floats
 
 LEAST_GROUPS = 5
@@ -83,7 +84,9 @@ class ArmEffect(NamedTuple):
     df: float | None = None
     ci_lower: float | None = None
     ci_upper: float | None = None
+    statistic: float | None = None
     p_value: float | None = None
+    p_against: float | None = None
     relative: float | None = None
     relative_std_error: float | None = None
     relative_ci_lower: float | None = None
@@ -163,7 +166,7 @@ def fieller(
     return lower, upper, bounded
 
 
-def effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> ArmEffect:
+def effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFERS, control: int = 0) -> ArmEffect:
     """What is told of one trial's arm: effect, error and interval, or why they are withheld.
 
     Example:
@@ -180,22 +183,22 @@ def effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> 
         return ArmEffect(estimate, shown[1], reliable=False, why=why, relative_why=why)
     estimate, variance, df = (float(x) for x in difference_of(levels, arm, control))
     error = float(np.sqrt(variance))
-    reach = critical(confidence, df) * error
-    p = p_value(estimate / error, df) if error else float(estimate == 0)
-    found = ArmEffect(estimate, float(levels.value[control]), error, df, estimate - reach, estimate + reach, p)
-    relative = relative_of(levels, arm, confidence, control)
+    base = float(levels.value[control])
+    found = ArmEffect(estimate, base, error, df, *(claim.tested(estimate, error, df, confidence) if error else ()))
+    relative = relative_of(levels, arm, claim.coverage(confidence), control)
     if not relative.bounded:
         unbounded = "the control's level cannot be told from zero, so a relative effect has no bounds."
         return found._replace(relative_why=unbounded)
+    lower, upper = claim.opened(float(relative.lower), float(relative.upper), of=base)
     return found._replace(
         relative=float(relative.estimate),
         relative_std_error=float(relative.std_error),
-        relative_ci_lower=float(relative.lower),
-        relative_ci_upper=float(relative.upper),
+        relative_ci_lower=lower,
+        relative_ci_upper=upper,
     )
 
 
-def share_effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> ArmEffect:
+def share_effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFERS, control: int = 0) -> ArmEffect:
     """As `effect_of`, for levels that are shares: the relative effect is the risk ratio less 1, beside the odds ratio.
 
     Both have their intervals on the log scale (Katz et al. 1978; Woolf 1955), with the levels' own covariance in place
@@ -207,7 +210,7 @@ def share_effect_of(levels: Levels, arm: int, confidence: float, control: int = 
         >>> round(effect.relative, 3), round(effect.odds_ratio.estimate, 3), round(effect.odds_ratio.lower, 3)
         (0.5, 1.714, 0.891)
     """
-    found = effect_of(levels, arm, confidence, control)
+    found = effect_of(levels, arm, confidence, claim, control)
     if found.why:
         return found._replace(odds_why=found.why)
     p = levels.value
@@ -215,7 +218,7 @@ def share_effect_of(levels: Levels, arm: int, confidence: float, control: int = 
     if min(p[arm], p[control]) <= 0:
         why = "an arm's share is zero, so there is no ratio to give."
         return none._replace(relative_why=why, odds_why=why)
-    risk = _log_ratio(levels, arm, confidence, control, p, p)
+    risk = _log_ratio(levels, arm, confidence, claim, control, p, p)
     found = none._replace(
         relative=risk.estimate - 1,
         relative_std_error=float(relative_of(levels, arm, confidence, control).std_error),
@@ -225,19 +228,21 @@ def share_effect_of(levels: Levels, arm: int, confidence: float, control: int = 
     )
     if max(p[arm], p[control]) >= 1:
         return found._replace(odds_why="an arm's share is one, so there are no odds to give.")
-    return found._replace(odds_ratio=_log_ratio(levels, arm, confidence, control, p / (1 - p), p * (1 - p)))
+    return found._replace(odds_ratio=_log_ratio(levels, arm, confidence, claim, control, p / (1 - p), p * (1 - p)))
 
 
-def _log_ratio(levels: Levels, arm: int, confidence: float, control: int, of: Floats, over_slope: Floats) -> ShareRatio:
+def _log_ratio(
+    levels: Levels, arm: int, confidence: float, claim: Claim, control: int, of: Floats, over_slope: Floats
+) -> ShareRatio:
     """The ratio of a function of two levels, with its interval on the log scale, on which its slope is 1/over_slope."""
     logs = levels._replace(
         value=np.log(of, out=np.zeros_like(of), where=of > 0),
         covariance=levels.covariance / over_slope[:, None] / over_slope,
     )
     estimate, variance, df = (float(x) for x in difference_of(logs, arm, control))
-    reach = critical(confidence, df) * float(np.sqrt(variance))
-    lower, upper = np.exp(np.clip([estimate - reach, estimate + reach], -700, 700)).tolist()
-    return ShareRatio(float(np.exp(estimate)), lower, upper)
+    reach = critical(claim.coverage(confidence), df) * float(np.sqrt(variance))
+    ends = claim.opened(*np.clip([estimate - reach, estimate + reach], -700, 700).tolist())
+    return ShareRatio(float(np.exp(estimate)), *np.exp(ends).tolist())
 
 
 def withheld(levels: Levels, arms: tuple[int, int]) -> str:
