@@ -7,7 +7,7 @@ intervals are those of an analysis that kept everything.
 from typing import TYPE_CHECKING, Any
 
 from foldaway.calibrating import Calibration
-from foldaway.effects import Effect, Effects
+from foldaway.effects import Effect, Effects, Verdict
 from foldaway.errors import (
     EstimateError,
     FoldawayError,
@@ -31,6 +31,7 @@ from foldaway.plan import (
     Outcome,
     Plan,
     Privacy,
+    Quantile,
     Ratio,
     Release,
     Share,
@@ -64,6 +65,7 @@ __all__ = [
     "PlanError",
     "Power",
     "Privacy",
+    "Quantile",
     "Ratio",
     "RecordError",
     "Release",
@@ -77,6 +79,7 @@ __all__ = [
     "Total",
     "Trial",
     "Unreleased",
+    "Verdict",
     "WorkerError",
     "fold_files",
     "fold_query",

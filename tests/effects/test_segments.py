@@ -148,7 +148,7 @@ def test_levels_that_few_have_in_common_leave_no_name_in_a_state() -> None:
     assert b"web" in state
     by = next(each for each in trial.effects().segments if each.column == "platform")
     assert (by.effects[0].segment, by.effects[0].n) == ("", 5)
-    assert "(others)" in str(trial.effects())
+    assert "(others)" in trial.effects().to_string(all=True)
 
 
 def test_many_levels_become_one() -> None:
@@ -174,3 +174,13 @@ def test_a_record_without_a_level_is_faulty() -> None:
     data["platform"] = [None, *data["platform"][1:].tolist()]
     with pytest.raises(fa.RecordError, match=r"platform.*null"):
         folded(UNITS, [data])
+
+
+def test_the_report_shows_segments() -> None:
+    data = records(900)
+    data["platform"][:30] = "<q>"
+    page = folded(UNITS, [data]).report().html
+    assert "Does it work for everyone?" in page
+    assert "y: b against a, by platform" in page
+    assert "&lt;q&gt;" in page
+    assert "<q>" not in page

@@ -10,18 +10,20 @@ import numpy as np
 import pytest
 
 import foldaway as fa
-from foldaway.plan.outcomes import KINDS, Value
+from foldaway.plan.outcomes import KINDS, Bins, Value
 from plans import SMALL
 
 EVERY: list[Any] = [
     "revenue",
     fa.Mean("revenue", cap=(0, 500)),
     fa.Mean("complaints", name="unhappy", better="lower", margin=0.002, label="Complaints", measure="per visit"),
-    fa.Share("latency_ms", above=1000),
+    fa.Share("latency_ms", above=1000, better="lower", question="better"),
     fa.Share("latency_ms", below=0.1),
     fa.Share("stars", equals=5),
     fa.Ratio("clicks", "views"),
     fa.Ratio("clicks", "views", name="where both are", missing="allowed"),
+    fa.Quantile("latency_ms", (0.5, 0.999), bounds=(1, 60_000), better="lower", label="Latency"),
+    fa.Quantile("latency_ms", (0.25, 0.75), bounds=(-1, 1), resolution=0.1, name="near zero"),
     fa.Total("revenue"),
 ]
 NAMES = [
@@ -33,6 +35,10 @@ NAMES = [
     "stars = 5",
     "clicks / views",
     "where both are",
+    "latency_ms p50",
+    "latency_ms p99.9",
+    "near zero p25",
+    "near zero p75",
     "total revenue",
 ]
 
@@ -80,7 +86,7 @@ def test_a_file_mixes_names_and_tables() -> None:
 def test_outcomes_that_need_the_same_value_share_it() -> None:
     plan = plan_of(*EVERY)
     names = [value.name for value in plan.values]
-    assert len(set(names)) == len(names) == 10
+    assert len(set(names)) == len(names) == 12
     assert plan.columns == ("1", *names)
     assert plan.measured == ("revenue", "complaints", "latency_ms", "stars", "clicks", "views")
     total, mean = plan.outcomes[-1], plan.outcomes[0]
@@ -102,6 +108,28 @@ def test_a_value_is_what_its_name_says(value: Value, expected: list[float]) -> N
     np.testing.assert_array_equal(value.of(np.array([-1, 0.5, 2, np.nan])), expected)
 
 
+@pytest.mark.parametrize(
+    "bins",
+    [Bins("x", 1, 60_000, 0.01), Bins("x", 0.2, 0.3, 0.5), Bins("x", -3, 5, 0.001), Bins("x", 0, 1, 0.3)],
+    ids=str,
+)
+def test_a_value_lies_between_the_edges_of_its_bin(bins: Bins) -> None:
+    edges = np.array([-np.inf, *bins.edges, np.inf])
+    span = bins.upper - bins.lower
+    inside = np.random.default_rng(1).uniform(bins.lower - span / 9, bins.upper + span / 9, 5_000)
+    values = np.concatenate([inside, [bins.lower, bins.upper, -1e30, 1e30, 0.0, -0.0, 5e-324]])
+    codes = bins.of(values)
+    assert bins.number == len(edges) - 1
+    rounding = 1e-12 * max(abs(bins.lower), abs(bins.upper))
+    assert np.all(edges[codes] <= values + rounding)
+    assert np.all(values <= edges[codes + 1] + rounding)
+    assert set(bins.of(np.array([bins.lower, bins.upper], dtype=float))) <= set(range(1, bins.number - 1))
+    widths = np.diff(bins.edges) / (bins.edges[:-1] if bins.logarithmic else span)
+    assert np.all(widths <= bins.resolution * (1 + 1e-9))
+    assert bins.of(np.array([np.nan])) == [-1]
+    assert bins.of(np.empty(0)).dtype == np.int16
+
+
 BAD: dict[str, tuple[Any, str]] = {
     "a ratio of itself": (lambda: fa.Ratio("y", "y"), "the ratio of 'y' to itself is always 1: name two columns."),
     "a cap upside down": (
@@ -119,11 +147,27 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "a margin of the wrong sign": (
         lambda: fa.Mean("y", better="lower", margin=-0.1),
-        "`outcomes.margin` must be a number above 0: how much worse is still no harm.",
+        "`outcomes.margin` must be a number above 0, in the outcome's own unit of measure.",
     ),
     "a margin without a direction": (
         lambda: fa.Mean("y", margin=0.1),
         "the margin of 'y' needs `better`: whether higher or lower values are better.",
+    ),
+    "a question without a direction": (
+        lambda: fa.Mean("y", question="better"),
+        "the question of 'y' needs `better`: whether higher or lower values are better.",
+    ),
+    "a guardrail without a margin": (
+        lambda: fa.Mean("y", better="lower", question="not worse"),
+        "\"not worse\" needs a `margin`: how far 'y' may differ and still count as that.",
+    ),
+    "alike without a margin": (
+        lambda: fa.Mean("y", question="alike"),
+        "\"alike\" needs a `margin`: how far 'y' may differ and still count as that.",
+    ),
+    "no such question": (
+        lambda: fa.Mean("y", question="superior"),  # type: ignore[arg-type]
+        '`outcomes.question` must be "better", "not worse" or "alike".',
     ),
     "no such kind": ({"kind": "median", "column": "y"}, "an outcome has an unknown kind; the kinds are mean, share, "),
     "another kind's setting": (
@@ -134,6 +178,30 @@ BAD: dict[str, tuple[Any, str]] = {
     "a typo": (
         {"column": "y", "bettr": "lower"},
         '`bettr` is not a setting of an outcome of kind "mean"; is it `better`?',
+    ),
+    "a percentile": (
+        lambda: fa.Quantile("y", (95,), bounds=(1, 5)),
+        "the quantiles of 'y' must lie between 0 and 1: the median is 0.5.",
+    ),
+    "a number of quantiles": (
+        lambda: fa.Quantile("y", 0.5, bounds=(1, 5)),  # type: ignore[arg-type]
+        "`outcomes.quantiles` must be a list of numbers between 0 and 1, as in [0.5, 0.95].",
+    ),
+    "a quantile twice": (
+        lambda: fa.Quantile("y", (0.5, 0.5), bounds=(1, 5)),
+        "the quantiles of 'y' have one of them twice.",
+    ),
+    "bounds upside down": (
+        lambda: fa.Quantile("y", (0.5,), bounds=(5, 1)),
+        "the bounds of 'y' must be two numbers, the lower one first.",
+    ),
+    "a huge histogram": (
+        lambda: fa.Quantile("y", (0.5,), bounds=(1e-9, 1e9), resolution=0.001),
+        "the histogram of 'y' would have 41,470 bins, more than 10,000: choose narrower `bounds` or a coarser",
+    ),
+    "no bounds": (
+        {"kind": "quantile", "column": "y", "quantiles": [0.5]},
+        'an outcome of kind "quantile" needs `bounds`.',
     ),
     "half a ratio": ({"kind": "ratio", "numerator": "y"}, 'an outcome of kind "ratio" needs `denominator`.'),
     "no column": (fa.Mean, "`outcomes` must be a list of outcomes"),
@@ -150,6 +218,9 @@ def test_a_bad_outcome_gets_one_sentence(case: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+_MEDIAN = fa.Quantile("y", (0.5,), bounds=(1, 5))
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
@@ -161,6 +232,17 @@ def test_a_bad_outcome_gets_one_sentence(case: str) -> None:
             {"outcomes": [fa.Total("y")], "weight": "w"},
             "'total y' is a sum of records as they are: leave out `weight`.",
         ),
+        ({"outcomes": [_MEDIAN], "keep": "moments"}, "'y p50' is read from sums by group: leave out `keep"),
+        ({"outcomes": [_MEDIAN], "federated": "sums"}, "'y p50' is read from a histogram, which devices and sites"),
+        (
+            {"outcomes": [_MEDIAN], "release": 1.0},
+            "'y p50' is read from a histogram, which a `release` does not cover: leave out the quantile",
+        ),
+        (
+            {"outcomes": [_MEDIAN, fa.Quantile("y", (0.5, 0.9), bounds=(1, 9))]},
+            "two outcomes are called 'y p50': give one of them another `name`.",
+        ),
+        ({"outcomes": [_MEDIAN], "estimators": ["adjusted"], "covariates": ["x"]}, "`estimators` has 'adjusted', wh"),
         ({"outcomes": [fa.Mean("y", label="a\nb")]}, "names have no control characters"),
         ({"outcomes": ["y"], "assigned_units": 5}, "`assigned_units` is for totals; this plan has none."),
         ({"outcomes": [fa.Total("y")], "estimators": ["difference"]}, "`estimators` has 'difference', which no"),
@@ -185,7 +267,8 @@ def test_every_kind_is_read_from_records_as_numpy_would() -> None:
         "clicks": rng.poisson(1.0, n),
         "views": rng.poisson(5.0, n),
     }
-    plan = plan_of(*(each for each in plan_of(*EVERY).outcomes if each.missing == "refused"), unit="u")
+    exactly = [each for each in plan_of(*EVERY).outcomes if each.missing == "refused" and each.bins is None]
+    plan = plan_of(*exactly, unit="u")
     trial = fa.Trial(plan, key=bytes(16))
     for part in np.array_split(np.arange(n), 7):
         trial.fold({name: column[part] for name, column in rows.items()})

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from dataclasses import replace
-from itertools import pairwise
-from typing import Any, get_args
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+from typing import Any, Self, get_args
 
 import msgspec
 import numpy as np
@@ -26,6 +26,7 @@ from foldaway.records.faults import Fault, Faults
 from foldaway.tallies.arm import ArmTally, Kinds
 from foldaway.tallies.factor import Factor
 from foldaway.tallies.frame import Frame
+from foldaway.tallies.histogram import Histogram, HistogramShape
 from foldaway.tallies.kinds import KINDS as TALLIES
 from foldaway.tallies.kinds import RECORDS, REPLICATES, UNITS, kinds_of
 from foldaway.tallies.replicates import ReplicatesKind
@@ -109,6 +110,50 @@ REPLIES = Subject(
     rebased=False,
 )
 
+
+@dataclass(frozen=True)
+class Counted:
+    """Blocks of the laws' rows in a histogram, dealt to arms and bins by what is in them, to groups by their keys."""
+
+    histogram: Histogram
+    compiled: bool
+
+    def fold(self, block: Block) -> Self:
+        dealt = np.abs(block.rows.astype(np.float32).view(np.int32).astype(np.int64)).sum(axis=0)
+        weight = block.weight if self.histogram.shape.weighted else None
+        bins = (dealt // 2 % 6 - 1).astype(np.int16)
+        folded = self.histogram.fold(dealt % 2, bins, block.key, weight, compiled=self.compiled)
+        return type(self)(folded, self.compiled)
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(self.histogram + other.histogram, self.compiled)
+
+    def state(self) -> Any:
+        return self.histogram.state()
+
+
+def histograms(groups: int, weighted: bool, compiled: bool) -> Subject:
+    shape = HistogramShape(2, groups, 5, weighted)
+
+    def counts(counted: Counted) -> tuple[int, ...]:
+        return () if weighted else tuple(counted.histogram.counts.astype(int).ravel().tolist())
+
+    def sums(counted: Counted, _: Any) -> Grams:
+        squares = counted.histogram.squares
+        return [counted.histogram.counts, *([] if squares is None else [squares])]
+
+    return Subject(
+        f"{'weighted ' * weighted}histogram of {groups} groups{' in compiled loops' * compiled}",
+        lambda _: Counted(Histogram.empty(shape), compiled),
+        lambda state, _: Counted(Histogram.restore(state, shape), compiled),
+        counts,
+        sums,
+        framed=True,  # only its scale is one: there is no frame to change
+    )
+
+
+HISTOGRAMS = [histograms(*kind) for kind in product((1, 4), (False, True), (False, True))]
+
 RESAMPLED: Kinds = {**KINDS, REPLICATES: ReplicatesKind(fa.Bootstrap(9))}
 RESAMPLED_ARM = replace(
     ARM,
@@ -128,7 +173,7 @@ def replicates(bootstrap: fa.Bootstrap) -> Subject:
 BOOTSTRAPS = [fa.Bootstrap(count, kind) for kind in get_args(Weights) for count in (2, 5, 70)]
 
 # The list to add a new tally to.
-SUBJECTS = [FACTOR, SCORES, UNIT_SCORES, *map(replicates, BOOTSTRAPS), ARM, RESAMPLED_ARM, REPLIES]
+SUBJECTS = [FACTOR, SCORES, UNIT_SCORES, *map(replicates, BOOTSTRAPS), ARM, RESAMPLED_ARM, REPLIES, *HISTOGRAMS]
 
 
 def test_every_tally_that_a_plan_may_keep_is_in_the_list() -> None:

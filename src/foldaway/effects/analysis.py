@@ -10,16 +10,18 @@ import numpy as np
 from msgspec.structs import replace
 
 from foldaway.effects import Effect, Effects
-from foldaway.effects.effect import sentence, told
+from foldaway.effects.correcting import with_correction
+from foldaway.effects.effect import end, sentence, told
 from foldaway.errors import EstimateError
 from foldaway.inference.anytime_moments import anytime_of_moments
 from foldaway.inference.bootstrap import replicates_of, resampled, sum_variance
+from foldaway.inference.claim import claim_of
 from foldaway.inference.contrast import Answer, Estimate, Question
 from foldaway.inference.estimators import distribution, estimator
 from foldaway.inference.estimators.difference import MeanDifference
 from foldaway.inference.few_units import FewUnits, too_few_units
 from foldaway.inference.fit import ClusterScores
-from foldaway.inference.intervals import critical, p_value
+from foldaway.inference.intervals import critical
 from foldaway.inference.loss import Loss, loss_of
 from foldaway.inference.rounding import INFLATION, STEPS, coarse_p_value, round_count, to_steps, two_digits
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio, sample_ratio, sample_ratio_of_records
@@ -161,7 +163,7 @@ def assembled(plan: Plan, rows: Sequence[Effect], checks: Checks, notes: Sequenc
     faults = checks.faults
     if checks.excess:
         rows = [_withheld(row, checks.excess) for row in rows]
-    return Effects(
+    effects = Effects(
         [_cautioned(row, checks.ratio) for row in rows],
         trial=plan.name,
         confidence=plan.confidence,
@@ -175,6 +177,7 @@ def assembled(plan: Plan, rows: Sequence[Effect], checks: Checks, notes: Sequenc
         rounded=checks.rounded,
         plan=plan,
     )
+    return with_correction(effects)
 
 
 def _cautioned(row: Effect, ratio: SampleRatio) -> Effect:
@@ -210,7 +213,7 @@ def _rows(plan: Plan, question: Question, outcome: Outcome, name: str, rounded: 
             if not why:
                 by_replicates = ERRORS[kind].tally == REPLICATES
                 estimate, more = (
-                    _resampled(plan, question, name, point) if by_replicates else (answer.estimate(kind), {})
+                    _resampled(plan, question, outcome, name, point) if by_replicates else (answer.estimate(kind), {})
                 )
         except EstimateError as reason:
             why = str(reason)
@@ -252,16 +255,19 @@ def _told(found: Sequence[_Found]) -> list[_Found]:
     return rounded
 
 
-def _resampled(plan: Plan, question: Question, name: str, point: Estimate) -> tuple[Estimate, dict[str, Any]]:
+def _resampled(
+    plan: Plan, question: Question, outcome: Outcome, name: str, point: Estimate
+) -> tuple[Estimate, dict[str, Any]]:
     """The estimate with the error that the replicates give, and what else they say of it."""
+    claim = claim_of(plan, outcome)
     few = FewUnits.of([question.arms[arm] for arm in (0, question.arm)])
-    sample = resampled(distribution(name, question), few.expanded(plan.confidence))
+    sample = resampled(distribution(name, question), few.expanded(claim.coverage(plan.confidence)), claim)
     return point._replace(std_error=sample.std_error, df=few.df, relative_std_error=sample.relative_std_error), {
-        "percentile_ci_lower": told(sample.lower),
-        "percentile_ci_upper": told(sample.upper),
-        "percentile_p_value": few.p_value(sample.p_value),
-        "relative_percentile_ci_lower": told(sample.relative_lower),
-        "relative_percentile_ci_upper": told(sample.relative_upper),
+        "percentile_ci_lower": end(sample.lower),
+        "percentile_ci_upper": end(sample.upper),
+        "percentile_p_value": few.p_value(sample.p_value, claim.sides),
+        "relative_percentile_ci_lower": end(sample.relative_lower),
+        "relative_percentile_ci_upper": end(sample.relative_upper),
         "replicates": sample.used,
         "replicates_left_out": sample.left_out,
         "note": few.note,
@@ -283,6 +289,7 @@ def _effect(
     """A row; numbers that do not exist become None here."""
     arms = question.arms
     counts = [round_count(arm.n) if rounded else arm.n for arm in arms]
+    claim = claim_of(plan, outcome)
     row = Effect(
         outcome=outcome.name,
         arm=list(plan.arms)[question.arm],
@@ -294,6 +301,8 @@ def _effect(
         n_control=counts[0],
         estimate=told(point.estimate),
         control_level=told(point.base),
+        alternative=claim.alternative,
+        threshold=claim.threshold,
         odds_ratio_why=_NO_ODDS if outcome.LEVEL == "share" else None,
     )
     if why := why or _no_error(question, point, plan.confidence):
@@ -301,26 +310,29 @@ def _effect(
         if rounded:  # without an error there is nothing to round to
             row = replace(row, estimate=None, control_level=None)
         return replace(row, reliable=False, why=reason, relative_why=reason, anytime_why=reason)
-    reach = critical(plan.confidence, point.df)
-    statistic = point.estimate / point.std_error
+    found = claim.tested(point.estimate, point.std_error, point.df, plan.confidence)
+    reach = critical(claim.coverage(plan.confidence), point.df) * point.relative_std_error
+    relative = claim.opened(point.relative - reach, point.relative + reach, of=point.base)
     units = (_units(arms), _fewest_units(question)) if is_clustered(kind) else None
-    anytime = anytime_of_moments(question, point, units, plan.confidence, plan.anytime_n, rounded=rounded)
+    anytime = anytime_of_moments(question, point, units, plan.confidence, plan.anytime_n, claim, rounded=rounded)
     return replace(
         row,
         std_error=point.std_error,
-        statistic=told(statistic),
+        statistic=told(found.statistic),
         df=point.df,
-        p_value=p_value(statistic, point.df),
-        ci_lower=point.estimate - reach * point.std_error,
-        ci_upper=point.estimate + reach * point.std_error,
+        p_value=found.p_value,
+        p_against=found.p_against,
+        ci_lower=found.lower,
+        ci_upper=found.upper,
         relative=told(point.relative),
         relative_std_error=told(point.relative_std_error),
-        relative_ci_lower=told(point.relative - reach * point.relative_std_error),
-        relative_ci_upper=told(point.relative + reach * point.relative_std_error),
+        relative_ci_lower=end(relative[0]) if math.isfinite(reach) else None,
+        relative_ci_upper=end(relative[1]) if math.isfinite(reach) else None,
         relative_why=None if math.isfinite(point.relative_std_error) else _NO_SHARE,
-        anytime_ci_lower=told(anytime.lower),
-        anytime_ci_upper=told(anytime.upper),
+        anytime_ci_lower=end(anytime.lower),
+        anytime_ci_upper=end(anytime.upper),
         anytime_p_value=anytime.p_value,
+        anytime_p_against=anytime.p_against,
         anytime_why=sentence(anytime.why) or None,
         **more,
     )

@@ -22,6 +22,7 @@ from foldaway.effects.released import coarse, drowned, noisier, release_notes, w
 from foldaway.errors import EstimateError, Unreleased
 from foldaway.inference.adjusting import fit_starts
 from foldaway.inference.anytime import UNKNOWN_EVIDENCE, Anytime, anytime_effect, carriers_of, evidence_of
+from foldaway.inference.claim import claim_of
 from foldaway.inference.differing import JointTest, arms_differ
 from foldaway.inference.levels import ArmEffect, Levels, effect_of, over, share_effect_of
 from foldaway.inference.loss import Loss, loss_of
@@ -159,7 +160,7 @@ class Reading(NamedTuple):
         levels = self.levels(estimator, kind, outcome, recentred=False)
         if self.rounded:  # the difference of levels is the same whether these are recentred or not
             levels = self.rounded_levels({kind: levels}, outcome, estimator)[kind]._replace(value=shown.value)
-        return anytime_effect(levels, arm, evidence, plan.confidence, plan.anytime_n)
+        return anytime_effect(levels, arm, evidence, plan.confidence, plan.anytime_n, claim_of(plan, outcome))
 
     def counts(self, outcome: Outcome) -> list[int]:
         """By arm, the number of records that have the outcome."""
@@ -170,6 +171,8 @@ class Reading(NamedTuple):
     def rounded_levels(self, kinds: Mapping[K, Levels], outcome: Outcome, estimator: str) -> dict[K, Levels]:
         """An estimator's levels as they are told: the coarser, the fewer carry the outcome."""
         plan = self.tallies.plan
+        if outcome.bins is not None:  # a quantile is told where enough lie beyond it: no few carry it
+            return rounded_levels(kinds, np.full(len(plan.arms), np.inf))
         fewest: Floats = np.min([self._carriers(place) for place in plan.places(outcome)], axis=0)
         if not ESTIMATORS[estimator].of_effects:
             return rounded_levels(kinds, fewest)
@@ -202,6 +205,7 @@ class Reading(NamedTuple):
                 first_order=self.first_order,
                 recentred=recentred,
                 strata=tallies.strata,
+                histogram=None if (bins := outcome.bins) is None else tallies.histograms[tallies.plan.bins.index(bins)],
             )
         )
 
@@ -241,14 +245,14 @@ def _row(
 ) -> Effect:
     """A row, from levels or from the reason why there are none."""
     counts = [round_count(n) if reading.rounded else n for n in reading.counts(outcome)]
-    anytime = first_stage = None
+    anytime, first_stage, claim = None, None, claim_of(plan, outcome)
     if isinstance(levels, str):
         point = ArmEffect(None, None, reliable=False, why=levels)
     else:
         if ESTIMATORS[estimator].of_effects:
-            point, first_stage = complier_effect(levels, arm, plan.confidence)
+            point, first_stage = complier_effect(levels, arm, plan.confidence, claim)
         else:
-            point = (share_effect_of if outcome.LEVEL == "share" else effect_of)(levels, arm, plan.confidence)
+            point = (share_effect_of if outcome.LEVEL == "share" else effect_of)(levels, arm, plan.confidence, claim)
         if why := drowned(plan, [counts[0], counts[arm]]):
             point = ArmEffect(None, None, reliable=False, why=why)
         anytime = reading.anytime(estimator, kind, outcome, arm, levels)
@@ -270,9 +274,12 @@ def _row(
         n_control=counts[0],
         estimate=point.estimate,
         std_error=point.std_error,
-        statistic=point.estimate / point.std_error if point.estimate is not None and point.std_error else None,
+        statistic=point.statistic,
         df=point.df,
+        alternative=claim.alternative,
+        threshold=claim.threshold,
         p_value=point.p_value,
+        p_against=point.p_against,
         ci_lower=point.ci_lower,
         ci_upper=point.ci_upper,
         control_level=point.base,
@@ -283,6 +290,7 @@ def _row(
         anytime_ci_lower=None if at_any_time is None else at_any_time.lower,
         anytime_ci_upper=None if at_any_time is None else at_any_time.upper,
         anytime_p_value=None if at_any_time is None else at_any_time.p_value,
+        anytime_p_against=None if at_any_time is None else at_any_time.p_against,
         first_stage=float(two_digits(first_stage)) if first_stage and reading.rounded else first_stage,
         reliable=point.reliable,
         why=_sentence(point.why),

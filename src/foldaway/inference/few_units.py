@@ -135,11 +135,11 @@ class FewUnits(NamedTuple):
 
         return float(1 - 2 * ndtr(-self.stretch * stdtrit(self.df, 0.5 + confidence / 2)))
 
-    def p_value(self, p: float) -> float:
-        """The p-value that goes with it, for one that the replicates gave."""
+    def p_value(self, p: float, sides: int = 2) -> float:
+        """The p-value that goes with it, for one of a test of so many sides that the replicates gave."""
         from scipy.special import ndtri, stdtr
 
-        return float(2 * stdtr(self.df, ndtri(p / 2) / self.stretch))
+        return float(sides * stdtr(self.df, ndtri(p / sides) / self.stretch))
 
 
 def effective_units(arm: ArmTally) -> float:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.inference.intervals import critical, p_value
+from foldaway.inference.claim import DIFFERS, Claim
+from foldaway.inference.intervals import critical
 from foldaway.numerics.block import Floats
 
 LEAST_GROUPS = 5
@@ -29,6 +30,7 @@ class Levels(NamedTuple):
             own entry is 1/f; an entry of two arms is 0 if what is not known of their variances has nothing in common.
         n: The number of records: (…, A).
         groups: The number of groups with records: (…, A); None if records are taken as independent.
+        why: By arm, why no error can be told of it, empty if one can; no entries if that goes for all.
     """
 
     value: Floats
@@ -36,6 +38,7 @@ class Levels(NamedTuple):
     doubt: Floats
     n: Floats
     groups: Floats | None = None
+    why: tuple[str, ...] = ()
 
 
 class Difference(NamedTuple):
@@ -81,7 +84,9 @@ class ArmEffect(NamedTuple):
     df: float | None = None
     ci_lower: float | None = None
     ci_upper: float | None = None
+    statistic: float | None = None
     p_value: float | None = None
+    p_against: float | None = None
     relative: float | None = None
     relative_std_error: float | None = None
     relative_ci_lower: float | None = None
@@ -161,7 +166,7 @@ def fieller(
     return lower, upper, bounded
 
 
-def effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> ArmEffect:
+def effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFERS, control: int = 0) -> ArmEffect:
     """What is told of one trial's arm: effect, error and interval, or why they are withheld.
 
     Example:
@@ -178,22 +183,22 @@ def effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> 
         return ArmEffect(estimate, shown[1], reliable=False, why=why, relative_why=why)
     estimate, variance, df = (float(x) for x in difference_of(levels, arm, control))
     error = float(np.sqrt(variance))
-    reach = critical(confidence, df) * error
-    p = p_value(estimate / error, df) if error else float(estimate == 0)
-    found = ArmEffect(estimate, float(levels.value[control]), error, df, estimate - reach, estimate + reach, p)
-    relative = relative_of(levels, arm, confidence, control)
+    base = float(levels.value[control])
+    found = ArmEffect(estimate, base, error, df, *(claim.tested(estimate, error, df, confidence) if error else ()))
+    relative = relative_of(levels, arm, claim.coverage(confidence), control)
     if not relative.bounded:
         unbounded = "the control's level cannot be told from zero, so a relative effect has no bounds."
         return found._replace(relative_why=unbounded)
+    lower, upper = claim.opened(float(relative.lower), float(relative.upper), of=base)
     return found._replace(
         relative=float(relative.estimate),
         relative_std_error=float(relative.std_error),
-        relative_ci_lower=float(relative.lower),
-        relative_ci_upper=float(relative.upper),
+        relative_ci_lower=lower,
+        relative_ci_upper=upper,
     )
 
 
-def share_effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> ArmEffect:
+def share_effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFERS, control: int = 0) -> ArmEffect:
     """As `effect_of`, for levels that are shares: the relative effect is the risk ratio less 1, beside the odds ratio.
 
     Both have their intervals on the log scale (Katz et al. 1978; Woolf 1955), with the levels' own covariance in place
@@ -203,9 +208,9 @@ def share_effect_of(levels: Levels, arm: int, confidence: float, control: int = 
         >>> levels = Levels(np.array([0.2, 0.3]), np.diag([0.0016, 0.0021]), np.eye(2) / 99, np.array([100, 100]))
         >>> effect = share_effect_of(levels, 1, 0.95)
         >>> round(effect.relative, 3), round(effect.odds_ratio.estimate, 3), round(effect.odds_ratio.lower, 3)
-        (0.5, 1.714, 0.888)
+        (0.5, 1.714, 0.891)
     """
-    found = effect_of(levels, arm, confidence, control)
+    found = effect_of(levels, arm, confidence, claim, control)
     if found.why:
         return found._replace(odds_why=found.why)
     p = levels.value
@@ -213,7 +218,7 @@ def share_effect_of(levels: Levels, arm: int, confidence: float, control: int = 
     if min(p[arm], p[control]) <= 0:
         why = "an arm's share is zero, so there is no ratio to give."
         return none._replace(relative_why=why, odds_why=why)
-    risk = _log_ratio(levels, arm, confidence, control, p, p)
+    risk = _log_ratio(levels, arm, confidence, claim, control, p, p)
     found = none._replace(
         relative=risk.estimate - 1,
         relative_std_error=float(relative_of(levels, arm, confidence, control).std_error),
@@ -223,19 +228,21 @@ def share_effect_of(levels: Levels, arm: int, confidence: float, control: int = 
     )
     if max(p[arm], p[control]) >= 1:
         return found._replace(odds_why="an arm's share is one, so there are no odds to give.")
-    return found._replace(odds_ratio=_log_ratio(levels, arm, confidence, control, p / (1 - p), p * (1 - p)))
+    return found._replace(odds_ratio=_log_ratio(levels, arm, confidence, claim, control, p / (1 - p), p * (1 - p)))
 
 
-def _log_ratio(levels: Levels, arm: int, confidence: float, control: int, of: Floats, over_slope: Floats) -> ShareRatio:
+def _log_ratio(
+    levels: Levels, arm: int, confidence: float, claim: Claim, control: int, of: Floats, over_slope: Floats
+) -> ShareRatio:
     """The ratio of a function of two levels, with its interval on the log scale, on which its slope is 1/over_slope."""
     logs = levels._replace(
         value=np.log(of, out=np.zeros_like(of), where=of > 0),
         covariance=levels.covariance / over_slope[:, None] / over_slope,
     )
     estimate, variance, df = (float(x) for x in difference_of(logs, arm, control))
-    reach = critical(confidence, df) * float(np.sqrt(variance))
-    lower, upper = np.exp(np.clip([estimate - reach, estimate + reach], -700, 700)).tolist()
-    return ShareRatio(float(np.exp(estimate)), lower, upper)
+    reach = critical(claim.coverage(confidence), df) * float(np.sqrt(variance))
+    ends = claim.opened(*np.clip([estimate - reach, estimate + reach], -700, 700).tolist())
+    return ShareRatio(float(np.exp(estimate)), *np.exp(ends).tolist())
 
 
 def withheld(levels: Levels, arms: tuple[int, int]) -> str:
@@ -243,6 +250,8 @@ def withheld(levels: Levels, arms: tuple[int, int]) -> str:
     n = float(min(levels.n[..., arm] for arm in arms))
     if n <= 0:
         return "an arm has no records yet."
+    if reason := next((levels.why[arm] for arm in arms if levels.why and levels.why[arm]), ""):
+        return reason
     if levels.groups is None:
         return "" if n >= 2 else "an arm has a single record, which shows no spread."
     groups = int(min(levels.groups[..., arm] for arm in arms))

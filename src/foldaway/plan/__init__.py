@@ -8,7 +8,7 @@ what a person wrote to its types, ``rules`` says what is wrong with the whole.
 from foldaway.plan.bootstrap import Bootstrap
 from foldaway.plan.coefficients import Coefficients
 from foldaway.plan.federated import Federated
-from foldaway.plan.outcomes import Mean, Outcome, Ratio, Share, Total
+from foldaway.plan.outcomes import Mean, Outcome, Quantile, Ratio, Share, Total
 from foldaway.plan.plan import Plan
 from foldaway.plan.privacy import Privacy
 from foldaway.plan.release import Release
@@ -22,6 +22,7 @@ __all__ = [
     "Outcome",
     "Plan",
     "Privacy",
+    "Quantile",
     "Ratio",
     "Release",
     "Share",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta
@@ -10,7 +11,7 @@ from msgspec import Meta
 from foldaway.plan.bootstrap import Bootstrap
 from foldaway.plan.coefficients import Coefficients
 from foldaway.plan.federated import Federated
-from foldaway.plan.outcomes import Outcome, Value
+from foldaway.plan.outcomes import Bins, Outcome, Value
 from foldaway.plan.part import Count, Fixed, Part
 from foldaway.plan.privacy import Privacy
 from foldaway.plan.release import Release
@@ -47,7 +48,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         name: The trial's name (letters, digits, dot, dash, underscore).
         arm: The column that names the arm.
         arms: Allocation probability of each arm; the first arm is the control.
-        outcomes: What to compare between arms: means (a column name is short for one), shares, ratios and totals.
+        outcomes: What to compare between arms: means (a column name is short for one), shares, ratios, quantiles
+            and totals.
         assigned_units: How many units were assigned to the arms, if that is known: totals are then told per unit, and
             otherwise as what all units together would have had in the arm.
         covariates: Columns measured before treatment, for precision.
@@ -67,6 +69,11 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         received: The column that says whether, or how much of, the treatment was taken up; gives the effect on those
             who take it up because they were assigned to it.
         confidence: Coverage of the intervals.
+        alternative: What outcomes without a `question` or a `margin` are tested for: a difference in either direction,
+            ``"two-sided"``, or an effect above zero, ``"greater"``, or below it, ``"less"``.
+        correction: How p-values and verdicts allow for several comparisons (outcomes, arms; levels of segments among
+            themselves): ``"holm"`` bounds the chance of any false finding, ``"benjamini-hochberg"`` the share of false
+            ones among the findings, ``"none"`` takes each comparison by itself. Guardrails are tested apart.
         one_record_per_unit: A promise that no unit has more than one record, so that records are independent.
         keep: ``"sums"`` by arm and group of units, the default; or ``"moments"``, from which exact regressions and
             robust errors are read, and which say far more about single people.
@@ -108,6 +115,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     weight: Column | None = None
     received: Column | None = None
     confidence: Confidence = 0.95
+    alternative: Literal["two-sided", "greater", "less"] = "two-sided"
+    correction: Literal["holm", "benjamini-hochberg", "none"] = "holm"
     one_record_per_unit: bool = False
     keep: Keep | None = None
     groups: Groups = 128
@@ -125,7 +134,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     release: Release | float | Mapping[str, Any] | None = None
 
 
-class Analysis(Written, frozen=True, kw_only=True, eq=False):
+class Analysis(Written, frozen=True, kw_only=True, eq=False, dict=True):
     """The settings as they are read, every part spelled out, and what follows from them."""
 
     if TYPE_CHECKING:  # a part is written in several ways and read in one
@@ -226,7 +235,7 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         """The arm that every other arm is compared with: the first."""
         return next(iter(self.arms))
 
-    @property
+    @cached_property
     def values(self) -> tuple[Value, ...]:
         """The numbers of a record that outcomes are computed from, each once."""
         receipt = () if self.received is None else (Value(self.received),)
@@ -238,9 +247,18 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         assert self.received is not None
         return self.values.index(Value(self.received))
 
+    def outcome(self, name: str) -> Outcome:
+        """The outcome of a name."""
+        return next(outcome for outcome in self.outcomes if outcome.name == name)
+
     def places(self, outcome: Outcome) -> tuple[int, ...]:
         """Where the outcome's values stand among all of them."""
         return tuple(map(self.values.index, outcome.values))
+
+    @cached_property
+    def bins(self) -> tuple[Bins, ...]:
+        """The bins of each histogram that is kept, each once."""
+        return tuple(dict.fromkeys(outcome.bins for outcome in self.outcomes if outcome.bins is not None))
 
     def read_from(self, value: Value) -> list[Outcome]:
         """The outcomes that are computed from a value."""
@@ -252,7 +270,7 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         bounds = [value.bounds(self.bounds) for value in self.values]
         return tuple(ends for ends in bounds if ends is not None)
 
-    @property
+    @cached_property
     def measured(self) -> tuple[str, ...]:
         """The columns of a record that outcomes are computed from, each once."""
         receipt = () if self.received is None else (self.received,)
@@ -266,7 +284,7 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         places = (self.places(outcome) for outcome in self.outcomes)
         return tuple(dict.fromkeys((pair[0], pair[1]) for pair in places if len(pair) == 2))
 
-    @property
+    @cached_property
     def lackable(self) -> frozenset[str]:
         """The columns that a record may lack: all outcomes that are computed from them allow it."""
         needed = {column for each in self.outcomes if each.missing == "refused" for column in each.columns}
@@ -277,7 +295,7 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         """Whether a record may lack a value."""
         return bool(self.lackable)
 
-    @property
+    @cached_property
     def present_together(self) -> tuple[tuple[int, ...], ...]:
         """Values by place, in sets that a record has or lacks together."""
         sets: dict[frozenset[str], list[int]] = {}
@@ -285,12 +303,12 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
             sets.setdefault(self.lackable.intersection(value.columns), []).append(place)
         return tuple(map(tuple, sets.values()))
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """The names of a row's columns: intercept, covariates (levels but the first), values."""
         return (*self.regressors, *(value.name for value in self.values))
 
-    @property
+    @cached_property
     def regressors(self) -> tuple[str, ...]:
         """The names of the intercept and the covariates' columns."""
         names = ["1"]

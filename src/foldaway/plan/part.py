@@ -78,6 +78,10 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         """What is wrong with the settings taken together, one sentence for each fault."""
         return iter(())
 
+    def apart(self) -> tuple[Part, ...]:
+        """The parts that it stands for in a list of parts; itself, unless it is short for several."""
+        return (self,)
+
     @classmethod
     def of(cls, written: Any) -> Self:
         """The part that was written: itself, a mapping of its settings, or its short form.
@@ -159,13 +163,14 @@ def _read(value: Any, setting: Setting) -> Any:
 
 def _read_each(written: Any, part: type[Part], setting: Setting) -> tuple[Part, ...]:
     """A list of parts; the faults of all of them are told."""
-    parts, faults = [], []
+    parts: list[Part] = []
+    faults = []
     if not isinstance(written, list):
         faults.append(f"`{setting.name}` must be {setting.must_be}.")
         written = []
     for each in written:
         try:
-            parts.append(part.of(each))
+            parts += part.of(each).apart()
         except PlanError as error:
             faults.append(str(error))
         except msgspec.ValidationError:

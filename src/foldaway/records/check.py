@@ -83,6 +83,7 @@ class _Checked:
             self._take(name, columns[name], text)
         measured = {name: self._numbers(name, columns[name], text) for name in plan.measured}
         self.values += [(_value(value, measured), None) for value in plan.values]
+        self.bins = [bins.of(measured[bins.column]) for bins in plan.bins]
         self.weight = None
         if plan.weight is not None:
             self.weight, self.masks[plan.weight] = weights(columns[plan.weight], text=text)
@@ -238,6 +239,7 @@ class _Checked:
             hashed(plan.unit) if apart else None,
             stratum=None if self.stratum is None else pick(self.stratum),
             segments=[(levels, pick(level)) for levels, level in self.segments],
+            bins=[pick(bins) for bins in self.bins],
         )
 
 

@@ -7,6 +7,8 @@ first record.
 
 Two trials with different predictors have their plain outcomes in common, and nothing else.
 
+Quantiles have histograms beside this, the same whether the trial is rich or lean.
+
 A segment is the same once more, with an arm for each arm and level. Strata, where records are independent, are plain
 sums with an arm for each arm and stratum.
 """
@@ -27,7 +29,8 @@ from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records.batch import Batch
 from foldaway.tallies.complete_cases import CompleteCases
-from foldaway.tallies.group_folding import fold_sums
+from foldaway.tallies.group_folding import fold_histogram, fold_sums
+from foldaway.tallies.histogram import MOST_GROUPS, Histogram, HistogramShape
 from foldaway.tallies.predictor import Predictor, predictor_of
 from foldaway.tallies.release import release, released_state, restored_release
 from foldaway.tallies.sums import Sums, SumsShape
@@ -67,6 +70,7 @@ class GroupedState(msgspec.Struct):
     released: Any = None
     segments: list[tuple[list[str], Any]] = []
     strata: Any = None
+    histograms: list[Any] = []
 
 
 class Segment(NamedTuple):
@@ -136,6 +140,7 @@ class Grouped:
         released: Whether the sums are those of a release, with noise.
         segments: The same by segment, in the order of the plan.
         strata: Sums by arm and stratum, where records are independent; the arms of a stratum side by side.
+        histograms: For each of the plan's bins, records by arm, group and bin.
     """
 
     plan: Plan
@@ -146,6 +151,7 @@ class Grouped:
     released: bool = False
     segments: tuple[Segment, ...] = ()
     strata: Sums | None = None
+    histograms: tuple[Histogram, ...] = ()
 
     @classmethod
     def empty(cls, plan: Plan, levels: int | None = None) -> Self:
@@ -156,6 +162,7 @@ class Grouped:
         else:
             shape = _sums_shape(plan, adjusted=predictor is not None, levels=levels or 1)
             held = cls(plan, None, Sums.empty(shape), predictor)
+        held = replace(held, histograms=tuple(map(Histogram.empty, _histogram_shapes(plan, levels or 1))))
         if levels is not None:
             return held
         strata = Sums.empty(_strata_shape(plan)) if plan.strata is not None and not plan.grouped else None
@@ -198,7 +205,18 @@ class Grouped:
     def lean_parts(self) -> dict[str, int]:
         """How many numbers are kept besides, once the trial is lean, by part."""
         segments = sum(_numbers(self._lean_sums(len(segment.levels))) for segment in self.segments)
-        return {"segments": segments, "strata": 0 if self.strata is None else _numbers(self.strata)}
+        own = sum(each.size for each in self.histograms)
+        return {
+            "segments": segments + self.binned - own,
+            "strata": 0 if self.strata is None else _numbers(self.strata),
+            "histograms": own,
+        }
+
+    @property
+    def binned(self) -> int:
+        """How many of the numbers that are kept stand in histograms, with those of segments."""
+        held = (self, *(segment.cells for segment in self.segments))
+        return sum(each.size for part in held for each in part.histograms)
 
     def _lean_sums(self, levels: int = 1) -> Sums:
         return Sums.empty(_sums_shape(self.plan, adjusted=bool(self.plan.covariates), levels=levels))
@@ -207,8 +225,10 @@ class Grouped:
         """Take a batch in."""
         if self.moments is not None and batch.key is None:  # in turn: coefficients are fitted without each part
             batch = replace(batch, key=np.arange(self.moments.n, self.moments.n + len(batch), dtype=np.uint64))
-        more: dict[str, Any] = {}
+        pairs_of_bins = zip(self.histograms, batch.bins, strict=True)
+        more: dict[str, Any] = {"histograms": tuple(fold_histogram(each, batch, bins) for each, bins in pairs_of_bins)}
         if batch.segments:
+            batch = batch.assembled_once() if self.moments is None else batch
             pairs = zip(self.segments, batch.segments, strict=True)
             more["segments"] = tuple(segment.fold(batch, *levels) for segment, levels in pairs)
         if self.strata is not None and batch.stratum is not None:
@@ -223,7 +243,8 @@ class Grouped:
         """The same of the arms at these places, an empty one where a place is -1; segments and strata are left out."""
         moments = None if self.moments is None else self.moments.of_arms(places)
         sums = None if self.sums is None else self.sums.of_arms(places)
-        return replace(self, moments=moments, sums=sums, segments=(), strata=None)
+        histograms = tuple(each.of_arms(places) for each in self.histograms)
+        return replace(self, moments=moments, sums=sums, segments=(), strata=None, histograms=histograms)
 
     def fold_totals(
         self, arm: NDArray[np.intp], group: NDArray[np.intp], counts: NDArray[np.int64], totals: Floats
@@ -280,6 +301,7 @@ class Grouped:
             self,
             segments=tuple(one.merged(two) for one, two in parts),
             strata=None if self.strata is None or other.strata is None else self.strata + other.strata,
+            histograms=tuple(one + two for one, two in zip(self.histograms, other.histograms, strict=True)),
         )
         if self.moments is not None and other.moments is not None:
             return replace(both, moments=self.moments + other.moments)
@@ -322,6 +344,7 @@ class Grouped:
         if self.predictor is not None and self.plan.coefficients is None:
             state.center, state.slopes = Array.of(self.predictor.center), Array.of(self.predictor.slopes)
         if sum(self.counts):
+            state.histograms = [each.state() for each in self.histograms]
             state.segments = [(list(levels), cells.state()) for levels, cells in self.segments]
             state.strata = None if self.strata is None else self.strata.state()
         return state
@@ -342,6 +365,9 @@ class Grouped:
             part = decode_part(cells, GroupedState)
             segments.append(Segment(tuple(levels), cls._restored(part, plan, len(levels))))
         strata = None if saved.strata is None else Sums.restore(saved.strata, _strata_shape(plan))
+        parts: list[Grouped] = [held, *(segment.cells for segment in segments)]
+        if any(each.n > held.n for part in parts for each in part.histograms):
+            raise StateError("the state is damaged: its counts do not fit.")
         if any(segment.cells.n != held.n for segment in segments) or (strata is not None and strata.n != held.n):
             raise StateError("the state is damaged: its counts do not fit.")
         return replace(held, segments=tuple(segments), strata=strata)
@@ -349,6 +375,11 @@ class Grouped:
     @classmethod
     def _restored(cls, saved: GroupedState, plan: Plan, levels: int | None = None) -> Self:
         empty = cls.empty(plan, levels)
+        if saved.moments is not None or saved.sums is not None:
+            if len(saved.histograms) != len(empty.histograms):
+                raise StateError("the state does not fit its plan: it has other histograms.")
+            shapes = [each.shape for each in empty.histograms]
+            empty = replace(empty, histograms=tuple(map(Histogram.restore, saved.histograms, shapes)))
         if saved.released is not None:
             sums = restored_release(saved.released, plan)
             return replace(empty, sums=sums, released=True)
@@ -373,6 +404,11 @@ def _sums_shape(plan: Plan, *, adjusted: bool, levels: int = 1) -> SumsShape:
     groups = plan.groups if plan.grouped else 1
     size = len(plan.arms) * levels, len(plan.values), groups
     return SumsShape(*size, adjusted, plan.weighted, plan.lacking, plan.pairs)
+
+
+def _histogram_shapes(plan: Plan, levels: int) -> list[HistogramShape]:
+    arms, groups = len(plan.arms) * levels, min(plan.groups, MOST_GROUPS) if plan.grouped else 1
+    return [HistogramShape(arms, groups, bins.number, plan.weighted) for bins in plan.bins]
 
 
 def _strata_shape(plan: Plan) -> SumsShape:

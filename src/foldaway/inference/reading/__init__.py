@@ -11,6 +11,7 @@ from collections.abc import Callable
 from foldaway.inference.levels import Levels
 from foldaway.inference.reading.compliers import complier_levels
 from foldaway.inference.reading.mean import mean_levels
+from foldaway.inference.reading.quantile import quantile_levels
 from foldaway.inference.reading.ratio import ratio_levels
 from foldaway.inference.reading.source import Source
 from foldaway.inference.reading.total import total_levels
@@ -20,6 +21,7 @@ READERS: dict[str, Callable[[Source], Levels]] = {
     "mean": mean_levels,
     "share": mean_levels,
     "ratio": ratio_levels,
+    "quantile": quantile_levels,
     "total": total_levels,
 }
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.vocabulary import ESTIMATORS
 from foldaway.tallies.complete_cases import CompleteCases
+from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.sums import Sums
 
 
@@ -22,6 +23,7 @@ class Source(NamedTuple):
         by_group: Whether the error comes from groups; if not, records are taken as independent.
         first_order: Whether nothing of second order is known of records: the sums are those of devices, or released.
         strata: Sums by stratum and arm, where records are independent and were randomised within strata.
+        histogram: Of the outcome's bins, if it has some.
         recentred: Whether adjusted levels are those at the covariates' overall means, which no difference depends on.
     """
 
@@ -34,6 +36,7 @@ class Source(NamedTuple):
     first_order: bool = False
     recentred: bool = True
     strata: Sums | None = None
+    histogram: Histogram | None = None
 
     @property
     def places(self) -> tuple[int, ...]:

@@ -7,14 +7,16 @@ estimators read it and what it needs of a plan. The records room makes the value
 
 from __future__ import annotations
 
+from foldaway.plan.outcomes.bins import Bins
 from foldaway.plan.outcomes.mean import Mean
 from foldaway.plan.outcomes.outcome import Outcome
+from foldaway.plan.outcomes.quantile import Quantile
 from foldaway.plan.outcomes.ratio import Ratio
 from foldaway.plan.outcomes.share import Share
 from foldaway.plan.outcomes.total import Total
 from foldaway.plan.outcomes.value import Value
 
-KINDS: dict[str, type[Outcome]] = {kind.KIND: kind for kind in (Mean, Share, Ratio, Total)}
+KINDS: dict[str, type[Outcome]] = {kind.KIND: kind for kind in (Mean, Share, Ratio, Quantile, Total)}
 Outcome.KINDS.update(KINDS)
 
-__all__ = ["KINDS", "Mean", "Outcome", "Ratio", "Share", "Total", "Value"]
+__all__ = ["KINDS", "Bins", "Mean", "Outcome", "Quantile", "Ratio", "Share", "Total", "Value"]

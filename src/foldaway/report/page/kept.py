@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -56,6 +57,7 @@ _GROUPED = {
     "released": ("Release", "counts and sums with noise, by arm and group; the exact ones are gone"),
     "segments": ("Segments", "the same counts and sums, by level of each segment"),
     "strata": ("Strata", "counts, sums and spreads, by arm and stratum"),
+    "histograms": ("Histograms", "how many records have a value in each bin, by arm and group of units: for quantiles"),
     "why": ("Reason", "why outcomes are not adjusted, if they are not"),
 }
 
@@ -142,14 +144,14 @@ def planned(plan: Plan) -> list[tuple[str, str, int]]:
 
 def _numbers(part: Any) -> int:
     """The numbers in a part of a state; an array is its shape, which is none of the data's, and its bytes."""
-    if isinstance(part, bool | str | bytes):
+    if part is None or isinstance(part, bool | str | bytes):
         return 0
     if isinstance(part, int | float):
         return 1
     if isinstance(part, dict):
         return sum(map(_numbers, part.values()))
     if len(part) == 2 and isinstance(part[1], bytes):
-        return len(part[1]) // 8
+        return math.prod(part[0])
     return sum(map(_numbers, part))
 
 
