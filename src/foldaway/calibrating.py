@@ -6,7 +6,6 @@ site make adjusted outcomes add up, and with them a trial keeps sums from its fi
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
 
 import msgspec
@@ -114,11 +113,15 @@ class Earlier:
     def __init__(self, plan: Plan, *, has_arms: bool) -> None:
         self._has_arms = has_arms
         self._random = np.random.default_rng(1)
-        bare = {"federated": None, "privacy": Privacy(), "release": None, "segments": (), "strata": None}
-        # Under a key that nobody keeps: these records are none of the trial's.
-        self._trial = Trial(
-            msgspec.structs.replace(plan, **bare, estimators=(), errors=()), key=secrets.token_bytes(16)
-        )
+        bare = dict.fromkeys(("federated", "release", "received", "strata")) | {"privacy": Privacy(), "segments": ()}
+        # Under a key of their own: they are none of the trial's, nothing of them is kept, and whoever asks again gets
+        # the same answer.
+        self._trial = Trial(msgspec.structs.replace(plan, **bare, estimators=(), errors=()), key=bytes(16))
+
+    @property
+    def plan(self) -> Plan:
+        """What they are folded under: the plan without what only a trial has."""
+        return self._trial.plan
 
     def fold(self, data: Any, *, text: bool = False, unreadable: int = 0) -> None:
         """Take earlier records in."""

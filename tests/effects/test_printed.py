@@ -245,7 +245,7 @@ def test_names_cannot_break_a_page() -> None:
 # Numbers for a person
 
 
-@fuzz(max_examples=200)
+@fuzz(max_examples=100)
 @given(st.floats(0, 1))
 def test_p_values(p: float) -> None:
     text = p_text(p)
@@ -260,7 +260,7 @@ def test_no_p_value(p: float | None) -> None:
     assert p_text(p) == "–"
 
 
-@fuzz(max_examples=200)
+@fuzz(max_examples=100)
 @given(st.floats(-1e6, 1e6))
 def test_percentages(share: float) -> None:
     text = percent_text(share)

@@ -213,7 +213,7 @@ def test_a_third_arm_without_records_does_not_hold_up_the_others() -> None:
     assert {effect.why for effect in effects.filter(arm="arm2")} == {"An arm has no records yet."}
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(-2, 2), st.integers(-3, 3)), max_size=7), st.booleans())
 def test_a_few_records_give_what_they_can_and_reasons_for_the_rest(
     records: list[tuple[int, int, int]], one: bool

@@ -31,7 +31,6 @@ from foldaway.tallies.kinds import KINDS as TALLIES
 from foldaway.tallies.kinds import RECORDS, REPLICATES, UNITS, kinds_of
 from foldaway.tallies.replicates import ReplicatesKind
 from foldaway.tallies.scores import Scores, UnitScores
-from foldaway.tallies.sums import group_of
 from laws import Grams, Rows, Subject, check_addition, check_identity, check_laws, rows
 from trials import folded, make_trial, trials
 
@@ -121,11 +120,10 @@ class Counted:
 
     def fold(self, block: Block) -> Self:
         dealt = np.abs(block.rows.astype(np.float32).view(np.int32).astype(np.int64)).sum(axis=0)
-        assert block.key is not None
         weight = block.weight if self.histogram.shape.weighted else None
         bins = (dealt // 2 % 6 - 1).astype(np.int16)
-        group = group_of(block.key, self.histogram.shape.groups)
-        return type(self)(self.histogram.fold(dealt % 2, bins, group, weight, compiled=self.compiled), self.compiled)
+        folded = self.histogram.fold(dealt % 2, bins, block.key, weight, compiled=self.compiled)
+        return type(self)(folded, self.compiled)
 
     def __add__(self, other: Self) -> Self:
         return type(self)(self.histogram + other.histogram, self.compiled)
@@ -134,8 +132,8 @@ class Counted:
         return self.histogram.state()
 
 
-def histograms(weighted: bool, compiled: bool) -> Subject:
-    shape = HistogramShape(2, 4, 5, weighted)
+def histograms(groups: int, weighted: bool, compiled: bool) -> Subject:
+    shape = HistogramShape(2, groups, 5, weighted)
 
     def counts(counted: Counted) -> tuple[int, ...]:
         return () if weighted else tuple(counted.histogram.counts.astype(int).ravel().tolist())
@@ -145,7 +143,7 @@ def histograms(weighted: bool, compiled: bool) -> Subject:
         return [counted.histogram.counts, *([] if squares is None else [squares])]
 
     return Subject(
-        f"{'weighted ' * weighted}histogram{' in compiled loops' * compiled}",
+        f"{'weighted ' * weighted}histogram of {groups} groups{' in compiled loops' * compiled}",
         lambda _: Counted(Histogram.empty(shape), compiled),
         lambda state, _: Counted(Histogram.restore(state, shape), compiled),
         counts,
@@ -154,7 +152,7 @@ def histograms(weighted: bool, compiled: bool) -> Subject:
     )
 
 
-HISTOGRAMS = [histograms(*kind) for kind in product((False, True), repeat=2)]
+HISTOGRAMS = [histograms(*kind) for kind in product((1, 4), (False, True), (False, True))]
 
 RESAMPLED: Kinds = {**KINDS, REPLICATES: ReplicatesKind(fa.Bootstrap(9))}
 RESAMPLED_ARM = replace(

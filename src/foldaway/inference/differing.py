@@ -69,7 +69,8 @@ def _joint(levels: Levels, D: Floats, pairs: Sequence[tuple[int, int]]) -> Joint
     if not rank:
         return None
     involved = D.any(axis=0)
-    if not np.all(np.isfinite(levels.value[involved])):
+    untold = levels.why and any(levels.why[arm] for arm in np.flatnonzero(involved))
+    if untold or not np.all(np.isfinite(levels.value[involved])):
         return None
     values, covariance = np.nan_to_num(levels.value), np.nan_to_num(levels.covariance)
     apart, spread = D @ values, D @ covariance @ D.T

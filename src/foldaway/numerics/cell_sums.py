@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from foldaway.numerics.block import Floats
 
-RECORDS, WEIGHT, MASS, ABSOLUTE, CROSS, TOTAL, FIRST, SQUARE = range(8)
-"""The sums of an outcome y in a cell: n, Σw, Σw², Σ|wy|, Σw²dd̃, Σwd, Σw²d, Σw²d², where d = y − about.
+CROSS, MASS, WEIGHT, RECORDS, ABSOLUTE, TOTAL, SQUARE, FIRST = range(8)
+"""The sums of an outcome y in a cell: Σw²dd̃, Σw², Σw, n, Σ|wy|, Σwd, Σw²d², Σw²d, where d = y − about.
 
-Its ỹ has the last three once more, `TILDE` places on."""
+Its ỹ has the last three once more, `TILDE` places on. What every record adds to stands side by side, so that it is in
+one line of a core's cache."""
 
 TILDE = 3
-FIELDS = SQUARE + 1 + TILDE
+FIELDS = FIRST + 1 + TILDE
 
 
 def add_sums(
@@ -22,6 +25,7 @@ def add_sums(
     tilde: Floats | None,
     weight: Floats | None,
     about: Floats,
+    groups: int,
     missing: bool,
     sums: Floats,
 ) -> None:
@@ -32,10 +36,12 @@ def add_sums(
         y: Outcomes by records.
         tilde: Their ỹ, if there are any.
         weight: Observation weights, if there are any.
-        about: What the sums of first and second order are about: by cell, outcome and (y, ỹ).
+        about: What the sums of first and second order are about: by arm, outcome and (y, ỹ).
+        groups: How many cells an arm has.
         missing: Whether a record may lack an outcome (NaN); it is then left out of that outcome's sums.
         sums: By cell, outcome and `FIELDS`. Without weights, `WEIGHT`, `MASS` and `FIRST` are left as they are: they
-            would be `RECORDS` and `TOTAL`.
+            would be `RECORDS` and `TOTAL`. If no outcome may be missing, so are `RECORDS`, `WEIGHT` and `MASS` of all
+            outcomes but the first.
     """
     for o, values in enumerate(y):
         here = ~np.isnan(values) if missing else np.s_[:]
@@ -44,15 +50,17 @@ def add_sums(
         def add(field: int, terms: Floats | None, c: NDArray[np.intp] = c, o: int = o) -> None:
             sums[:, o, field] += np.bincount(c, terms, len(sums))
 
-        add(RECORDS, None)
+        counted = missing or not o
+        if counted:
+            add(RECORDS, None)
         add(ABSOLUTE, size if w is None else size * w)
         mass = None if w is None else w * w
-        if w is not None:
+        if w is not None and counted:
             add(WEIGHT, w)
             add(MASS, mass)
         pairs = []
         for which, column in enumerate([values] if tilde is None else [values, tilde[o]]):
-            d = column[here] - about[c, o, which]
+            d = column[here] - about[c // groups, o, which]
             d2 = d if mass is None else d * mass
             add(TOTAL + TILDE * which, d if w is None else d * w)
             if mass is not None:
@@ -63,16 +71,50 @@ def add_sums(
             add(CROSS, pairs[0][0] * pairs[1][1])
 
 
-def add_counts(cell: NDArray[np.intp], bins: NDArray[np.int16], weight: Floats | None, counts: Floats) -> None:
-    """Add records to the histograms of their cells.
+def add_joint(
+    cell: NDArray[np.intp],
+    y: Floats,
+    tilde: Floats | None,
+    weight: Floats | None,
+    about: Floats,
+    groups: int,
+    missing: bool,
+    pairs: NDArray[np.intp],
+    joint: Floats,
+) -> None:
+    """Add Σ w² (u − about)(v − about)' of pairs of outcomes to those of their cells.
+
+    `joint` is by cell, pair and, for the one outcome and the other, (y, ỹ); all else is as `add_sums` has it.
+    """
+    mass = 1.0 if weight is None else weight**2
+    columns = [each for each in (y, tilde) if each is not None]
+    for p, pair in enumerate(pairs):
+        away = [[column[o] - about[cell // groups, o, which] for which, column in enumerate(columns)] for o in pair]
+        here = ~np.isnan(away[0][0] + away[1][0]) if missing else np.s_[:]
+        for i, u in enumerate(away[0]):
+            for j, v in enumerate(away[1]):
+                joint[:, p, i, j] += np.bincount(cell[here], (mass * u * v)[here], len(joint))
+
+
+def add_counts(
+    arm: NDArray[np.integer[Any]],
+    hashes: NDArray[np.uint64] | None,
+    bins: NDArray[np.int16],
+    weight: Floats | None,
+    counts: Floats,
+) -> None:
+    """Add records to the histograms of their arms and groups.
 
     Args:
-        cell: Each record's cell.
+        arm: Each record's arm.
+        hashes: Its unit's hash, whose lowest bits are its group; None if there is one group.
         bins: Each record's bin; it is left out where that is negative.
         weight: Observation weights, if there are any.
-        counts: By cell and bin.
+        counts: By arm, group and bin.
     """
-    place = cell * counts.shape[1] + bins
+    groups = counts.shape[1]
+    group = 0 if hashes is None else (hashes & np.uint64(groups - 1)).astype(np.intp)
+    place = (arm.astype(np.intp) * groups + group) * counts.shape[2] + bins
     here = bins >= 0
     if not here.all():
         place, weight = place[here], None if weight is None else weight[here]

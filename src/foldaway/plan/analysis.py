@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta
@@ -133,7 +134,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     release: Release | float | Mapping[str, Any] | None = None
 
 
-class Analysis(Written, frozen=True, kw_only=True, eq=False):
+class Analysis(Written, frozen=True, kw_only=True, eq=False, dict=True):
     """The settings as they are read, every part spelled out, and what follows from them."""
 
     if TYPE_CHECKING:  # a part is written in several ways and read in one
@@ -234,7 +235,7 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         """The arm that every other arm is compared with: the first."""
         return next(iter(self.arms))
 
-    @property
+    @cached_property
     def values(self) -> tuple[Value, ...]:
         """The numbers of a record that outcomes are computed from, each once."""
         receipt = () if self.received is None else (Value(self.received),)
@@ -254,7 +255,7 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         """Where the outcome's values stand among all of them."""
         return tuple(map(self.values.index, outcome.values))
 
-    @property
+    @cached_property
     def bins(self) -> tuple[Bins, ...]:
         """The bins of each histogram that is kept, each once."""
         return tuple(dict.fromkeys(outcome.bins for outcome in self.outcomes if outcome.bins is not None))
@@ -269,7 +270,7 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         bounds = [value.bounds(self.bounds) for value in self.values]
         return tuple(ends for ends in bounds if ends is not None)
 
-    @property
+    @cached_property
     def measured(self) -> tuple[str, ...]:
         """The columns of a record that outcomes are computed from, each once."""
         receipt = () if self.received is None else (self.received,)
@@ -283,7 +284,7 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         places = (self.places(outcome) for outcome in self.outcomes)
         return tuple(dict.fromkeys((pair[0], pair[1]) for pair in places if len(pair) == 2))
 
-    @property
+    @cached_property
     def lackable(self) -> frozenset[str]:
         """The columns that a record may lack: all outcomes that are computed from them allow it."""
         needed = {column for each in self.outcomes if each.missing == "refused" for column in each.columns}
@@ -294,7 +295,7 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         """Whether a record may lack a value."""
         return bool(self.lackable)
 
-    @property
+    @cached_property
     def present_together(self) -> tuple[tuple[int, ...], ...]:
         """Values by place, in sets that a record has or lacks together."""
         sets: dict[frozenset[str], list[int]] = {}
@@ -302,12 +303,12 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
             sets.setdefault(self.lackable.intersection(value.columns), []).append(place)
         return tuple(map(tuple, sets.values()))
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """The names of a row's columns: intercept, covariates (levels but the first), values."""
         return (*self.regressors, *(value.name for value in self.values))
 
-    @property
+    @cached_property
     def regressors(self) -> tuple[str, ...]:
         """The names of the intercept and the covariates' columns."""
         names = ["1"]

@@ -13,7 +13,7 @@ from foldaway.effects.findings import Findings
 from foldaway.effects.headline import comparisons, headline
 from foldaway.errors import EstimateError
 from foldaway.inference.power import design_effect, ratio_deviation
-from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, TOTAL
+from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, TOTAL, UNRANKED
 
 # Up to rounding, a share's error follows from its level.
 _ROUNDING = 1e-6
@@ -99,8 +99,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 def baselines_of(effects: Findings) -> dict[str, Baseline]:
     """The baselines that an earlier trial, or a sample folded under its plan, shows.
 
-    The standard deviation comes from errors that take records as independent; the design effect is the variance that
-    allows for several records of a unit over that one; what covariates explain is what the leading estimator saves.
+    The standard deviation, and what covariates explain of it, come from errors that take records as independent; the
+    design effect is what the leading estimator's variance is next to that, if it allows for several records of a unit.
 
     Raises:
         EstimateError: No outcome has an error yet.
@@ -122,23 +122,34 @@ def baselines_of(effects: Findings) -> dict[str, Baseline]:
 def _baseline(rows: Sequence[Effect], lead: Effect, *, share: bool) -> Baseline | None:
     """From one arm's rows; none if these have no error, or are totals, which grow with the trial."""
     plain = next((row for row in headline(rows) if row.estimator in ("difference", lead.estimator)), lead)
-    if plain.estimator == TOTAL or not plain.reliable or plain.std_error is None or plain.control_level is None:
+    if plain.estimator == TOTAL or not plain.reliable or not plain.std_error or plain.control_level is None:
         return None
-    alone = [row for row in rows if row.estimator == plain.estimator and row.std_error and not _clusters(row)]
-    independent = min(alone, key=lambda row: ERRORS[row.se_kind].rank if row.se_kind in ERRORS else 99, default=plain)
-    assert independent.std_error is not None
-    variance, level = independent.std_error**2, plain.control_level
-    n, m = independent.n_arm, independent.n_control
-    explained = 0.0
-    if lead.std_error and lead.estimator in ESTIMATORS and ESTIMATORS[lead.estimator].adjusts:
-        explained = max(0.0, 1 - (lead.std_error / plain.std_error) ** 2)
+    adjusts = lead.std_error and lead.estimator in ESTIMATORS and ESTIMATORS[lead.estimator].adjusts
+    adjusted = lead if adjusts else plain
+    # If records are independent: their own variance, and what is left of it.
+    whole, rest = (_independent(rows, each) for each in (plain, adjusted))
+    variance, level, n, m = _variance(whole), plain.control_level, plain.n_arm, plain.n_control
     other = level + (plain.estimate or 0.0)
     if not share and 0 < level < 1 and 0 < other < 1 and min(n, m) > 1:  # a mean of zeros and ones is one as well
         of_shares = other * (1 - other) / (n - 1) + level * (1 - level) / (m - 1)
         share = abs(variance - of_shares) <= _ROUNDING * of_shares
-    sd = None if share and 0 < level < 1 else math.sqrt(variance / (1 / n + 1 / m))
-    inflation = plain.std_error**2 / variance if independent is not plain else None
-    return Baseline(level=level, sd=sd, explained=min(explained, 1 - 1e-9), design_effect=inflation)
+    return Baseline(
+        level=level,
+        sd=None if share and 0 < level < 1 else math.sqrt(variance / (1 / n + 1 / m)),
+        explained=min(max(0.0, 1 - _variance(rest) / variance), 1 - 1e-9),
+        design_effect=None if rest is adjusted else _variance(adjusted) / _variance(rest),
+    )
+
+
+def _independent(rows: Sequence[Effect], row: Effect) -> Effect:
+    """The same estimate with the best error that takes records as independent; itself, if there is none."""
+    alone = [each for each in rows if each.estimator == row.estimator and each.std_error and not _clusters(each)]
+    return min(alone, key=lambda each: ERRORS[each.se_kind].rank if each.se_kind in ERRORS else UNRANKED, default=row)
+
+
+def _variance(row: Effect) -> float:
+    assert row.std_error is not None
+    return row.std_error**2
 
 
 def _clusters(row: Effect) -> bool:

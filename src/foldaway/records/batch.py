@@ -14,6 +14,9 @@ from foldaway.numerics.block import Block, Floats
 # Records per block: enough that Python's overhead vanishes, few enough for the cache.
 _BLOCK = 16_384
 
+# In a larger batch, what is assembled is not held until the next time: it would take as much memory as the records.
+_SHARED = 1 << 18
+
 Index = slice | NDArray[np.intp]
 
 
@@ -51,6 +54,18 @@ class Batch:
 
     def __len__(self) -> int:
         return self.n
+
+    def assembled_once(self) -> Batch:
+        """The same, of which each block is assembled once, for folds that go through it several times."""
+        made: dict[tuple[int, int], Floats] = {}
+
+        def assemble(index: Index) -> Floats:
+            if not isinstance(index, slice) or self.n > _SHARED:
+                return self.assemble(index)
+            place = index.start, index.stop
+            return made[place] if place in made else made.setdefault(place, self.assemble(index))
+
+        return replace(self, assemble=assemble)
 
     def cut(self, level: NDArray[np.integer[Any]], levels: int) -> Batch:
         """The same records with an arm for each arm and level: those of a level side by side."""

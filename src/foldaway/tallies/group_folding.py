@@ -72,15 +72,15 @@ def fold_histogram(
         bins: Their bins.
         workers: How many threads; as many as there are cores, if left out.
     """
-    compiled, groups = _is_worth_compiling(0, batch), histogram.shape.groups
+    compiled = _is_worth_compiling(0, batch)
     cuts = _cuts(batch, workers)
     into = histogram if len(cuts) == 2 else Histogram.empty(histogram.shape)
 
     def fold(start: int, stop: int) -> Histogram:
         part = slice(start, stop)
-        group = None if batch.key is None else group_of(batch.key[part], groups)
+        hashes = None if batch.key is None else batch.key[part]
         weight = None if batch.weight is None else batch.weight[part]
-        return into.fold(_arm(batch, part), bins[part], group, weight, compiled=compiled)
+        return into.fold(_arm(batch, part), bins[part], hashes, weight, compiled=compiled)
 
     parts = list(on_threads(fold, cuts))
     return parts[0] if len(parts) == 1 else sum(parts, histogram)
@@ -101,7 +101,7 @@ def fold_group_moments(moments: GroupMoments, batch: Batch, workers: int | None 
         folded = empty
         for at in range(start, stop, STEP):
             step = _PIECE if folded.frame.n else STEP  # a first frame is made from many records
-            pieces = _dealt(batch, at, min(at + STEP, stop), moments.shape.groups, step)
+            pieces = _dealt(batch, at, min(at + STEP, stop), moments.shape.groups, step, compiled)
             folded = folded.fold_pieces(pieces, compiled=compiled)
         return folded
 
@@ -124,7 +124,7 @@ class _Pieces:
 
     def __iter__(self) -> Iterator[Piece]:
         shape = self.sums.shape
-        for cell, rows, weight in _dealt(self.batch, self.start, self.stop, shape.groups, _PIECE):
+        for cell, rows, weight in _dealt(self.batch, self.start, self.stop, shape.groups, _PIECE, self.compiled):
             x, y = rows[1 : len(rows) - shape.outcomes], rows[len(rows) - shape.outcomes :]
             yield Piece(cell, y, None if self.predictor is None else self._adjusted(x, y), weight)
 
@@ -138,11 +138,17 @@ class _Pieces:
         return self.predictor.adjusted(x, y)
 
 
-def _dealt(batch: Batch, start: int, stop: int, groups: int, step: int) -> Iterator[Dealt]:
+def _dealt(batch: Batch, start: int, stop: int, groups: int, step: int, compiled: bool) -> Iterator[Dealt]:
     """A part of the batch in steps, dealt to cells."""
     for at in range(start, stop, step):
         part = slice(at, min(at + step, stop))
-        cell = cell_of(_arm(batch, part), None if batch.key is None else group_of(batch.key[part], groups), groups)
+        arm, hashes = _arm(batch, part), None if batch.key is None else batch.key[part]
+        if compiled and hashes is not None:
+            from foldaway.numerics.kernels.histograms import cells
+
+            cell = cells(arm, hashes, groups)
+        else:
+            cell = cell_of(arm, None if hashes is None else group_of(hashes, groups), groups)
         yield Dealt(cell, batch.assemble(part), None if batch.weight is None else batch.weight[part])
 
 

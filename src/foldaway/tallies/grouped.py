@@ -228,6 +228,7 @@ class Grouped:
         pairs_of_bins = zip(self.histograms, batch.bins, strict=True)
         more: dict[str, Any] = {"histograms": tuple(fold_histogram(each, batch, bins) for each, bins in pairs_of_bins)}
         if batch.segments:
+            batch = batch.assembled_once() if self.moments is None else batch
             pairs = zip(self.segments, batch.segments, strict=True)
             more["segments"] = tuple(segment.fold(batch, *levels) for segment, levels in pairs)
         if self.strata is not None and batch.stratum is not None:

@@ -1,7 +1,8 @@
 """Histograms: records of an outcome by arm, group of units and bin.
 
-The bins are the plan's. With weights, a bin holds their sum, and by arm that of their squares. A histogram says of
-every record what its value is, to the width of a bin, and nothing else: it is kept, and only quantiles are told.
+The bins are the plan's. With weights, a bin holds their sum and, where there are no groups, that of their squares. A
+histogram says of every record what its value is, to the width of a bin, and nothing else: it is kept, and only
+quantiles are told.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from foldaway.errors import StateError
 from foldaway.keeping.state import Array, WholeNumbers, decode_part
 from foldaway.numerics.block import Floats
-from foldaway.tallies.cells import cell_of, taken
+from foldaway.tallies.cells import taken
 
 MOST_GROUPS = 32
 """Groups of a histogram; a plan's further ones are joined to these. Intervals are 2 % wider than with 128, and what is
@@ -31,6 +32,11 @@ class HistogramShape(NamedTuple):
     groups: int
     bins: int
     weighted: bool = False
+
+    @property
+    def squared(self) -> bool:
+        """Whether there are squares of weights: groups give an error without them."""
+        return self.weighted and self.groups == 1
 
 
 class HistogramState(msgspec.Struct, array_like=True):
@@ -48,7 +54,7 @@ class Histogram:
     Attributes:
         shape: What it is of.
         counts: The number of records, or Σw, by arm, group and bin.
-        squares: Σw² by arm and bin; None without weights.
+        squares: Σw² by arm and bin; None without weights, or with groups.
 
     Example:
         >>> histogram = Histogram.empty(HistogramShape(arms=2, groups=1, bins=4))
@@ -63,14 +69,14 @@ class Histogram:
     @classmethod
     def empty(cls, shape: HistogramShape) -> Self:
         """The histogram of no records."""
-        squares = np.zeros((shape.arms, shape.bins)) if shape.weighted else None
+        squares = np.zeros((shape.arms, shape.bins)) if shape.squared else None
         return cls(shape, np.zeros(shape[:3]), squares)
 
     def fold(
         self,
         arm: ArrayLike,
         bins: ArrayLike,
-        group: ArrayLike | None = None,
+        hashes: NDArray[np.uint64] | None = None,
         weight: ArrayLike | None = None,
         *,
         compiled: bool = False,
@@ -80,7 +86,7 @@ class Histogram:
         Args:
             arm: Each record's arm.
             bins: Each record's bin; -1 where it has none.
-            group: Each record's group; all in one if there are no units.
+            hashes: Keyed hashes of their units, whose lowest bits are the group; all are in one group without.
             weight: Observation weights, positive.
             compiled: Whether compiled loops are to serve: loading them pays for many records.
         """
@@ -92,12 +98,11 @@ class Histogram:
             from foldaway.numerics.cell_sums import add_counts
         counts = self.counts.copy()
         squares = None if self.squares is None else self.squares.copy()
-        arms = np.asarray(arm)
-        cells = cell_of(arms, group, self.shape.groups)
+        arms, codes = np.asarray(arm), np.asarray(bins)
         weights = None if weight is None else np.asarray(weight, dtype=np.float64)
-        add_counts(cells, np.asarray(bins), weights, counts.reshape(-1, self.shape.bins))
+        add_counts(arms, hashes, codes, weights, counts)
         if weights is not None and squares is not None:
-            add_counts(arms.astype(np.intp), np.asarray(bins), weights**2, squares)
+            add_counts(arms, None, codes, weights**2, squares[:, None])
         return replace(self, counts=counts, squares=squares)
 
     def __add__(self, other: Self) -> Self:
@@ -123,16 +128,16 @@ class Histogram:
 
     def state(self) -> HistogramState:
         """What is kept."""
-        if self.squares is None:
+        if not self.shape.weighted:
             return HistogramState(WholeNumbers.of(self.counts), None, None)
-        return HistogramState(None, Array.of(self.counts), Array.of(self.squares))
+        return HistogramState(None, Array.of(self.counts), None if self.squares is None else Array.of(self.squares))
 
     @classmethod
     def restore(cls, state: Any, shape: HistogramShape) -> Self:
         """The histogram from its state."""
         kept = decode_part(state, HistogramState)
         counts = kept.weights if shape.weighted else kept.counts
-        if counts is None or (kept.squares is None) == shape.weighted:
+        if counts is None or (kept.squares is None) == shape.squared:
             raise StateError("the state does not fit its plan: it has other histograms.")
         squares = None if kept.squares is None else kept.squares.read(shape.arms, shape.bins)
         made = cls(shape, counts.read(*shape[:3]), squares)

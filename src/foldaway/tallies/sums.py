@@ -276,25 +276,28 @@ class Sums:
     def _by_cell(self, pieces: Iterable[Piece], center: Floats, compiled: bool) -> tuple[Floats, Floats | None]:
         """The sums of `numerics.cell_sums` about each arm's center, by arm and group; and those of pairs, by arm."""
         if compiled:
-            from foldaway.numerics.kernels.sums import add_sums
+            from foldaway.numerics.kernels.sums import add_joint, add_sums
         else:
-            from foldaway.numerics.cell_sums import add_sums
+            from foldaway.numerics.cell_sums import add_joint, add_sums
         shape = self.shape
         arms, outcomes, groups = shape.arms, shape.outcomes, shape.groups
-        about = np.zeros((arms, groups, outcomes, 2))
-        about[..., : 1 + shape.adjusted] = center.reshape(arms, 1, -1, outcomes).swapaxes(2, 3)
+        about = np.zeros((arms, outcomes, 2))
+        about[..., : 1 + shape.adjusted] = center.reshape(arms, -1, outcomes).swapaxes(1, 2)
         sums = np.zeros((arms, groups, outcomes, FIELDS))
-        size = _sizes(shape)["joint"]
-        joint = None if size is None else np.zeros(size)
+        pairs = np.array(shape.pairs, dtype=np.intp)
+        joint = np.zeros((arms * groups, len(pairs), 1 + shape.adjusted, 1 + shape.adjusted))
         for piece in pieces:
-            add_sums(*piece, about.reshape(-1, outcomes, 2), shape.missing, sums.reshape(-1, outcomes, FIELDS))
-            if joint is not None:
-                _add_joint(piece, center, shape, joint)
+            add_sums(*piece, about, groups, shape.missing, sums.reshape(-1, outcomes, FIELDS))
+            if len(pairs):
+                add_joint(*piece, about, groups, shape.missing, pairs, joint)
+        if not shape.missing:
+            for field in (RECORDS, WEIGHT, MASS):
+                sums[..., field] = sums[..., :1, field]
         if not shape.weighted:
             sums[..., WEIGHT] = sums[..., MASS] = sums[..., RECORDS]
             sums[..., FIRST] = sums[..., TOTAL]
             sums[..., FIRST + TILDE] = sums[..., TOTAL + TILDE]
-        return sums, joint
+        return sums, joint.reshape(arms, groups, *joint.shape[1:]).sum(axis=1) if len(pairs) else None
 
     def __add__(self, other: Self) -> Self:
         """The sums of both sets of records."""
@@ -481,25 +484,6 @@ def _level(piece: Piece) -> Floats:
     here = ~np.isnan(head)
     mean: Floats = head.sum(axis=1, where=here) / np.maximum(here.sum(axis=1), 1)
     return mean
-
-
-def _add_joint(piece: Piece, center: Floats, shape: SumsShape, joint: Floats) -> None:
-    """Add Σ w² (u − center)(v − center)' of each pair's records to those of their arms."""
-    arm = piece.cell // shape.groups
-    mass = 1.0 if piece.weight is None else piece.weight**2
-    for p, pair in enumerate(shape.pairs):
-        away = [
-            [
-                column[outcome] - center[arm, shape.block(outcome)[i]]
-                for i, column in enumerate((piece.y, piece.tilde))
-                if column is not None
-            ]
-            for outcome in pair
-        ]
-        here = ~np.isnan(away[0][0] + away[1][0]) if shape.missing else np.s_[:]
-        for i, u in enumerate(away[0]):
-            for j, v in enumerate(away[1]):
-                joint[:, p, i, j] += np.bincount(arm[here], (mass * u * v)[here], shape.arms)
 
 
 def _outer(shape: SumsShape, left: Floats, right: Floats) -> Floats | None:

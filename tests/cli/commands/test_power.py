@@ -24,10 +24,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = pa.Table.from_batches(list(checkout(6_000, seed=3)))
     pq.write_table(rows, folder / "earlier.parquet")
     pq.write_table(rows.drop_columns(["variant"]), folder / "before.parquet")
-    plan = replaced(PLAN, name="power", one_record_per_unit=True)
+    # What only a trial has is not looked for in earlier records.
+    plan = replaced(PLAN, name="power", one_record_per_unit=True, segments=["platform"])
     plan.save(folder / "plan.toml")
     trial = fa.Trial(plan)
-    trial.fold(rows)
+    trial.fold(rows.append_column("platform", pa.array(["web", "app"] * 3_000)))
     trial.save(folder / "state")
     return folder
 
@@ -54,8 +55,8 @@ def test_an_earlier_trial_and_earlier_records_say_the_same(folder: Path) -> None
     )
     assert [row["outcome"] for row in state["rows"]] == ["revenue", "converted"]
     for one, other, without in zip(state["rows"], records["rows"], before["rows"], strict=True):
-        # What the covariates explain is that of the coefficients fixed at saving, or of the regression.
-        assert one["records"] == pytest.approx(other["records"], rel=0.02)
+        # What the covariates explain is that of the coefficients fixed at saving, by folds, or of the regression.
+        assert one["records"] == pytest.approx(other["records"], rel=0.06)
         assert other["records"] == pytest.approx(without["records"], rel=0.25)  # other arms, and no effect in them
         assert one["sd"] == pytest.approx(other["sd"], rel=1e-9)
     told = asked(folder, "--from", "state", "--level", "converted=0.5", "--records", 9_000)

@@ -216,7 +216,7 @@ def _effects(sources: Sequence[str], plan: Plan, delimiter: str | None, key: Pat
     paths, options = expand(list(sources)), ReadOptions(None, delimiter)
     has_arms = all(plan.arm in column_names(path, delimiter) for path in paths if isinstance(path, Path))
     earlier = Earlier(plan, has_arms=has_arms)
-    columns = wanted_by(plan)
+    columns = wanted_by(earlier.plan)
     wanted = columns if has_arms else WantedColumns(columns.numeric, tuple(set(columns.text) - {plan.arm}))
     with file_progress(paths) as progress:
         for path in paths:

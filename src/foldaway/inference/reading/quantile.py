@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from foldaway.errors import EstimateError
 from foldaway.inference.levels import Levels
 from foldaway.inference.quantiles import LEAST_BEYOND, Binned, quantiles
 from foldaway.inference.reading.source import Source
@@ -20,6 +21,8 @@ def quantile_levels(source: Source) -> Levels:
     outcome, histogram = source.outcome, source.histogram
     assert isinstance(outcome, Quantile)
     assert histogram is not None
+    if not source.by_group and histogram.shape.weighted and histogram.squares is None:
+        raise EstimateError("with weights, a quantile has this error by groups of units alone.")
     (p,), (place,) = outcome.quantiles, source.places
     binned = Binned(histogram.counts, outcome.bins.edges, histogram.squares)
     found = quantiles(binned, p, by_group=source.by_group)
