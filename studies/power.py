@@ -139,15 +139,15 @@ def cases() -> list[Case]:
         Case("mean by units", ALIKE, 0.5, asked={"alternative": "greater", **_sizes(UNITS)}, units=UNITS),
         Case("normal mean", MEAN, 0.0, normal, {"margin": 0.5}),
         Case("normal mean", MEAN, 0.9, normal, {"margin": 0.3, "goal": "better"}),
-        Case("normal mean", MEAN, 0.1, normal, {"margin": 0.6, "goal": "equivalent"}),
+        Case("normal mean", MEAN, 0.1, normal, {"margin": 0.6, "goal": "alike"}),
         Case("share of 20 %", FIFTH, 0.0, share(0.2), {"margin": 0.04, "better": "lower"}),
-        Case("mean by units", ALIKE, 0.0, asked={"margin": 0.5, "goal": "equivalent", **_sizes(UNITS)}, units=UNITS),
+        Case("mean by units", ALIKE, 0.0, asked={"margin": 0.5, "goal": "alike", **_sizes(UNITS)}, units=UNITS),
         Case("normal mean", MEAN, 0.3, normal, {"sequential": True}),
         Case("normal mean", MEAN, 0.3, normal, {"sequential": True, **UNEQUAL}),
         Case("skewed mean", SKEWED, 0.08, lognormal, {"sequential": True}),
         Case("share of 10 %, half more", TENTH, 0.05, share(0.1), {"sequential": True}),
         Case("normal mean", MEAN, 0.0, normal, {"sequential": True, "margin": 0.4}),
-        Case("normal mean", MEAN, 0.0, normal, {"sequential": True, "margin": 0.5, "goal": "equivalent"}),
+        Case("normal mean", MEAN, 0.0, normal, {"sequential": True, "margin": 0.5, "goal": "alike"}),
         Case("mean by units", ALIKE, 0.4, asked={"sequential": True, **_sizes(EVEN)}, units=EVEN),
     ]
     return found

@@ -124,8 +124,8 @@ CASES: list[dict[str, Any]] = [
 GUARDS: list[dict[str, Any]] = [
     {"baseline": fa.Baseline(level=10.0, sd=30.0), "margin": 1.0},
     {"baseline": fa.Baseline(level=0.1), "margin": 0.01, "better": "lower"},
-    {"baseline": fa.Baseline(level=0.1), "margin": 0.01, "effect": 0.002, "goal": "equivalent"},
-    {"baseline": fa.Baseline(level=0.1), "margin": 0.01, "goal": "equivalent", "sequential": True},
+    {"baseline": fa.Baseline(level=0.1), "margin": 0.01, "effect": 0.002, "goal": "alike"},
+    {"baseline": fa.Baseline(level=0.1), "margin": 0.01, "goal": "alike", "sequential": True},
 ]
 
 
@@ -177,7 +177,7 @@ def test_what_makes_a_trial_larger() -> None:
     assert records(arms={"a": 0.9, "b": 0.1}) == pytest.approx(plain / (4 * 0.9 * 0.1), rel=0.01)
     assert records(sequential=True) > 1.3 * plain
     assert records(alternative="greater") < plain < records(confidence=0.99) < records(confidence=0.99, power=0.95)
-    assert records(correction="bonferroni", arms={"a": 1.0, "b": 1.0, "c": 1.0}) > records(
+    assert records(correction="holm", arms={"a": 1.0, "b": 1.0, "c": 1.0}) > records(
         arms={"a": 1.0, "b": 1.0, "c": 1.0}
     )
 
@@ -250,7 +250,7 @@ def test_outcomes_of_a_plan_bring_their_own_margins_and_sides() -> None:
         ({"effect": 0.01, "margin": 0.02, "goal": "better"}, "beyond the margin"),
         ({"effect": 0.01, "margin": -0.02}, "`margin` must be 0 or more"),
         ({"effect": 0.01, "goal": "nicer"}, "there is no goal 'nicer'"),
-        ({"goal": "equivalent"}, "needs a `margin`"),
+        ({"goal": "alike"}, "needs a `margin`"),
         ({"effect": 0.01, "records": 10, "units": 10}, "give one of"),
         ({"days": 10}, "needs `records_per_day`"),
         ({"effect": 0.01, "power": 1.0}, "`power` must lie"),

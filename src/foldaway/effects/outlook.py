@@ -218,9 +218,12 @@ def _interval(effects: Findings, lead: Effect, now: float, sequential: bool) -> 
         return None
     if not sequential:
         return _Interval(lead.std_error, now, effects.confidence, lead.df, None)
-    if effects.plan is None or lead.anytime_ci_upper is None or lead.estimate is None:
+    ends = (lead.anytime_ci_lower, lead.anytime_ci_upper)
+    reaches = [abs(end - (lead.estimate or 0.0)) for end in ends if end is not None and math.isfinite(end)]
+    if effects.plan is None or not reaches:
         return None
     clusters = lead.se_kind in ERRORS and ERRORS[lead.se_kind].clusters
     df, tightest = lead.df if clusters else math.inf, effects.plan.anytime_n
-    reach = float(anytime_reach(np.asarray(now), effects.confidence, tightest, df))
-    return _Interval((lead.anytime_ci_upper - lead.estimate) / reach, now, effects.confidence, df, tightest)
+    one_sided = lead.alternative != "two-sided"
+    reach = float(anytime_reach(np.asarray(now), effects.confidence, tightest, df, one_sided=one_sided))
+    return _Interval(reaches[0] / reach, now, effects.confidence, df, tightest)

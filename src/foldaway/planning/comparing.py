@@ -16,10 +16,10 @@ from foldaway.inference.power import Aim, expected_levels, single_look, smallest
 from foldaway.numerics.block import Floats
 from foldaway.planning.baseline import Baseline
 
-Goal = Literal["different", "better", "not worse", "equivalent"]
+Goal = Literal["different", "better", "not worse", "alike"]
 Alternative = Literal["two-sided", "greater", "less"]
 
-GUARDING: tuple[Goal, ...] = ("not worse", "equivalent")
+GUARDING: tuple[Goal, ...] = ("not worse", "alike")
 """Goals that a margin guards: without an effect, none is assumed."""
 
 MOST = 1e13
@@ -80,12 +80,12 @@ class Asked(NamedTuple):
                     None if self.alternative == "less" else 0.0,
                     None if self.alternative == "greater" else 0.0,
                 )
-            case "equivalent":
+            case "alike":
                 above, below = -margin, margin
             case _:
                 bound = self.sign * (margin if self.goal == "better" else -margin)
                 above, below = (bound, None) if self.sign > 0 else (None, bound)
-        return Aim(above, below, self.goal == "equivalent", self.tail)
+        return Aim(above, below, self.goal == "alike", self.tail)
 
     @property
     def direction(self) -> int:

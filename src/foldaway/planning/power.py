@@ -19,7 +19,7 @@ T = TypeVar("T")
 By: TypeAlias = T | Mapping[str, T] | None
 """One for all outcomes, or one for each."""
 
-CORRECTIONS = ("bonferroni", "holm")
+CORRECTIONS = ("holm", "benjamini-hochberg", "none")
 
 _TWO = {"control": 0.5, "treatment": 0.5}
 _GROUPS = 128
@@ -44,25 +44,26 @@ def power(
     records_per_day: float | None = None,
     units_per_day: float | None = None,
     confidence: float | None = None,
-    alternative: Alternative = "two-sided",
+    alternative: Alternative | None = None,
     correction: str | None = None,
     sequential: bool = False,
 ) -> Power:
     """How large a trial must be, what one of a given size can show, or the chance to show it.
 
     Give an effect for the size; a size for the smallest effect; both for the chance. Where a margin is to be kept
-    ("not worse", "equivalent"), a size alone gives the smallest margin.
+    ("not worse", "alike"), a size alone gives the smallest margin.
 
     Args:
         baseline: What is known of the outcome, or of each by name; or the effects of an earlier trial, of which
             `baselines_of` reads it.
-        plan: The plan, for its arms, outcomes with `better` and `margin`, confidence, groups and `anytime_n`.
+        plan: The plan, for its arms, outcomes with `better`, `margin` and `question`, confidence, `alternative`,
+            `correction`, groups and `anytime_n`.
         arms: The arms with their shares, without a plan; two equal ones if left out. The first is the control.
         effect: The effect to be found, in the outcome's own units; one for all, or one for each by name.
         relative: The same as a share of the control's level: 0.05 is 5 %.
         margin: How far off an effect may be, for the goals that have one; above zero.
         goal: "different" (the default), "better" than the control by the margin, "not worse" by more than the margin
-            (the default with one), or "equivalent", within it on both sides.
+            (the default with one), or "alike", within it on both sides: the plan's `question`, if it has one.
         better: "higher" (the default) or "lower".
         records: How many records the whole trial has.
         units: The same in units.
@@ -73,9 +74,9 @@ def power(
         records_per_day: How many records come in a day, of all arms.
         units_per_day: How many new units do.
         confidence: Of the intervals; 0.95 unless plan or caller say otherwise.
-        alternative: For the goal "different": "two-sided", "greater" or "less".
-        correction: "bonferroni", or "holm", which never needs more; over outcomes and arms, goals with a margin to keep
-            apart. None if left out.
+        alternative: For the goal "different": "two-sided", "greater" or "less"; the plan's, or "two-sided".
+        correction: "holm", "benjamini-hochberg" or "none", over outcomes and arms, guardrails ("not worse") apart; the
+            plan's, or "none". The first two are reckoned as if one effect had to pass alone, which never is too few.
         sequential: Whether the any-time interval decides, each time that the trial has grown by 5 %.
 
     Raises:
@@ -95,6 +96,8 @@ def power(
     """
     baselines = _baselines(baseline, plan)
     design = _design(plan, arms, records_per_unit, size_cv, sequential)
+    alternative = alternative or ("two-sided" if plan is None else plan.alternative)
+    correction = correction or ("none" if plan is None else plan.correction)
     alpha = 1 - (confidence if confidence is not None else 0.95 if plan is None else plan.confidence)
     chance = 0.8 if power is None else power
     if not 0 < alpha <= 0.5:
@@ -105,7 +108,7 @@ def power(
     size = _size(design, rate, records, units, days)
     planned = {} if plan is None else {outcome.name: outcome for outcome in plan.outcomes}
     margins = {name: _margin(name, margin, planned.get(name)) for name in baselines}
-    goals = {name: _goal(name, goal, margins[name]) for name in baselines}
+    goals = {name: _goal(name, goal, margins[name], planned.get(name)) for name in baselines}
     # What is said of all outcomes is not said of those that the plan guards, unless it guards all.
     guards = {name for name in baselines if margins[name] is not None and _for(name, margin) is None}
     effects = {
@@ -311,8 +314,9 @@ def _margin(name: str, margin: By[float], outcome: Outcome | None) -> float | No
     return bound if bound is not None or outcome is None else outcome.margin
 
 
-def _goal(name: str, goal: By[Goal], bound: float | None) -> Goal:
-    said: Goal | None = _for(name, goal)
+def _goal(name: str, goal: By[Goal], bound: float | None, outcome: Outcome | None) -> Goal:
+    """The goal that is given, or else the plan's question, or else what a margin asks for."""
+    said: Goal | None = _for(name, goal) or (None if outcome is None else outcome.question)
     if said is not None and said not in get_args(Goal):
         raise EstimateError(f"there is no goal {said!r}; there are {', '.join(get_args(Goal))}.")
     if said is None:
@@ -327,18 +331,15 @@ def _sign(name: str, better: By[str], outcome: Outcome | None) -> int:
     return 1 if said == "higher" else -1
 
 
-def _tails(
-    goals: Mapping[str, Goal], arms: int, alpha: float, alternative: str, correction: str | None
-) -> dict[str, float]:
-    """The chance of each outcome's test to err to each side."""
+def _tails(goals: Mapping[str, Goal], arms: int, alpha: float, alternative: str, correction: str) -> dict[str, float]:
+    """The chance of each outcome's test to err to each side, as `inference.claim` tests it."""
     if alternative not in get_args(Alternative):
         raise EstimateError('`alternative` must be "two-sided", "greater" or "less".')
-    if correction is not None and correction not in CORRECTIONS:
+    if correction not in CORRECTIONS:
         raise EstimateError(f"there is no correction {correction!r}; there are {', '.join(CORRECTIONS)}.")
-    tail = alpha / 2 if alternative == "two-sided" else alpha
-    family = arms * sum(goal not in GUARDING for goal in goals.values())
-    share = 1 if correction is None else max(family, 1)
-    return {name: tail if goal in GUARDING else tail / share for name, goal in goals.items()}
+    family = 1 if correction == "none" else max(arms * sum(goal != "not worse" for goal in goals.values()), 1)
+    sides = {name: 2 if goal == "different" and alternative == "two-sided" else 1 for name, goal in goals.items()}
+    return {name: alpha / sides[name] / (1 if goal == "not worse" else family) for name, goal in goals.items()}
 
 
 def _effect(
@@ -365,12 +366,10 @@ def _effect(
     return absolute
 
 
-def _notes(
-    design: Design, known: Collection[Baseline], correction: str | None, rows: Sequence[Planned]
-) -> Iterator[str]:
-    if correction is not None and len(rows) > 1:
-        first = "Holm's procedure needs at most this many" if correction == "holm" else "Bonferroni's correction is in"
-        yield f"{first}, for {len(rows)} comparisons."
+def _notes(design: Design, known: Collection[Baseline], correction: str, rows: Sequence[Planned]) -> Iterator[str]:
+    tested = sum(row.goal != "not worse" for row in rows)
+    if correction != "none" and tested > 1:
+        yield f"This allows for {tested} comparisons ({correction}), which need at most this many."
     largest = max((row.records or 0 for row in rows), default=0)
     if design.sequential and not 0.5 < largest / design.anytime_n < 2:
         yield (

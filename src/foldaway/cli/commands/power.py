@@ -58,7 +58,7 @@ def power(
     ] = None,
     goal: Annotated[
         list[str] | None,
-        typer.Option(metavar=f"{_EACH}GOAL", help="different, better, 'not worse' or equivalent."),
+        typer.Option(metavar=f"{_EACH}GOAL", help="different, better, 'not worse' or alike."),
     ] = None,
     better: Annotated[
         list[str] | None, typer.Option(metavar=f"{_EACH}SIDE", help="higher (the default) or lower.")
@@ -71,8 +71,10 @@ def power(
     records_per_day: Annotated[float | None, typer.Option(help="Records that come in a day.")] = None,
     units_per_day: Annotated[float | None, typer.Option(help="New units that come in a day.")] = None,
     chance: Annotated[float, typer.Option("--power", help="The chance to show what is asked.")] = 0.8,
-    alternative: Annotated[str, typer.Option(help="two-sided, greater or less.")] = "two-sided",
-    correction: Annotated[str | None, typer.Option(help="For several comparisons: bonferroni or holm.")] = None,
+    alternative: Annotated[str | None, typer.Option(help="two-sided, greater or less; the plan's if left out.")] = None,
+    correction: Annotated[
+        str | None, typer.Option(help="holm, benjamini-hochberg or none; the plan's if left out.")
+    ] = None,
     sequential: Annotated[
         bool, typer.Option("--sequential", help="Decide by the any-time interval, however often you look.")
     ] = False,

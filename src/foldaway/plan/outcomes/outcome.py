@@ -94,6 +94,23 @@ class Outcome(Part, frozen=True, kw_only=True):
         return self.question or ("not worse" if self.margin is not None else None)
 
     @property
+    def wanted(self) -> str:
+        """What is to be shown, for a person; empty for a plain comparison.
+
+        Example:
+            >>> from foldaway.plan import Mean
+            >>> Mean("y", better="lower", margin=0.5).wanted, Mean("y", better="lower", question="better").wanted
+            ('not worse by more than 0.5', 'better')
+        """
+        match self.asks:
+            case None:
+                return ""
+            case "alike":
+                return f"alike within {self.margin:g}"
+            case asked:
+                return asked if self.margin is None else f"{asked} by more than {self.margin:g}"
+
+    @property
     def guardrail(self) -> bool:
         """Whether it is to be shown that the outcome is not worse, and nothing else."""
         return self.asks == "not worse"

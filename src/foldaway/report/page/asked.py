@@ -50,7 +50,11 @@ def _terms(plan: Plan) -> Iterator[tuple[str, Html]]:
         yield "Clustered", html("by ", named(plan.cluster), ", of which units may be in different arms")
     if plan.weight is not None:
         yield "Weighted by", html(named(plan.weight))
+    if asked := [html(named(each.title), f": {each.wanted}") for each in plan.outcomes if each.wanted]:
+        yield "To be shown", html(listed(asked))
     yield "Intervals", html(f"{100 * plan.confidence:g}\u202f%")
+    if plan.correction != "none" and len(plan.outcomes) * (len(plan.arms) - 1) > 1:
+        yield "Several comparisons", html("allowed for by the correction ", tag("code", plan.correction))
     if plan.bootstrap is not None:
         by = html("record") if plan.clustering is None else html(named(plan.clustering))
         yield (

@@ -47,7 +47,11 @@ def _roles(plan: Plan) -> list[list[str]]:
     arms = ", ".join(f"{name} {share:.4g}" for name, share in plan.arms.items())
     rows = [[plan.arm, "arm", f"{arms}; {plan.control} is the control"]]
     for outcome in plan.outcomes:
-        compared = [f"compared by its {outcome.LEVEL}", *(_bounds(plan, name) for name in outcome.columns)]
+        compared = [
+            f"compared by its {outcome.LEVEL}",
+            outcome.wanted,
+            *(_bounds(plan, name) for name in outcome.columns),
+        ]
         if (bins := outcome.bins) is not None:
             compared.append(f"{bins.number:,} bins from {bins.lower:g} to {bins.upper:g}")
         rows.append([outcome.name, "outcome", "; ".join(filter(None, compared))])
