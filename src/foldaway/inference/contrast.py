@@ -11,6 +11,7 @@ import numpy as np
 from foldaway.inference.fit import Fit
 from foldaway.inference.variance import covariance, degrees_of_freedom
 from foldaway.numerics.block import Floats
+from foldaway.plan.vocabulary import ERRORS
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.frame import Frame
 
@@ -66,11 +67,13 @@ class Contrast:
     def estimate(self, kind: str) -> Estimate:
         """Both with their errors, that of the share by the delta method."""
         point = self.point()
-        std_error, relative_error = root(self.variance(self.effect, kind)), math.nan
+        variance, relative_error = self.variance(self.effect, kind), math.nan
+        if ERRORS[kind].tally:
+            self.fit.require_digits(variance, self.effect, ERRORS[kind].tally)
         if point.base:
             relative_error = root(self.variance((self.effect - point.relative * self.base) / point.base, kind))
         df = degrees_of_freedom(self.fit, kind)
-        return point._replace(std_error=std_error, df=df, relative_std_error=relative_error)
+        return point._replace(std_error=root(variance), df=df, relative_std_error=relative_error)
 
     def variance(self, contrast: Floats, kind: str) -> float:
         """The variance of a combination of the coefficients."""

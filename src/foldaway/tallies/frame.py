@@ -4,6 +4,11 @@ Let F be the triangular factor of earlier rows, divided by its first entry. Rows
 (the first column is the intercept), scales, takes the covariates out of one another, and takes the covariates
 out of each outcome. Second and fourth moments of such rows lose no digits. F is kept, so nothing is lost:
 moments change frame exactly, by B = F_old F_new⁻¹.
+
+Exactly, but for rounding. Where columns lean on one another, sums of fourth order lose the fourth power of that when
+they leave their frame, and the rows themselves only the first. So rows must be folded in a frame that suits them, one
+of their own and further rows, in which they lean on nothing; from there on no change to a frame of still more rows
+costs digits.
 """
 
 from __future__ import annotations
@@ -15,8 +20,13 @@ import numpy as np
 from foldaway.numerics.block import LARGEST, Block, Floats, Shape
 from foldaway.numerics.linalg import frame_rows
 
-# Below this share of a column's length what is left after the earlier columns is rounding: no direction.
-_NO_DIRECTION = 1e-13
+NO_DIRECTION = 1e-13
+"""Below this share of a column's length, what is left after the earlier columns is rounding."""
+
+# A frame is left when a column has become this many times as long as the first …
+_OUTGROWN = 8
+# … or when no more than this share of a column is left after those before it.
+_LEANING = 1 / 32
 
 
 @dataclass(slots=True)
@@ -38,7 +48,7 @@ class Frame:
         scale = F[0, 0] if F[0, 0] != 0 else float(np.sqrt(n))
         F /= scale
         lengths = np.linalg.norm(F, axis=0)
-        for degenerate in np.flatnonzero(np.abs(np.diag(F)) <= np.maximum(_NO_DIRECTION * lengths, 1 / LARGEST)):
+        for degenerate in np.flatnonzero(np.abs(np.diag(F)) <= np.maximum(NO_DIRECTION * lengths, 1 / LARGEST)):
             F[degenerate, degenerate + 1 :] = 0
             F[degenerate, degenerate] = lengths[degenerate] if lengths[degenerate] > 1 / LARGEST else 1
         return cls(F, n)
@@ -54,6 +64,29 @@ class Frame:
         if block.weight is not None:
             rows *= np.sqrt(block.weight)
         return replace(block, rows=rows, weight=None)
+
+    def suits(self, R: Floats, shape: Shape) -> bool:
+        """Whether rows with the factor R, in this frame, are nearly orthonormal there up to one common scale.
+
+        A frame of n records suits whatever comes until there are 2n, if it is not far longer than these, but only in
+        directions that they have shown. One that they have not shown has the length of the whole column in F.
+        """
+        k = shape.regressors
+        lengths = np.linalg.norm(R, axis=0)
+        left = np.abs(np.diag(R)).copy()
+        left[k:] = [np.linalg.norm(R[k : column + 1, column]) for column in range(k, shape.columns)]
+        leaning = (left < _LEANING * lengths) & (lengths > self._rounding(R))
+        return not (leaning.any() or lengths.max() > _OUTGROWN * lengths[0] > 0)
+
+    def longest(self, R: Floats) -> Floats:
+        """How large a row's entries may be, each, for the frame to suit it as it suits the rows with the factor R."""
+        lengths, rounding = np.linalg.norm(R, axis=0), self._rounding(R)
+        return np.where(lengths > rounding, _OUTGROWN * lengths[0], rounding)
+
+    def _rounding(self, R: Floats) -> Floats:
+        """How much, in this frame, rounding leaves of a column that repeats others."""
+        lengths: Floats = NO_DIRECTION * np.linalg.norm(R @ self.F, axis=0) / np.abs(np.diag(self.F))
+        return lengths
 
     def change_to(self, other: Frame) -> Floats:
         """B with (row in other) = (row in this frame) B."""
