@@ -128,7 +128,7 @@ def test_holm_adjusts_over_the_bootstrap_rows_of_all_arms_and_outcomes() -> None
 
 
 def test_rows_are_printed_and_exported() -> None:
-    plan, rows = of_units(outcomes=1)
+    plan, rows = of_units(outcomes=1, shift=10)
     effects = folded(plan, rows).effects()
     lines = [line.split() for line in str(effects).splitlines()]
     shown = [words[1] for words in lines if words and words[0] in ESTIMATORS]

@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from foldaway.effects.analysis import Checks, assembled
+from foldaway.effects.analysis import CARRIED, CONSTANT, OUTCOME_TOO_SMALL, Checks, assembled, left_out_notes
 from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.effects import Effects
 from foldaway.effects.released import coarse, drowned, noisier, release_notes, widening
@@ -22,9 +23,9 @@ from foldaway.errors import Unreleased
 from foldaway.inference.adjusting import fit_start
 from foldaway.inference.anytime import UNKNOWN_EVIDENCE, Anytime, anytime_effect, carriers_of, evidence_of
 from foldaway.inference.group_rate import jackknife_adjusted
-from foldaway.inference.group_regression import jackknife_regression, regression_welch
+from foldaway.inference.group_regression import jackknife_regression, left_out, regression_welch
 from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife, mean, total_per_unit
-from foldaway.inference.levels import ArmEffect, Levels, effect_of, over
+from foldaway.inference.levels import ONE_CARRIES, ROUNDING, TOO_SMALL, ArmEffect, Levels, effect_of, over
 from foldaway.inference.rounding import round_count, rounded_levels
 from foldaway.inference.sample_ratio import (
     SampleRatio,
@@ -77,6 +78,8 @@ def effects_of_groups(
     rows = [row for outcome in range(len(plan.outcomes)) for row in _rows(plan, reading, outcome)]
     if plan.release is not None:
         notes = [*notes, *release_notes(plan, rows)]
+    if tallies.moments is not None and not rounded and not reading.why:
+        notes = [*notes, *left_out_notes(plan, left_out(tallies.moments))]
     checks = Checks(dict(zip(plan.arms, tallies.counts, strict=True)), ratio, faults)
     return assembled(plan, rows, checks.told(plan) if rounded else checks, notes)
 
@@ -133,6 +136,30 @@ class Reading(NamedTuple):
             return np.nan_to_num(over(np.abs(totals).sum(axis=1) ** 2, (totals**2).sum(axis=1)))
         return carriers_of(self.plain, outcome)
 
+    def flat(self, outcome: int) -> NDArray[np.bool_]:
+        """By arm, whether all records have one value of the outcome, as far as sums can tell."""
+        if self.first_order:
+            return np.zeros(len(self.plain.mass), dtype=bool)
+        spread = np.sqrt(np.nan_to_num(over(self.plain.square[:, outcome], self.plain.mass[:, outcome])))
+        return spread <= ROUNDING * np.abs(self.size(outcome))
+
+    def size(self, outcome: int) -> Floats:
+        """By arm, the mean size of the outcome."""
+        weight = self.plain.weights(outcome).sum(axis=1)
+        return np.nan_to_num(over(self.plain.absolute[:, outcome], weight))
+
+    def carried(self, outcome: int, arm: int) -> str:
+        """Why weights leave nothing to take an error from; empty if they do not."""
+        weight, n = self.plain.weights(outcome).sum(axis=1), self.plain.counts(outcome).sum(axis=1)
+        one = (n > 1) & (weight**2 < ONE_CARRIES * self.plain.mass[:, outcome])
+        return CARRIED if self.plain.shape.weighted and one[[0, arm]].any() else ""
+
+    def no_spread(self, outcome: int, arm: int) -> str:
+        """Why a comparison has no error."""
+        if not self.first_order and 0 < float(self.size(outcome)[[0, arm]].max()) < TOO_SMALL:
+            return OUTCOME_TOO_SMALL
+        return CONSTANT
+
     def is_total(self, outcome: int) -> bool:
         """Whether the plan asks for the outcome's total."""
         return self.tallies.plan.outcomes[outcome] in self.tallies.plan.totals
@@ -173,6 +200,8 @@ def _rows(plan: Plan, reading: Reading, outcome: int) -> Iterator[Effect]:
         for each in kinds
         if sum(reading.tallies.counts) and not (ESTIMATORS[each[0]].adjusts and reading.why)
     }
+    flat = reading.flat(outcome)
+    levels = {each: _without_rounding(found, flat, each[0]) for each, found in levels.items()}
     if reading.rounded:
         of_one = [{each: levels[each] for each in levels if each[0] == name} for name in names]
         carriers = reading.carriers(outcome)
@@ -180,6 +209,13 @@ def _rows(plan: Plan, reading: Reading, outcome: int) -> Iterator[Effect]:
     for arm in range(1, len(plan.arms)):
         for name, kind in kinds:
             yield _row(plan, reading, outcome, arm, name, kind, levels.get((name, kind)))
+
+
+def _without_rounding(levels: Levels, flat: NDArray[np.bool_], estimator: str) -> Levels:
+    """The levels, without the spread that rounding gives to arms that have none."""
+    if estimator == TOTAL or not flat.any() or (ESTIMATORS[estimator].adjusts and not flat.all()):
+        return levels
+    return levels._replace(covariance=np.where(flat | flat[:, None], 0.0, levels.covariance))
 
 
 def _row(
@@ -192,10 +228,12 @@ def _row(
         point = effect_of(levels, arm, plan.confidence)
         if why := drowned(plan, [counts[0], counts[arm]]):
             point = ArmEffect(None, None, reliable=False, why=why)
+        elif why := reading.carried(outcome, arm):
+            point = ArmEffect(point.estimate, point.base, reliable=False, why=why)
         anytime = reading.anytime(estimator, kind, outcome, arm, levels)
     untold = reading.rounded and not math.isfinite(point.estimate or 0.0)  # an arm without spread has no steps
     if point.reliable and (untold or not (point.std_error and math.isfinite(point.std_error))):
-        why = "no record of an arm differs from another in this outcome, so there is no error to give."
+        why = reading.no_spread(outcome, arm)
         point = ArmEffect(point.estimate, point.base, reliable=False, why=why, relative=point.relative)
     if reading.rounded and not point.reliable:  # without an error there is nothing to round to
         point = ArmEffect(None, None, reliable=False, why=point.why)

@@ -27,14 +27,14 @@ class Question(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """An effect and its error, absolute and relative to the control's level."""
+    """An effect and the control's level, with their errors and covariance."""
 
     estimate: float
     std_error: float
     df: float
     base: float
-    relative: float
-    relative_std_error: float
+    base_std_error: float
+    covariance: float
 
 
 class Answer(Protocol):
@@ -59,21 +59,24 @@ class Contrast:
         self.center = center
 
     def point(self) -> Estimate:
-        """The effect and its share of the control's level."""
+        """The effect and the control's level."""
         self.fit.require_identified(self.effect)
         value, level = float(self.effect @ self.fit.coef), float(self.base @ self.fit.coef) + self.center
-        return Estimate(value, math.nan, math.nan, level, value / level if level else math.nan, math.nan)
+        return Estimate(value, math.nan, math.nan, level, math.nan, math.nan)
 
     def estimate(self, kind: str) -> Estimate:
-        """Both with their errors, that of the share by the delta method."""
-        point = self.point()
-        variance, relative_error = self.variance(self.effect, kind), math.nan
-        if ERRORS[kind].tally:
-            self.fit.require_digits(variance, self.effect, ERRORS[kind].tally)
-        if point.base:
-            relative_error = root(self.variance((self.effect - point.relative * self.base) / point.base, kind))
-        df = degrees_of_freedom(self.fit, kind)
-        return point._replace(std_error=root(variance), df=df, relative_std_error=relative_error)
+        """Both with their errors."""
+        own, below, sum_of_both = (
+            self.variance(each, kind) for each in (self.effect, self.base, self.effect + self.base)
+        )
+        if ERRORS[kind].tally and self.fit.has_cancelled(own, self.effect, ERRORS[kind].tally):
+            own = 0.0
+        return self.point()._replace(
+            std_error=root(own),
+            df=degrees_of_freedom(self.fit, kind),
+            base_std_error=root(below),
+            covariance=(sum_of_both - own - below) / 2,
+        )
 
     def variance(self, contrast: Floats, kind: str) -> float:
         """The variance of a combination of the coefficients."""

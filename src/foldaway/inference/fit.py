@@ -79,7 +79,6 @@ class Fit:
         self.outcome = outcome
         self.n = sum(model.arm.n for model in models)
         self._sandwiches: dict[tuple[str, tuple[float, ...] | None], Floats] = {}
-        self._sizes: dict[str, list[tuple[Floats, Floats]]] = {}
         self._changes = [model.arm.frame.change_to(frame) for model in models]
         self._k = k = models[0].arm.shape.regressors
         self._column = k + outcome
@@ -135,28 +134,27 @@ class Fit:
         """
         # HC1 is HC0 scaled, and each is asked for by effect and relative effect: the sandwich is made once.
         if (tally, factors) not in self._sandwiches:
-            total, sizes = np.zeros((self.rank, self.rank)), []
+            total = np.zeros((self.rank, self.rank))
             for a, model in enumerate(self.models):
                 reading = self.reading(a)
                 half = self._inverse @ (self._inverse.T @ reading.rows)
-                clusters = _clusters_of(model.arm, tally)
-                meat = clusters.meat(self.outcome, reading.delta, reading.scale)
+                meat = _clusters_of(model.arm, tally).meat(self.outcome, reading.delta, reading.scale)
                 total += half @ meat @ half.T * (1.0 if factors is None else factors[a])
-                # With y turned around, what was subtracted is added.
-                turned = clusters.meat(self.outcome, reading.delta, -reading.scale)
-                sizes.append((half, np.sqrt(np.maximum(np.diag(meat + turned), 0))))
             self._sandwiches[tally, factors] = self._spread(total)
-            self._sizes[tally] = sizes
         return self._sandwiches[tally, factors]
 
-    def require_digits(self, variance: float, contrast: Floats, tally: str) -> None:
-        """Refuse a contrast's variance, from that tally, of which rounding has left nothing.
+    def has_cancelled(self, variance: float, contrast: Floats, tally: str) -> bool:
+        """Whether a contrast's variance, from that tally, is what rounding has left of zero.
 
         The contrast then rests on clusters that the model explains: their scores are zero, and those of others cancel.
         """
-        size = sum(float(np.abs(contrast[self.used] @ half) @ lengths) ** 2 for half, lengths in self._sizes[tally])
-        if variance <= _CANCELLED * size:
-            raise EstimateError("the model explains every record that the error would come from, so there is none.")
+        size, direction = 0.0, self._inverse @ (self._inverse.T @ contrast[self.used])
+        for a, model in enumerate(self.models):
+            reading, clusters = self.reading(a), _clusters_of(model.arm, tally)
+            # With y turned around, what was subtracted is added.
+            both = sum(clusters.meat(self.outcome, reading.delta, side * reading.scale) for side in (1, -1))
+            size += float(np.abs(direction @ reading.rows) @ np.sqrt(np.maximum(np.diag(both), 0))) ** 2
+        return variance <= _CANCELLED * size
 
     def reading(self, arm: int) -> Reading:
         """The model in an arm's own frame; there δ is small, and nothing large cancels in the residual."""
@@ -209,8 +207,9 @@ def _least(models: Sequence[ArmModel], factors: Sequence[Floats], frame: Frame) 
     """
     k = models[0].arm.shape.regressors
     whole, about = np.zeros((2, len(models[0].L)))
-    # In each arm a column of the model is one of the frame's, or zero.
-    scale = np.max([np.abs(model.L) @ np.abs(np.diag(frame.F)[:k]) for model in models], axis=0)
+    # In each arm a column of the model is one of the frame's, up to a factor, or zero.
+    shares = np.sum([np.abs(model.L) for model in models], axis=0)
+    scale = shares @ np.abs(np.diag(frame.F)[:k]) / shares.sum(axis=1)
     for model, R in zip(models, factors, strict=True):
         whole += np.sum((R[:, :k] @ frame.F[:k, :k] @ model.L.T) ** 2, axis=0)
         about += np.sum((R[:, 1:k] @ frame.F[1:k, 1:k] @ model.L[:, 1:].T) ** 2, axis=0)

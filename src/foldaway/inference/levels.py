@@ -10,13 +10,25 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from foldaway.inference.intervals import critical, p_value
 from foldaway.numerics.block import Floats
 
 LEAST_GROUPS = 5
 """With fewer non-empty groups in an arm, no error is told."""
+
+UNBOUNDED = "the control's level cannot be told from zero, so a relative effect has no bounds."
+"""Why a relative effect is withheld."""
+
+ROUNDING = 4e-16
+"""What sums leave of the spread of a number that is always the same, next to that number."""
+
+ONE_CARRIES = 1.01
+"""An arm with fewer effective records, (Σw)² / Σw², is one record."""
+
+TOO_SMALL = 1e-100
+"""Numbers below this have squares that double precision cannot tell from zero, or not exactly."""
 
 
 class Levels(NamedTuple):
@@ -29,6 +41,8 @@ class Levels(NamedTuple):
             own entry is 1/f; an entry of two arms is 0 if what is not known of their variances has nothing in common.
         n: The number of records: (…, A).
         groups: The number of groups with records: (…, A); None if records are taken as independent.
+        away: The levels less a number that they share, with the digits that this number takes away; None where the
+            levels themselves have all that there are.
     """
 
     value: Floats
@@ -36,6 +50,7 @@ class Levels(NamedTuple):
     doubt: Floats
     n: Floats
     groups: Floats | None = None
+    away: Floats | None = None
 
 
 class Difference(NamedTuple):
@@ -85,7 +100,7 @@ class ArmEffect(NamedTuple):
 
 def difference_of(levels: Levels, arm: int, control: int = 0) -> Difference:
     """The difference of two levels, with the degrees of freedom of its variance."""
-    value, covariance = levels.value, levels.covariance
+    value, covariance = levels.value if levels.away is None else levels.away, levels.covariance
     ours, theirs = covariance[..., arm, arm], covariance[..., control, control]
     variance = np.maximum(ours + theirs - 2 * covariance[..., arm, control], 0)
     df = _degrees(levels, arm, control, ours, theirs)
@@ -98,35 +113,52 @@ def _degrees(levels: Levels, arm: int, control: int, ours: Floats, theirs: Float
     Where nothing varies, that of equal variances.
     """
     nothing = ours + theirs == 0
-    one, other = np.where(nothing, 1.0, ours), np.where(nothing, 1.0, theirs)
     doubt = levels.doubt
-    own = one**2 * doubt[..., arm, arm] + other**2 * doubt[..., control, control]
     with np.errstate(divide="ignore", invalid="ignore"):
-        df: Floats = (one + other) ** 2 / (own + 2 * one * other * doubt[..., arm, control])
+        # Shares, whose squares are not lost, however small the variances.
+        one, other = (np.where(nothing, 0.5, each / (ours + theirs)) for each in (ours, theirs))
+        own = one**2 * doubt[..., arm, arm] + other**2 * doubt[..., control, control]
+        df: Floats = 1 / (own + 2 * one * other * doubt[..., arm, control])
     return df
 
 
 def relative_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> Relative:
-    """The relative effect with Fieller's set (Fieller 1954): all ρ that a test of L_arm − ρ L_control does not reject.
-
-    The set is an interval only if the control's level differs from zero at this confidence. Otherwise it is unbounded,
-    and there is nothing to tell.
-    """
+    """The relative effect with Fieller's set, from the levels' covariance."""
     from scipy.special import stdtrit
 
-    a, b = levels.value[..., arm], levels.value[..., control]
+    base, difference = levels.value[..., control], difference_of(levels, arm, control)
     ours, theirs = levels.covariance[..., arm, arm], levels.covariance[..., control, control]
-    between = levels.covariance[..., arm, control]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = a / b
-        df = _degrees(levels, arm, control, ours, ratio**2 * theirs)
-        t2 = stdtrit(df, 0.5 + confidence / 2) ** 2
-        lead, middle, last = b**2 - t2 * theirs, a * b - t2 * between, a**2 - t2 * ours
-        root = np.sqrt(np.maximum(middle**2 - lead * last, 0))
-        bounded = np.asarray(lead > 0)
-        lower, upper = (np.where(bounded, (middle + side * root) / lead - 1, np.nan) for side in (-1, 1))
-        error = np.sqrt(np.maximum(ours - 2 * ratio * between + ratio**2 * theirs, 0)) / np.abs(b)
-    return Relative(ratio - 1, error, lower, upper, bounded)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        df = _degrees(levels, arm, control, ours, (1 + difference.estimate / base) ** 2 * theirs)
+        reach = stdtrit(df, 0.5 + confidence / 2)
+    between = levels.covariance[..., arm, control] - theirs
+    return fieller(difference.estimate, base, (difference.variance, theirs, between), reach)
+
+
+def fieller(
+    effect: ArrayLike, base: ArrayLike, variances: tuple[ArrayLike, ArrayLike, ArrayLike], reach: ArrayLike
+) -> Relative:
+    """An effect over a base, and Fieller's set (Fieller 1954): all ρ that a test of effect − ρ·base does not reject.
+
+    The set is an interval only if the base differs from zero at this confidence. Otherwise it is unbounded, and there
+    is nothing to tell.
+
+    Args:
+        effect: The effect.
+        base: What it is a share of.
+        variances: That of the effect, that of the base, and their covariance.
+        reach: How many standard errors an interval reaches to each side.
+    """
+    b, t2 = np.asarray(base, dtype=np.float64), np.asarray(reach, dtype=np.float64) ** 2
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        share = np.asarray(effect) / b
+        own, below, between = (np.asarray(each) / b / b for each in variances)
+        spread = np.maximum(own - 2 * share * between + share**2 * below, 0)
+        lead, middle = 1 - t2 * below, share - t2 * between
+        root = np.sqrt(np.maximum(t2 * (spread + t2 * (between**2 - below * own)), 0))
+        bounded = np.asarray((lead > 0) & np.isfinite(share))
+        lower, upper = (np.where(bounded, (middle + side * root) / lead, np.nan) for side in (-1, 1))
+    return Relative(share, np.sqrt(spread), lower, upper, bounded)
 
 
 def effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> ArmEffect:
@@ -151,8 +183,7 @@ def effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> 
     found = ArmEffect(estimate, float(levels.value[control]), error, df, estimate - reach, estimate + reach, p)
     relative = relative_of(levels, arm, confidence, control)
     if not relative.bounded:
-        unbounded = "the control's level cannot be told from zero, so a relative effect has no bounds."
-        return found._replace(relative_why=unbounded)
+        return found._replace(relative_why=UNBOUNDED)
     return found._replace(
         relative=float(relative.estimate),
         relative_std_error=float(relative.std_error),

@@ -48,7 +48,8 @@ def welch_df(variances: Floats, counts: Floats) -> float:
     """The Welch–Satterthwaite degrees of freedom of a sum of independent variances."""
     if not variances.any():  # nothing varies: any number will do, and the pooled one is a number
         return float(counts.sum() - len(counts))
-    return float(variances.sum() ** 2 / np.sum(variances**2 / (counts - 1)))
+    shares = variances / variances.sum()  # whose squares are not lost, however small the variances
+    return float(1 / np.sum(shares**2 / (counts - 1)))
 
 
 def _classical(fit: Fit) -> Floats:

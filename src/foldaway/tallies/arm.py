@@ -35,8 +35,8 @@ class ArmTally:
     """A frame, the factor that every arm has, and further tallies by name, all in that frame.
 
     The frame is made from the first block and made anew whenever it does not suit the records any more, and from the
-    factor when these have doubled, so that even an arm that began with a single record loses no digits. Columns of levels that are pooled
-    with the first level are zero in every record, those to come included.
+    factor when these have doubled, so that even an arm that began with a single record loses no digits. Columns of
+    levels that are pooled with the first level are zero in every record, those to come included.
     """
 
     shape: Shape
