@@ -35,6 +35,10 @@ from foldaway.tallies.scores import Scores
 _EXPLAINED = 1e-13
 
 CONSTANT = "no record of an arm differs from another in this outcome, so there is no error to give."
+EXPLAINED = (
+    "too little is left to take an error from: the covariates explain nearly every difference between records, or a "
+    "few records have nearly all of the weight."
+)
 CARRIED = "one record has nearly all of an arm's weight, so there is no error to give."
 OUTCOME_TOO_SMALL = (
     "the outcome's values are too close to zero to compute with: squares of numbers below 1e-100 are lost. Record it "
@@ -354,7 +358,7 @@ def _no_error(question: Question, point: Estimate, confidence: float) -> str:
     if all(each.own <= ROUNDING * each.size for each in spreads) and not point.std_error > 1e-10 * size:
         return CONSTANT
     if not point.std_error > _EXPLAINED * max(each.own / math.sqrt(each.n) for each in spreads):
-        return "the covariates explain every difference between records, so there is no error to give."
+        return EXPLAINED
     if not math.isfinite(abs(point.estimate) + critical(confidence, point.df) * point.std_error):
         return "the numbers are too large to work with."
     return ""

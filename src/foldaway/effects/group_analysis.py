@@ -200,8 +200,8 @@ def _rows(plan: Plan, reading: Reading, outcome: int) -> Iterator[Effect]:
         for each in kinds
         if sum(reading.tallies.counts) and not (ESTIMATORS[each[0]].adjusts and reading.why)
     }
-    flat = reading.flat(outcome)
-    levels = {each: _without_rounding(found, flat, each[0]) for each, found in levels.items()}
+    flat, size = reading.flat(outcome), reading.size(outcome)
+    levels = {each: _without_rounding(found, flat, size, each[0]) for each, found in levels.items()}
     if reading.rounded:
         of_one = [{each: levels[each] for each in levels if each[0] == name} for name in names]
         carriers = reading.carriers(outcome)
@@ -211,11 +211,12 @@ def _rows(plan: Plan, reading: Reading, outcome: int) -> Iterator[Effect]:
             yield _row(plan, reading, outcome, arm, name, kind, levels.get((name, kind)))
 
 
-def _without_rounding(levels: Levels, flat: NDArray[np.bool_], estimator: str) -> Levels:
-    """The levels, without the spread that rounding gives to arms that have none."""
+def _without_rounding(levels: Levels, flat: NDArray[np.bool_], size: Floats, estimator: str) -> Levels:
+    """The levels, without what rounding gives to arms that have no spread: an error, and a level that is not zero."""
     if estimator == TOTAL or not flat.any() or (ESTIMATORS[estimator].adjusts and not flat.all()):
         return levels
-    return levels._replace(covariance=np.where(flat | flat[:, None], 0.0, levels.covariance))
+    value = np.where(flat & (np.abs(levels.value) <= ROUNDING * size.max()), 0.0, levels.value)
+    return levels._replace(value=value, covariance=np.where(flat | flat[:, None], 0.0, levels.covariance))
 
 
 def _row(

@@ -69,7 +69,7 @@ class Contrast:
         own, below, sum_of_both = (
             self.variance(each, kind) for each in (self.effect, self.base, self.effect + self.base)
         )
-        if ERRORS[kind].tally and self.fit.has_cancelled(own, self.effect, ERRORS[kind].tally):
+        if self.fit.has_cancelled(own, self.effect, ERRORS[kind].tally):
             own = 0.0
         return self.point()._replace(
             std_error=root(own),

@@ -25,6 +25,9 @@ from foldaway.tallies.frame import NO_DIRECTION, Frame
 # no direction: rounding is more than a millionth of what is left.
 COLLINEAR = 1e-10
 
+# Residuals that are this share of the response have lost half of their digits.
+_NO_RESIDUAL = 1e-8
+
 # A variance that is this share of what it is the difference of has lost nearly all of its digits.
 _CANCELLED = 1e-11
 
@@ -106,6 +109,7 @@ class Fit:
         self.coef[self.used] = solve_upper(self._R, R[:r, -1])
         # What the kept columns leave of the response stands below their rows.
         self.rss = float(np.sum(R[r:, -1] ** 2))
+        self._explained = self.rss <= (_NO_RESIDUAL * np.linalg.norm(R[:, -1])) ** 2
 
     @property
     def df(self) -> int:
@@ -144,10 +148,13 @@ class Fit:
         return self._sandwiches[tally, factors]
 
     def has_cancelled(self, variance: float, contrast: Floats, tally: str) -> bool:
-        """Whether a contrast's variance, from that tally, is what rounding has left of zero.
+        """Whether a contrast's variance, from that tally or from none, is rounding for the most part.
 
-        The contrast then rests on clusters that the model explains: their scores are zero, and those of others cancel.
+        Either the model explains the response, but for rounding, or the clusters that the contrast rests on: their
+        scores are zero, and those of others cancel.
         """
+        if self._explained or not tally:
+            return self._explained
         size, direction = 0.0, self._inverse @ (self._inverse.T @ contrast[self.used])
         for a, model in enumerate(self.models):
             reading, clusters = self.reading(a), _clusters_of(model.arm, tally)

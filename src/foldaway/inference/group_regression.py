@@ -22,10 +22,10 @@ from foldaway.tallies.frame import NO_DIRECTION, Frame
 from foldaway.tallies.group_moments import GroupMoments, factor_of
 from foldaway.tallies.predictor import Predictor, lean
 
-# Of columns scaled to correlations, a direction below this share of them is none.
-_NO_DIRECTION = 1e-11
-# And of a column in the frame, so much: the root of what rounding leaves of a square.
-_NO_LENGTH = 1e-6
+# Of columns scaled to correlations, a direction below this share of them is none: half of its digits are lost.
+_NO_DIRECTION = 1e-8
+# And of a column in the frame, which is not squared, the root of that.
+_NO_LENGTH = 1e-4
 
 
 class Solved(NamedTuple):
@@ -152,8 +152,8 @@ def regression_levels(
     with np.errstate(divide="ignore", invalid="ignore"):
         means = moments[..., 0, :] / weight[..., None]
         overall = moments[..., 0, :].sum(axis=-2) / weight.sum(axis=-1)[..., None]
-    away = means[..., 1:k] - (overall[..., None, 1:k] if recentred else 0.0)
-    levels = means[..., 1:] @ frame.F[1:, k + outcome] - np.einsum("...ai,...i->...a", away, slopes.coef)
+        away = means[..., 1:k] - (overall[..., None, 1:k] if recentred else 0.0)
+        levels = means[..., 1:] @ frame.F[1:, k + outcome] - np.einsum("...ai,...i->...a", away, slopes.coef)
     return levels, slopes.rank
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foldaway.inference.levels import Levels, over
+from foldaway.inference.levels import ONE_CARRIES, Levels, over
 from foldaway.numerics.block import Floats
 from foldaway.tallies.sums import Sums
 
@@ -45,6 +45,8 @@ def spread_of(sums: Sums, outcome: int) -> Spread:
     # They were kept about the means under w²; with weights those are not the means that are compared.
     apart = over(sums.first[:, columns], mass[:, None]) - about
     products += mass[:, None, None] * apart[:, :, None] * apart[:, None, :]
+    # Where one record has all of the weight, what is left of the others is rounding.
+    products[weight**2 < ONE_CARRIES * mass] = 0
     return Spread(sums.counts(outcome).sum(axis=1), weight, about, products, sums.level[columns])
 
 
@@ -58,8 +60,8 @@ def prediction_rate(spread: Spread) -> Floats:
     products = spread.products.sum(axis=-3)
     yy, aa, ya = products[..., 0, 0], products[..., 1, 1], products[..., 0, 1]
     predicted = yy + aa - 2 * ya
-    # A prediction that is constant within arms leaves rounding, which predicts nothing.
-    real = predicted > 1e-24 * (yy + aa)
+    # Of a prediction that hardly varies next to the outcome, rounding is left, which predicts nothing.
+    real = predicted > 1e-9 * (yy + aa)
     rate: Floats = np.divide(yy - ya, predicted, out=np.zeros(np.shape(yy)), where=real)
     return rate
 
