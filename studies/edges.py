@@ -81,7 +81,7 @@ def covariate(rng: np.random.Generator, n: int, before: Sequence[Floats]) -> Dra
         return Drawn(before[-1] + rng.choice([1e-3, 1e-6]) * np.std(before[-1]) * normal, True)
     if kind == 4 and before:  # quite another one
         return Drawn(rng.choice([1.0, -3.0]) * before[rng.integers(len(before))], False)
-    if kind == 5 and before:
+    if kind == 5 and before and 1e-15 < np.abs(before[-1]).max() < 1e15:
         return Drawn(before[-1] ** 2, True)
     if kind == 6:
         return Drawn(np.full(n, rng.choice([0.0, 0.1, -1e9])), False)
@@ -270,7 +270,7 @@ def kept_rows(case: Case) -> dict[tuple[str, str, str, str], tuple[float, float 
 
 
 def _about(column: Floats, w: Long) -> Long:
-    """About its mean, at unit length; zeros if it is constant."""
+    """About its mean, at unit length; zeros if it is constant, or as good as that."""
     long = column.astype(np.longdouble) - np.longdouble(column[0])
     about: Long = long - (w @ long) / w.sum()
     length = np.sqrt(about @ about)
@@ -280,7 +280,7 @@ def _about(column: Floats, w: Long) -> Long:
 def _regressions(
     case: Case, estimator: str, code: NDArray[np.intp], arm: int, x: Sequence[Long], y: Long, w: Long
 ) -> dict[str, tuple[float, float | None]]:
-    n, arms = case.n, len(case.plan.arms)
+    n, arms, names = case.n, len(case.plan.arms), case.plan.covariates if x else ()
     dummies = [(code == a).astype(np.longdouble) for a in range(arms)]
     columns = list(dummies)
     contrast = [float(a == arm) - float(a == 0) for a in range(arms)]
@@ -291,7 +291,10 @@ def _regressions(
         columns += [column * dummy for dummy in dummies for column in x]
         contrast += [0.0] * (arms * len(x))
     root = np.sqrt(w)
-    Q, R, used = _qr(np.column_stack(columns) * root[:, None])
+    # Thirteen digits of a column as it came, and ten of what its mean leaves of it, are counted on.
+    levels = [float(np.linalg.norm(case.data[name]) / (np.std(case.data[name]) * n**0.5 or 1)) for name in names]
+    least = [0.0] * arms + [1e-13 * level for level in levels] * (arms if estimator == "interacted" else 1)
+    Q, R, used = _qr(np.column_stack(columns) * root[:, None], least)
     response = y * root
     coef_q = Q.T @ response
     residuals = response - Q @ coef_q
@@ -321,8 +324,8 @@ def _regressions(
     return found
 
 
-def _qr(columns: Long) -> tuple[Long, Long, list[int]]:
-    """Q, R and the columns that add a direction, by Gram–Schmidt done twice."""
+def _qr(columns: Long, least: Sequence[float]) -> tuple[Long, Long, list[int]]:
+    """Q, R and the columns of which more than the least share adds a direction, by Gram–Schmidt done twice."""
     Q: list[Long] = []
     R, used = np.zeros((columns.shape[1],) * 2, np.longdouble), []
     for j, column in enumerate(columns.T):
@@ -333,7 +336,7 @@ def _qr(columns: Long) -> tuple[Long, Long, list[int]]:
                 R[i, len(Q)] += share
                 rest -= share * q
         left = np.sqrt(rest @ rest)
-        if left > 1e-10 * length:
+        if left > max(1e-10, least[j]) * length:
             R[len(Q), len(Q)] = left
             Q.append(rest / left)
             used.append(j)
@@ -408,9 +411,10 @@ def apart(one: fa.Effect, other: fa.Effect) -> float:
         return math.inf
     if one.std_error is None or other.std_error is None:
         return 0.0
-    pairs = [("estimate", one.std_error), ("std_error", one.std_error), ("ci_lower", one.std_error)]
-    if one.relative_std_error:
-        pairs += [("relative", one.relative_std_error), ("relative_std_error", one.relative_std_error)]
+    pairs = [("estimate", one.std_error), ("std_error", one.std_error)]
+    if one.relative_std_error is not None and one.control_level:
+        scale = max(one.relative_std_error, one.std_error / abs(one.control_level))
+        pairs += [("relative", scale), ("relative_std_error", scale)]
     return max(abs(getattr(one, name) - getattr(other, name)) / scale for name, scale in pairs)
 
 

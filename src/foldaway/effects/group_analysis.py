@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.effects.analysis import CARRIED, CONSTANT, OUTCOME_TOO_SMALL, Checks, assembled, left_out_notes
+from foldaway.effects.analysis import CARRIED, CONSTANT, EXPLAINED, OUTCOME_TOO_SMALL, Checks, assembled, left_out_notes
 from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.effects import Effects
 from foldaway.effects.released import coarse, drowned, noisier, release_notes, widening
@@ -42,6 +42,9 @@ from foldaway.records.faults import Faults
 from foldaway.tallies.grouped import Grouped
 from foldaway.tallies.release import cell_of
 from foldaway.tallies.sums import Sums
+
+# Next to the spread of all arms together, what products in one frame leave of an arm's own if it has none.
+_IN_ONE_FRAME = 1e-6
 
 
 def effects_of_groups(
@@ -141,24 +144,40 @@ class Reading(NamedTuple):
         if self.first_order:
             return np.zeros(len(self.plain.mass), dtype=bool)
         spread = np.sqrt(np.nan_to_num(over(self.plain.square[:, outcome], self.plain.mass[:, outcome])))
-        return spread <= ROUNDING * np.abs(self.size(outcome))
+        return spread <= self.rounding(outcome)
 
-    def size(self, outcome: int) -> Floats:
-        """By arm, the mean size of the outcome."""
+    def size(self, outcome: int) -> float:
+        """The mean size of the outcome, of the arm where it is largest."""
         weight = self.plain.weights(outcome).sum(axis=1)
-        return np.nan_to_num(over(self.plain.absolute[:, outcome], weight))
+        return float(np.nan_to_num(over(self.plain.absolute[:, outcome], weight)).max())
 
-    def carried(self, outcome: int, arm: int) -> str:
-        """Why weights leave nothing to take an error from; empty if they do not."""
+    def rounding(self, outcome: int) -> float:
+        """The spread that rounding gives to an arm that has none.
+
+        Products of all arms are in one frame while the trial is rich, so it is a share of the spread over all.
+        """
+        if self.tallies.moments is None or self.first_order:
+            return ROUNDING * self.size(outcome)
+        mass, first = self.plain.mass[:, outcome], self.plain.first[:, outcome]
+        means = np.nan_to_num(over(first, mass)) - first.sum() / max(mass.sum(), 1e-300)
+        squares = self.plain.square[:, outcome].sum() + np.sum(mass * means**2)
+        return max(ROUNDING * self.size(outcome), _IN_ONE_FRAME * math.sqrt(squares / max(mass.sum(), 1e-300)))
+
+    def is_rounding(self, outcome: int, std_error: float | None) -> bool:
+        """Whether an error is what products in one frame leave of none."""
+        n = math.sqrt(max(sum(self.tallies.counts), 1))
+        return self.tallies.moments is not None and (std_error or 0.0) <= self.rounding(outcome) / n
+
+    def no_error(self, outcome: int, arm: int, estimator: str) -> str:
+        """Why no comparison of an arm has an error; empty if it may have one."""
+        if self.first_order:
+            return ""
+        if 0 < self.size(outcome) < TOO_SMALL:
+            return OUTCOME_TOO_SMALL
         weight, n = self.plain.weights(outcome).sum(axis=1), self.plain.counts(outcome).sum(axis=1)
         one = (n > 1) & (weight**2 < ONE_CARRIES * self.plain.mass[:, outcome])
-        return CARRIED if self.plain.shape.weighted and one[[0, arm]].any() else ""
-
-    def no_spread(self, outcome: int, arm: int) -> str:
-        """Why a comparison has no error."""
-        if not self.first_order and 0 < float(self.size(outcome)[[0, arm]].max()) < TOO_SMALL:
-            return OUTCOME_TOO_SMALL
-        return CONSTANT
+        involved = range(len(one)) if ESTIMATORS[estimator].adjusts else (0, arm)  # coefficients are those of all arms
+        return CARRIED if self.plain.shape.weighted and one[list(involved)].any() else ""
 
     def is_total(self, outcome: int) -> bool:
         """Whether the plan asks for the outcome's total."""
@@ -200,8 +219,8 @@ def _rows(plan: Plan, reading: Reading, outcome: int) -> Iterator[Effect]:
         for each in kinds
         if sum(reading.tallies.counts) and not (ESTIMATORS[each[0]].adjusts and reading.why)
     }
-    flat, size = reading.flat(outcome), reading.size(outcome)
-    levels = {each: _without_rounding(found, flat, size, each[0]) for each, found in levels.items()}
+    flat, rounding = reading.flat(outcome), reading.rounding(outcome)
+    levels = {each: _without_rounding(found, flat, rounding, each[0]) for each, found in levels.items()}
     if reading.rounded:
         of_one = [{each: levels[each] for each in levels if each[0] == name} for name in names]
         carriers = reading.carriers(outcome)
@@ -211,11 +230,11 @@ def _rows(plan: Plan, reading: Reading, outcome: int) -> Iterator[Effect]:
             yield _row(plan, reading, outcome, arm, name, kind, levels.get((name, kind)))
 
 
-def _without_rounding(levels: Levels, flat: NDArray[np.bool_], size: Floats, estimator: str) -> Levels:
+def _without_rounding(levels: Levels, flat: NDArray[np.bool_], rounding: float, estimator: str) -> Levels:
     """The levels, without what rounding gives to arms that have no spread: an error, and a level that is not zero."""
     if estimator == TOTAL or not flat.any() or (ESTIMATORS[estimator].adjusts and not flat.all()):
         return levels
-    value = np.where(flat & (np.abs(levels.value) <= ROUNDING * size.max()), 0.0, levels.value)
+    value = np.where(flat & (np.abs(levels.value) <= rounding), 0.0, levels.value)
     return levels._replace(value=value, covariance=np.where(flat | flat[:, None], 0.0, levels.covariance))
 
 
@@ -229,13 +248,14 @@ def _row(
         point = effect_of(levels, arm, plan.confidence)
         if why := drowned(plan, [counts[0], counts[arm]]):
             point = ArmEffect(None, None, reliable=False, why=why)
-        elif why := reading.carried(outcome, arm):
+        elif why := reading.no_error(outcome, arm, estimator):
             point = ArmEffect(point.estimate, point.base, reliable=False, why=why)
         anytime = reading.anytime(estimator, kind, outcome, arm, levels)
     untold = reading.rounded and not math.isfinite(point.estimate or 0.0)  # an arm without spread has no steps
     if point.reliable and (untold or not (point.std_error and math.isfinite(point.std_error))):
-        why = reading.no_spread(outcome, arm)
-        point = ArmEffect(point.estimate, point.base, reliable=False, why=why, relative=point.relative)
+        point = ArmEffect(point.estimate, point.base, reliable=False, why=CONSTANT, relative=point.relative)
+    elif point.reliable and reading.is_rounding(outcome, point.std_error):
+        point = ArmEffect(point.estimate, point.base, reliable=False, why=EXPLAINED)
     if reading.rounded and not point.reliable:  # without an error there is nothing to round to
         point = ArmEffect(None, None, reliable=False, why=point.why)
     at_any_time = anytime if point.reliable else None

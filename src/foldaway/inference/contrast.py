@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from foldaway.errors import EstimateError
 from foldaway.inference.fit import Fit
 from foldaway.inference.variance import covariance, degrees_of_freedom
 from foldaway.numerics.block import Floats
@@ -66,17 +67,18 @@ class Contrast:
 
     def estimate(self, kind: str) -> Estimate:
         """Both with their errors."""
-        own, below, sum_of_both = (
-            self.variance(each, kind) for each in (self.effect, self.base, self.effect + self.base)
-        )
-        if self.fit.has_cancelled(own, self.effect, ERRORS[kind].tally):
-            own = 0.0
+        own, below, both = (self._variance(each, kind) for each in (self.effect, self.base, self.effect + self.base))
         return self.point()._replace(
             std_error=root(own),
             df=degrees_of_freedom(self.fit, kind),
             base_std_error=root(below),
-            covariance=(sum_of_both - own - below) / 2,
+            covariance=(both - own - below) / 2 if own and below else 0.0,
         )
+
+    def _variance(self, contrast: Floats, kind: str) -> float:
+        """The variance of a combination of the coefficients; zero where rounding has left nothing of it."""
+        variance = self.variance(contrast, kind)
+        return 0.0 if self.fit.has_cancelled(variance, contrast, ERRORS[kind].tally) else variance
 
     def variance(self, contrast: Floats, kind: str) -> float:
         """The variance of a combination of the coefficients."""
@@ -95,21 +97,29 @@ def overall_mean(arms: Sequence[ArmTally], frame: Frame) -> Floats:
 
 
 def common_frame(question: Question) -> tuple[Frame, float]:
-    """A frame for all arms, and what the outcome is centred at in it: the control's mean."""
-    control = question.arms[0]
+    """A frame that all arms together make, and what the outcome is centred at in it: the control's mean."""
+    control, arms = question.arms[0], [arm for arm in question.arms if arm.n]
     R = control.factor.R
     mean = float(R[0] / R[0, 0] @ control.frame.F[:, control.shape.regressors + question.outcome])
-    return plain_frame(control, mean), mean
+    rows = np.vstack([arm.factor.R @ arm.frame.change_to(control.frame) for arm in arms])
+    if not np.isfinite(rows).all():
+        raise EstimateError("the tallies hold numbers that are too large to work with.")
+    triangle: Floats = np.linalg.qr(rows, mode="r")  # type: ignore[assignment]
+    frame = Frame.of(triangle @ control.frame.F, control.shape, sum(arm.n for arm in arms))
+    return _plain(frame, control.shape.regressors, mean), mean
 
 
 def plain_frame(arm: ArmTally, center: float) -> Frame:
     """The arm's frame for the covariates; outcomes in their own units, at most shifted, so that effects are too."""
-    k = arm.shape.regressors
-    F = arm.frame.F.copy(order="F")
+    return _plain(arm.frame, arm.shape.regressors, center)
+
+
+def _plain(frame: Frame, k: int, center: float) -> Frame:
+    F = frame.F.copy(order="F")
     F[:, k:] = 0
     F[0, k:] = center
     F[range(k, len(F)), range(k, len(F))] = 1
-    return Frame(F, arm.frame.n)
+    return Frame(F, frame.n)
 
 
 def root(variance: float) -> float:

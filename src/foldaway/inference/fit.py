@@ -28,8 +28,8 @@ COLLINEAR = 1e-10
 # Residuals that are this share of the response have lost half of their digits.
 _NO_RESIDUAL = 1e-8
 
-# A variance that is this share of what it is the difference of has lost nearly all of its digits.
-_CANCELLED = 1e-11
+# So has a variance that is this share of what it is the difference of.
+_CANCELLED = 1e-8
 
 _NOT_IDENTIFIED = 1e-7
 

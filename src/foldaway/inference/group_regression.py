@@ -59,10 +59,14 @@ def solve(square: Floats, right: Floats, n: Floats, F: Floats) -> Solved:
 
 
 def _least(squares: Floats, n: Floats, F: Floats) -> Floats:
-    """How long a column must be in the frame, after those before it, to be one: as `fit` has it."""
-    whole = np.sqrt(np.asarray(n)[..., None]) * np.linalg.norm(F, axis=0)
-    least: Floats = np.maximum(NO_DIRECTION * whole, COLLINEAR * np.sqrt(np.maximum(squares, 0)))
-    return least / np.abs(np.diag(F[len(F) - F.shape[1] :]))
+    """How long a column must be in the frame, after those before it, to be one: as `fit` has it.
+
+    And of products more, for they are squares: in the frame that all records make, columns have mean squares of 1, and
+    what is left of that within arms, or without a group, is rounding below a share.
+    """
+    root = np.sqrt(np.asarray(n)[..., None])
+    least = np.maximum(NO_DIRECTION * root * np.linalg.norm(F, axis=0), COLLINEAR * np.sqrt(np.maximum(squares, 0)))
+    return np.maximum(least / np.abs(np.diag(F[len(F) - F.shape[1] :])), _NO_LENGTH * root)
 
 
 def _solve(square: Floats, right: Floats, shown: NDArray[np.bool_]) -> Solved:
@@ -79,7 +83,6 @@ def _solve(square: Floats, right: Floats, shown: NDArray[np.bool_]) -> Solved:
 def _as_they_came(square: Floats, right: Floats, least: Floats, F: Floats) -> tuple[Floats, int]:
     """One case, by the columns as they came: in the frame, one that is all zeros here leans on others."""
     raw = factor_of(square) @ F
-    least = np.maximum(least, _NO_LENGTH * np.sqrt(np.maximum(np.diag(square), 0)))
     used = directions(raw, least * np.abs(np.diag(F)))
     R: Floats = np.linalg.qr(raw[:, used], mode="r")  # type: ignore[assignment]
     half = solve_upper(R[::-1, ::-1].T, (right @ F)[used][::-1])[::-1]  # R'·half = the right side
@@ -107,7 +110,7 @@ def pooled_slopes(moments: Floats, frame: Frame, k: int, outcome: int) -> Slopes
         outcome: Which outcome.
     """
     within = _within(moments)
-    right = within[..., 1:k, :] @ frame.F[:, k + outcome]
+    right = within[..., 1:k, 1:] @ frame.F[1:, k + outcome]
     weight = moments[..., 0, 0].sum(axis=-1)
     return Slopes(*solve(within[..., 1:k, 1:k], right, weight, frame.F[:k, 1:k]))
 
@@ -127,7 +130,7 @@ def left_out(moments: GroupMoments) -> list[int]:
     square = _within(whole)[1:k, 1:k]
     least = _least(np.einsum("ji,jl,li->i", F[1:], square, F[1:]), whole[:, 0, 0].sum(), F)
     raw = factor_of(square) @ F[1:]
-    used = directions(raw, np.maximum(least, _NO_LENGTH * np.sqrt(whole[:, 0, 0].sum())) * np.abs(np.diag(F[1:])))
+    used = directions(raw, least * np.abs(np.diag(F[1:])))
     return [column for column in range(k - 1) if column not in used]
 
 

@@ -21,6 +21,8 @@ LEAST_GROUPS = 5
 UNBOUNDED = "the control's level cannot be told from zero, so a relative effect has no bounds."
 """Why a relative effect is withheld."""
 
+_ONE_GROUP = "one group of units has nearly all of an arm's weight, so there is no error to give."
+
 ROUNDING = 4e-16
 """What sums leave of the spread of a number that is always the same, next to that number."""
 
@@ -178,6 +180,10 @@ def effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> 
         return ArmEffect(estimate, shown[1], reliable=False, why=why, relative_why=why)
     estimate, variance, df = (float(x) for x in difference_of(levels, arm, control))
     error = float(np.sqrt(variance))
+    if df < 1:
+        return ArmEffect(
+            estimate, float(levels.value[control]), reliable=False, why=_ONE_GROUP, relative_why=_ONE_GROUP
+        )
     reach = critical(confidence, df) * error
     p = p_value(estimate / error, df) if error else float(estimate == 0)
     found = ArmEffect(estimate, float(levels.value[control]), error, df, estimate - reach, estimate + reach, p)
