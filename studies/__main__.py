@@ -13,6 +13,7 @@ ALL = (
     "release",
     "coverage",
     "digits",
+    "edges",
     "attacks",
     "crashes",
     "consumers",

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -80,7 +80,7 @@ def covariate(rng: np.random.Generator, n: int, before: Sequence[Floats]) -> Dra
     if kind == 3 and before:  # nearly another one
         return Drawn(before[-1] + rng.choice([1e-3, 1e-6]) * np.std(before[-1]) * normal, True)
     if kind == 4 and before:  # quite another one
-        return Drawn(rng.choice([1.0, -3.0]) * before[rng.integers(len(before))], False)
+        return Drawn(rng.choice([1.0, -3.0]) * before[int(rng.integers(len(before)))], False)
     if kind == 5 and before and 1e-15 < np.abs(before[-1]).max() < 1e15:
         return Drawn(before[-1] ** 2, True)
     if kind == 6:
@@ -138,10 +138,12 @@ def draw(seed: int, most: int = 400) -> Case:
     n = int(rng.integers(1, 12)) if rng.random() < 0.15 else int(np.exp(rng.uniform(np.log(8), np.log(most))))
     arms = ARMS[: int(rng.choice([2, 2, 3]))]
     shares = np.full(len(arms), 1 / len(arms)) if rng.random() < 0.7 else rng.dirichlet(np.full(len(arms), 20.0))
-    keep = str(rng.choice(["sums", "moments"]))
+    keep: Literal["sums", "moments"] = "sums" if rng.choice(["sums", "moments"]) == "sums" else "moments"
     unit = np.sort(rng.integers(0, max(1, n // int(rng.choice([1, 1, 4]))), n)) if rng.random() < 0.4 else np.arange(n)
     arm = rng.choice(len(arms), n, p=shares)[unit]  # a unit is in one arm
-    hard, x, y = False, [], []
+    hard = False
+    x: list[Floats] = []
+    y: list[Floats] = []
     for _ in range(int(rng.integers(0, 5))):
         drawn = covariate(rng, n, x)
         x.append(np.clip(drawn.values, -1e39, 1e39))
@@ -188,8 +190,8 @@ def cuts(case: Case, rng: np.random.Generator, pieces: int) -> list[int]:
     if "unit" in case.data:
         unit = case.data["unit"]
         places = places[unit[1:] != unit[:-1]]
-    chosen = rng.choice(places, min(pieces - 1, len(places)), replace=False) if len(places) else []
-    return [0, *sorted(int(at) for at in chosen), case.n]
+    chosen = rng.choice(places, min(pieces - 1, len(places)), replace=False) if len(places) else places
+    return [0, *sorted(chosen.tolist()), case.n]
 
 
 def folded(case: Case, at: Sequence[int], trial: fa.Trial | None = None) -> fa.Trial:
@@ -391,7 +393,8 @@ _RELATIVE = ("relative", "relative_std_error", "relative_ci_lower", "relative_ci
 
 def faults_of(row: fa.Effect) -> Iterator[str]:
     """Numbers that are none, and numbers missing without a reason."""
-    for name, value in row.__struct_fields__ and ((name, getattr(row, name)) for name in row.__struct_fields__):
+    for name in row.__struct_fields__:
+        value = getattr(row, name)
         if isinstance(value, float) and not math.isfinite(value) and not (name == "df" and value == math.inf):
             yield f"{name} is {value}"
     reasons = {"why": ("std_error", "p_value", "ci_lower", "df"), "relative_why": _RELATIVE, "anytime_why": ()}
@@ -415,7 +418,7 @@ def apart(one: fa.Effect, other: fa.Effect) -> float:
     if one.relative_std_error is not None and one.control_level:
         scale = max(one.relative_std_error, one.std_error / abs(one.control_level))
         pairs += [("relative", scale), ("relative_std_error", scale)]
-    return max(abs(getattr(one, name) - getattr(other, name)) / scale for name, scale in pairs)
+    return max(float(abs(getattr(one, name) - getattr(other, name))) / scale for name, scale in pairs)
 
 
 @dataclass
@@ -462,8 +465,10 @@ def check(case: Case, tally: Tally) -> None:
                 tally.faults += [f"seed {case.seed}, {way}: {'/'.join(name)}: {fault}" for fault in faults_of(row)]
                 tally.compare(case, f"{way}: {'/'.join(name)}", row.se_kind, apart(whole[name], row))
         for name, (estimate, error) in kept_rows(case).items():
-            row = whole.get(name)
-            if row is None or row.std_error is None or row.estimate is None:
+            if name not in whole:
+                continue
+            row = whole[name]
+            if row.std_error is None or row.estimate is None:
                 continue
             tally.compare(
                 case, f"kept rows: {'/'.join(name)}", row.se_kind, abs(row.estimate - estimate) / row.std_error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from scipy import stats
 import foldaway as fa
 from foldaway.numerics.block import Floats
 
+Keep = Literal["sums", "moments"]
 N = 400
 KEPT = pytest.mark.parametrize("keep", ["moments", "sums"])
 CONSTANT = "No record of an arm differs from another in this outcome, so there is no error to give."
@@ -24,7 +25,7 @@ def columns(seed: int = 1, level: float = 0.0) -> dict[str, Any]:
     return {"arm": rng.permutation(["a", "b"] * (N // 2)), "x": x, "y": level + x + rng.normal(size=N)}
 
 
-def effects_of(data: dict[str, Any], keep: str, size: int = N, **settings: Any) -> fa.Effects:
+def effects_of(data: dict[str, Any], keep: Keep, size: int = N, **settings: Any) -> fa.Effects:
     """Of a trial that is folded in batches of a size; a warning is an error."""
     covariates = sorted(set(data) - {"arm", "y", "w"})
     plan = fa.Plan(
@@ -51,7 +52,7 @@ def by_name(effects: fa.Effects) -> dict[tuple[str, str], fa.Effect]:
 
 @KEPT
 @pytest.mark.parametrize("size", [N, 7, 1])
-def test_an_outcome_that_never_varies_has_no_error_and_one_that_hardly_does_has(keep: str, size: int) -> None:
+def test_an_outcome_that_never_varies_has_no_error_and_one_that_hardly_does_has(keep: Keep, size: int) -> None:
     data = columns()
     for row in effects_of(data | {"y": np.full(N, 0.1)}, keep, size).filter(estimator="difference"):
         assert (row.reliable, row.why) == (False, CONSTANT)
@@ -76,7 +77,7 @@ def test_what_relies_on_the_level_has_an_error_where_nothing_varies() -> None:
 
 @KEPT
 @pytest.mark.parametrize("tiny", [1e-300, 1e-310])
-def test_numbers_whose_squares_are_lost_are_called_too_small(keep: str, tiny: float) -> None:
+def test_numbers_whose_squares_are_lost_are_called_too_small(keep: Keep, tiny: float) -> None:
     data = columns()
     for row in effects_of(data | {"y": tiny * data["y"]}, keep):
         assert row.estimate is not None
@@ -93,7 +94,7 @@ def test_small_numbers_are_as_good_as_others() -> None:
 
 
 @KEPT
-def test_covariates_without_use_are_named(keep: str) -> None:
+def test_covariates_without_use_are_named(keep: Keep) -> None:
     """They change no number either."""
     data = columns()
     plain = by_name(effects_of(data, keep))
@@ -109,7 +110,7 @@ def test_covariates_without_use_are_named(keep: str) -> None:
 
 
 @KEPT
-def test_one_record_with_all_the_weight_leaves_no_error(keep: str) -> None:
+def test_one_record_with_all_the_weight_leaves_no_error(keep: Keep) -> None:
     data = columns()
     weight = np.ones(N)
     weight[3] = 1e39
@@ -118,7 +119,7 @@ def test_one_record_with_all_the_weight_leaves_no_error(keep: str) -> None:
 
 
 @KEPT
-def test_a_relative_effect_is_withheld_where_the_level_cannot_be_told_from_zero(keep: str) -> None:
+def test_a_relative_effect_is_withheld_where_the_level_cannot_be_told_from_zero(keep: Keep) -> None:
     data = columns()
     level = data["y"][data["arm"] == "a"].mean()
     for shift, told in ((level - 0.02, False), (0.0, True)):
@@ -152,7 +153,7 @@ def powers() -> dict[str, Any]:
 
 
 @KEPT
-def test_no_error_depends_on_batches(keep: str) -> None:
+def test_no_error_depends_on_batches(keep: Keep) -> None:
     data = powers()
     whole = by_name(effects_of(data, keep))
     for size in (50, 7, 1):

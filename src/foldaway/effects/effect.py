@@ -13,12 +13,13 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     A number that cannot be told is None, never NaN, and a sentence says why: ``why`` for the error and the interval
     of the effect, without which a row is not ``reliable``; ``relative_why`` and ``anytime_why`` for theirs.
 
-    ``relative`` is the effect as a share of the control's level, its interval by Fieller's method, or by the delta
-    method in rows that come from moments. The ``anytime`` interval stays valid however often one looks (Waudby-Smith et
-    al. 2024). Rows of the bootstrap also have percentile intervals, the p-value that inverts them, and the number of
-    replicates behind them. ``df`` is infinite where the normal distribution takes the place of Student's t. Rows of a
-    release have its ``epsilon`` and ``delta``, what it ``protects``, and by ``widening`` how many times as wide the
-    interval is as it would be without noise, estimated; None if it is mostly noise.
+    ``relative`` is the effect as a share of the control's level, its interval by Fieller's method (in rows of the
+    bootstrap, by the replicates' spread); where that level cannot be told from zero there is none. The ``anytime``
+    interval stays valid however often one looks (Waudby-Smith et al. 2024). Rows of the bootstrap also have percentile
+    intervals, the p-value that inverts them, and the number of replicates behind them. ``df`` is infinite where the
+    normal distribution takes the place of Student's t. Rows of a release have its ``epsilon`` and ``delta``, what it
+    ``protects``, and by ``widening`` how many times as wide the interval is as it would be without noise, estimated;
+    None if it is mostly noise.
     """
 
     outcome: str

@@ -82,6 +82,7 @@ class Fit:
         self.outcome = outcome
         self.n = sum(model.arm.n for model in models)
         self._sandwiches: dict[tuple[str, tuple[float, ...] | None], Floats] = {}
+        self._sizes: dict[str, list[tuple[Floats, Floats]]] = {}
         self._changes = [model.arm.frame.change_to(frame) for model in models]
         self._k = k = models[0].arm.shape.regressors
         self._column = k + outcome
@@ -109,7 +110,7 @@ class Fit:
         self.coef[self.used] = solve_upper(self._R, R[:r, -1])
         # What the kept columns leave of the response stands below their rows.
         self.rss = float(np.sum(R[r:, -1] ** 2))
-        self._explained = self.rss <= (_NO_RESIDUAL * np.linalg.norm(R[:, -1])) ** 2
+        self._explained = bool(self.rss <= (_NO_RESIDUAL * np.linalg.norm(R[:, -1])) ** 2)
 
     @property
     def df(self) -> int:
@@ -155,13 +156,18 @@ class Fit:
         """
         if self._explained or not tally:
             return self._explained
-        size, direction = 0.0, self._inverse @ (self._inverse.T @ contrast[self.used])
-        for a, model in enumerate(self.models):
-            reading, clusters = self.reading(a), _clusters_of(model.arm, tally)
-            # With y turned around, what was subtracted is added.
-            both = sum(clusters.meat(self.outcome, reading.delta, side * reading.scale) for side in (1, -1))
-            size += float(np.abs(direction @ reading.rows) @ np.sqrt(np.maximum(np.diag(both), 0))) ** 2
+        if tally not in self._sizes:
+            self._sizes[tally] = [self._size(tally, a) for a in range(len(self.models))]
+        direction = self._inverse @ (self._inverse.T @ contrast[self.used])
+        size = sum(float(np.abs(direction @ rows) @ lengths) ** 2 for rows, lengths in self._sizes[tally])
         return variance <= _CANCELLED * size
+
+    def _size(self, tally: str, arm: int) -> tuple[Floats, Floats]:
+        """An arm's rows, and how long what they are multiplied with would be if nothing cancelled."""
+        reading, clusters = self.reading(arm), _clusters_of(self.models[arm].arm, tally)
+        # With y turned around, what was subtracted is added.
+        both = sum(clusters.meat(self.outcome, reading.delta, side * reading.scale) for side in (1, -1))
+        return reading.rows, np.sqrt(np.maximum(np.diag(both), 0))
 
     def reading(self, arm: int) -> Reading:
         """The model in an arm's own frame; there δ is small, and nothing large cancels in the residual."""

@@ -66,7 +66,8 @@ def _least(squares: Floats, n: Floats, F: Floats) -> Floats:
     """
     root = np.sqrt(np.asarray(n)[..., None])
     least = np.maximum(NO_DIRECTION * root * np.linalg.norm(F, axis=0), COLLINEAR * np.sqrt(np.maximum(squares, 0)))
-    return np.maximum(least / np.abs(np.diag(F[len(F) - F.shape[1] :])), _NO_LENGTH * root)
+    framed: Floats = np.maximum(least / np.abs(np.diag(F[len(F) - F.shape[1] :])), _NO_LENGTH * root)
+    return framed
 
 
 def _solve(square: Floats, right: Floats, shown: NDArray[np.bool_]) -> Solved:

@@ -155,12 +155,18 @@ def fieller(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         share = np.asarray(effect) / b
         own, below, between = (np.asarray(each) / b / b for each in variances)
-        spread = np.maximum(own - 2 * share * between + share**2 * below, 0)
+        spread = _unless_rounding(own + share**2 * below, 2 * share * between)
         lead, middle = 1 - t2 * below, share - t2 * between
-        root = np.sqrt(np.maximum(t2 * (spread + t2 * (between**2 - below * own)), 0))
+        root = np.sqrt(np.maximum(t2 * (spread - t2 * _unless_rounding(below * own, between**2)), 0))
         bounded = np.asarray((lead > 0) & np.isfinite(share))
         lower, upper = (np.where(bounded, (middle + side * root) / lead, np.nan) for side in (-1, 1))
     return Relative(share, np.sqrt(spread), lower, upper, bounded)
+
+
+def _unless_rounding(large: Floats, other: Floats) -> Floats:
+    """What is left of a positive number less another that is no larger; 0 where that is rounding."""
+    left: Floats = np.where(large - other > 1e-14 * large, large - other, 0.0)
+    return left
 
 
 def effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> ArmEffect:

@@ -113,6 +113,6 @@ def _without_rounding(R: Floats, least: Floats, k: int) -> tuple[Floats, NDArray
             continue
         shown[column] = False
         rest = R[column:, column + 1 :]
-        R[column + 1 :, column + 1 :] = np.linalg.qr(rest, mode="r")  # type: ignore[assignment]
+        R[column + 1 :, column + 1 :] = np.linalg.qr(rest, mode="r")
         R[column, column:] = 0
     return R, shown
