@@ -15,6 +15,7 @@ ALL = (
     "release",
     "coverage",
     "digits",
+    "edges",
     "attacks",
     "crashes",
     "consumers",

@@ -48,7 +48,8 @@ def welch_degrees(parts: Sequence[float] | Floats, units: Sequence[float] | Floa
     variances, free = np.asarray(parts, dtype=np.float64), np.maximum(np.asarray(units) - 1, 1e-9)
     if not variances.any():  # nothing varies: any number will do, and the pooled one is a number
         return float(free.sum())
-    return float(variances.sum() ** 2 / np.sum(variances**2 / free))
+    shares = variances / variances.sum()  # whose squares are not lost, however small the variances
+    return float(1 / np.sum(shares**2 / free))
 
 
 def degrees_of_freedom(fit: Fit, kind: str, contrast: Floats) -> float:
