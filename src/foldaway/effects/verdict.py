@@ -40,11 +40,15 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         control: What it is compared with.
         question: What the plan asks: whether the arm is different, higher or lower, better, not worse, or alike.
         margin: The margin of that question, if it has one.
+        estimator: The estimator that leads.
+        se_kind: Its kind of error.
         control_level: The control's level.
         level: The arm's level.
-        estimate: The effect, by the estimator that leads.
+        estimate: The effect.
         ci_lower: Where its interval begins, for a single look.
         ci_upper: Where it ends.
+        anytime_ci_lower: Where the interval begins that holds however often one looks.
+        anytime_ci_upper: Where that ends.
         p_value: The p-value of what is asked, corrected for several comparisons as the plan says.
         verdict: The verdict, for a single look.
         anytime: The verdict that holds however often one looks.
@@ -60,11 +64,15 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     control: str
     question: str
     margin: float | None
+    estimator: str
+    se_kind: str
     control_level: float | None
     level: float | None
     estimate: float | None
     ci_lower: float | None
     ci_upper: float | None
+    anytime_ci_lower: float | None
+    anytime_ci_upper: float | None
     p_value: float | None
     verdict: Word
     anytime: Word
@@ -118,11 +126,15 @@ def _verdict(effects: Findings, comparison: Comparison, once: float | None, ever
         control=row.control,
         question=_question(outcome, row),
         margin=outcome.margin,
+        estimator=row.estimator,
+        se_kind=row.se_kind,
         control_level=row.control_level,
         level=row.level,
         estimate=row.estimate,
         ci_lower=row.ci_lower,
         ci_upper=row.ci_upper,
+        anytime_ci_lower=row.anytime_ci_lower,
+        anytime_ci_upper=row.anytime_ci_upper,
         p_value=p,
         verdict=said[0],
         anytime=said[1],

@@ -159,7 +159,7 @@ def test_the_page_begins_with_a_line_for_every_outcome_and_arm(name: str) -> Non
     for cells, said in zip(table.rows, effects.verdicts(), strict=True):
         assert cells[0].split() == said.label.split()
         assert not several or cells[1].split() == said.arm.split()
-        control, level, effect, interval, word = cells[1 + several :]
+        word, effect, interval, control, level = cells[1 + several :]
         assert matches(control, said.control_level)
         assert matches(level, said.level)
         assert matches(effect.removeprefix("+"), said.estimate)

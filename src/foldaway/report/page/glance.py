@@ -25,21 +25,23 @@ def glance(effects: Effects) -> Section:
     several = len({line.verdict.arm for line in lines}) > 1
     first = lines[0].verdict
     arms = ["Control", "In the arm"] if several else [first.control, first.arm]
-    header = ["Outcome", *(["Arm"] if several else []), *arms, "Effect"]
-    header += [f"{100 * effects.confidence:g} % interval", "Verdict"]
+    header = ["Outcome", *(["Arm"] if several else []), "Verdict", "Effect"]
+    header += [f"{100 * effects.confidence:g} % interval", *arms]
     rows = [
         [
             html(named(line.verdict.label), _measure(line.verdict)),
             *([html(named(line.verdict.arm))] if several else []),
-            *map(typeset, (line.control_level, line.level, line.effect, line.interval)),
             mark(line.verdict, line.word),
+            *map(typeset, (line.effect, line.interval, line.control_level, line.level)),
         ]
         for line in lines
     ]
     notes = [tag("li", note) for note in explanations(effects)]
-    body = html(
-        table("Every outcome, one line each", header, rows, left=1 + several),
+    body = tag(
+        "div",
+        table("Every outcome, one line each", header, rows, left=2 + several),
         tag("ul", notes, class_="notes") if notes else None,
+        class_="card",
     )
     return Section("glance", "At a glance", body)
 
