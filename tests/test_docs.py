@@ -44,7 +44,7 @@ def marked(page: Path) -> Any:
     return pytest.param(page, marks=pytest.mark.slow, id=str(page)) if page.name == "engines.md" else page
 
 
-@pytest.mark.parametrize("page", map(marked, RUN), ids=str)
+@pytest.mark.parametrize("page", [marked(page) for page in RUN], ids=str)
 def test_the_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("FOLDAWAY_SERVER", "FOLDAWAY_TOKEN"):
