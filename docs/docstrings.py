@@ -11,16 +11,34 @@ import griffe
 import msgspec
 import tomli_w
 
-from foldaway import Bootstrap, Coefficients, Federated, Privacy, Release
+from foldaway import Bootstrap, Coefficients, Federated, Privacy, Release, Strata
 from foldaway.plan.analysis import Written
+from foldaway.plan.outcomes import KINDS, Outcome
 from foldaway.plan.part import Part, Setting, settings_of
 
 _EXAMPLE = re.compile(r"^( *)Example:$", re.MULTILINE)
 
-PARTS: tuple[type[Part], ...] = (Written, Coefficients, Privacy, Federated, Bootstrap, Release)
+PARTS: tuple[type[Part], ...] = (
+    Written,
+    Outcome,
+    *KINDS.values(),
+    Coefficients,
+    Strata,
+    Privacy,
+    Federated,
+    Bootstrap,
+    Release,
+)
 
 # What a required setting is written out as; of one with few words for it, the first.
-EXAMPLES = {"replicates": 1000, "epsilon": 1.0, "center": {"before": 12.0}, "slopes": {"revenue": {"before": 0.8}}}
+EXAMPLES: dict[str, Any] = {
+    "replicates": 1000,
+    "epsilon": 1.0,
+    "center": {"before": 12.0},
+    "slopes": {"revenue": {"before": 0.8}},
+    "column": "site",
+    "probabilities": {"lyon": {"control": 0.5, "treatment": 0.5}},
+}
 
 
 class ExampleSections(griffe.Extension):
@@ -55,9 +73,10 @@ def page_of(part: type[Part], meanings: dict[str, str]) -> str:
     rows = [
         f"| `{setting.name}` | `{_type(setting)}` | {_default(setting)} | {setting.must_be} | {meanings[name]} |"
         for name, setting in settings_of(part).items()
+        if name in meanings  # those that all kinds of outcome have are told once
     ]
     table = "\n".join(["| setting | type | default | must be | meaning |", "|---|---|---|---|---|", *rows])
-    if not part.TABLE:
+    if not part.TABLE or issubclass(part, Outcome):
         return table
     written = f"```toml\n{in_toml(part)}```\n\n```python\n{in_python(part)}\n```"
     return f"{table}\n\nAll of it written out, first in TOML and then in Python:\n\n{written}"
@@ -87,6 +106,8 @@ def _type(setting: Setting) -> str:
     """The type in Python, without that of nothing and without the short forms of a part."""
     if setting.part is not None:
         return setting.part.__name__
+    if setting.each is not None:
+        return f"Sequence[{setting.each.__name__}]"
     kind = get_args(setting.plain)[0] if get_origin(setting.plain) is Union else setting.plain
     if get_origin(kind) is Literal:
         return "str"
@@ -98,6 +119,6 @@ def _default(setting: Setting) -> str:
         return "required"
     if setting.part is not None and setting.default is not None:
         return "its defaults"
-    if setting.default is None or setting.default in ((), {}):
+    if setting.default is None or setting.default in ((), {}, ""):
         return "none"
     return f"`{json.dumps(setting.default)}`"

@@ -251,7 +251,7 @@ def kept_rows(case: Case) -> dict[tuple[str, str, str, str], tuple[float, float 
     w = np.asarray(data.get("w", np.ones(case.n)), dtype=np.longdouble)
     x = [_about(data[name], w) for name in plan.covariates]
     found: dict[tuple[str, str, str, str], tuple[float, float | None]] = {}
-    for name in plan.outcomes:
+    for name in (outcome.name for outcome in plan.outcomes):
         y = data[name].astype(np.longdouble) - np.longdouble(data[name][0])
         for a, arm in enumerate(list(plan.arms)[1:], 1):
             if not np.any(code == 0) or not np.any(code == a):

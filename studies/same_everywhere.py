@@ -224,7 +224,7 @@ def differences(trial: fa.Trial, one: fa.Trial) -> tuple[float, float]:
     effects = largest_difference(trial.effects(), one.effects())
     bootstrap = 0.0
     for estimator in ("ipw", "difference", "regression", "interacted"):
-        for outcome in one.plan.outcomes:
+        for outcome in one.plan.measured:
             ours, theirs = (replicates_of(each, estimator, "treatment", outcome).effects for each in (trial, one))
             scale = np.maximum(np.abs(theirs), np.std(theirs, axis=0))
             bootstrap = max(bootstrap, float(np.max(np.abs(ours - theirs) / scale)))

@@ -16,9 +16,9 @@ def by_groups(
     plan: fa.Plan, rows: pd.DataFrame, estimator: str, arm: str, outcome: str, group: str
 ) -> tuple[float, float]:
     """The effect and its standard error; `group` is the column of groups."""
-    y = rows[list(plan.outcomes)].to_numpy(float)
+    y = rows[list(plan.measured)].to_numpy(float)
     z = np.column_stack([np.ones(len(rows)), covariate_columns(plan, rows), y])
-    place = list(plan.outcomes).index(outcome)
+    place = list(plan.measured).index(outcome)
     y = y[:, place]
     p = y - adjusted(plan, z)[:, place] if estimator == "adjusted" else np.zeros(len(y))
     arms, groups = pd.Categorical(rows[plan.arm], list(plan.arms)).codes, rows[group].to_numpy()

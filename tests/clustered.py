@@ -43,14 +43,14 @@ def some_coefficients(plan: fa.Plan) -> fa.Coefficients:
     return fa.Coefficients(
         center={name: 0.5 + i for i, name in columns.items()},
         slopes={
-            outcome: {name: 0.7 + o - 0.4 * i for i, name in columns.items()} for o, outcome in enumerate(plan.outcomes)
+            outcome: {name: 0.7 + o - 0.4 * i for i, name in columns.items()} for o, outcome in enumerate(plan.measured)
         },
     )
 
 
 def devices_of(plan: fa.Plan, frame: pd.DataFrame, unit: str = "unit") -> list[Kept]:
     """The records of each unit."""
-    y = frame[list(plan.outcomes)].to_numpy(float)
+    y = frame[list(plan.measured)].to_numpy(float)
     z = np.column_stack([np.ones(len(frame)), covariate_columns(plan, frame), y])
     weights = frame[plan.weight].to_numpy(float) if plan.weight else None
     arms = frame[plan.arm].to_numpy()
@@ -89,7 +89,7 @@ def adjusted(plan: fa.Plan, rows: Any) -> Any:
         return np.empty((len(rows), 0))
     names, k = plan.regressors[1:], len(plan.regressors)
     away = rows[:, 1:k] - [plan.coefficients.center[name] for name in names]
-    slopes = [[plan.coefficients.slopes[outcome][name] for name in names] for outcome in plan.outcomes]
+    slopes = [[plan.coefficients.slopes[outcome][name] for name in names] for outcome in plan.measured]
     return rows[:, k:] - away @ np.transpose(slopes)
 
 

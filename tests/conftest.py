@@ -9,6 +9,7 @@ from hypothesis import settings
 
 from brokers import broker, kafka_server, nats_server, redis_server
 from browser import browser
+from measured import EachLawOnce
 from postgres import postgres
 from served import served_from
 
@@ -17,6 +18,10 @@ __all__ = ["broker", "browser", "kafka_server", "nats_server", "postgres", "redi
 # The same cases in every run: what fails, fails for everybody.
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
 settings.load_profile("same")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(EachLawOnce())
 
 
 @pytest.fixture(scope="session", autouse=True)

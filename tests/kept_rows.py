@@ -29,7 +29,7 @@ def design(plan: fa.Plan, rows: pd.DataFrame, estimator: str, arm: str, outcome:
     ones = np.ones((len(rows), 1))
     y = rows[outcome].to_numpy(float)
     position = 1 + others.index(arm)
-    if estimator == "ipw":
+    if estimator == "horvitz_thompson":
         is_arm, is_control = (
             (rows[plan.arm] == arm).to_numpy(float),
             (rows[plan.arm] == plan.control).to_numpy(float),
@@ -38,7 +38,7 @@ def design(plan: fa.Plan, rows: pd.DataFrame, estimator: str, arm: str, outcome:
     if np.abs(y).min() > 0.6 * np.abs(y).max():
         # These estimators do not depend on the level, but statsmodels loses digits to it; this shift is exact.
         y = y - y[0]
-    if estimator == "difference":
+    if estimator in ("difference", "ipw"):
         return y, np.column_stack([ones, dummies]), position
     x = covariate_columns(plan, rows)
     if estimator == "regression":
@@ -49,13 +49,21 @@ def design(plan: fa.Plan, rows: pd.DataFrame, estimator: str, arm: str, outcome:
     return y, np.column_stack([ones, dummies, centred, *products]), position
 
 
+def weights_of(plan: fa.Plan, rows: pd.DataFrame, estimator: str) -> Any:
+    """Those of the records, and for ipw one over the probability of their arm."""
+    w = rows[plan.weight].to_numpy(float) if plan.weight else np.ones(len(rows))
+    return w / rows[plan.arm].map(dict(plan.arms)).to_numpy(float) if estimator == "ipw" else w
+
+
 def fitted(
     plan: fa.Plan, rows: pd.DataFrame, estimator: str, arm: str, outcome: str, kind: str
 ) -> tuple[float, float, Any]:
     """Estimate and standard error by statsmodels, and the fit."""
+    if kind == "CR1" and estimator in ("difference", "ipw"):
+        estimate, _, fit = fitted(plan, rows, estimator, arm, outcome, "CR0")
+        return estimate, cr1_of_means(plan, rows, arm, outcome), fit
     y, X, position = design(plan, rows, estimator, arm, outcome)
-    w = rows[plan.weight].to_numpy(float) if plan.weight else np.ones(len(rows))
-    model = sm.WLS(y, X, weights=w)
+    model = sm.WLS(y, X, weights=weights_of(plan, rows, estimator))
     if kind == "classical":
         fit = model.fit(method="qr")
     elif kind.startswith("HC"):
@@ -65,6 +73,36 @@ def fitted(
         keywords = {"groups": groups, "use_correction": kind == "CR1"}
         fit = model.fit(method="qr", cov_type="cluster", cov_kwds=keywords)
     return float(fit.params[position]), float(fit.bse[position]), fit
+
+
+def cr1_of_means(plan: fa.Plan, rows: pd.DataFrame, arm: str, outcome: str) -> float:
+    """That of a difference, each arm's mean being a regression of its own with CR1 by statsmodels."""
+    variance = 0.0
+    for name in (arm, plan.control):
+        mine = rows[rows[plan.arm] == name]
+        y = mine[outcome].to_numpy(float)
+        model = sm.WLS(y - y[0], np.ones(len(y)), weights=mine[plan.weight].to_numpy(float) if plan.weight else 1.0)
+        keywords = {"groups": pd.factorize(mine[plan.unit])[0], "use_correction": True}
+        variance += float(model.fit(method="qr", cov_type="cluster", cov_kwds=keywords).bse[0]) ** 2
+    return float(np.sqrt(variance))
+
+
+def unit_degrees(plan: fa.Plan, rows: pd.DataFrame, estimator: str, arm: str, outcome: str) -> float:
+    """Degrees of freedom of an effect's error by unit: Welch's by effective units, at most those of equal spread."""
+    y, X, position = design(plan, rows, estimator, arm, outcome)
+    w = weights_of(plan, rows, estimator)
+    influence = w * (X @ np.linalg.pinv(X.T @ (w[:, None] * X))[:, position])
+    e = y - X @ np.linalg.lstsq(X * np.sqrt(w)[:, None], y * np.sqrt(w), rcond=None)[0]
+    found, alike, units = [], [], []
+    for name in plan.arms:
+        mine = (rows[plan.arm] == name).to_numpy()
+        unit = pd.factorize(rows[plan.unit][mine])[0]
+        n, s, u = (np.bincount(unit, each[mine]) for each in (w, influence, influence * e))
+        found.append(u @ u)
+        alike.append(s @ s)
+        units.append(n.sum() ** 2 / (n @ n))
+    parts, free = np.array([found, alike]), np.array(units) - 1
+    return float((parts.sum(axis=1) ** 2 / (parts**2 / free).sum(axis=1)).min())
 
 
 def mean_variance(plan: fa.Plan, rows: pd.DataFrame, arm: str, outcome: str) -> float:

@@ -24,6 +24,7 @@ _DIGITS = 7
 _APART = 1000  # the lower halves differ by at least this, so that their first digits tell outcomes apart
 _CHUNK = 16 * 2**20
 _OVERLAP = 64
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _NUMBER = re.compile(rb"[0-9.]+")
 _TEXT = 15  # so many characters of a number's text tell it from the others
 
@@ -118,14 +119,24 @@ def scan_process(pid: int, marks: Marks) -> Hits:
 
 
 def _chunks(pid: int, memory: io.RawIOBase) -> Iterator[tuple[str, bytes]]:
-    for start, stop, name in mappings(pid):
-        for at in range(start, stop, _CHUNK):
+    for first, last, name in mappings(pid):
+        spans = ((at, stop) for start, stop in _held(pid, first, last) for at in range(start, stop, _CHUNK))
+        for at, stop in spans:
             try:
                 # Into the next chunk, so that no mark is cut in two; what is found twice counts once.
                 data = os.pread(memory.fileno(), min(_CHUNK + _OVERLAP, stop - at), at)
             except OSError:
                 continue  # unmapped since, or a device's
             yield name, data
+
+
+def _held(pid: int, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """The spans of some memory that are anywhere: Arrow asks for a gigabyte, of which most was never written to."""
+    with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as pages:
+        entries = os.pread(pages.fileno(), (stop - start) // _PAGE * 8, start // _PAGE * 8)
+    held = np.flatnonzero(np.frombuffer(entries, dtype=np.uint64) >> np.uint64(62))  # in memory, or swapped
+    for run in np.split(held, np.flatnonzero(np.diff(held) > 1) + 1) if len(held) else ():
+        yield start + int(run[0]) * _PAGE, start + (int(run[-1]) + 1) * _PAGE
 
 
 def count_numbers(pid: int, numbers: NDArray[np.float64]) -> int:

@@ -28,6 +28,7 @@ FULL: dict[str, Any] = {
     "groups": 64,
     "complete_units": True,
     "on_fault": "drop",
+    "drop_limit": 0.1,
     "estimators": ["difference", "regression"],
     "errors": ["classical", "HC1"],
     "anytime_n": 5000,
@@ -53,8 +54,7 @@ FEDERATED: dict[str, Any] = {
 # Those that no plan can have that keeps moments.
 CALIBRATED: dict[str, Any] = {
     **SMALL,
-    "outcomes": ["y", "z"],
-    "totals": ["z"],
+    "outcomes": ["y", {"kind": "total", "column": "z"}],
     "assigned_units": 500,
     "bounds": {"x": [0.0, 1.0], "y": [0.0, 500.0]},
     "beyond": "refuse",
@@ -69,6 +69,15 @@ RELEASED: dict[str, Any] = {
     "complete_units": True,
     "bounds": {"y": [0.0, 10.0]},
     "release": {"epsilon": 1.0, "delta": 1e-5, "unit_records": 5, "noisy_groups": 32},
+}
+
+# Those that look at parts of the records.
+CUT: dict[str, Any] = {
+    **SMALL,
+    "cluster": "village",
+    "segments": ["country"],
+    "received": "opened",
+    "strata": {"column": "site", "probabilities": {"x": {"a": 0.5, "b": 0.5}, "y": {"a": 0.25, "b": 0.75}}},
 }
 
 PARTS = {name: setting.part for name, setting in settings_of(fa.Plan).items() if setting.part is not None}

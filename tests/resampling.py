@@ -53,7 +53,7 @@ def replicates_of(trial: fa.Trial, estimator: str, arm: str, outcome: str) -> Di
     """The bootstrap distribution of one effect."""
     plan = trial.plan
     number = list(plan.arms).index(arm)
-    question = Question(trial.arms, list(plan.arms.values()), number, list(plan.outcomes).index(outcome))
+    question = Question(trial.arms, list(plan.arms.values()), number, list(plan.measured).index(outcome))
     return distribution(estimator, question)
 
 
@@ -92,7 +92,7 @@ def total_weights(trial: fa.Trial) -> Any:
 def assert_same_replicates(one: fa.Trial, other: fa.Trial) -> None:
     """Asserts it of every replicate of every estimator, and every number of the rows made of them."""
     for estimator in ("ipw", "difference", "regression", "interacted"):
-        for outcome in one.plan.outcomes:
+        for outcome in one.plan.measured:
             ours, theirs = (replicates_of(trial, estimator, "arm1", outcome) for trial in (one, other))
             assert ours.left_out == theirs.left_out
             assert close(ours.effects, theirs.effects)

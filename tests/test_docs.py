@@ -23,6 +23,7 @@ from typer.main import get_command
 import foldaway as fa
 from foldaway import paper
 from foldaway.cli import app
+from foldaway.plan.outcomes import KINDS
 from foldaway.plan.part import settings_of
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
@@ -109,7 +110,8 @@ def test_the_reference_of_the_plan_has_every_setting_as_it_is_declared(site: Pat
     page = (site / "reference/plan/index.html").read_text("utf-8")
     rows = (re.findall(r"<td>(.*?)</td>", row, re.DOTALL) for row in re.findall(r"<tr>.*?</tr>", page, re.DOTALL))
     shown = {plain(cells[0]): list(map(plain, cells[1:])) for cells in rows if cells}
-    declared = {setting.name: setting for part in (fa.Plan, *PARTS.values()) for setting in settings_of(part).values()}
+    parts = (fa.Plan, *KINDS.values(), *PARTS.values())
+    declared = {setting.name: setting for part in parts for setting in settings_of(part).values()}
     assert set(shown) == set(declared)
     for name, setting in declared.items():
         kind, default, must_be, meaning = shown[name]

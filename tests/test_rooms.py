@@ -53,6 +53,7 @@ ROOMS = (
     "calibrating",
     "trial",
     "least_squares",
+    "planning",
     "report/page",
     "report/drawing",
     "report",

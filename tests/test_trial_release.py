@@ -76,7 +76,7 @@ def test_a_release_is_drawn_once_and_nothing_exact_is_left() -> None:
         {},
         {"unit": None, "one_record_per_unit": False},
         {"one_record_per_unit": False, "complete_units": True, "release": {"epsilon": 1.0, "unit_records": 2}},
-        {"totals": ["y"]},
+        {"outcomes": [fa.Total("y")]},
     ],
 )
 def test_a_release_is_the_exact_effect_and_some_noise_which_its_error_knows(settings: Any) -> None:

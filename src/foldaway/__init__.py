@@ -11,6 +11,7 @@ from foldaway.effects import Effect, Effects
 from foldaway.errors import (
     EstimateError,
     FoldawayError,
+    LossWarning,
     PlanError,
     RecordError,
     SampleRatioWarning,
@@ -22,7 +23,22 @@ from foldaway.errors import (
     WorkerError,
 )
 from foldaway.least_squares import LeastSquares
-from foldaway.plan import Bootstrap, Coefficients, Federated, Plan, Privacy, Release, Total
+from foldaway.plan import (
+    Bootstrap,
+    Coefficients,
+    Federated,
+    Mean,
+    Outcome,
+    Plan,
+    Privacy,
+    Quantile,
+    Ratio,
+    Release,
+    Share,
+    Strata,
+    Total,
+)
+from foldaway.planning import Baseline, Power, power
 from foldaway.trial import Trial, saved_effects
 
 if TYPE_CHECKING:
@@ -32,6 +48,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Baseline",
     "Bootstrap",
     "Calibration",
     "Coefficients",
@@ -41,15 +58,23 @@ __all__ = [
     "Federated",
     "FoldawayError",
     "LeastSquares",
+    "LossWarning",
+    "Mean",
+    "Outcome",
     "Plan",
     "PlanError",
+    "Power",
     "Privacy",
+    "Quantile",
+    "Ratio",
     "RecordError",
     "Release",
     "SampleRatioWarning",
     "SealedError",
+    "Share",
     "SourceError",
     "StateError",
+    "Strata",
     "TooEarly",
     "Total",
     "Trial",
@@ -57,6 +82,7 @@ __all__ = [
     "WorkerError",
     "fold_files",
     "fold_query",
+    "power",
     "saved_effects",
 ]
 

@@ -6,19 +6,21 @@ site make adjusted outcomes add up, and with them a trial keeps sums from its fi
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from foldaway.effects import Effects
 from foldaway.errors import EstimateError, PlanError
-from foldaway.inference.adjusting import fit_start, rare_columns
+from foldaway.inference.adjusting import fit_starts
 from foldaway.plan import Coefficients, Plan, Privacy
 from foldaway.plan.plan import when_calibrated
 from foldaway.plan.vocabulary import SUMS
 from foldaway.records.columns import columns_of
 from foldaway.tallies import Grouped
-from foldaway.trial import Trial
+from foldaway.trial import Trial, quiet_effects
 
 LEAST = 2000
 """Records below which coefficients are not told: a plan is for everyone to read."""
@@ -42,10 +44,13 @@ class Calibration:
         self._plan = plan
         bare = {
             "unit": None,
+            "cluster": None,
             "one_record_per_unit": False,
             "complete_units": False,
             "federated": None,
             "privacy": Privacy(),
+            "segments": (),
+            "strata": None,
         }
         self._trial = Trial(
             msgspec.structs.replace(plan, **bare, coefficients=None, release=None, estimators=(), errors=())
@@ -54,7 +59,7 @@ class Calibration:
     @property
     def columns(self) -> list[str]:
         """The columns that are read."""
-        return [*self._plan.covariates, *self._plan.outcomes, *([self._plan.weight] if self._plan.weight else [])]
+        return [*self._plan.covariates, *self._plan.measured, *([self._plan.weight] if self._plan.weight else [])]
 
     def fold(self, data: Any, *, text: bool = False, unreadable: int = 0) -> None:
         """Take earlier records in: as `Trial.fold`, but without arms and units."""
@@ -76,7 +81,7 @@ class Calibration:
         tallies = self._trial.tallies
         assert isinstance(tallies, Grouped)
         assert tallies.moments is not None
-        start = fit_start(tallies.moments, rare=rare_columns(self._plan, tallies.moments), told=True)
+        start = fit_starts(tallies.moments, self._plan)
         if start.predictor is None:
             raise EstimateError(start.why)
         names = self._plan.regressors[1:]
@@ -84,11 +89,56 @@ class Calibration:
         table = Coefficients(
             center=dict(zip(names, center.tolist(), strict=True)),
             slopes={
-                outcome: dict(zip(names, row.tolist(), strict=True))
-                for outcome, row in zip(self._plan.outcomes, slopes, strict=True)
+                value.name: dict(zip(names, row.tolist(), strict=True))
+                for value, row in zip(self._plan.values, slopes, strict=True)
             },
         )
         return msgspec.structs.replace(self._plan, coefficients=table)
+
+
+class Earlier:
+    """Earlier records, folded away under a trial's plan, to see how large the trial must be.
+
+    Args:
+        plan: The plan.
+        has_arms: Whether the records name arms; if not, each is given that which the plan would assign its unit to.
+
+    Example:
+        >>> plan = Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
+        >>> earlier = Earlier(plan, has_arms=False)
+        >>> earlier.fold({"y": np.arange(2500) % 7})
+        >>> round(earlier.effects()[0].control_level)
+        3
+    """
+
+    def __init__(self, plan: Plan, *, has_arms: bool) -> None:
+        self._has_arms = has_arms
+        self._random = np.random.default_rng(1)
+        bare = {"federated": None, "privacy": Privacy(), "release": None, "segments": (), "strata": None}
+        # Under a key that nobody keeps: these records are none of the trial's.
+        self._trial = Trial(
+            msgspec.structs.replace(plan, **bare, estimators=(), errors=()), key=secrets.token_bytes(16)
+        )
+
+    def fold(self, data: Any, *, text: bool = False, unreadable: int = 0) -> None:
+        """Take earlier records in."""
+        plan = self._trial.plan
+        if self._has_arms:
+            self._trial.fold(data, text=text, unreadable=unreadable)
+            return
+        names = [*plan.measured, *plan.covariates, *(name for name in (plan.unit, plan.weight) if name)]
+        columns, n, others = columns_of(data, names)
+        if plan.unit is None:
+            arms = list(self._random.choice(list(plan.arms), n, p=list(plan.arms.values())))
+        else:
+            units = columns[plan.unit]
+            ids = units if isinstance(units, list) else units.to_pylist()
+            arms = [plan.control if unit is None else plan.assign(str(unit)) for unit in ids]
+        self._trial.fold({**columns, plan.arm: arms}, text=text, unreadable=unreadable + others)
+
+    def effects(self) -> Effects:
+        """What the records show."""
+        return quiet_effects(self._trial)
 
 
 def _calibrated(plan: Plan, records: Any) -> Plan:

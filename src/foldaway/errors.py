@@ -104,6 +104,10 @@ class SampleRatioWarning(UserWarning):
     """The arms' counts do not fit the plan's probabilities."""
 
 
+class LossWarning(SampleRatioWarning):
+    """The arms lost different shares of their records or outcomes, or too many records were dropped."""
+
+
 class SealedError(FoldawayError):
     """A fold that needs a key which was destroyed or is not here."""
 

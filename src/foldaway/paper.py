@@ -70,6 +70,8 @@ def recursive_mean_batch(mean: float, count: int, batch: ArrayLike) -> float:
 def ipw(y: Number, d: Number, probability: float) -> Number:
     """The inverse-probability-weighted outcome z_i, whose mean estimates the PATE (summand of Eq. 4).
 
+    The rest of foldaway calls that mean ``horvitz_thompson``.
+
     Example:
         >>> ipw(2.0, 1.0, probability=0.5), ipw(1.0, 0.0, probability=0.5)
         (4.0, -2.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import secrets
 import warnings
 from collections.abc import Sequence
@@ -16,8 +17,10 @@ from numpy.typing import NDArray
 from foldaway.effects import Effects
 from foldaway.effects.analysis import effects_of
 from foldaway.effects.group_analysis import effects_of_groups
+from foldaway.effects.segment_analysis import effects_by_segment
 from foldaway.errors import (
     EstimateError,
+    LossWarning,
     PlanError,
     SampleRatioWarning,
     SealedError,
@@ -25,7 +28,7 @@ from foldaway.errors import (
     TooEarly,
     instead_of,
 )
-from foldaway.inference.adjusting import Start, fit_start, rare_columns
+from foldaway.inference.adjusting import Start, fit_starts
 from foldaway.keeping.cohort import Census, Newcomers, Told, may_tell, may_write, too_early
 from foldaway.keeping.saved import Final, Positions, Saved, load, naming
 from foldaway.keeping.secret import Secret
@@ -35,6 +38,7 @@ from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records import Fault, Faults, check
 from foldaway.records.batch import Batch
+from foldaway.records.faults import excess
 from foldaway.records.keys import Keys, RecordKeys, UnitKeys
 from foldaway.tallies import Arms, Grouped, Holding, empty_holding, restored_holding
 from foldaway.tallies.arm import ArmTally
@@ -120,14 +124,15 @@ class Trial:
         """How many units a batch is of; hashes only where they may come back, and only until there is a cohort."""
         if batch.unit is not None:
             return Newcomers(len(batch), int(np.count_nonzero(np.diff(batch.unit, prepend=-1))))
-        if self.plan.unit is None or self.plan.one_record_per_unit:
+        if self.plan.one_each:
             return Newcomers(len(batch), len(batch))
         hashes: set[int] = set()
         for start in range(0, len(batch), _LOOK):
             if len(hashes) >= self.plan.privacy.cohort or may_write(self.plan.privacy, self._newcomers):
                 break
-            assert batch.key is not None
-            hashes.update(batch.key[start : start + _LOOK].tolist())
+            who = batch.key if batch.who is None else batch.who
+            assert who is not None
+            hashes.update(who[start : start + _LOOK].tolist())
         return Newcomers(len(batch), 0, frozenset(hashes))
 
     @property
@@ -141,7 +146,7 @@ class Trial:
 
     def census(self) -> Census:
         """How many stand behind the tallies."""
-        if self.plan.grouped and isinstance(self._tallies, Grouped):
+        if self.plan.grouped and not self.plan.within_clusters and isinstance(self._tallies, Grouped):
             cells = self._tallies.records.astype(int).tolist()
             return Census(dict(zip(self.plan.arms, cells, strict=True)), by_group=True)
         counts = self._tallies.units if isinstance(self._tallies, Arms) else self._tallies.counts
@@ -179,7 +184,7 @@ class Trial:
         if not self.plan.keyed:
             return None
         secret = self._held_secret()
-        if self.plan.unit is not None:
+        if self.plan.clustering is not None:
             return UnitKeys(secret.of_groups() if self.plan.grouped else secret.of_units(self.plan.fingerprint))
         # Records without a unit are numbered, each batch under a key of its own: no two records ever share weights.
         return RecordKeys(secret.of_shard(secrets.token_bytes(16)))
@@ -239,7 +244,7 @@ class Trial:
         if self.plan.fingerprint != other.plan.fingerprint:
             differing = _differing(self.plan, other.plan)
             raise StateError(f"only trials of the same plan can be merged; these plans differ in {differing}.")
-        if self.plan.unit is not None and self._key_mark != other._key_mark and self.n and other.n:
+        if self.plan.clustering is not None and self._key_mark != other._key_mark and self.n and other.n:
             raise StateError(
                 "these trials were folded under different keys, so a unit would count as two; "
                 "give every worker the same key: fa.Trial(plan, key=trial.key), or --key on the command line."
@@ -295,22 +300,32 @@ class Trial:
         """What the trial holds."""
         return self._tallies
 
-    def effects(self, *, adjust: str | None = None, population: bool = True, rounded: bool = False) -> Effects:
+    def effects(
+        self,
+        *,
+        adjust: str | None = None,
+        population: bool = True,
+        rounded: bool = False,
+        control: str | None = None,
+    ) -> Effects:
         """What the trial has found so far.
 
         Args:
+            control: The arm that all others are compared with; the plan's first if left out.
             adjust: ``"holm"`` or ``"benjamini-hochberg"``, over arms and outcomes.
             population: Whether the errors of the interacted estimator allow for the covariates' mean being that of a
                 sample, so that the effect is the population's; without, it is the effect on these very records.
             rounded: Whether to round them for others, so that no person's value can be worked out from several answers.
         """
-        if isinstance(self._tallies, Grouped):
-            effects = effects_of_groups(self.plan, self._tallies, self._faults, rounded=rounded)
+        plan, tallies = (self.plan, self._tallies) if control is None else against(control, self.plan, self._tallies)
+        if isinstance(tallies, Grouped):
+            effects = effects_of_groups(plan, tallies, self._faults, rounded=rounded)
+            if not excess(self._faults, self.n, plan.drop_limit):
+                effects = dataclasses.replace(effects, segments=effects_by_segment(plan, tallies, rounded=rounded))
         else:
-            arms = self._tallies.arms
-            effects = effects_of(self.plan, arms, self._faults, population=population, rounded=rounded)
+            effects = effects_of(plan, tallies.arms, self._faults, population=population, rounded=rounded)
         if effects.alarm is not None:
-            warnings.warn(effects.alarm, SampleRatioWarning, stacklevel=2)
+            warnings.warn(effects.alarm, LossWarning if effects.sample_ratio.ok else SampleRatioWarning, stacklevel=2)
         return effects if adjust is None else effects.adjusted(adjust)
 
     def release(self, *, everywhere: bool = True) -> Effects:
@@ -375,7 +390,7 @@ class Trial:
             return None
         if tallies.moments is None:
             return Start(tallies.predictor, None, tallies.why)
-        start = fit_start(tallies.moments, rare=rare_columns(self.plan, tallies.moments), told=True)
+        start = fit_starts(tallies.moments, self.plan)
         if start.predictor is None:
             saved = "it was saved before there were so many. Put coefficients into its plan: `foldaway plan calibrate`."
             return start._replace(why=f"{start.why.partition(';')[0]}, and {saved}")
@@ -394,6 +409,8 @@ class Trial:
             start = start or self.start()
             assert start is not None
             self._tallies = self._tallies.fixed(start.predictor, start.without, start.why)
+        if isinstance(self._tallies, Grouped):
+            self._tallies = self._tallies.pooled(self.plan.privacy.smallest_cell)
         elif isinstance(self._tallies, Arms) and self.plan.federated is None:
             rare = rare_levels(self.plan, self._tallies.arms, self.plan.privacy.smallest_cell)
             self._tallies = self._tallies.pool(rare)
@@ -530,6 +547,20 @@ class Trial:
     def __repr__(self) -> str:
         counts = ", ".join(f"{arm}={n:_}" for arm, n in self.counts.items())
         return f"Trial: {self.plan.name} | n={self.n:_} | {counts}"
+
+
+def against(control: str, plan: Plan, tallies: Holding) -> tuple[Plan, Holding]:
+    """The same records with another arm in the first place, as all others are compared with that.
+
+    Raises:
+        EstimateError: There is no such arm.
+    """
+    if control not in plan.arms:
+        raise EstimateError(f"there is no arm {control!r}; the arms are {', '.join(plan.arms)}.")
+    arms = [control, *(arm for arm in plan.arms if arm != control)]
+    places = [list(plan.arms).index(arm) for arm in arms]
+    turned = msgspec.structs.replace(plan, arms={arm: plan.arms[arm] for arm in arms})
+    return turned, tallies.turned(turned, places)
 
 
 def quiet_effects(trial: Trial, adjust: str | None = None, *, rounded: bool = False) -> Effects:

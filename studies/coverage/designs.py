@@ -84,6 +84,7 @@ class Design:
             unit="unit",
             keep="moments",
             complete_units=True,
+            estimators=["difference", "regression", "interacted", "horvitz_thompson"],
             bootstrap=REPLICATES if self.bootstrap else None,
             anytime_n=(self.looks or (10_000,))[len(self.looks) // 2],
         )

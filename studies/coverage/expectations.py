@@ -78,7 +78,7 @@ def expectation(design: Design, cell: Cell) -> Expectation:
         return Expectation("falls short", "An interval for one look has a chance to miss at every look.")
     if design.looks:
         return Expectation("at least", "An anytime-valid interval covers at all looks at once, and here looks end.")
-    if design.name == "unequal spread and shares" and cell.kind == "classical" and cell.estimator != "ipw":
+    if design.name == "unequal spread and shares" and cell.kind == "classical" and cell.estimator != "horvitz_thompson":
         return Expectation(
             "falls short", "The classical error pools the spread of both arms, and the smaller arm spreads more."
         )
@@ -105,11 +105,11 @@ _SKEWED = (
 
 def _of_few_records(design: Design, cell: Cell) -> Expectation:
     """With few records: each squared residual is short by its leverage, on average k/n, at worst some 2k/n."""
-    if cell.kind == "classical" and cell.estimator != "ipw":
+    if cell.kind == "classical" and cell.estimator != "horvitz_thompson":
         return Expectation("covers", "With normal noise of equal spread, Student's t is exact.")
     if cell.kind == "HC2":
         return Expectation("covers", "HC2 with Welch's degrees of freedom is made for small arms.")
-    columns = {"ipw": 1, "difference": 2, "regression": 3, "interacted": 4}[cell.estimator]
+    columns = {"horvitz_thompson": 1, "difference": 2, "regression": 3, "interacted": 4}[cell.estimator]
     return Expectation(
         "may fall short",
         "With 40 records, squared residuals are short by their leverage, k/40 on average. HC1 and CR1 make up for "
@@ -128,7 +128,7 @@ def _of_clusters(design: Design, cell: Cell) -> Expectation:
     short = 2 * (1 + variation**2) / (clusters / 2)
     effective = clusters / (1 + variation**2) / 2
     floor = _floor(effective, short, math.inf if cell.bootstrap else clusters - 1)
-    if design.few_clusters and cell.estimator == "ipw":
+    if design.few_clusters and cell.estimator == "horvitz_thompson":
         return Expectation(
             "at least",
             "Clusters were dealt out evenly, which makes the weighted mean more precise than its error knows. "

@@ -14,7 +14,7 @@ from studies.coverage.runs import Grid
 from studies.figures import COLOURS, drawn, style
 
 KINDS = ("classical", "HC0", "HC1", "HC2", "CR0", "CR1", NORMAL, PERCENTILE)
-_ESTIMATORS = ("difference", "regression", "interacted", "ipw", POPULATION)
+_ESTIMATORS = ("difference", "regression", "interacted", "horvitz_thompson", POPULATION)
 _MARKS = dict(zip(_ESTIMATORS, "osD^v", strict=True))
 _COLOURS = dict(zip(_ESTIMATORS, COLOURS, strict=False))
 _TICKS = (0.99, 0.98, 0.95, 0.9, 0.8, 0.5, 0.1)

@@ -94,19 +94,20 @@ def intervals_of_rows(design: Design, rows: Columns) -> Iterator[tuple[Cell, Int
     """The same by statsmodels, for the kinds it has."""
     plan, table = design.plan, pd.DataFrame(rows)
     for arm in list(plan.arms)[1:]:
-        for name in ("difference", "regression", "interacted", "ipw"):
+        for name in ("difference", "regression", "interacted", "horvitz_thompson"):
             y, X, position = kept_rows.design(plan, table, name, arm, "y")
             fit = sm.OLS(y, X).fit(method="qr")
             for kind, asked in _KINDS.items():
                 if kind == "HC2" and name != "difference":
                     continue
                 result = fit.get_robustcov_results(**_with_groups(asked, rows), use_t=True) if asked else fit
-                yield Cell(design.name, arm, name, kind), _of_result(result, position)
+                error = kept_rows.cr1_of_means(plan, table, arm, "y") if (name, kind) == ("difference", "CR1") else None
+                yield Cell(design.name, arm, name, kind), _of_result(result, position, error)
 
 
-def _of_result(result: Any, position: int) -> Interval:
-    """What its ``conf_int`` gives, which takes longer than the fit."""
-    estimate, std_error = float(result.params[position]), float(result.bse[position])
+def _of_result(result: Any, position: int, error: float | None) -> Interval:
+    """What its ``conf_int`` gives, which takes longer than the fit; with this error, if it is not the result's own."""
+    estimate, std_error = float(result.params[position]), float(result.bse[position]) if error is None else error
     reach = float(stdtrit(getattr(result, "df_resid_inference", result.df_resid), 0.5 + NOMINAL / 2)) * std_error
     return Interval(estimate, std_error, estimate - reach, estimate + reach)
 

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.inference.intervals import benjamini_hochberg, holm
+from foldaway.plan.vocabulary import ESTIMATORS
 from trials import folded, known, make_trial
 
 FIELDS = list(fa.Effect.__struct_fields__)
@@ -32,8 +34,8 @@ def effects() -> fa.Effects:
 
 
 def test_effects_are_a_sequence_of_rows(effects: fa.Effects) -> None:
-    # 2 outcomes, 2 arms against the control; 4 estimators with 5 kinds of error, and HC2 for one of them.
-    assert len(effects) == len(list(effects)) == 2 * 2 * (4 * 5 + 1)
+    # 2 outcomes, 2 arms against the control; 4 estimators with 5 kinds of error, and HC2 for two of them.
+    assert len(effects) == len(list(effects)) == 2 * 2 * (4 * 5 + 2)
     assert effects[0] is next(iter(effects))
     assert effects[-1] in effects
     assert effects.index(effects[5]) == 5
@@ -252,14 +254,15 @@ def test_a_control_at_zero_has_no_relative_effect() -> None:
     assert strict(effects.to_json())["effects"][0]["relative"] is None
 
 
-@pytest.mark.parametrize(("units", "reliable"), [(4, False), (5, True)])
-def test_errors_by_unit_take_five_units_in_each_arm(units: int, reliable: bool) -> None:
-    plan = msgspec.structs.replace(PLAN, unit="u", complete_units=True)
+@pytest.mark.parametrize(("units", "told"), [(1, ()), (4, ("difference", "ipw")), (5, (*ESTIMATORS,))])
+def test_errors_by_unit_take_two_units_in_each_arm_of_means_and_five_of_others(units: int, told: Sequence[str]) -> None:
+    estimators = ["difference", "ipw", "horvitz_thompson"]
+    plan = msgspec.structs.replace(PLAN, unit="u", complete_units=True, estimators=estimators)
     effects = little("a" * 30 + "b" * units, [float(i % 7) for i in range(30 + units)], plan)
-    for kind in ("CR0", "CR1"):
-        for row in effects.filter(se_kind=kind):
-            assert row.reliable is reliable
-            assert row.why == (None if reliable else "Errors by unit need 5 units in each arm; an arm has 4.")
+    for row in effects.filter(se_kind="CR1"):
+        assert row.reliable is (row.estimator in told)
+        least = 5 if row.estimator == "horvitz_thompson" else 2
+        assert row.reliable or row.why == f"Errors by unit need {least} units in each arm; an arm has {units}."
     assert all(row.reliable for row in effects.filter(se_kind="HC1"))
 
 

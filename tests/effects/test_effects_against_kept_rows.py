@@ -6,6 +6,7 @@ import math
 import warnings
 from fractions import Fraction
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +14,8 @@ from hypothesis import given, settings
 from scipy import stats
 
 import foldaway as fa
-from kept_rows import covariate_columns, fitted
+from foldaway.plan.analysis import estimators_of
+from kept_rows import covariate_columns, fitted, unit_degrees
 from trials import folded, known, make_trial, trials
 
 TOLERANCE = 1e-9
@@ -28,12 +30,13 @@ def close(ours: float, theirs: float, scale: float = 0.0) -> bool:
 @given(trials())
 def test_every_estimate_and_error_is_that_of_the_kept_rows(drawn: tuple[fa.Plan, pd.DataFrame]) -> None:
     plan, rows = drawn
+    plan = msgspec.structs.replace(plan, estimators=[*estimators_of(plan), "horvitz_thompson"])
     cut = len(rows) // 3
     batches = (cut, 2 * cut) if not plan.complete_units else ()
     effects = folded(plan, rows, *batches).effects(population=False)
     assert len(effects) == len(plan.outcomes) * (len(plan.arms) - 1) * sum(
-        3 + 2 * plan.complete_units + (e == "difference" and not plan.weight)
-        for e in (["ipw", "difference"] + (["regression", "interacted"] if plan.covariates else []))
+        3 + 2 * plan.complete_units + (e in ("difference", "ipw") and not plan.weight)
+        for e in (["ipw", "difference", "horvitz_thompson"] + (["regression", "interacted"] if plan.covariates else []))
     )
     for row in effects:
         if not row.reliable:  # an arm with hardly more records than covariates, or with few units
@@ -117,17 +120,21 @@ def test_hc2_is_welchs_test() -> None:
     assert (row.ci_lower, row.ci_upper) == pytest.approx((interval.low, interval.high), rel=1e-10)
 
 
-def test_clustered_intervals_use_t_with_units_minus_one() -> None:
-    plan, rows = make_trial(6, n=200, units=True)
-    row = folded(plan, rows).effects(population=False).filter(estimator="regression", se_kind="CR1")[0]
-    units = rows["unit"].nunique()
-    assert row.df == units - 1
-    assert row.p_value == pytest.approx(2 * stats.t.sf(abs(row.statistic), units - 1), rel=1e-12)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_clustered_intervals_use_t_with_the_degrees_of_freedom_that_units_give(weighted: bool) -> None:
+    plan, rows = make_trial(6, n=400, arms=3, units=True, weighted=weighted)
+    effects = folded(plan, rows).effects(population=False).filter(se_kind="CR1")
+    assert {row.estimator for row in effects if row.reliable} == {"ipw", "difference", "regression", "interacted"}
+    for row in effects:
+        df = unit_degrees(plan, rows, row.estimator, row.arm, row.outcome)
+        assert row.df == pytest.approx(df, rel=1e-9)
+        assert row.p_value == pytest.approx(2 * stats.t.sf(abs(known(row.statistic)), df), rel=1e-8)
 
 
-@pytest.mark.parametrize("estimator", ["ipw", "difference", "regression", "interacted"])
+@pytest.mark.parametrize("estimator", ["horvitz_thompson", "ipw", "difference", "regression", "interacted"])
 def test_the_relative_effect_is_the_delta_method_on_the_kept_rows(estimator: str) -> None:
     plan, rows = make_trial(7, n=150, arms=3, covariates=2, shift=10)
+    plan = msgspec.structs.replace(plan, estimators=[estimator])
     row = folded(plan, rows).effects(population=False).filter(estimator=estimator, se_kind="HC0", arm="arm2")[0]
     level = row.control_level
     assert row.relative == pytest.approx(row.estimate / level, rel=1e-12)
@@ -149,13 +156,13 @@ def test_the_relative_effect_is_the_delta_method_on_the_kept_rows(estimator: str
 def _effect_and_level(plan: fa.Plan, rows: pd.DataFrame, estimator: str, w: np.ndarray) -> tuple[float, float]:
     y = rows["y0"].to_numpy()
     treated, control = (rows.group == "arm2").to_numpy(), (rows.group == "arm0").to_numpy()
-    if estimator == "ipw":
+    if estimator == "horvitz_thompson":
         up, down = w * treated * y / plan.arms["arm2"], w * control * y / plan.arms["arm0"]
         return (up.sum() - down.sum()) / w.sum(), down.sum() / w.sum()
     x = covariate_columns(plan, rows)
     x = x - x.mean(axis=0)  # the centre is taken as fixed
     arms = np.column_stack([(rows.group == a).to_numpy(float) for a in plan.arms])
-    if estimator == "difference":
+    if estimator in ("difference", "ipw"):
         X = arms
     elif estimator == "regression":
         X = np.column_stack([arms, x])

@@ -145,7 +145,7 @@ def test_petersens_errors_with_firms_as_devices(what: str, mode: str, server: Se
 
 
 def by_definition(plan: fa.Plan, rows: pd.DataFrame, estimator: str, kind: str) -> float:
-    y, X, position = design(plan, rows, estimator, list(plan.arms)[1], plan.outcomes[0])
+    y, X, position = design(plan, rows, estimator, list(plan.arms)[1], plan.measured[0])
     bread = np.linalg.inv(X.T @ X)
     e = y - X @ (bread @ X.T @ y)
     H = X @ bread @ X.T
@@ -325,7 +325,7 @@ def test_a_number_that_the_coordinator_does_not_know_is_enrolled_again(server: S
     _, plan, _ = trial_of("delta", 18, "unknown", cohort=1)
     trial = Hosted(server, plan)
     device = Device(plan, store=store_in(plan, plan.control), link=trial.link)
-    device.record(dict.fromkeys(plan.outcomes, 1.0))
+    device.record(dict.fromkeys(plan.measured, 1.0))
     with device._store.changing() as kept:
         kept.number = new_number()  # enrolled, as the device thinks
     assert device.report().state == "counted"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,26 +27,34 @@ from plans import FULL, SMALL
 SUMS = fa.Plan(name="decoy", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], covariates=["x"], unit="u")
 MOMENTS = msgspec.structs.replace(SUMS, keep="moments")
 
-# Folds the batches it is sent and waits; it has no other way to know their rows.
+# Forks a process for each line it reads, which folds the batches of a file and waits; it has no other way to know their
+# rows.
 CHILD = """
-import sys
+import json, os, signal, sys
 import pyarrow as pa
 import foldaway as fa
-from foldaway.forgetting.decoys import Decoys
+from foldaway.forgetting.decoys import Decoys, fold_decoy
 from foldaway.forgetting.harden import forget_now
 from foldaway.forgetting.wiped_arrays import wipe_arrays
 wipe_arrays()
-trial, decoys = fa.Trial(fa.Plan.loads(sys.argv[1])), Decoys()
-with pa.ipc.open_stream(sys.stdin.buffer) as batches:
-    for batch in batches:
-        trial.fold(batch)
-        decoys.add(trial.plan, len(batch))
-        del batch
-if sys.argv[2] == "decoy":
-    decoys.fold()
-forget_now()
-print("ready", flush=True)
-sys.stdin.read()
+for plan in sys.argv[1:]:
+    fold_decoy(fa.Plan.loads(plan), 20)  # which loads what there is to load
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for line in sys.stdin:
+    if os.fork():
+        continue
+    plan, path, care = json.loads(line)
+    trial, decoys = fa.Trial(fa.Plan.loads(json.dumps(plan))), Decoys()
+    with pa.OSFile(path) as file, pa.ipc.open_stream(file) as batches:
+        for batch in batches:
+            trial.fold(batch)
+            decoys.add(trial.plan, len(batch))
+            del batch
+    if care == "decoy":
+        decoys.fold()
+    forget_now()
+    print(os.getpid(), flush=True)
+    signal.pause()
 """
 
 Rows = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -84,29 +96,45 @@ def framed(plan: fa.Plan, given: list[pa.RecordBatch], monkeypatch: pytest.Monke
     return np.concatenate([rows[1:].ravel() for rows in seen])
 
 
+@pytest.fixture(scope="module")
+def folding() -> Iterator[Callable[[object], int]]:
+    """What folds a file in a process of its own, whose number it returns."""
+    words = [sys.executable, "-c", CHILD, SUMS.to_json(), MOMENTS.to_json()]
+    care = {**os.environ, **environment({})}
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=care, text=True) as process:
+        given, said = process.stdin, process.stdout
+        assert given is not None
+        assert said is not None
+
+        def fold(order: object) -> int:
+            print(json.dumps(order), file=given, flush=True)
+            return int(said.readline())
+
+        yield fold
+        given.close()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("plan", [SUMS, MOMENTS], ids=["sums", "moments"])
-@pytest.mark.parametrize(("n", "rare"), [(3000, 2), pytest.param(3000, 500, marks=pytest.mark.slow), (20, 2)])
-def test_decoys_overwrite_the_last_rows(n: int, rare: int, plan: fa.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("n", "rare"), [(3000, 2), (3000, 500), (20, 2)])
+def test_decoys_overwrite_the_last_rows(
+    n: int,
+    rare: int,
+    plan: fa.Plan,
+    folding: Callable[[object], int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     given = batches(n, rare)
     rows = framed(plan, given, monkeypatch)
+    with pa.ipc.new_stream(tmp_path / "rows", given[0].schema) as writer:
+        for batch in given:
+            writer.write_batch(batch)
     left = {}
     for care in ("decoy", "none"):
-        command = [sys.executable, "-c", CHILD, plan.to_json(), care]
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **environment({})}
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            with pa.ipc.new_stream(process.stdin, given[0].schema) as writer:
-                for batch in given:
-                    writer.write_batch(batch)
-            process.stdin.flush()
-            assert process.stdout.readline() == b"ready\n"
-            left[care] = count_numbers(process.pid, rows)
-        finally:
-            process.communicate()
+        pid = folding([json.loads(plan.to_json()), str(tmp_path / "rows"), care])
+        left[care] = count_numbers(pid, rows)
+        os.kill(pid, signal.SIGKILL)
     assert left["none"] > 0  # or else the decoys are not needed any more
     assert left["decoy"] == 0
 

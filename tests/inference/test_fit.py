@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import foldaway as fa
 from foldaway.inference.fit import directions
-from kept_rows import design
+from kept_rows import cr1_of_means, design, weights_of
 from trials import folded, known
 
 pytestmark = [
@@ -53,7 +53,7 @@ def make_plan(rows: pd.DataFrame, covariates: list[str], **settings: Any) -> fa.
 def pseudoinverse(plan: fa.Plan, rows: pd.DataFrame, effect: fa.Effect) -> tuple[float, float, Any]:
     """Estimate, error and fit by statsmodels with the smallest coefficients of all that fit."""
     y, X, position = design(plan, rows, effect.estimator, effect.arm, effect.outcome)
-    model = sm.WLS(y, X, weights=rows[plan.weight] if plan.weight else 1.0)
+    model = sm.WLS(y, X, weights=weights_of(plan, rows, effect.estimator))
     if effect.se_kind == "classical":
         fit = model.fit(method="pinv")
     elif effect.se_kind.startswith("HC"):
@@ -62,6 +62,8 @@ def pseudoinverse(plan: fa.Plan, rows: pd.DataFrame, effect: fa.Effect) -> tuple
         keywords = {"groups": pd.factorize(rows[plan.unit])[0], "use_correction": False}
         fit = model.fit(method="pinv", cov_type="cluster", cov_kwds=keywords)
     error = float(fit.bse[position])
+    if effect.se_kind == "CR1" and effect.estimator in ("difference", "ipw"):
+        return float(fit.params[position]), cr1_of_means(plan, rows, effect.arm, effect.outcome), fit
     if effect.se_kind == "CR1":  # by hand, for statsmodels' correction counts columns where Stata's counts the rank
         n, units = len(rows), rows[plan.unit].nunique()
         error *= np.sqrt(units / (units - 1) * (n - 1) / fit.df_resid)
@@ -127,7 +129,8 @@ def test_collinear_covariates_give_the_effects_of_the_pseudoinverse(make: Any, a
     plan = make_plan(rows, covariates, weight="w" if weighted else None, unit="u", complete_units=True)
     effects = folded(plan, rows).effects(population=False)
     assert {effect.estimator for effect in effects} == {"ipw", "difference", "regression", "interacted"}
-    assert not effects.notes
+    [note] = effects.notes
+    assert note.startswith("The effects are not adjusted for “")
     assert_as_pseudoinverse(plan, rows, effects, {"regression": arms + slopes, "interacted": arms * (1 + slopes)})
 
 

@@ -69,7 +69,7 @@ def test_by_record_the_replicates_are_those_of_algorithm_2(kind: Kind, numbers: 
     trial = folded(with_bootstrap(plan, B, kind), rows, 150, 151)
     w = weights(np.concatenate(numbers), B, kind)
     literal = bootstrap_pate(rows["y0"], treated(rows), plan.arms["arm1"], w)
-    assert close(replicates_of(trial, "ipw", "arm1", "y0").effects, literal)
+    assert close(replicates_of(trial, "horvitz_thompson", "arm1", "y0").effects, literal)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,7 +79,7 @@ def test_by_unit_the_replicates_are_those_of_algorithm_4(kind: Kind) -> None:
     trial = folded(plan, rows)
     drawn = dict(zip(rows["unit"], unit_weights(plan, rows["unit"]), strict=True))
     literal = cluster_bootstrap_pate(rows["y0"], treated(rows), rows["unit"], plan.arms["arm1"], drawn.__getitem__)
-    assert close(replicates_of(trial, "ipw", "arm1", "y0").effects, literal)
+    assert close(replicates_of(trial, "horvitz_thompson", "arm1", "y0").effects, literal)
 
 
 def with_start(trial: fa.Trial, start: pd.DataFrame) -> fa.Trial:
@@ -132,7 +132,7 @@ def test_from_the_papers_start_and_by_unit_too() -> None:
 def control_level(plan: fa.Plan, rows: pd.DataFrame, estimator: str, arm: str, outcome: str) -> float:
     """The control's outcome at the mean of all records' covariates."""
     w = rows[plan.weight].to_numpy()
-    if estimator == "ipw":
+    if estimator == "horvitz_thompson":
         scaled = (rows[plan.arm] == plan.control) * rows[outcome] / plan.arms[plan.control]
         return float(np.average(scaled, weights=w))
     y, X, _ = design(plan, rows, estimator, arm, outcome)
@@ -144,9 +144,9 @@ def control_level(plan: fa.Plan, rows: pd.DataFrame, estimator: str, arm: str, o
 
 
 def comparisons(plan: fa.Plan) -> Iterator[tuple[str, str, str]]:
-    for estimator in estimators_of(plan):
+    for estimator in (*estimators_of(plan), "horvitz_thompson"):
         for arm in list(plan.arms)[1:]:
-            for outcome in plan.outcomes:
+            for outcome in plan.measured:
                 yield estimator, arm, outcome
 
 
@@ -239,7 +239,7 @@ def test_the_difference_needs_both_arms_in_a_replicate() -> None:
     assert nobody > 10
     trial = folded(plan, rows)
     assert replicates_of(trial, "difference", "b", "y").left_out == nobody
-    assert replicates_of(trial, "ipw", "b", "y").left_out == 0
+    assert replicates_of(trial, "horvitz_thompson", "b", "y").left_out == 0
 
 
 def test_a_covariate_without_direction_in_the_sample_costs_no_replicate(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from scipy import stats
 
 import foldaway as fa
 from fuzzing import fuzz
-from plans import CALIBRATED, FEDERATED, FULL, PARTS, RELEASED, SMALL, plans
+from plans import CALIBRATED, CUT, FEDERATED, FULL, PARTS, RELEASED, SMALL, plans
 
 SUFFIXES = (".toml", ".json")
 
@@ -132,6 +132,7 @@ OTHER: dict[str, Any] = {
     "groups": 128,
     "complete_units": False,
     "on_fault": "refuse",
+    "drop_limit": 0.2,
     "estimators": ["regression", "difference"],
     "errors": ["HC1", "classical"],
     "anytime_n": 5001,
@@ -150,18 +151,20 @@ OTHER_IN_PARTS: dict[str, Any] = {
     },
     "release": {"epsilon": 0.5, "delta": 1e-6, "unit_records": 6, "noisy_groups": 64},
     "bootstrap": {"replicates": 201, "weights": "poisson"},
+    "strata": {"column": "place", "probabilities": {"x": {"a": 0.5, "b": 0.5}}},
     "coefficients": {"center": {"x": 0.6}, "slopes": {"y": {"x": 2.6}, "z": {"x": 0.5}}},
 }
-BASES = {"bootstrap": FULL, "coefficients": CALIBRATED, "release": RELEASED}
+BASES = {"bootstrap": FULL, "coefficients": CALIBRATED, "release": RELEASED, "strata": CUT}
 IN_PARTS = [(part, setting) for part, settings in OTHER_IN_PARTS.items() for setting in settings]
 
 
 def test_every_setting_is_tried_below() -> None:
     assert set(OTHER) == set(FULL)
-    assert set(OTHER) | set(OTHER_IN_PARTS) | set(CALIBRATED) == set(fa.Plan.__struct_fields__)
+    assert set(OTHER) | set(OTHER_IN_PARTS) | set(CALIBRATED) | set(CUT) == set(fa.Plan.__struct_fields__)
     parts = {
         "coefficients": fa.Coefficients,
         "bootstrap": fa.Bootstrap,
+        "strata": fa.Strata,
         "privacy": fa.Privacy,
         "federated": fa.Federated,
         "release": fa.Release,
@@ -275,7 +278,6 @@ def test_settings_at_their_default_do_not_count(plan: fa.Plan, data: st.DataObje
     """However the default is written: parsed anew it is another object of the same value."""
     written = json.loads(plan.to_json())
     defaults: dict[str, Any] = {
-        "totals": [],
         "assigned_units": None,
         "covariates": [],
         "levels": {},
@@ -288,6 +290,7 @@ def test_settings_at_their_default_do_not_count(plan: fa.Plan, data: st.DataObje
         "coefficients": None,
         "complete_units": False,
         "on_fault": "refuse",
+        "drop_limit": 0.05,
         "estimators": [],
         "anytime_n": 10000,
         "errors": [],

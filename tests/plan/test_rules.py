@@ -14,7 +14,7 @@ import foldaway as fa
 from foldaway.plan.bootstrap import MOST_REPLICATES
 from foldaway.plan.part import settings_of
 from foldaway.plan.rules import MOST_ARMS, MOST_COLUMNS
-from plans import CALIBRATED, FEDERATED, FULL, PARTS, RELEASED, SMALL, in_parts
+from plans import CALIBRATED, CUT, FEDERATED, FULL, PARTS, RELEASED, SMALL, in_parts
 
 EVERY = {s.name: s for part in (fa.Plan, *PARTS.values()) for s in settings_of(part).values()}
 MUST_BE = {name: setting.must_be for name, setting in EVERY.items()}
@@ -52,20 +52,37 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "infinite": ({"arms": {"a": math.inf, "b": -math.inf}}, "the probability of 'a', 'b' must lie"),
     "sum": ({"arms": {"a": 0.5, "b": 0.4}}, "add up to 0.9 and not to 1"),
     "sum by a little": ({"arms": {"a": 0.5, "b": 0.50000001}}, "add up to 1.00000001 and not to 1"),
-    "no outcome": ({"outcomes": []}, "`outcomes` must name at least one column"),
-    "column twice": ({"outcomes": ["y", "y"]}, r"the column 'y' is used more than once \(outcomes, outcomes\)"),
+    "no outcome": ({"outcomes": []}, "`outcomes` must name at least one"),
+    "column twice": ({"outcomes": ["y", "y"]}, "two outcomes are called 'y': give one of them another `name`"),
     "two roles": ({"weight": "age"}, r"the column 'age' is used more than once \(weight, covariates\)"),
     "arm as unit": ({"unit": "variant"}, r"the column 'variant' is used more than once \(arm, unit\)"),
+    "arm as cluster": (
+        {"cluster": "variant", "complete_units": False},
+        r"the column 'variant' is used more than once \(arm, cluster\)",
+    ),
+    "clusters of both arms": ({"cluster": "village"}, "CR errors take every cluster to be in one arm"),
+    "clusters for nothing": (
+        {"cluster": "village", "complete_units": False, "bootstrap": None},
+        "`cluster` is for sums by group or a bootstrap",
+    ),
     "column without name": ({"weight": ""}, "`weight` has a column without a name"),
     "covariate without name": ({"covariates": [*FULL["covariates"], ""]}, "`covariates` has a column without a name"),
     "many columns": (  # with the five regressors, one too many
         {"outcomes": [f"y{i}" for i in range(MOST_COLUMNS - 4)]},
         f"the plan has {MOST_COLUMNS + 1} columns .* the most is {MOST_COLUMNS}",
     ),
-    "level of nothing": ({"levels": FULL["levels"] | {"w": ["1", "2"]}}, "`levels` names 'w', which is not in"),
+    "level of nothing": ({"levels": FULL["levels"] | {"w": ["1", "2"]}}, "`levels` names 'w', which is neither in"),
     "one level": ({"levels": FULL["levels"] | {"age": ["1"]}}, "`levels` of 'age' must have at least two"),
     "no level": ({"levels": FULL["levels"] | {"age": []}}, "`levels` of 'age' must have at least two"),
     "level twice": ({"levels": FULL["levels"] | {"age": ["1", "2", "1"]}}, "`levels` of 'age' has a level twice"),
+    "segment of moments": ({"segments": ["place"]}, "`segments` are read from sums by group"),
+    "stratum of other arms": (
+        {
+            "strata": {"column": "s", "probabilities": {"x": {"control": 0.5, "gold": 0.5}}},
+            "estimators": ["regression"],
+        },
+        "the stratum 'x' must have a probability for each of control, gold, silver",
+    ),
     "half a character": ({"weight": "\ud800"}, r"no control characters in them, but '\\ud800' has"),
     "escape code": ({"arms": {"\x1b[31m": 0.5, "b": 0.5}}, r"no control characters in them, but '\\x1b\[31m' has"),
     "line in level": ({"levels": FULL["levels"] | {"age": ["1", "2\u2028"]}}, "no control characters"),
@@ -79,7 +96,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "HC2 with weights": ({"errors": ["HC1", "HC2"], "weight": "w"}, "'HC2' is for records without weights"),
     "nothing but HC2": (
         {"errors": ["HC2"], "weight": None, "bootstrap": None},
-        "'HC2' is for the estimator difference alone",
+        "'HC2' is for difference and ipw alone",
     ),
     "estimator twice": ({"estimators": ["ipw", "ipw"]}, "`estimators` has 'ipw' more than once"),
     "needs covariates": (
@@ -166,6 +183,7 @@ FEDERATED_CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"federated": "sums", "covariates": [], "errors": ["welch"]},
         "its errors are jackknife by device",
     ),
+    "clusters of devices": ({"cluster": "village"}, "`cluster` is not for a federated plan"),
     "sites that reply": ({"unit": "u", "complete_units": True}, "`unit` in a federated plan is for sites"),
     "units that are spread": (
         {"unit": "u", "federated": "one-message"},
@@ -209,13 +227,17 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "arm": NOT_TEXT,
     "arms": [None, 0.5, "ab", ["a", "b"], [("a", 0.5)], {1: 0.5, 2: 0.5}, {"a": "0.5"}, {"a": None}, {"a": 10**400}],
     "outcomes": NOT_NAMES,
-    "totals": NOT_NAMES,
     "assigned_units": NOT_WHOLE[1:],
     "covariates": NOT_NAMES,
     "levels": [None, 1, "ab", ["a"], {"age": "ab"}, {"age": [1, 2]}, {"age": {"a": "b"}}, {"age": {"a", "b"}}],
     "bounds": [None, 1, [0, 1], {"age": 1}, {"age": [1]}, {"age": [0, 1, 2]}, {"age": ["0", "1"]}],
     "beyond": [None, "", "Clip", True],
+    "segments": NOT_NAMES,
+    "received": NOT_TEXT[1:],
+    "strata.column": NOT_TEXT,
+    "strata.probabilities": [None, 1, "x", ["x"], {"x": 1}, {"x": {"a": "1"}}],
     "unit": NOT_TEXT[1:],
+    "cluster": NOT_TEXT[1:],
     "weight": NOT_TEXT[1:],
     "confidence": NOT_NUMBERS,
     "complete_units": [None, 0, 1, "true", []],
@@ -224,6 +246,7 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "groups": NOT_WHOLE,
     "coefficients.center": [None, 1, "x", ["x"], {"x": "1"}, {1: 1.0}],
     "coefficients.slopes": [None, 1, "x", ["x"], {"y": 1}, {"y": {"x": "1"}}],
+    "drop_limit": [*NOT_NUMBERS, -0.1, 1.1],
     "on_fault": [None, "", "Drop", "ignore", 1, ["drop"]],
     "estimators": NOT_NAMES,
     "errors": NOT_NAMES,
@@ -254,7 +277,7 @@ def test_a_setting_of_a_wrong_type_is_told_what_it_must_be(setting: str) -> None
     part, _, name = setting.rpartition(".")
     for value in WRONG_TYPES[setting]:
         written = (
-            {part: {**RELEASED, **CALIBRATED, **FEDERATED, **FULL}.get(part, {}) | {name: value}}
+            {part: {**CUT, **RELEASED, **CALIBRATED, **FEDERATED, **FULL}.get(part, {}) | {name: value}}
             if part
             else {name: value}
         )
@@ -268,6 +291,25 @@ def test_what_is_no_part_is_told_what_it_must_be(part: str, value: Any) -> None:
         return  # which is an ε
     said = PARTS[part].SHORT and f"{part}.{PARTS[part].SHORT}"
     assert faults(**{part: value}) == [f"`{said or part}` must be {MUST_BE[said or part]}."]
+
+
+CUT_FAULTS: list[tuple[dict[str, Any], str]] = [
+    ({"segments": ["y"]}, r"'y' is used more than once \(outcomes, segments\)"),
+    ({"segments": ["c", "c"]}, "`segments` has a column twice"),
+    ({"segments": ["x"], "covariates": ["x"]}, "the segment 'x' is a covariate without levels"),
+    ({"segments": ["c"], "federated": "sums"}, "`segments` cannot go with `federated` or `release`"),
+    ({"strata": {"column": "y", "probabilities": {"x": {"a": 0.5, "b": 0.5}}}}, "'y' is used more than once"),
+    ({"strata": {"column": "", "probabilities": {"x": {"a": 0.5, "b": 0.5}}}}, "a column without a name"),
+    ({"strata": {"column": "s", "probabilities": {}}}, "must have one to 10,000 strata"),
+    ({"strata": {"column": "s", "probabilities": {"x": {"a": 0.5, "b": 0.4}}}}, "'x' add up to 0.9 and not to 1"),
+    ({"strata": {"column": "s", "probabilities": {"x": {"a": 1.5, "b": -0.5}}}}, "must lie between 0 and 1"),
+]
+
+
+@pytest.mark.parametrize(("settings", "sentence"), CUT_FAULTS)
+def test_segments_and_strata_have_a_sentence_for_each_fault(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(fa.PlanError, match=sentence):
+        fa.Plan(**{**SMALL, **settings})
 
 
 def test_a_part_tells_its_faults_by_itself() -> None:

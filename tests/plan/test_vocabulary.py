@@ -38,6 +38,7 @@ def plan(**settings: Any) -> fa.Plan:
 
 def test_every_estimator_has_a_file_and_every_file_an_estimator() -> None:
     named = estimators_of(plan(covariates=["x"], keep="moments"))
+    named += [name for name, word in ESTIMATORS.items() if word.by_name]
     assert {module.name for module in pkgutil.iter_modules(estimators.__path__)} == set(named)
     for name in named:
         assert callable(computation(name).fitted)
@@ -89,7 +90,7 @@ def test_what_is_offered_can_be_asked_for_and_what_is_not_is_refused_with_a_reas
     everything = plan(**settings)
     offered = estimators_of(everything)
     for name, estimator in ESTIMATORS.items():
-        if name in offered:
+        if name in offered or (estimator.by_name and estimator.suits(everything)):
             assert estimators_of(plan(estimators=[name], **settings)) == [name]
             continue
         with pytest.raises(fa.PlanError) as refused:
@@ -98,7 +99,7 @@ def test_what_is_offered_can_be_asked_for_and_what_is_not_is_refused_with_a_reas
     for kind, error in ERRORS.items():
         if error.setting != "errors":
             continue
-        if kind in errors_of(everything):
+        if kind in errors_of(everything) or (error.by_name and error.suits(everything)):
             asked = plan(estimators=["difference"], errors=[kind], **settings)
             assert errors_of(asked, "difference") == [kind, *([BOOTSTRAP] if bootstrap else [])]
             continue

@@ -35,7 +35,7 @@ PLAN = fa.Plan(
     keep="moments",
     complete_units=True,
 )
-DROP = msgspec.structs.replace(PLAN, on_fault="drop")
+DROP = msgspec.structs.replace(PLAN, on_fault="drop", drop_limit=1)
 
 
 class Hostile:

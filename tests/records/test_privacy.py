@@ -38,7 +38,7 @@ PLAN = fa.Plan(
     complete_units=True,
     estimators=["difference"],
 )
-DROP = msgspec.structs.replace(PLAN, on_fault="drop")
+DROP = msgspec.structs.replace(PLAN, on_fault="drop", drop_limit=1)
 
 
 def secrets(n: int = 30) -> dict[str, list[Any]]:

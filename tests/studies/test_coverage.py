@@ -82,13 +82,13 @@ def test_three_monte_carlo_errors_decide(verdict: Verdict, floor: float, coverag
         ("unequal spread", "regression", "classical", "", "covers"),
         ("unequal spread and shares", "regression", "classical", "", "falls short"),
         ("unequal spread and shares", "regression", "HC1", "", "covers"),
-        ("unequal spread and shares", "ipw", "classical", "", "covers"),
+        ("unequal spread and shares", "horvitz_thompson", "classical", "", "covers"),
         ("effect varies", "interacted", "HC1", "", "falls short"),
         ("effect varies", POPULATION, "HC1", "", "covers"),
         ("effect varies", "interacted", NORMAL, "", "covers"),
         ("100 clusters", "difference", "HC2", "", "falls short"),
         ("100 clusters", "difference", "CR1", "", "may fall short"),
-        ("10 clusters", "ipw", "CR1", "", "at least"),
+        ("10 clusters", "horvitz_thompson", "CR1", "", "at least"),
         ("small", "difference", "classical", "", "covers"),
         ("small", "difference", "HC0", "", "may fall short"),
         ("peeking", "difference", "HC2", "", "falls short"),
@@ -229,7 +229,8 @@ def test_cells_are_broken_that_break_theory_or_miss_trials() -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_a_cell_outside_once_is_not_broken_but_told() -> None:
     grid = {
-        Cell("normal", "treatment", name, "HC1"): hits(share) for name, share in (("difference", 0.9), ("ipw", 0.95))
+        Cell("normal", "treatment", name, "HC1"): hits(share)
+        for name, share in (("difference", 0.9), ("horvitz_thompson", 0.95))
     }
     [outside] = runs.broken(grid, 2000)
     text = page.findings(grid, {outside: hits(0.95)}, 2000, 1).page("coverage", "")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from dataclasses import replace
-from itertools import pairwise
-from typing import Any, get_args
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+from typing import Any, Self, get_args
 
 import msgspec
 import numpy as np
@@ -26,10 +26,12 @@ from foldaway.records.faults import Fault, Faults
 from foldaway.tallies.arm import ArmTally, Kinds
 from foldaway.tallies.factor import Factor
 from foldaway.tallies.frame import Frame
+from foldaway.tallies.histogram import Histogram, HistogramShape
 from foldaway.tallies.kinds import KINDS as TALLIES
 from foldaway.tallies.kinds import RECORDS, REPLICATES, UNITS, kinds_of
 from foldaway.tallies.replicates import ReplicatesKind
 from foldaway.tallies.scores import Scores, UnitScores
+from foldaway.tallies.sums import group_of
 from laws import Grams, Rows, Subject, check_addition, check_identity, check_laws, rows
 from trials import folded, make_trial, trials
 
@@ -109,6 +111,51 @@ REPLIES = Subject(
     rebased=False,
 )
 
+
+@dataclass(frozen=True)
+class Counted:
+    """Blocks of the laws' rows in a histogram, dealt to arms and bins by what is in them, to groups by their keys."""
+
+    histogram: Histogram
+    compiled: bool
+
+    def fold(self, block: Block) -> Self:
+        dealt = np.abs(block.rows.astype(np.float32).view(np.int32).astype(np.int64)).sum(axis=0)
+        assert block.key is not None
+        weight = block.weight if self.histogram.shape.weighted else None
+        bins = (dealt // 2 % 6 - 1).astype(np.int16)
+        group = group_of(block.key, self.histogram.shape.groups)
+        return type(self)(self.histogram.fold(dealt % 2, bins, group, weight, compiled=self.compiled), self.compiled)
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(self.histogram + other.histogram, self.compiled)
+
+    def state(self) -> Any:
+        return self.histogram.state()
+
+
+def histograms(weighted: bool, compiled: bool) -> Subject:
+    shape = HistogramShape(2, 4, 5, weighted)
+
+    def counts(counted: Counted) -> tuple[int, ...]:
+        return () if weighted else tuple(counted.histogram.counts.astype(int).ravel().tolist())
+
+    def sums(counted: Counted, _: Any) -> Grams:
+        squares = counted.histogram.squares
+        return [counted.histogram.counts, *([] if squares is None else [squares])]
+
+    return Subject(
+        f"{'weighted ' * weighted}histogram{' in compiled loops' * compiled}",
+        lambda _: Counted(Histogram.empty(shape), compiled),
+        lambda state, _: Counted(Histogram.restore(state, shape), compiled),
+        counts,
+        sums,
+        framed=True,  # only its scale is one: there is no frame to change
+    )
+
+
+HISTOGRAMS = [histograms(*kind) for kind in product((False, True), repeat=2)]
+
 RESAMPLED: Kinds = {**KINDS, REPLICATES: ReplicatesKind(fa.Bootstrap(9))}
 RESAMPLED_ARM = replace(
     ARM,
@@ -128,7 +175,7 @@ def replicates(bootstrap: fa.Bootstrap) -> Subject:
 BOOTSTRAPS = [fa.Bootstrap(count, kind) for kind in get_args(Weights) for count in (2, 5, 70)]
 
 # The list to add a new tally to.
-SUBJECTS = [FACTOR, SCORES, UNIT_SCORES, *map(replicates, BOOTSTRAPS), ARM, RESAMPLED_ARM, REPLIES]
+SUBJECTS = [FACTOR, SCORES, UNIT_SCORES, *map(replicates, BOOTSTRAPS), ARM, RESAMPLED_ARM, REPLIES, *HISTOGRAMS]
 
 
 def test_every_tally_that_a_plan_may_keep_is_in_the_list() -> None:

@@ -36,7 +36,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "units": UNITS,
     "adjusted": UNITS | COVARIATES,
     "difference alone": UNITS | COVARIATES | {"estimators": ["difference"]},
-    "a total": UNITS | COVARIATES | {"totals": ["z"]},
+    "a total": UNITS | COVARIATES | {"outcomes": ["y", fa.Total("z")]},
     "records": {"release": 0.5},
     "records of units": {"unit": "u", "release": 2.0},
     "shares": {"unit": "u", "one_record_per_unit": True, "release": 1.0, "bounds": {"y": (0, 1), "z": (0, 1)}},

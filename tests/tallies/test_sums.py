@@ -47,9 +47,9 @@ class Dealt:
         return self.sums.state()
 
 
-def subject(compiled: bool, **kind: bool) -> Subject:
+def subject(compiled: bool, *, paired: bool = False, **kind: bool) -> Subject:
     def shape_of(shape: Shape) -> SumsShape:
-        return SumsShape(2, shape.outcomes, GROUPS, **kind)
+        return SumsShape(2, shape.outcomes, GROUPS, **kind, pairs=((0, shape.outcomes - 1),) if paired else ())
 
     def counts(dealt: Dealt) -> tuple[int, ...]:
         sums = dealt.sums
@@ -65,6 +65,9 @@ def subject(compiled: bool, **kind: bool) -> Subject:
         found += [sums.weights(o) for o in range(sums.shape.outcomes)]
         if sums.cross is not None:
             found += [np.vstack([sums.cross[:, [o]], sums.square[:, [o]]]) for o in range(sums.shape.outcomes)]
+        if sums.joint is not None:
+            size = np.sqrt(np.multiply(*(sums.square[:, sums.shape.block(o)].max(axis=1) for o in sums.shape.pairs[0])))
+            found.append(np.column_stack([sums.joint.reshape(2, -1), size]))
         return found
 
     return Subject(
@@ -83,6 +86,8 @@ KINDS = [
     {"adjusted": True},
     {"adjusted": True, "weighted": True},
     {"weighted": True, "adjusted": True, "missing": True},
+    {"paired": True},
+    {"paired": True, "weighted": True, "adjusted": True, "missing": True},
 ]
 
 

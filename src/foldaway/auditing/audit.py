@@ -48,5 +48,5 @@ def _findings(plan: Plan, now: Holding, before: Holding | None) -> Iterator[Find
             yield from attack_replicates(plan, now.arms)
         return
     earlier = None if before is None or isinstance(before, Arms) else before.plain()
-    for column, outcome in enumerate(plan.outcomes):
-        yield from attack_cells(outcome, cells_of_arms(now.plain(), column, earlier))
+    for column, value in enumerate(plan.values):
+        yield from attack_cells(value.name, cells_of_arms(now.plain(), column, earlier))

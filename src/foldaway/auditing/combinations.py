@@ -37,7 +37,7 @@ def attack_combinations(plan: Plan, scores: Sequence[RawScores]) -> Iterator[Fin
     tables = [Combinations(each, covariates) for each in scores]
     people = [table.people() for table in tables]
     by_pairs = "counts, sums and sums of squares by pairs of levels"
-    for o, outcome in enumerate(plan.outcomes):
+    for o, outcome in enumerate(value.name for value in plan.values):
         alone = 0
         two: list[Range] = []
         sole: list[Range] = []

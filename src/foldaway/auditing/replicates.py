@@ -23,7 +23,7 @@ def attack_replicates(plan: Plan, arms: tuple[ArmTally, ...]) -> Iterator[Findin
     """How many people's outcomes the replicates determine; a unit with several records counts as several people."""
     if plan.bootstrap is None or REPLICATES not in arms[0].tallies:
         return
-    for o, outcome in enumerate(plan.outcomes):
+    for o, outcome in enumerate(value.name for value in plan.values):
         people = sum(solvable(plan.bootstrap.replicates, arm.n, _spread(arm, o)) for arm in arms if arm.n)
         if people:
             yield Finding(

@@ -1,7 +1,7 @@
 """The command line.
 
 Each module of ``commands`` has the commands of its name, and those that belong to them: ``run`` also demo, ``state``
-merge, effects, report, export, release and seal, ``serve`` also rotate, ``federated`` also those of sites.
+merge, effects, outlook, report, export, release and seal, ``serve`` also rotate, ``federated`` also those of sites.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, NoReturn
 import pyarrow as pa
 import typer
 
-from foldaway.cli.commands import audit, consume, federated, plan, run, send, serve, state, trial
+from foldaway.cli.commands import audit, consume, federated, plan, power, run, send, serve, state, trial
 from foldaway.cli.terminal.leaving import INTERRUPTED, Interrupted, leave, tell_unwritten
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import FoldawayError
@@ -29,6 +29,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+plan.app.add_typer(power.app)
 app.add_typer(plan.app, name="plan")
 app.add_typer(run.app)
 app.add_typer(state.app)

@@ -14,18 +14,23 @@ from foldaway.effects.effect import sentence, told
 from foldaway.errors import EstimateError
 from foldaway.inference.anytime_moments import anytime_of_moments
 from foldaway.inference.bootstrap import replicates_of, resampled, sum_variance
-from foldaway.inference.contrast import Contrast, Estimate, Question
+from foldaway.inference.contrast import Answer, Contrast, Estimate, Question
 from foldaway.inference.estimators import computation, distribution, estimator
+from foldaway.inference.estimators.difference import MeanDifference
+from foldaway.inference.few_units import FewUnits, too_few_units
 from foldaway.inference.fit import ClusterScores
 from foldaway.inference.intervals import critical, p_value
-from foldaway.inference.levels import LEAST_GROUPS, ONE_CARRIES, ROUNDING, TOO_SMALL, UNBOUNDED, Relative, fieller
+from foldaway.inference.levels import ONE_CARRIES, ROUNDING, TOO_SMALL, UNBOUNDED, Relative, share_of
+from foldaway.inference.loss import Loss, loss_of
 from foldaway.inference.rounding import INFLATION, STEPS, coarse_p_value, round_count, to_steps, two_digits
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio, sample_ratio, sample_ratio_of_records
+from foldaway.inference.strata import sample_ratio_of_strata
 from foldaway.inference.variance import is_clustered
-from foldaway.plan import Plan
+from foldaway.numerics.block import Floats
+from foldaway.plan import Outcome, Plan
 from foldaway.plan.analysis import errors_of, estimators_of
-from foldaway.plan.vocabulary import ERRORS
-from foldaway.records.faults import Faults
+from foldaway.plan.vocabulary import ERRORS, ESTIMATORS
+from foldaway.records.faults import SEVERAL_ARMS, WITHIN, Faults, excess
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.kinds import RECORDS, REPLICATES, UNITS
 from foldaway.tallies.pooling import pooling_notes
@@ -45,6 +50,9 @@ OUTCOME_TOO_SMALL = (
     "in a smaller unit of measure, so that its numbers are larger."
 )
 _NOTHING = Estimate(*[math.nan] * len(Estimate._fields))
+
+_NO_ODDS = 'An odds ratio is read from sums by group: leave out `keep = "moments"`.'
+
 
 ROUNDED = (
     "Levels are rounded to a quarter of their standard error and counts to match, so that no person's value can be "
@@ -75,16 +83,17 @@ def effects_of(
         notes: What else there is to say about the records.
     """
     rows: list[Effect] = []
-    for outcome in range(len(plan.outcomes)):
+    for outcome in plan.outcomes:
+        (place,) = plan.places(outcome)
         for arm in range(1, len(plan.arms)):
-            for name in estimators_of(plan):
+            for name in estimators_of(plan, outcome):
                 seen = arms if scored is None else scored[name]
                 # Of scores that devices send, none tells how the covariates' mean varies between them.
-                question = Question(seen, list(plan.arms.values()), arm, outcome, population and scored is None)
-                rows += _rows(plan, question, name, rounded)
+                question = Question(seen, list(plan.arms.values()), arm, place, population and scored is None)
+                rows += _rows(plan, question, outcome, name, rounded)
     # Any of the estimators' arms will do: all know the same clusters.
     ratio = _sample_ratio(plan, arms if not scored else next(iter(scored.values())))
-    checks = Checks(_counts(plan, arms), ratio, faults)
+    checks = Checks.of(plan, _counts(plan, arms), ratio, faults)
     checks = checks.told(plan) if rounded else checks
     said = [*_notes(plan, checks.ratio), *pooling_notes(plan, arms[0].pooled), *notes]
     if not rounded:  # to others it would say when the first record came that has a level
@@ -107,10 +116,10 @@ def left_out_notes(plan: Plan, columns: Sequence[int]) -> list[str]:
     if not columns:
         return []
     names = " and ".join(f"“{plan.regressors[1 + column]}”" for column in columns)
-    is_each = "is" if len(columns) == 1 else "each is"
+    each = "it is" if len(columns) == 1 else "each is"
     return [
-        f"The effects are not adjusted for {names}, which {is_each} the same in all records, determined by the "
-        "covariates listed before, or too close to zero to compute with (below 1e-40)."
+        f"The effects are not adjusted for {names}: {each} the same in all records, determined by the covariates "
+        "listed before it, or too close to zero to compute with (below 1e-40)."
     ]
 
 
@@ -118,6 +127,8 @@ class Checks(NamedTuple):
     """What says whether to trust the effects: the arms' counts, whether they fit the plan, the faulty records.
 
     Attributes:
+        losses: What the arms lost of outcomes and records, and whether alike.
+        excess: That more records were dropped than the plan allows; empty if there were not.
         few_faults: Whether some faulty records are too few to be counted.
         few_clipped: Whether some clipped values are.
         rounded: Whether they are told to others.
@@ -126,21 +137,47 @@ class Checks(NamedTuple):
     counts: dict[str, int]
     ratio: SampleRatio
     faults: Faults
+    losses: Sequence[Loss] = ()
+    excess: str = ""
     few_faults: bool = False
     few_clipped: bool = False
     rounded: bool = False
 
+    @classmethod
+    def of(
+        cls, plan: Plan, counts: dict[str, int], ratio: SampleRatio, faults: Faults, losses: Sequence[Loss] = ()
+    ) -> Checks:
+        """With what was lost of records."""
+        dropped = [faults.records[arm] for arm in plan.arms]
+        if any(dropped):
+            records = np.array([n + lost for n, lost in zip(counts.values(), dropped, strict=True)], dtype=np.float64)
+            losses = [
+                *losses,
+                loss_of(None, list(plan.arms), np.array(dropped, dtype=np.float64)[:, None], records[:, None]),
+            ]
+        return cls(counts, ratio, faults, losses, excess(faults, sum(counts.values()), plan.drop_limit))
+
     def told(self, plan: Plan) -> Checks:
         """As they are told to others: counts rounded, and none of fewer faults than the smallest cell."""
         faults = self.faults.at_least(plan.privacy.smallest_cell, round_count)
+        counts = {arm: round_count(n) for arm, n in self.counts.items()}
         return Checks(
-            {arm: round_count(n) for arm, n in self.counts.items()},
+            counts,
             _told_ratio(self.ratio),
             faults,
+            [told for loss in self.losses for told in _told_loss(loss, plan.privacy.smallest_cell)],
+            excess(self.faults, sum(self.counts.values()), plan.drop_limit, faults),
             few_faults=len(faults.records) < len(self.faults.records),
             few_clipped=len(faults.clipped) < len(self.faults.clipped),
             rounded=True,
         )
+
+
+def _told_loss(loss: Loss, smallest: int) -> Iterator[Loss]:
+    """A loss with its counts rounded; nothing where one of them is that of a few."""
+    if not any(0 < lost < smallest for lost in loss.lost.values()):
+        lost, records = ({arm: round_count(n) for arm, n in each.items()} for each in (loss.lost, loss.records))
+        yield replace(loss, lost=lost, records=records, p_value=coarse_p_value(loss.p_value))
 
 
 def _told_ratio(ratio: SampleRatio) -> SampleRatio:
@@ -156,22 +193,42 @@ def _told_ratio(ratio: SampleRatio) -> SampleRatio:
 def assembled(plan: Plan, rows: Sequence[Effect], checks: Checks, notes: Sequence[str]) -> Effects:
     """The rows with all that belongs to them."""
     faults = checks.faults
+    if checks.excess:
+        rows = [_withheld(row, checks.excess) for row in rows]
     return Effects(
-        rows,
+        [_cautioned(row, checks.ratio) for row in rows],
         trial=plan.name,
         confidence=plan.confidence,
         counts=checks.counts,
         sample_ratio=checks.ratio,
         dropped=dict(sorted(faults.records.items())),
         faults=list(faults),
-        alarm=alarm_of(checks.ratio),
+        losses=checks.losses,
+        alarm=_alarm(plan, checks),
         notes=[*_notes_on_faults(checks, plan), *notes, *([ROUNDED] if checks.rounded else [])],
         rounded=checks.rounded,
         plan=plan,
     )
 
 
-def _rows(plan: Plan, question: Question, name: str, rounded: bool) -> list[Effect]:
+def _cautioned(row: Effect, ratio: SampleRatio) -> Effect:
+    """The row, with a note if it takes the plan's probabilities for those of records that do not fit them."""
+    if not ESTIMATORS[row.estimator].assumes or ratio.state == "passes":
+        return row
+    doubt = "the arms' counts contradict" if ratio.state == "fails" else "may not be those that the records came with"
+    said = f"{row.estimator} relies on the plan's probabilities, which {doubt}: prefer an estimator that does not."
+    return replace(row, note=said if row.note is None else f"{said} {row.note}")
+
+
+def _withheld(row: Effect, why: str) -> Effect:
+    """The row without its numbers."""
+    kept = {name: getattr(row, name) for name in ("outcome", "arm", "control", "estimator", "se_kind")}
+    counts = {name: getattr(row, name) for name in ("n", "n_arm", "n_control")}
+    reason = sentence(why)
+    return Effect(**kept, **counts, reliable=False, why=reason, relative_why=reason, anytime_why=reason)
+
+
+def _rows(plan: Plan, question: Question, outcome: Outcome, name: str, rounded: bool) -> list[Effect]:
     """The rows of one estimator, one for each kind of error: what can be told, and why the rest cannot."""
     kinds, carried = errors_of(plan, name), _carried(plan, question)
     try:
@@ -179,10 +236,10 @@ def _rows(plan: Plan, question: Question, name: str, rounded: bool) -> list[Effe
         point = answer.point()
     except EstimateError as reason:
         why = carried or str(reason)
-        return [_effect(plan, question, name, kind, _NOTHING, why, rounded=rounded) for kind in kinds]
+        return [_effect(plan, question, outcome, name, kind, _NOTHING, why, rounded=rounded) for kind in kinds]
     found: list[_Found] = []
     for kind in kinds:
-        estimate, why = point, carried or _too_few(plan, question, kind)
+        estimate, why = point, carried or _too_few(plan, question, kind, answer)
         more: dict[str, Any] = {}
         try:
             if not why:
@@ -196,7 +253,7 @@ def _rows(plan: Plan, question: Question, name: str, rounded: bool) -> list[Effe
     if rounded:
         found = _told(found)
     return [
-        _effect(plan, question, name, kind, each.estimate, each.why, rounded=rounded, **each.more)
+        _effect(plan, question, outcome, name, kind, each.estimate, each.why, rounded=rounded, **each.more)
         for kind, each in zip(kinds, found, strict=True)
     ]
 
@@ -237,23 +294,26 @@ def _told(found: Sequence[_Found]) -> list[_Found]:
 
 def _resampled(plan: Plan, question: Question, name: str, point: Estimate) -> tuple[Estimate, dict[str, Any]]:
     """The estimate with the error that the replicates give, and what else they say of it."""
-    sample = resampled(distribution(name, question), plan.confidence)
+    few = FewUnits.of([question.arms[arm] for arm in (0, question.arm)])
+    sample = resampled(distribution(name, question), few.expanded(plan.confidence))
     errors = {name: getattr(sample, name) for name in ("std_error", "base_std_error", "covariance")}
-    return point._replace(df=math.inf, **errors), {
+    return point._replace(df=few.df, **errors), {
         "percentile_ci_lower": told(sample.lower),
         "percentile_ci_upper": told(sample.upper),
-        "percentile_p_value": sample.p_value,
+        "percentile_p_value": few.p_value(sample.p_value),
         "relative_std_error": sample.relative_std_error,
         "relative_percentile_ci_lower": told(sample.relative_lower),
         "relative_percentile_ci_upper": told(sample.relative_upper),
         "replicates": sample.used,
         "replicates_left_out": sample.left_out,
+        "note": few.note,
     }
 
 
 def _effect(
     plan: Plan,
     question: Question,
+    outcome: Outcome,
     name: str,
     kind: str,
     point: Estimate,
@@ -266,7 +326,7 @@ def _effect(
     arms = question.arms
     counts = [round_count(arm.n) if rounded else arm.n for arm in arms]
     row = Effect(
-        outcome=plan.outcomes[question.outcome],
+        outcome=outcome.name,
         arm=list(plan.arms)[question.arm],
         control=plan.control,
         estimator=name,
@@ -276,6 +336,7 @@ def _effect(
         n_control=counts[0],
         estimate=told(point.estimate),
         control_level=told(point.base),
+        odds_ratio_why=_NO_ODDS if outcome.LEVEL == "share" else None,
     )
     if why := why or _no_error(question, point, plan.confidence):
         reason = sentence(why)
@@ -294,7 +355,7 @@ def _effect(
         p_value=p_value(statistic, point.df),
         ci_lower=point.estimate - reach * point.std_error,
         ci_upper=point.estimate + reach * point.std_error,
-        **_share(_relative(point, reach), reach, more),
+        **_told_share(_relative(point, reach), reach, more),
         anytime_ci_lower=told(anytime.lower),
         anytime_ci_upper=told(anytime.upper),
         anytime_p_value=anytime.p_value,
@@ -303,7 +364,7 @@ def _effect(
     )
 
 
-def _share(relative: Relative, reach: float, more: Mapping[str, Any]) -> dict[str, Any]:
+def _told_share(relative: Relative, reach: float, more: Mapping[str, Any]) -> dict[str, Any]:
     """The effect as a share of the control's level; by the replicates where there are any."""
     if not relative.bounded:
         return {"relative_why": sentence(UNBOUNDED)}
@@ -317,9 +378,11 @@ def _share(relative: Relative, reach: float, more: Mapping[str, Any]) -> dict[st
     return share | ends
 
 
-def _too_few(plan: Plan, question: Question, kind: str) -> str:
+def _too_few(plan: Plan, question: Question, kind: str, answer: Answer) -> str:
     """Why there are too few records or units for a kind of error; empty if there are enough."""
-    by_unit = is_clustered(kind)
+    arms = (0, question.arm)
+    if is_clustered(kind) and answer.fit.covers(ERRORS[kind].tally):
+        return too_few_units(answer.fit, kind, arms, by_arm=isinstance(answer, MeanDifference))
     if ERRORS[kind].tally == REPLICATES and plan.bootstrap is not None:
         # With no more records than replicates in an arm, one who knew the weights could solve them for the outcomes.
         if min(arm.n for arm in question.arms if arm.n) <= plan.bootstrap.replicates:
@@ -327,10 +390,7 @@ def _too_few(plan: Plan, question: Question, kind: str) -> str:
                 f"bootstrap errors need more records in every arm than the {plan.bootstrap.replicates:,} replicates: "
                 "with fewer, these would say too much about single records."
             )
-        # Units that are resampled are not always counted.
-        by_unit = plan.unit is not None and all(UNITS in arm.tallies for arm in question.arms)
-    if by_unit and 0 < (units := _fewest_units(question)) < LEAST_GROUPS:
-        return f"errors by unit need {LEAST_GROUPS} units in each arm; an arm has {units}."
+        return FewUnits.of([question.arms[arm] for arm in arms]).why
     return ""
 
 
@@ -345,7 +405,7 @@ def _carried(plan: Plan, question: Question) -> str:
 
 
 def _relative(point: Estimate, reach: float) -> Relative:
-    return fieller(point.estimate, point.base, (point.std_error**2, point.base_std_error**2, point.covariance), reach)
+    return share_of(point.estimate, point.base, (point.std_error**2, point.base_std_error**2, point.covariance), reach)
 
 
 def _no_error(question: Question, point: Estimate, confidence: float) -> str:
@@ -395,18 +455,33 @@ def _fewest_units(question: Question) -> int:
 
 def _sample_ratio(plan: Plan, arms: Sequence[ArmTally]) -> SampleRatio:
     """Of units where they can be counted, since they were randomised; otherwise of records."""
+    if plan.strata is not None:
+        ratio = sample_ratio_of_strata(plan, _counts_by_stratum(plan, arms))
+        # Weights are not counts, and units may have several records: then only counts that fit say something.
+        certain = plan.weight is None and (plan.unit is None or plan.one_record_per_unit)
+        return ratio if certain or ratio.ok else replace(ratio, statistic=None, p_value=None, test="none")
     if all(UNITS in arm.tallies for arm in arms):
         units = {name: _units([arm]) for name, arm in zip(plan.arms, arms, strict=True)}
         return sample_ratio(units, plan.arms, "units")
-    if plan.unit is None:
+    if plan.unit is None or plan.one_each:
         return sample_ratio(_counts(plan, arms), plan.arms, "records")
     replicates = min(map(replicates_of, arms))
-    # The replicates' sums are of weights, whose shares need not be the plan's.
-    if not replicates or plan.weight is not None:
+    # The replicates' sums are of weights, whose shares need not be the plan's; and clusters were not randomised.
+    if not replicates or plan.weight is not None or plan.cluster is not None:
         return sample_ratio_of_records(_counts(plan, arms), plan.arms, None, 0)
     one = np.eye(len(plan.regressors))[0]
     squares = sum(sum_variance(arm, one) for arm in arms)
     return sample_ratio_of_records(_counts(plan, arms), plan.arms, squares, replicates)
+
+
+def _counts_by_stratum(plan: Plan, arms: Sequence[ArmTally]) -> Floats:
+    """Strata by arms: the products of the intercept with the strata's columns, and of the first what these leave."""
+    assert plan.strata is not None
+    columns = [place for place, name in enumerate(plan.regressors) if name.startswith(f"{plan.strata.column}[")]
+    products = np.array([np.round(R.T[columns] @ R[:, 0]) for R in (arm.raw_factor() for arm in arms)])
+    first = np.array([[arm.n] for arm in arms]) - products.sum(axis=1, keepdims=True)
+    counts: Floats = np.concatenate([first, products], axis=1).T
+    return counts
 
 
 def _remedy(plan: Plan) -> str:
@@ -414,6 +489,35 @@ def _remedy(plan: Plan) -> str:
     if plan.complete_units:
         return "add CR1 to the plan's errors"
     return "leave out `keep`, which gives sums by group of units, or promise complete_units"
+
+
+def _alarm(plan: Plan, checks: Checks) -> str | None:
+    """What to read before any effect."""
+    said = [
+        alarm_of(checks.ratio),
+        f"No effect is told: {checks.excess}" if checks.excess else None,
+        *_loss_alarms(plan, checks.losses),
+    ]
+    return " ".join(filter(None, said)) or None
+
+
+def _loss_alarms(plan: Plan, losses: Sequence[Loss]) -> Iterator[str]:
+    """What to read before an effect, where the arms lost different shares; once for outcomes that went together."""
+    together: dict[tuple[tuple[str, int], ...], list[Loss]] = {}
+    for loss in losses:
+        if loss.state == "fails" and not (loss.outcome is None and plan.grouped):  # those of a unit may come together
+            together.setdefault(tuple(loss.lost.items()), []).append(loss)
+    for those in together.values():
+        of = ", ".join("their records as faulty" if each.outcome is None else repr(each.outcome) for each in those)
+        shares = ", ".join(f"{arm} {_share(those[0], arm)}" for arm in those[0].lost)
+        yield (
+            f"The arms lost different shares of {of} (p below {SUSPICIOUS}): {shares}. Those who are left are not "
+            "alike, so the effect may come from who is missing. Find out why before you trust it."
+        )
+
+
+def _share(loss: Loss, arm: str) -> str:
+    return f"{100 * loss.lost[arm] / max(loss.records[arm], 1):.2g} %"
 
 
 def alarm_of(ratio: SampleRatio) -> str | None:
@@ -440,13 +544,19 @@ def _notes(plan: Plan, ratio: SampleRatio) -> Iterator[str]:
             "chance gives if every unit has one record, and may be chance if units have several. To check it, "
             f"{_remedy(plan)}."
         )
-    if plan.unit is not None and not plan.complete_units:
+    if plan.clustering is not None and not plan.complete_units:
         remedy = (
             "prefer the bootstrap rows, which are by unit"
             if plan.bootstrap is not None
             else "leave out `keep`, or promise complete_units, for errors by unit"
         )
         yield f"Errors other than the bootstrap's assume that records are independent. If units have several, {remedy}."
+
+
+def _tested(loss: Loss) -> str:
+    if loss.p_value is None:
+        return "; whether the arms differ in this cannot be told"
+    return f"; p = {loss.p_value:.2g} for no difference between the arms" if loss.p_value >= SUSPICIOUS else ""
 
 
 def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
@@ -458,7 +568,19 @@ def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
         yield f"Values beyond their bounds were clipped, fewer than {plan.privacy.smallest_cell} of an arm."
     if faults:
         by_arm = ", ".join(f"{arm or 'arm unknown or unread'} {n:,}" for arm, n in sorted(faults.records.items()) if n)
-        yield f"Faulty records left out: {by_arm}. If this depends on the arm, the effects are biased."
+        reasons = f" ({'; '.join(faults.lines())})" if faults.lines() else ""
+        yield f"Faulty records left out: {by_arm}{reasons}. If this depends on the arm, the effects are biased."
+        if any(fault.rule == SEVERAL_ARMS for fault in faults):
+            yield f"Some were left out as those of a unit in several arms. {WITHIN}"
+    for loss in checks.losses:
+        lost = ", ".join(f"{arm} {n:,} of {loss.records[arm]:,} ({_share(loss, arm)})" for arm, n in loss.lost.items())
+        if loss.outcome is not None and any(loss.lost.values()):
+            yield f"Records without {loss.outcome!r}: {lost}{_tested(loss)}."
+        elif loss.outcome is None and loss.state == "fails" and plan.grouped:
+            yield (
+                f"The arms' shares of faulty records differ: {lost}. That is more than chance if records are "
+                "independent, and may be chance if those of a unit are faulty together."
+            )
     columns: dict[str, list[str]] = {}
     for fault in faults.clipped:
         columns.setdefault(fault.column, []).append(f"{fault.arm} {fault.records:,}")

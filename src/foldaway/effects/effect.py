@@ -11,15 +11,18 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """One estimate of the effect of an arm, against the control, on an outcome.
 
     A number that cannot be told is None, never NaN, and a sentence says why: ``why`` for the error and the interval
-    of the effect, without which a row is not ``reliable``; ``relative_why`` and ``anytime_why`` for theirs.
+    of the effect, without which a row is not ``reliable``; ``relative_why`` and ``anytime_why`` for theirs. ``note``
+    says what to know before relying on a row whose numbers are all there.
 
     ``relative`` is the effect as a share of the control's level, its interval by Fieller's method (in rows of the
     bootstrap, by the replicates' spread); where that level cannot be told from zero there is none. The ``anytime``
     interval stays valid however often one looks (Waudby-Smith et al. 2024). Rows of the bootstrap also have percentile
-    intervals, the p-value that inverts them, and the number of replicates behind them. ``df`` is infinite where the
-    normal distribution takes the place of Student's t. Rows of a release have its ``epsilon`` and ``delta``, what it
-    ``protects``, and by ``widening`` how many times as wide the interval is as it would be without noise, estimated;
-    None if it is mostly noise.
+    intervals, the p-value that inverts them, and the number of replicates behind them. Rows of shares have an odds
+    ratio, and intervals of ratios on the log scale; rows of other outcomes have none, without a reason. ``df`` is
+    infinite where the normal distribution takes the place of Student's t. Rows of a release have its ``epsilon`` and
+    ``delta``, what it ``protects``, and by ``widening`` how many times as wide the interval is as it would be without
+    noise, estimated; None if it is mostly noise. Rows within a segment have its level in ``segment``. Rows of the
+    compliers' effect have F of the ``first_stage``: how strongly the arms differ in what was received.
     """
 
     outcome: str
@@ -32,6 +35,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     n_control: int
     reliable: bool = True
     why: str | None = None
+    note: str | None = None
     estimate: float | None = None
     std_error: float | None = None
     statistic: float | None = None
@@ -46,6 +50,10 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     relative_ci_lower: float | None = None
     relative_ci_upper: float | None = None
     relative_why: str | None = None
+    odds_ratio: float | None = None
+    odds_ratio_ci_lower: float | None = None
+    odds_ratio_ci_upper: float | None = None
+    odds_ratio_why: str | None = None
     anytime_ci_lower: float | None = None
     anytime_ci_upper: float | None = None
     anytime_p_value: float | None = None
@@ -61,6 +69,8 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     delta: float | None = None
     protects: str | None = None
     widening: float | None = None
+    segment: str | None = None
+    first_stage: float | None = None
 
 
 def told(number: float | None) -> float | None:

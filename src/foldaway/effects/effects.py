@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
 from foldaway.effects.headline import comparisons
-from foldaway.effects.numbers import interval_text, p_text, reach_text, relative_reason, relative_text
+from foldaway.effects.numbers import interval_text, p_relation, p_text, reach_text, relative_reason, relative_text
 from foldaway.plan.vocabulary import ESTIMATORS
 from foldaway.table import html_table, number, places_for, text_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from foldaway.effects.outlook import Outlook
 
 WIDTH = 80
 
@@ -42,6 +44,8 @@ class Effects(Findings):
             for table in _tables(self, all_kinds)
         ]
         legend = [fill(_legend(self), WIDTH)] if tables else []
+        tables += [fill(sentence, WIDTH) for sentence in _joint_sentences(self)]
+        tables += [each.to_string(self.confidence, WIDTH) for each in self.segments]
         first = [fill(f"! {self.alarm}", WIDTH, subsequent_indent="  ")] if self.alarm else []
         last = [fill(f"· {note}", WIDTH, subsequent_indent="  ") for note in self.notes]
         return "\n\n".join([fill(_headline(self), WIDTH), *first, *tables, *legend, *last])
@@ -53,6 +57,10 @@ class Effects(Findings):
             for table in _tables(self, all_kinds)
         ]
         legend = [_legend(self)] if tables else []
+        tables.append(_paragraphs(_joint_sentences(self)))
+        for each in self.segments:
+            header, rows = each.table(self.confidence)
+            tables.append(html_table(header, rows, each.title) + _paragraphs([*each.reasons, each.summary]))
         alarm = [f"! {self.alarm}"] if self.alarm else []
         before, after = _paragraphs([_headline(self), *alarm]), _paragraphs([*legend, *self.notes])
         return "".join(["<div>", before, *tables, after, "</div>"])
@@ -67,6 +75,41 @@ class Effects(Findings):
         from foldaway.effects.plot import forest
 
         return forest(self, axes, estimators=estimators)
+
+    def outlook(
+        self,
+        *,
+        records: float | None = None,
+        days: float | None = None,
+        records_per_day: float | None = None,
+        width: float | None = None,
+        power: float = 0.8,
+        sequential: bool = False,
+    ) -> Outlook:
+        """What the trial can still find, and when its intervals will be narrow enough.
+
+        Args:
+            records: By how many records in all; twice as many as now if left out.
+            days: The same in days from now.
+            records_per_day: How many records come in a day.
+            width: How wide an interval may be, from end to end.
+            power: The chance to find the smallest effect.
+            sequential: Whether by the any-time interval, in place of a single look at the end.
+
+        Raises:
+            EstimateError: The question is not complete, or contradicts itself.
+        """
+        from foldaway.effects.outlook import outlook_of
+
+        return outlook_of(
+            self,
+            records=records,
+            days=days,
+            records_per_day=records_per_day,
+            width=width,
+            power=power,
+            sequential=sequential,
+        )
 
     def __str__(self) -> str:
         return self.to_string()
@@ -103,6 +146,14 @@ def _legend(effects: Findings) -> str:
     return f"{_LOOKS} {' and '.join(adjusting).capitalize()} {verbs} mostly the more precise."
 
 
+def _joint_sentences(effects: Findings) -> list[str]:
+    """For each outcome whether any arm differs from the control, where there are several."""
+    return [
+        f"{outcome}: a joint test of all {test.df} arms against the control gives p {p_relation(test.p_value)}."
+        for outcome, test in effects.joint.items()
+    ]
+
+
 def _tables(effects: Findings, all_kinds: bool) -> Iterator[Table]:
     for each in comparisons(effects):
         rows = each.rows if all_kinds else each.best
@@ -116,8 +167,11 @@ def _tables(effects: Findings, all_kinds: bool) -> Iterator[Table]:
 
 
 def reasons(rows: Sequence[Effect], shown: Sequence[Effect], *, relative: bool = True) -> list[str]:
-    """Why some of the rows that a plan asks for are withheld, and numbers of those that are shown; each reason once."""
-    withheld = [row.why for row in rows]
+    """Why some of the rows that a plan asks for are withheld, and numbers of those that are shown; each reason once.
+
+    Notes on rows are among them.
+    """
+    withheld = [why for row in rows for why in (row.why, row.note)]
     absent = [why for row in shown for why in (row.anytime_why, relative_reason(row) if relative else None)]
     return list(dict.fromkeys(why for why in withheld + absent if why))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
@@ -11,8 +12,11 @@ import msgspec
 import numpy as np
 
 from foldaway.effects.effect import Effect
+from foldaway.effects.segment import BySegment
 from foldaway.errors import EstimateError, not_installed
+from foldaway.inference.differing import JointTest
 from foldaway.inference.intervals import ADJUSTMENTS
+from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SampleRatio
 from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of, estimators_of
@@ -36,10 +40,15 @@ class Findings(Sequence[Effect]):
         sample_ratio: Whether these counts fit the plan's probabilities.
         dropped: Faulty records left out, by arm ("" for records without a known arm).
         faults: Why, by arm, column and rule.
-        alarm: What to read before any effect: that the arms' counts do not fit the plan's probabilities.
+        losses: For each outcome that records may lack, and for faulty records, how many each arm lost, and a test of
+            whether the arms lost different shares.
+        alarm: What to read before any effect: that the arms' counts do not fit the plan's probabilities, that the arms
+            lost different shares, or that too many records were dropped.
         notes: What else the reader should know.
         rounded: Whether they are told to others, and so rounded that no person's value can be worked out.
         plan: The plan that asked for them.
+        joint: Where there are several arms, by outcome a test of whether any of them differs from the control.
+        segments: Effects within the levels of the plan's segments, and whether they differ.
         adjustment: How p-values were adjusted for several comparisons, if they were.
     """
 
@@ -51,14 +60,19 @@ class Findings(Sequence[Effect]):
     sample_ratio: SampleRatio
     dropped: dict[str, int]
     faults: Sequence[Fault]
+    losses: Sequence[Loss] = ()
     alarm: str | None = None
     notes: Sequence[str] = ()
     rounded: bool = False
     plan: Plan | None = None
+    joint: dict[str, JointTest] = dataclasses.field(default_factory=dict)
+    segments: Sequence[BySegment] = ()
     adjustment: str | None = None
 
     def __post_init__(self) -> None:
         self.rows, self.faults, self.notes = tuple(self.rows), tuple(self.faults), tuple(self.notes)
+        self.losses = tuple(self.losses)
+        self.segments = tuple(self.segments)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -95,7 +109,7 @@ class Findings(Sequence[Effect]):
             return []
         match field:
             case "outcome":
-                return list(plan.outcomes)
+                return [outcome.name for outcome in plan.outcomes]
             case "arm" | "control":
                 return list(plan.arms)
             case "estimator":
@@ -154,8 +168,9 @@ class Findings(Sequence[Effect]):
 
     def to_json(self) -> str:
         """Everything, for machines; numbers that cannot be told are null, and so are infinite degrees of freedom."""
-        about = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
+        about = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "rows"}
         faults = [msgspec.structs.asdict(fault) for fault in self.faults]
+        about["plan"] = None if self.plan is None else self.plan.settings()
         return msgspec.json.encode({**about, "faults": faults, "effects": self.rows}).decode()
 
     @classmethod
@@ -165,9 +180,12 @@ class Findings(Sequence[Effect]):
         rows = [Effect(**{**row, "df": _degrees(row)}) for row in about.pop("effects")]
         faults = [Fault(**fault) for fault in about.pop("faults")]
         ratio = msgspec.convert(about.pop("sample_ratio"), SampleRatio)
+        about["joint"] = msgspec.convert(about.get("joint", {}), dict[str, JointTest])
+        losses = msgspec.convert(about.pop("losses", []), list[Loss])
+        about["segments"] = msgspec.convert(about.get("segments", ()), list[BySegment])
         settings = about.pop("plan", None)
         plan = None if settings is None else Plan(**settings)
-        return cls(rows, faults=faults, sample_ratio=ratio, plan=plan, **about)
+        return cls(rows, faults=faults, losses=losses, sample_ratio=ratio, plan=plan, **about)
 
     def __repr__(self) -> str:
         return f"Effects: {self.trial} | n={sum(self.counts.values()):_} | rows={len(self)}"

@@ -7,38 +7,50 @@ means of y − λ(y − ỹ).
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foldaway.effects.analysis import CARRIED, CONSTANT, EXPLAINED, OUTCOME_TOO_SMALL, Checks, assembled, left_out_notes
 from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.effects import Effects
+from foldaway.effects.headline import comparisons
 from foldaway.effects.released import coarse, drowned, noisier, release_notes, widening
-from foldaway.errors import Unreleased
-from foldaway.inference.adjusting import fit_start
+from foldaway.errors import EstimateError, Unreleased
+from foldaway.inference.adjusting import fit_starts
 from foldaway.inference.anytime import UNKNOWN_EVIDENCE, Anytime, anytime_effect, carriers_of, evidence_of
-from foldaway.inference.group_rate import jackknife_adjusted
-from foldaway.inference.group_regression import jackknife_regression, left_out, regression_welch
-from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife, mean, total_per_unit
-from foldaway.inference.levels import ONE_CARRIES, ROUNDING, TOO_SMALL, ArmEffect, Levels, effect_of, over
-from foldaway.inference.rounding import round_count, rounded_levels
+from foldaway.inference.differing import JointTest, arms_differ
+from foldaway.inference.group_regression import left_out
+from foldaway.inference.levels import (
+    ONE_CARRIES,
+    ROUNDING,
+    TOO_SMALL,
+    ArmEffect,
+    Levels,
+    effect_of,
+    over,
+    share_effect_of,
+)
+from foldaway.inference.loss import Loss, loss_of
+from foldaway.inference.reading import Source, levels_of
+from foldaway.inference.reading.compliers import complier_effect
+from foldaway.inference.rounding import coarse_p_value, round_count, rounded_levels, two_digits
 from foldaway.inference.sample_ratio import (
     SampleRatio,
     sample_ratio,
     sample_ratio_of_groups,
     sample_ratio_with_noise,
 )
-from foldaway.inference.welch import noisy_shares, prediction_rate, spread_of, welch, welch_total
+from foldaway.inference.strata import sample_ratio_of_strata
 from foldaway.numerics.block import Floats
-from foldaway.plan import Plan
+from foldaway.plan import Outcome, Plan
 from foldaway.plan.analysis import errors_of, estimators_of
-from foldaway.plan.vocabulary import ESTIMATORS, JACKKNIFE, TOTAL
+from foldaway.plan.vocabulary import ESTIMATORS, JACKKNIFE
 from foldaway.records.faults import Faults
+from foldaway.tallies.complete_cases import CompleteCases
 from foldaway.tallies.grouped import Grouped
 from foldaway.tallies.release import cell_of
 from foldaway.tallies.sums import Sums
@@ -78,13 +90,49 @@ def effects_of_groups(
     rounded = rounded and not tallies.released  # noise hides more than rounding would
     reading = Reading.of(tallies, rounded)
     ratio = _sample_ratio(plan, tallies) if units is None else sample_ratio(units, plan.arms, "units")
-    rows = [row for outcome in range(len(plan.outcomes)) for row in _rows(plan, reading, outcome)]
+    rows = [row for outcome in plan.outcomes for row in rows_of(plan, reading, outcome)]
     if plan.release is not None:
         notes = [*notes, *release_notes(plan, rows)]
     if tallies.moments is not None and not rounded and not reading.why:
-        notes = [*notes, *left_out_notes(plan, left_out(tallies.moments))]
-    checks = Checks(dict(zip(plan.arms, tallies.counts, strict=True)), ratio, faults)
-    return assembled(plan, rows, checks.told(plan) if rounded else checks, notes)
+        notes = [*notes, *left_out_notes(plan, _left_out(tallies.moments))]
+    counts = dict(zip(plan.arms, tallies.counts, strict=True))
+    checks = Checks.of(plan, counts, ratio, faults, [] if tallies.released else list(_losses(plan, reading.plain)))
+    effects = assembled(plan, rows, checks.told(plan) if rounded else checks, notes)
+    return dataclasses.replace(effects, joint=_joint(effects, reading))
+
+
+def _left_out(moments: CompleteCases) -> list[int]:
+    """The columns of covariates that no regression has a use for."""
+    found = [set(left_out(part)) for part in moments.parts if part.n]
+    return sorted(set.intersection(*found)) if found else []
+
+
+def _joint(effects: Effects, reading: Reading) -> dict[str, JointTest]:
+    """By outcome, whether any of several arms differs from the control, by the estimator and error that lead."""
+    plan, tests = reading.tallies.plan, {}
+    leads = {each.outcome: each.lead for each in comparisons(effects)} if len(plan.arms) > 2 else {}
+    for outcome in plan.outcomes:
+        lead = leads.get(outcome.name)
+        if lead is None or not lead.reliable:
+            continue
+        test = arms_differ(reading.levels(lead.estimator, lead.se_kind, outcome, recentred=False))
+        if test is not None and reading.rounded:
+            p = coarse_p_value(test.p_value)
+            test = JointTest(float(two_digits(test.statistic)), test.df, float(two_digits(test.df_error)), p or 0.0)
+        if test is not None:
+            tests[outcome.name] = test
+    return tests
+
+
+def _losses(plan: Plan, sums: Sums) -> Iterator[Loss]:
+    """What each outcome that records may lack has lost."""
+    for outcome in plan.outcomes:
+        if plan.lackable.intersection(outcome.columns):
+            (present, *_) = (sums.counts(place) for place in plan.places(outcome))
+            yield loss_of(outcome.name, list(plan.arms), sums.records - present, sums.records)
+
+
+K = TypeVar("K", bound=Hashable)
 
 
 class Reading(NamedTuple):
@@ -107,7 +155,7 @@ class Reading(NamedTuple):
     @classmethod
     def of(cls, tallies: Grouped, rounded: bool = False) -> Reading:
         """With moments in their own frame, and their sums."""
-        why = tallies.why if tallies.moments is None else fit_start(tallies.moments).why
+        why = tallies.why if tallies.moments is None else fit_starts(tallies.moments).why
         again = noisier(tallies.plan, tallies.plain()) if tallies.released else ()
         more = [cls(tallies, sums, why) for sums in again]
         return cls(tallies, tallies.plain(), why, rounded, more)
@@ -117,135 +165,168 @@ class Reading(NamedTuple):
         """Whether nothing of second order is known of records: the sums are those of devices, or of a release."""
         return self.tallies.plan.federated is not None or self.tallies.released
 
-    def anytime(self, estimator: str, kind: str, outcome: int, arm: int, shown: Levels) -> Anytime:
+    def anytime(self, estimator: str, kind: str, outcome: Outcome, arm: int, shown: Levels) -> Anytime:
         """The interval at any time, beside the levels that are shown."""
         if self.tallies.released:
             return Anytime(None, None, None, "a release is told once, so there is one look at it alone.")
         if self.first_order:
             return Anytime(None, None, None, UNKNOWN_EVIDENCE)
-        if self.is_total(outcome):
-            return Anytime(None, None, None, "an any-time interval is for means, and not for totals.")
-        plan, evidence = self.tallies.plan, evidence_of(self.plain, outcome, arm)
+        if ESTIMATORS[estimator].of_effects:
+            return Anytime(None, None, None, "an any-time interval is for an effect, and not for a ratio of two.")
+        if outcome.LEVEL not in ("mean", "share"):
+            return Anytime(None, None, None, f"an any-time interval is for means, and not for {outcome.LEVEL}s.")
+        plan = self.tallies.plan
+        evidence = evidence_of(self.plain, plan.places(outcome)[0], arm)
         # What levels have in common would count as theirs where the arms' variances are pooled.
         levels = self.levels(estimator, kind, outcome, recentred=False)
         if self.rounded:  # the difference of levels is the same whether these are recentred or not
-            levels = rounded_levels({kind: levels}, self.carriers(outcome))[kind]._replace(value=shown.value)
+            levels = self.rounded_levels({kind: levels}, outcome, estimator)[kind]._replace(value=shown.value)
         return anytime_effect(levels, arm, evidence, plan.confidence, plan.anytime_n)
 
-    def carriers(self, outcome: int) -> Floats:
-        """By arm, how many people carry an outcome; of devices' sums, whose squares are unknown, how many groups do."""
+    def counts(self, outcome: Outcome) -> list[int]:
+        """By arm, the number of records that have the outcome."""
+        if self.plain.present is None:
+            return self.tallies.counts
+        return [int(n) for n in self.plain.counts(self.tallies.plan.places(outcome)[0]).sum(axis=1)]
+
+    def rounded_levels(self, kinds: Mapping[K, Levels], outcome: Outcome, estimator: str) -> dict[K, Levels]:
+        """An estimator's levels as they are told: the coarser, the fewer carry the outcome."""
+        plan = self.tallies.plan
+        if outcome.bins is not None:  # a quantile is told where enough lie beyond it: no few carry it
+            return rounded_levels(kinds, np.full(len(plan.arms), np.inf))
+        fewest: Floats = np.min([self._carriers(place) for place in plan.places(outcome)], axis=0)
+        if not ESTIMATORS[estimator].of_effects:
+            return rounded_levels(kinds, fewest)
+        told = rounded_levels(kinds, np.concatenate([fewest, self._carriers(plan.receipt)]))
+        # Where nobody of an arm, or everybody, received the treatment, that is the design and nobody's secret.
+        arms = np.arange(2 * len(fewest)) >= len(fewest)
+        return {
+            kind: levels._replace(value=np.where(arms & np.isnan(levels.value), kinds[kind].value, levels.value))
+            for kind, levels in told.items()
+        }
+
+    def _carriers(self, value: int) -> Floats:
+        """Those of a value; of devices' sums, whose squares are unknown, how many groups carry it."""
         if self.first_order:
-            totals = self.plain.totals(outcome)
+            totals = self.plain.totals(value)
             return np.nan_to_num(over(np.abs(totals).sum(axis=1) ** 2, (totals**2).sum(axis=1)))
-        return carriers_of(self.plain, outcome)
+        return carriers_of(self.plain, value)
 
-    def flat(self, outcome: int) -> NDArray[np.bool_]:
-        """By arm, whether all records have one value of the outcome, as far as sums can tell."""
-        if self.first_order:
-            return np.zeros(len(self.plain.mass), dtype=bool)
-        spread = np.sqrt(np.nan_to_num(over(self.plain.square[:, outcome], self.plain.mass[:, outcome])))
-        return spread <= self.rounding(outcome)
+    def without_rounding(self, levels: Levels, outcome: Outcome, estimator: str) -> Levels:
+        """The levels, without what rounding gives to arms that have no spread: an error, and a level that is not 0."""
+        if (place := self._place(outcome, estimator)) is None:
+            return levels
+        spread = np.sqrt(np.nan_to_num(over(self.plain.square[:, place], self.plain.mass[:, place])))
+        rounding = self._rounding(place)
+        flat = spread <= rounding
+        if not flat.any() or (ESTIMATORS[estimator].adjusts and not flat.all()):
+            return levels
+        value = np.where(flat & (np.abs(levels.value) <= rounding), 0.0, levels.value)
+        return levels._replace(value=value, covariance=np.where(flat | flat[:, None], 0.0, levels.covariance))
 
-    def size(self, outcome: int) -> float:
-        """The mean size of the outcome, of the arm where it is largest."""
-        weight = self.plain.weights(outcome).sum(axis=1)
-        return float(np.nan_to_num(over(self.plain.absolute[:, outcome], weight)).max())
+    def _place(self, outcome: Outcome, estimator: str) -> int | None:
+        """Which sums levels are means of, where they are, and more is known of records than their sums."""
+        of_means = outcome.KIND in ("mean", "share") and not ESTIMATORS[estimator].of_effects
+        return self.tallies.plan.places(outcome)[0] if of_means and not self.first_order else None
 
-    def rounding(self, outcome: int) -> float:
+    def _size(self, place: int) -> float:
+        """The mean size of an outcome, of the arm where it is largest."""
+        weight = self.plain.weights(place).sum(axis=1)
+        return float(np.nan_to_num(over(self.plain.absolute[:, place], weight)).max())
+
+    def _rounding(self, place: int) -> float:
         """The spread that rounding gives to an arm that has none.
 
         Products of all arms are in one frame while the trial is rich, so it is a share of the spread over all.
         """
-        if self.tallies.moments is None or self.first_order:
-            return ROUNDING * self.size(outcome)
-        mass, first = self.plain.mass[:, outcome], self.plain.first[:, outcome]
+        if self.tallies.moments is None:
+            return ROUNDING * self._size(place)
+        mass, first = self.plain.mass[:, place], self.plain.first[:, place]
         means = np.nan_to_num(over(first, mass)) - first.sum() / max(mass.sum(), 1e-300)
-        squares = self.plain.square[:, outcome].sum() + np.sum(mass * means**2)
-        return max(ROUNDING * self.size(outcome), _IN_ONE_FRAME * math.sqrt(squares / max(mass.sum(), 1e-300)))
+        squares = self.plain.square[:, place].sum() + np.sum(mass * means**2)
+        return max(ROUNDING * self._size(place), _IN_ONE_FRAME * math.sqrt(squares / max(mass.sum(), 1e-300)))
 
-    def is_rounding(self, outcome: int, std_error: float | None) -> bool:
+    def is_rounding(self, outcome: Outcome, estimator: str, std_error: float | None) -> bool:
         """Whether an error is what products in one frame leave of none."""
-        n = math.sqrt(max(sum(self.tallies.counts), 1))
-        return self.tallies.moments is not None and (std_error or 0.0) <= self.rounding(outcome) / n
+        place = self._place(outcome, estimator)
+        if place is None or self.tallies.moments is None:
+            return False
+        return (std_error or 0.0) <= self._rounding(place) / math.sqrt(max(sum(self.tallies.counts), 1))
 
-    def no_error(self, outcome: int, arm: int, estimator: str) -> str:
+    def no_error(self, outcome: Outcome, arm: int, estimator: str) -> str:
         """Why no comparison of an arm has an error; empty if it may have one."""
-        if self.first_order:
+        if (place := self._place(outcome, estimator)) is None:
             return ""
-        if 0 < self.size(outcome) < TOO_SMALL:
+        if 0 < self._size(place) < TOO_SMALL:
             return OUTCOME_TOO_SMALL
-        weight, n = self.plain.weights(outcome).sum(axis=1), self.plain.counts(outcome).sum(axis=1)
-        one = (n > 1) & (weight**2 < ONE_CARRIES * self.plain.mass[:, outcome])
+        weight, n = self.plain.weights(place).sum(axis=1), self.plain.counts(place).sum(axis=1)
+        one = (n > 1) & (weight**2 < ONE_CARRIES * self.plain.mass[:, place])
         involved = range(len(one)) if ESTIMATORS[estimator].adjusts else (0, arm)  # coefficients are those of all arms
         return CARRIED if self.plain.shape.weighted and one[list(involved)].any() else ""
 
-    def is_total(self, outcome: int) -> bool:
-        """Whether the plan asks for the outcome's total."""
-        return self.tallies.plan.outcomes[outcome] in self.tallies.plan.totals
-
-    def levels(self, estimator: str, kind: str, outcome: int, *, recentred: bool = True) -> Levels:
+    def levels(self, estimator: str, kind: str, outcome: Outcome, *, recentred: bool = True) -> Levels:
         """The arms' levels by an estimator, with an error of this kind; recentred for all but any-time intervals."""
-        by_group, moments = kind == JACKKNIFE, self.tallies.moments
-        if self.tallies.plan.by_shares:
-            cells, scale = cells_of(self.plain, outcome).total(), cell_of(self.tallies.plan).scale
-            return noisy_shares(cells.weight, cells.value, cells.level, (scale[0], scale[1 + outcome]))
-        if self.is_total(outcome):
-            plan = self.tallies.plan
-            shares, units = np.array(list(plan.arms.values())), float(plan.assigned_units or 1)
-            if by_group:
-                total = partial(total_per_unit, probabilities=shares, units=units)
-                return jackknife(total, cells_of(self.plain, outcome))
-            return welch_total(spread_of(self.plain, outcome), shares, units)
-        if not ESTIMATORS[estimator].adjusts:
-            return jackknife(mean, cells_of(self.plain, outcome)) if by_group else welch(spread_of(self.plain, outcome))
-        if moments is not None:
-            if by_group:
-                return jackknife_regression(moments.reframed(), outcome, recentred=recentred)
-            return regression_welch(moments.reframed(), outcome)
-        if self.first_order:
-            return jackknife_adjusted(cells_of(self.plain, outcome))
-        rate = prediction_rate(spread_of(self.plain, outcome))
-        if by_group:
-            return jackknife(partial(adjusted_mean, rate=rate, recentred=recentred), cells_of(self.plain, outcome))
-        return welch(spread_of(self.plain, outcome), rate)
+        tallies = self.tallies
+        return levels_of(
+            Source(
+                tallies.plan,
+                outcome,
+                self.plain,
+                tallies.moments,
+                estimator,
+                by_group=kind == JACKKNIFE,
+                first_order=self.first_order,
+                recentred=recentred,
+                strata=tallies.strata,
+                histogram=None if (bins := outcome.bins) is None else tallies.histograms[tallies.plan.bins.index(bins)],
+            )
+        )
 
 
-def _rows(plan: Plan, reading: Reading, outcome: int) -> Iterator[Effect]:
+def rows_of(plan: Plan, reading: Reading, outcome: Outcome) -> list[Effect]:
     """The rows of one outcome."""
-    names = [name for name in estimators_of(plan) if (name == TOTAL) == reading.is_total(outcome)]
+    names = estimators_of(plan, outcome)
     kinds = [(name, kind) for name in names for kind in errors_of(plan, name)]
-    levels = {
-        each: reading.levels(*each, outcome)
-        for each in kinds
-        if sum(reading.tallies.counts) and not (ESTIMATORS[each[0]].adjusts and reading.why)
-    }
-    flat, rounding = reading.flat(outcome), reading.rounding(outcome)
-    levels = {each: _without_rounding(found, flat, rounding, each[0]) for each, found in levels.items()}
+    levels: dict[tuple[str, str], Levels] = {}
+    reasons: dict[tuple[str, str], str] = {}
+    for each in kinds:
+        if not sum(reading.tallies.counts):
+            reasons[each] = "there are no records yet."
+        elif ESTIMATORS[each[0]].adjusts and reading.why:
+            reasons[each] = reading.why
+        else:
+            try:
+                levels[each] = reading.levels(*each, outcome)
+            except EstimateError as reason:
+                reasons[each] = str(reason)
+    levels = {each: reading.without_rounding(found, outcome, each[0]) for each, found in levels.items()}
     if reading.rounded:
-        of_one = [{each: levels[each] for each in levels if each[0] == name} for name in names]
-        carriers = reading.carriers(outcome)
-        levels = {each: told for one in of_one for each, told in rounded_levels(one, carriers).items()}
-    for arm in range(1, len(plan.arms)):
-        for name, kind in kinds:
-            yield _row(plan, reading, outcome, arm, name, kind, levels.get((name, kind)))
-
-
-def _without_rounding(levels: Levels, flat: NDArray[np.bool_], rounding: float, estimator: str) -> Levels:
-    """The levels, without what rounding gives to arms that have no spread: an error, and a level that is not zero."""
-    if estimator == TOTAL or not flat.any() or (ESTIMATORS[estimator].adjusts and not flat.all()):
-        return levels
-    value = np.where(flat & (np.abs(levels.value) <= rounding), 0.0, levels.value)
-    return levels._replace(value=value, covariance=np.where(flat | flat[:, None], 0.0, levels.covariance))
+        of_one = {name: {each: levels[each] for each in levels if each[0] == name} for name in names}
+        levels = {
+            each: told
+            for name, one in of_one.items()
+            for each, told in reading.rounded_levels(one, outcome, name).items()
+        }
+    return [
+        _row(plan, reading, outcome, arm, name, kind, levels.get((name, kind), reasons.get((name, kind), "")))
+        for arm in range(1, len(plan.arms))
+        for name, kind in kinds
+    ]
 
 
 def _row(
-    plan: Plan, reading: Reading, outcome: int, arm: int, estimator: str, kind: str, levels: Levels | None
+    plan: Plan, reading: Reading, outcome: Outcome, arm: int, estimator: str, kind: str, levels: Levels | str
 ) -> Effect:
-    counts = [round_count(n) if reading.rounded else n for n in reading.tallies.counts]
-    point = ArmEffect(None, None, reliable=False, why=reading.why if sum(counts) else "there are no records yet.")
-    anytime = None
-    if levels is not None:
-        point = effect_of(levels, arm, plan.confidence)
+    """A row, from levels or from the reason why there are none."""
+    counts = [round_count(n) if reading.rounded else n for n in reading.counts(outcome)]
+    anytime = first_stage = None
+    if isinstance(levels, str):
+        point = ArmEffect(None, None, reliable=False, why=levels)
+    else:
+        if ESTIMATORS[estimator].of_effects:
+            point, first_stage = complier_effect(levels, arm, plan.confidence)
+        else:
+            point = (share_effect_of if outcome.LEVEL == "share" else effect_of)(levels, arm, plan.confidence)
         if why := drowned(plan, [counts[0], counts[arm]]):
             point = ArmEffect(None, None, reliable=False, why=why)
         elif why := reading.no_error(outcome, arm, estimator):
@@ -254,13 +335,13 @@ def _row(
     untold = reading.rounded and not math.isfinite(point.estimate or 0.0)  # an arm without spread has no steps
     if point.reliable and (untold or not (point.std_error and math.isfinite(point.std_error))):
         point = ArmEffect(point.estimate, point.base, reliable=False, why=CONSTANT, relative=point.relative)
-    elif point.reliable and reading.is_rounding(outcome, point.std_error):
+    elif point.reliable and reading.is_rounding(outcome, estimator, point.std_error):
         point = ArmEffect(point.estimate, point.base, reliable=False, why=EXPLAINED)
     if reading.rounded and not point.reliable:  # without an error there is nothing to round to
         point = ArmEffect(None, None, reliable=False, why=point.why)
-    at_any_time = anytime if point.reliable else None
+    at_any_time, odds = anytime if point.reliable else None, point.odds_ratio
     return Effect(
-        outcome=plan.outcomes[outcome],
+        outcome=outcome.name,
         arm=list(plan.arms)[arm],
         control=plan.control,
         estimator=estimator,
@@ -283,16 +364,21 @@ def _row(
         anytime_ci_lower=None if at_any_time is None else at_any_time.lower,
         anytime_ci_upper=None if at_any_time is None else at_any_time.upper,
         anytime_p_value=None if at_any_time is None else at_any_time.p_value,
+        first_stage=float(two_digits(first_stage)) if first_stage and reading.rounded else first_stage,
         reliable=point.reliable,
         why=_sentence(point.why),
         relative_why=_sentence(point.relative_why or point.why),
+        odds_ratio=odds.estimate if odds else None,
+        odds_ratio_ci_lower=odds.lower if odds else None,
+        odds_ratio_ci_upper=odds.upper if odds else None,
+        odds_ratio_why=_sentence(point.odds_why or point.why) if outcome.LEVEL == "share" else None,
         anytime_why=_sentence(point.why if at_any_time is None else at_any_time.why),
         **_spending(plan, reading, outcome, arm, estimator, kind, point),
     )
 
 
 def _spending(
-    plan: Plan, reading: Reading, outcome: int, arm: int, estimator: str, kind: str, point: ArmEffect
+    plan: Plan, reading: Reading, outcome: Outcome, arm: int, estimator: str, kind: str, point: ArmEffect
 ) -> dict[str, Any]:
     """What a row of a release says about it; nothing in any other row."""
     if plan.release is None:
@@ -310,7 +396,13 @@ def _sentence(reason: str) -> str | None:
 
 
 def _sample_ratio(plan: Plan, tallies: Grouped) -> SampleRatio:
-    if plan.grouped:
+    if plan.strata is not None:
+        if tallies.strata is not None:
+            return sample_ratio_of_strata(plan, tallies.strata.records.reshape(-1, len(plan.arms)))
+        # Records weigh one over their probability, so that all arms are expected to weigh alike.
+        return sample_ratio_of_groups(tallies.plain().weights(0), dict.fromkeys(plan.arms, 1 / len(plan.arms)))
+    # Records that were randomised one by one are to be counted, whatever clusters tie them together.
+    if plan.grouped and (plan.release is not None or not plan.within_clusters):
         return sample_ratio_of_groups(tallies.records, plan.arms)
     counts = dict(zip(plan.arms, tallies.counts, strict=True))
     if plan.release is not None:

@@ -71,6 +71,8 @@ def _comparison(effects: Findings, rows: list[Effect]) -> Comparison:
 
 
 def _leading(effects: Findings, there: Sequence[str]) -> str:
+    if effects.sample_ratio.state != "passes":  # what relies on probabilities that do not fit leads only if alone
+        there = [name for name in there if name in ESTIMATORS and not ESTIMATORS[name].assumes] or there
     if effects.plan is not None and effects.plan.estimators:
         return next((name for name in effects.plan.estimators if name in there), there[0])
     large = _large(effects)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from textwrap import fill
 
 from foldaway.effects.effect import Effect, told
 from foldaway.table import ABSENT, number
@@ -41,6 +42,17 @@ def p_text(p: float | None) -> str:
     if p is None or told(p) is None:
         return ABSENT
     return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def p_relation(p: float) -> str:
+    """A p-value after the letter p, in a sentence.
+
+    Example:
+        >>> p_relation(0.0312), p_relation(1e-9)
+        ('= 0.031', 'below 0.001')
+    """
+    text = p_text(p)
+    return text.replace("<", "below ") if "<" in text else f"= {text}"
 
 
 def percent_text(share: float | None) -> str:
@@ -128,3 +140,19 @@ def bytes_text(size: int) -> str:
         if size >= factor:
             return f"{size / factor:,.1f} {unit}"
     return f"{size:,} bytes"
+
+
+def in_lines(text: str, indent: str = "", width: int = 80) -> str:
+    """The text in lines that part no number from its percent sign.
+
+    Args:
+        text: A sentence or more.
+        indent: What stands before every line but the first.
+        width: The most characters of a line.
+
+    Example:
+        >>> print(in_lines("The chance is 80 % or more.", width=16))
+        The chance is
+        80 % or more.
+    """
+    return fill(text.replace(" %", "\u00a0%"), width, subsequent_indent=indent).replace("\u00a0", " ")

@@ -141,7 +141,7 @@ class Model(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         estimator: Its name.
         outcome: The outcome's place in the plan.
         deltas: k numbers for each arm: the residual of a framed row (s_x, s_y) is F_yy·s_y − s_x'δ.
-        breads: q² numbers for each arm (q = 1 for difference and ipw, k otherwise): the leverage of framed rows X is
+        breads: q² numbers for each arm (q = 1 without covariates, k otherwise): the leverage of framed rows X is
             X·bread·X'. None unless the plan asks for a leverage correction.
     """
 

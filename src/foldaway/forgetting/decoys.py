@@ -66,15 +66,17 @@ def _decoy(plan: Plan, n: int) -> pa.Table:
     chance = np.random.default_rng()
     # All in one arm: however the real ones were spread, none of their blocks was larger.
     columns = {plan.arm: _named([plan.control], n)}
-    for name in (*plan.covariates, *plan.outcomes):
-        levels = plan.levels.get(name)
+    strata = () if plan.strata is None else (plan.strata.column,)
+    for name in (*plan.covariates, *plan.segments, *strata, *plan.measured):
+        levels = plan.levels_of(name)
         columns[name] = pa.array(chance.standard_normal(n)) if levels is None else _named(list(levels), n)
     if plan.weight is not None:
         columns[plan.weight] = pa.array(chance.random(n) + 0.5)
-    if plan.unit is not None:
+    for who in (plan.unit, plan.cluster):
         # Half of them are one unit's, and so in one group: however large a group of the real ones was, this is larger.
-        units = np.arange(n) if plan.one_record_per_unit else np.maximum(np.arange(n) - n // 2, 0)
-        columns[plan.unit] = pa.array(units)
+        alone = who == plan.unit and plan.one_record_per_unit
+        if who is not None:
+            columns[who] = pa.array(np.arange(n) if alone else np.maximum(np.arange(n) - n // 2, 0))
     return pa.table(columns)
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from foldaway.inference.group_regression import pooled_slopes, raw_slopes
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
+from foldaway.tallies.complete_cases import CompleteCases
 from foldaway.tallies.group_moments import GroupMoments
 from foldaway.tallies.predictor import Predictor
 
@@ -51,6 +52,39 @@ def rare_columns(plan: Plan, moments: GroupMoments) -> NDArray[np.intp]:
     return np.flatnonzero(few & levels)
 
 
+def too_few(moments: GroupMoments) -> str:
+    """Why so few records are not adjusted; empty if they are enough."""
+    columns = moments.shape.row.regressors - 1
+    if moments.n >= LEAST_PER_COLUMN * columns:
+        return ""
+    needed = f"{LEAST_PER_COLUMN * columns:,}"
+    return f"to adjust for {columns} columns of covariates takes {needed} records; so far there are fewer."
+
+
+def fit_starts(cases: CompleteCases, plan: Plan | None = None) -> Start:
+    """Coefficients for all values, each set's from the records that have it; means from those of the largest set.
+
+    Args:
+        cases: The moments of complete cases.
+        plan: If the coefficients leave memory, the plan: they are then told as it allows.
+    """
+    starts = [
+        fit_start(part, rare=None if plan is None else rare_columns(plan, part), told=plan is not None)
+        for part in cases.parts
+    ]
+    first = starts[cases.largest]
+    if len(starts) == 1 or first.predictor is None:
+        return first
+    assert first.without is not None
+    values = sum(map(len, cases.sets))
+    slopes = np.zeros((values, first.predictor.slopes.shape[1]))
+    without = np.zeros((len(first.without), *slopes.shape))
+    for places, start in zip(cases.sets, starts, strict=True):
+        if start.predictor is not None and start.without is not None:  # of too few records nothing is predicted
+            slopes[list(places)], without[:, list(places)] = start.predictor.slopes, start.without
+    return Start(Predictor(first.predictor.center, slopes), without)
+
+
 def fit_start(moments: GroupMoments, *, rare: NDArray[np.intp] | None = None, told: bool = False) -> Start:
     """Coefficients of the regression on arms and covariates, pooled within arms.
 
@@ -68,9 +102,7 @@ def fit_start(moments: GroupMoments, *, rare: NDArray[np.intp] | None = None, to
     none = np.zeros((groups, row.outcomes, columns))
     if not columns:
         return Start(None, none, "the plan has no covariates.")
-    if moments.n < LEAST_PER_COLUMN * columns:
-        needed = LEAST_PER_COLUMN * columns
-        why = f"to adjust for {columns} columns of covariates takes {needed:,} records; so far there are fewer."
+    if why := too_few(moments):
         return Start(None, none, why)
     moments = moments.reframed()
     frame, whole = moments.frame, moments.moments.sum(axis=1)

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
-from foldaway.inference.adjusting import fit_start
+from foldaway.inference.adjusting import fit_starts
 from foldaway.inference.bootstrap import replicates_of, sum_variance
 from foldaway.inference.intervals import critical
 from foldaway.inference.jackknife import Cells, cells_of, jackknife
@@ -28,7 +28,6 @@ from foldaway.plan import Plan
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.grouped import Grouped
 from foldaway.tallies.kinds import RECORDS, UNITS
-from foldaway.tallies.predictor import lean
 from foldaway.tallies.scores import Scores
 
 CUSTOMARY = 0.1
@@ -111,11 +110,11 @@ def prediction_balance(plan: Plan, tallies: Grouped) -> list[Balance]:
 
     None if outcomes are not adjusted, or where an arm's error cannot be told.
     """
-    sums = tallies.sums if tallies.moments is None else lean(tallies.moments, fit_start(tallies.moments).predictor)
+    sums = tallies.sums if tallies.moments is None else tallies.moments.lean(fit_starts(tallies.moments).predictor)
     if sums is None or not sums.shape.adjusted:
         return []
     balances = []
-    for outcome, name in enumerate(plan.outcomes):
+    for outcome, value in enumerate(plan.values):
         spread = spread_of(sums, outcome)
         apart = np.array([1.0, -1.0])
         products = np.einsum("i,...ij,j->...", apart, spread.products, apart)
@@ -131,7 +130,7 @@ def prediction_balance(plan: Plan, tallies: Grouped) -> list[Balance]:
             difference, variance, df = (float(x) for x in difference_of(levels, arm))
             balances.append(
                 Balance(
-                    f"prediction of {name}",
+                    f"prediction of {value.name}",
                     list(plan.arms)[arm],
                     float(levels.value[arm]),
                     float(levels.value[0]),
@@ -210,7 +209,7 @@ def _mean_variance(plan: Plan, arm: ArmTally, column: Floats) -> _MeanVariance:
 
     Without a tally for it, s²/n, which is the same for records of equal weight.
     """
-    in_units = plan.unit is not None or plan.federated is not None
+    in_units = plan.clustering is not None or plan.federated is not None
     centred = column - _mean(arm, column) * np.eye(len(column))[0]
     total = float(arm.raw_factor()[0, 0]) ** 2
     if UNITS in arm.tallies and arm.tallies[UNITS].n == arm.n:

@@ -9,8 +9,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from foldaway.errors import EstimateError
+from foldaway.inference.few_units import degrees_of_freedom
 from foldaway.inference.fit import Fit
-from foldaway.inference.variance import covariance, degrees_of_freedom
+from foldaway.inference.variance import covariance
 from foldaway.numerics.block import Floats
 from foldaway.plan.vocabulary import ERRORS
 from foldaway.tallies.arm import ArmTally
@@ -39,7 +40,9 @@ class Estimate(NamedTuple):
 
 
 class Answer(Protocol):
-    """Gives the effect, alone or with any kind of standard error."""
+    """Gives the effect, alone or with any kind of standard error, from a fit."""
+
+    fit: Fit
 
     def point(self) -> Estimate:
         """The effect; its error and degrees of freedom are NaN."""
@@ -70,7 +73,7 @@ class Contrast:
         own, below, both = (self._variance(each, kind) for each in (self.effect, self.base, self.effect + self.base))
         return self.point()._replace(
             std_error=root(own),
-            df=degrees_of_freedom(self.fit, kind),
+            df=degrees_of_freedom(self.fit, kind, self.effect),
             base_std_error=root(below),
             covariance=(both - own - below) / 2 if own and below else 0.0,
         )

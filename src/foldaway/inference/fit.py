@@ -49,6 +49,25 @@ class ClusterScores(Protocol):
         """Σ_j u_j u_j' with u_j = Σ_i x (scale·y − x'δ), in the arm's frame."""
         ...
 
+    @property
+    def squared_sums(self) -> Floats | None:
+        """Σ_j s_j s_j' with s_j = Σ_i x, in the arm's frame; None where clusters do not tell."""
+        ...
+
+
+class Units(NamedTuple):
+    """How many clusters an arm has.
+
+    Attributes:
+        scored: Those whose scores are in the meat.
+        effective: (Σ n_j)² / Σ n_j² over their numbers of records: how many of equal size tell as much.
+        carries: How many coefficients rest on differences between them, beside their mean; 0 where that is not known.
+    """
+
+    scored: int
+    effective: float
+    carries: float
+
 
 class Reading(NamedTuple):
     """How a model reads an arm's framed rows s: model row = rows · s_x, residual = scale·s_y − s_x'δ."""
@@ -81,7 +100,7 @@ class Fit:
         self.models = models
         self.outcome = outcome
         self.n = sum(model.arm.n for model in models)
-        self._sandwiches: dict[tuple[str, tuple[float, ...] | None], Floats] = {}
+        self._sandwiches: dict[str, list[Floats]] = {}
         self._sizes: dict[str, list[tuple[Floats, Floats]]] = {}
         self._changes = [model.arm.frame.change_to(frame) for model in models]
         self._k = k = models[0].arm.shape.regressors
@@ -131,22 +150,55 @@ class Fit:
         full[np.ix_(self.used, self.used)] = matrix
         return full
 
-    def robust(self, tally: str, factors: tuple[float, ...] | None = None) -> Floats:
-        """bread · meat · bread, the meat from each arm's tally of that name, times the arm's factor if there are any.
+    def robust(self, tally: str, factors: Sequence[float] | None = None) -> Floats:
+        """bread · meat · bread, the meat from each arm's tally of that name, times the arm's factor if there is one."""
+        arms = self.sandwiches(tally)
+        scaled = arms if factors is None else [factor * arm for factor, arm in zip(factors, arms, strict=True)]
+        return sum(scaled, np.zeros_like(arms[0]))
+
+    def sandwiches(self, tally: str) -> list[Floats]:
+        """Each arm's part of it.
 
         The bread is applied to each arm's rows in the arm's own frame, before the meat: taken into a frame in which
         they are long or short, the scores of an arm would lose the square of that.
         """
         # HC1 is HC0 scaled, and each is asked for by effect and relative effect: the sandwich is made once.
-        if (tally, factors) not in self._sandwiches:
-            total = np.zeros((self.rank, self.rank))
-            for a, model in enumerate(self.models):
-                reading = self.reading(a)
-                half = self._inverse @ (self._inverse.T @ reading.rows)
-                meat = _clusters_of(model.arm, tally).meat(self.outcome, reading.delta, reading.scale)
-                total += half @ meat @ half.T * (1.0 if factors is None else factors[a])
-            self._sandwiches[tally, factors] = self._spread(total)
-        return self._sandwiches[tally, factors]
+        if tally not in self._sandwiches:
+            self._sandwiches[tally] = [self._sandwich(tally, a) for a in range(len(self.models))]
+        return self._sandwiches[tally]
+
+    def _sandwich(self, tally: str, arm: int) -> Floats:
+        reading = self.reading(arm)
+        half = self._inverse @ (self._inverse.T @ reading.rows)
+        meat = _clusters_of(self.models[arm].arm, tally).meat(self.outcome, reading.delta, reading.scale)
+        return self._spread(half @ meat @ half.T)
+
+    def alike(self, tally: str, arm: int) -> Floats:
+        """An arm's part of the covariance, up to a factor, if its records differed by their cluster alone."""
+        reading = self.reading(arm)
+        half = self._inverse @ (self._inverse.T @ reading.rows)
+        return self._spread(half @ self._squared_sums(tally, arm) @ half.T * self.models[arm].scale ** 2)
+
+    def units(self, tally: str, arm: int) -> Units:
+        """An arm's clusters."""
+        clusters = _clusters_of(self.models[arm].arm, tally)
+        squared = self._squared_sums(tally, arm)
+        if not squared[0, 0]:
+            return Units(clusters.scored, 0.0, 0.0)
+        weight = float(self.models[arm].arm.factor.R[0, 0]) ** 2
+        carries = 0.0
+        if clusters.squared_sums is not None:
+            carries = float(np.sum(self.leverage(arm) * squared)) * weight / float(squared[0, 0]) - 1
+        return Units(clusters.scored, weight**2 / float(squared[0, 0]), carries)
+
+    def _squared_sums(self, tally: str, arm: int) -> Floats:
+        """As the clusters tell it; if they do not, as if they were of one size, and records alike within."""
+        clusters, model = _clusters_of(self.models[arm].arm, tally), self.models[arm].arm
+        if clusters.squared_sums is not None:
+            return clusters.squared_sums
+        R = model.factor.R[:, : self._k]
+        assumed: Floats = R.T @ R * (R[0, 0] ** 2 / max(clusters.scored, 1))
+        return assumed
 
     def has_cancelled(self, variance: float, contrast: Floats, tally: str) -> bool:
         """Whether a contrast's variance, from that tally or from none, is rounding for the most part.
@@ -181,13 +233,9 @@ class Fit:
         half = self._inverse.T @ self.reading(arm).rows
         return half.T @ half
 
-    def clusters(self, tally: str) -> int:
-        """How many clusters that tally has, over all arms."""
-        return sum(_clusters_of(model.arm, tally).clusters for model in self.models)
-
-    def scored(self, tally: str) -> int:
-        """How many of them have their scores in the meat."""
-        return sum(_clusters_of(model.arm, tally).scored for model in self.models)
+    def clusters(self, tally: str) -> list[int]:
+        """How many clusters that tally has, by arm."""
+        return [_clusters_of(model.arm, tally).clusters for model in self.models]
 
     def covers(self, tally: str) -> bool:
         """Whether that tally exists and has seen every record."""

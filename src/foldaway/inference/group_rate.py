@@ -36,11 +36,16 @@ def jackknife_adjusted(cells: Cells) -> Levels:
         >>> np.diff(jackknife_adjusted(Cells(n, y, y - p)).value).round(2)
         array([1.])
     """
+    return jackknifed(*adjusted_means(cells), cells.weight)
+
+
+def adjusted_means(cells: Cells) -> tuple[Floats, Floats]:
+    """Those means, of all groups and without each."""
     assert cells.adjusted is not None
     n, y, p = cells.weight, _away(cells.value, cells.weight), _away(cells.value - cells.adjusted, cells.weight)
     value = adjusted_mean(cells.total(), _rate(n, y, p, lambda of: of.sum(axis=-2)))
     without = adjusted_mean(cells.left_out(), _rate(n, y, p, lambda of: of.sum(axis=-2, keepdims=True) - of))
-    return jackknifed(value, without, n)
+    return value, without
 
 
 def _rate(n: Floats, y: Floats, p: Floats, added: Callable[[Floats], Floats]) -> Floats:

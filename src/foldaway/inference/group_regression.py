@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from foldaway.errors import EstimateError
 from foldaway.inference.fit import COLLINEAR, directions
-from foldaway.inference.jackknife import effective_groups, group_doubt
+from foldaway.inference.jackknife import effective_groups, jackknifed
 from foldaway.inference.levels import LEAST_GROUPS, Levels
 from foldaway.inference.welch import Spread, spread_of, welch
 from foldaway.numerics.block import Floats
@@ -161,21 +161,36 @@ def regression_levels(
     return levels, slopes.rank
 
 
-def jackknife_regression(moments: GroupMoments, outcome: int, *, recentred: bool = True) -> Levels:
-    """The pooled regression's levels, and their covariance with the coefficients fitted anew without each group."""
+class LeftOut(NamedTuple):
+    """A regression's levels with all groups, and without each; and in how many groups it could be fitted, by arm.
+
+    The levels are those less one that all share.
+    """
+
+    value: Floats
+    without: Floats
+    shown: Floats
+    level: float
+
+
+def left_out_levels(moments: GroupMoments, outcome: int, *, recentred: bool = True) -> LeftOut:
+    """The pooled regression's levels on all records, and with the coefficients fitted anew without each group."""
     k = moments.shape.row.regressors
     whole = moments.moments.sum(axis=1)
     value, rank = regression_levels(whole, moments.frame, k, outcome, recentred=recentred)
     without = whole - np.moveaxis(moments.moments, 1, 0)
     levels, ranks = regression_levels(without, moments.frame, k, outcome, recentred=recentred)
-    groups = moments.shape.groups
-    away = levels - levels.mean(axis=0)
-    weight = moments.moments[..., 0, 0].T
+    weight = moments.moments[..., 0, 0]
     # A direction that only one group shows leaves its coefficient, and the levels, without an error.
-    shown = (weight > 0).sum(axis=0) if np.all(ranks == rank) else np.zeros(len(value))
-    n = moments.records.sum(axis=1)
-    level = moments.frame.F[0, k + outcome]
-    return Levels(level + value, (groups - 1) / groups * away.T @ away, group_doubt(weight), n, shown, value)
+    shown = (weight > 0).sum(axis=1) if np.all(ranks == rank) else np.zeros(len(value))
+    return LeftOut(value, levels, shown, float(moments.frame.F[0, k + outcome]))
+
+
+def jackknife_regression(moments: GroupMoments, outcome: int, *, recentred: bool = True) -> Levels:
+    """The pooled regression's levels, and their covariance with the coefficients fitted anew without each group."""
+    value, without, shown, level = left_out_levels(moments, outcome, recentred=recentred)
+    levels = jackknifed(value, without, moments.moments[..., 0, 0].T)
+    return levels._replace(value=level + value, n=moments.records.sum(axis=1), groups=shown, away=value)
 
 
 def regression_welch(moments: GroupMoments, outcome: int) -> Levels:

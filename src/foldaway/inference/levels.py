@@ -7,7 +7,7 @@ once here, for arrays with any leading axes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,6 +45,7 @@ class Levels(NamedTuple):
         groups: The number of groups with records: (…, A); None if records are taken as independent.
         away: The levels less a number that they share, with the digits that this number takes away; None where the
             levels themselves have all that there are.
+        why: By arm, why no error can be told of it, empty if one can; no entries if that goes for all.
     """
 
     value: Floats
@@ -53,6 +54,7 @@ class Levels(NamedTuple):
     n: Floats
     groups: Floats | None = None
     away: Floats | None = None
+    why: tuple[str, ...] = ()
 
 
 class Difference(NamedTuple):
@@ -81,6 +83,14 @@ class Relative(NamedTuple):
     bounded: NDArray[np.bool_]
 
 
+class ShareRatio(NamedTuple):
+    """A ratio of two shares, or of their odds, with its interval."""
+
+    estimate: float
+    lower: float
+    upper: float
+
+
 class ArmEffect(NamedTuple):
     """What is told of an arm against the control. A number that cannot be told is None, and `why` says so."""
 
@@ -98,6 +108,8 @@ class ArmEffect(NamedTuple):
     reliable: bool = True
     why: str = ""
     relative_why: str = ""
+    odds_ratio: ShareRatio | None = None
+    odds_why: str = ""
 
 
 def difference_of(levels: Levels, arm: int, control: int = 0) -> Difference:
@@ -134,33 +146,55 @@ def relative_of(levels: Levels, arm: int, confidence: float, control: int = 0) -
         df = _degrees(levels, arm, control, ours, (1 + difference.estimate / base) ** 2 * theirs)
         reach = stdtrit(df, 0.5 + confidence / 2)
     between = levels.covariance[..., arm, control] - theirs
-    return fieller(difference.estimate, base, (difference.variance, theirs, between), reach)
+    return share_of(difference.estimate, base, (difference.variance, theirs, between), reach)
 
 
-def fieller(
-    effect: ArrayLike, base: ArrayLike, variances: tuple[ArrayLike, ArrayLike, ArrayLike], reach: ArrayLike
-) -> Relative:
-    """An effect over a base, and Fieller's set (Fieller 1954): all ρ that a test of effect − ρ·base does not reject.
-
-    The set is an interval only if the base differs from zero at this confidence. Otherwise it is unbounded, and there
-    is nothing to tell.
+def share_of(effect: ArrayLike, base: ArrayLike, covariance: tuple[Any, Any, Any], reach: ArrayLike) -> Relative:
+    """An effect as a share of a base, with Fieller's set.
 
     Args:
         effect: The effect.
         base: What it is a share of.
-        variances: That of the effect, that of the base, and their covariance.
+        covariance: The variance of the effect, that of the base, and their covariance.
         reach: How many standard errors an interval reaches to each side.
     """
-    b, t2 = np.asarray(base, dtype=np.float64), np.asarray(reach, dtype=np.float64) ** 2
+    own, below, between = covariance
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        share = np.asarray(effect) / b
-        own, below, between = (np.asarray(each) / b / b for each in variances)
+        share = np.asarray(effect) / np.asarray(base)
         spread = _unless_rounding(own + share**2 * below, 2 * share * between)
-        lead, middle = 1 - t2 * below, share - t2 * between
-        root = np.sqrt(np.maximum(t2 * (spread - t2 * _unless_rounding(below * own, between**2)), 0))
-        bounded = np.asarray((lead > 0) & np.isfinite(share))
+        error = np.sqrt(spread) / np.abs(base)
+    return Relative(share, error, *fieller(effect, base, covariance, reach))
+
+
+def fieller(
+    a: ArrayLike, b: ArrayLike, covariance: tuple[Any, Any, Any], reach: ArrayLike
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Where the set of all ρ with |a − ρb| ≤ reach · error begins and ends (Fieller 1954), and whether it is bounded.
+
+    It is if b differs from zero at this confidence; otherwise there is nothing to tell.
+
+    Args:
+        a: The numerator.
+        b: The denominator.
+        covariance: The variance of a, that of b, and their covariance.
+        reach: How many standard errors.
+
+    Example:
+        >>> lower, upper, bounded = fieller(1.0, 2.0, (0.01, 0.01, 0.0), 1.96)
+        >>> float(lower.round(3)), float(upper.round(3)), bool(bounded)
+        (0.394, 0.616, True)
+    """
+    below, t2 = np.asarray(b, dtype=np.float64), np.square(reach)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        # In units of b, so that no square is lost; and what cancels in the roots of the quadratic is left out of them.
+        ratio = np.asarray(a) / below
+        ours, theirs, between = (np.asarray(each) / below / below for each in covariance)
+        spread = _unless_rounding(ours + ratio**2 * theirs, 2 * ratio * between)
+        lead, middle = 1 - t2 * theirs, ratio - t2 * between
+        root = np.sqrt(np.maximum(t2 * (spread - t2 * _unless_rounding(ours * theirs, between**2)), 0))
+        bounded = np.asarray((lead > 0) & np.isfinite(ratio))
         lower, upper = (np.where(bounded, (middle + side * root) / lead, np.nan) for side in (-1, 1))
-    return Relative(share, np.sqrt(spread), lower, upper, bounded)
+    return lower, upper, bounded
 
 
 def _unless_rounding(large: Floats, other: Floats) -> Floats:
@@ -204,11 +238,58 @@ def effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> 
     )
 
 
+def share_effect_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> ArmEffect:
+    """As `effect_of`, for levels that are shares: the relative effect is the risk ratio less 1, beside the odds ratio.
+
+    Both have their intervals on the log scale (Katz et al. 1978; Woolf 1955), with the levels' own covariance in place
+    of the binomial one: Var log p = V/p² and Var logit p = V/(p(1 − p))².
+
+    Example:
+        >>> levels = Levels(np.array([0.2, 0.3]), np.diag([0.0016, 0.0021]), np.eye(2) / 99, np.array([100, 100]))
+        >>> effect = share_effect_of(levels, 1, 0.95)
+        >>> round(effect.relative, 3), round(effect.odds_ratio.estimate, 3), round(effect.odds_ratio.lower, 3)
+        (0.5, 1.714, 0.891)
+    """
+    found = effect_of(levels, arm, confidence, control)
+    if found.why:
+        return found._replace(odds_why=found.why)
+    p = levels.value
+    none = found._replace(relative=None, relative_std_error=None, relative_ci_lower=None, relative_ci_upper=None)
+    if min(p[arm], p[control]) <= 0:
+        why = "an arm's share is zero, so there is no ratio to give."
+        return none._replace(relative_why=why, odds_why=why)
+    risk = _log_ratio(levels, arm, confidence, control, p, p)
+    found = none._replace(
+        relative=risk.estimate - 1,
+        relative_std_error=float(relative_of(levels, arm, confidence, control).std_error),
+        relative_ci_lower=risk.lower - 1,
+        relative_ci_upper=risk.upper - 1,
+        relative_why="",
+    )
+    if max(p[arm], p[control]) >= 1:
+        return found._replace(odds_why="an arm's share is one, so there are no odds to give.")
+    return found._replace(odds_ratio=_log_ratio(levels, arm, confidence, control, p / (1 - p), p * (1 - p)))
+
+
+def _log_ratio(levels: Levels, arm: int, confidence: float, control: int, of: Floats, over_slope: Floats) -> ShareRatio:
+    """The ratio of a function of two levels, with its interval on the log scale, on which its slope is 1/over_slope."""
+    logs = levels._replace(
+        value=np.log(of, out=np.zeros_like(of), where=of > 0),
+        covariance=levels.covariance / over_slope[:, None] / over_slope,
+    )
+    estimate, variance, df = (float(x) for x in difference_of(logs, arm, control))
+    reach = critical(confidence, df) * float(np.sqrt(variance))
+    lower, upper = np.exp(np.clip([estimate - reach, estimate + reach], -700, 700)).tolist()
+    return ShareRatio(float(np.exp(estimate)), lower, upper)
+
+
 def withheld(levels: Levels, arms: tuple[int, int]) -> str:
     """Why no error can be told for a comparison of these arms; empty if it can."""
     n = float(min(levels.n[..., arm] for arm in arms))
     if n <= 0:
         return "an arm has no records yet."
+    if reason := next((levels.why[arm] for arm in arms if levels.why and levels.why[arm]), ""):
+        return reason
     if levels.groups is None:
         return "" if n >= 2 else "an arm has a single record, which shows no spread."
     groups = int(min(levels.groups[..., arm] for arm in arms))

@@ -3,7 +3,9 @@
 classical: σ²(X'X)⁻¹ with σ² = rss/(n − k).
 HC0, HC1: White (1980); HC1 is HC0 · n/(n − k), MacKinnon and White (1985).
 HC2: for a comparison of means, arm a's part times n_a/(n_a − 1): the Neyman or Welch variance.
-CR0, CR1: Liang and Zeger (1986); CR1 is CR0 · J/(J − 1) · (n − 1)/(n − k), as Stata has it.
+HC3: for a comparison of means, that part times n_a/(n_a − 1) once more.
+CR0, CR1: Liang and Zeger (1986); CR1 is CR0 · J/(J − 1) · (n − 1)/(n − k), as Stata has it. For a comparison of means
+    each arm is a regression of its own, on a constant, and has its part times J_a/(J_a − 1).
 CR2: Bell and McCaffrey (2002), from scores X_j'(I − H_jj)^(−1/2) e_j, without a further factor.
 CR3: the cluster jackknife (J − 1)/J · Σ_j (β_(j) − β)(β_(j) − β)', MacKinnon, Nielsen and Webb (2023), from scores
     X_j'(I − H_jj)⁻¹ e_j. The factor (J − 1)/J is theirs; Bell and McCaffrey (2002), clubSandwich and pyfixest leave it
@@ -13,8 +15,6 @@ CR3: the cluster jackknife (J − 1)/J · Σ_j (β_(j) − β)(β_(j) − β)', 
 from __future__ import annotations
 
 from collections.abc import Callable
-
-import numpy as np
 
 from foldaway.errors import EstimateError
 from foldaway.inference.fit import Fit
@@ -34,22 +34,9 @@ def covariance(fit: Fit, kind: str) -> Floats:
     return KINDS[kind](fit)
 
 
-def degrees_of_freedom(fit: Fit, kind: str) -> float:
-    """n − k; for clustered errors clusters − 1, of those whose scores the error is estimated from."""
-    return float(fit.scored(UNITS) - 1 if is_clustered(kind) else fit.df)
-
-
 def is_clustered(kind: str) -> bool:
     """Whether the error allows for records of one unit being alike."""
     return ERRORS[kind].by_unit
-
-
-def welch_df(variances: Floats, counts: Floats) -> float:
-    """The Welch–Satterthwaite degrees of freedom of a sum of independent variances."""
-    if not variances.any():  # nothing varies: any number will do, and the pooled one is a number
-        return float(counts.sum() - len(counts))
-    shares = variances / variances.sum()  # whose squares are not lost, however small the variances
-    return float(1 / np.sum(shares**2 / (counts - 1)))
 
 
 def _classical(fit: Fit) -> Floats:
@@ -64,10 +51,14 @@ def _hc1(fit: Fit) -> Floats:
     return _hc0(fit) * (fit.n / fit.df)
 
 
-def _hc2(fit: Fit) -> Floats:
+def _hc2(fit: Fit, power: int = 1) -> Floats:
     # An arm with a single record has no residual to scale; who compares with it is refused elsewhere.
     counts = [model.arm.n for model in fit.models]
-    return fit.robust(RECORDS, tuple(n / (n - 1) if n > 1 else 1.0 for n in counts))
+    return fit.robust(RECORDS, [(n / (n - 1)) ** power if n > 1 else 1.0 for n in counts])
+
+
+def _hc3(fit: Fit) -> Floats:
+    return _hc2(fit, power=2)
 
 
 def _cr0(fit: Fit) -> Floats:
@@ -75,10 +66,16 @@ def _cr0(fit: Fit) -> Floats:
 
 
 def _cr1(fit: Fit) -> Floats:
-    clusters = fit.clusters(UNITS)
+    clusters = sum(fit.clusters(UNITS))
     if clusters < 2:
         raise EstimateError("clustered errors need at least two units.")
     return _cr0(fit) * (clusters / (clusters - 1)) * ((fit.n - 1) / fit.df)
+
+
+def cr1_by_arm(fit: Fit) -> Floats:
+    """CR1 of the arms' means."""
+    # An arm with a single unit has no residual to scale; who compares with it is refused elsewhere.
+    return fit.robust(UNITS, [J / (J - 1) if J > 1 else 1.0 for J in fit.clusters(UNITS)])
 
 
 def _cr2(fit: Fit) -> Floats:
@@ -86,7 +83,7 @@ def _cr2(fit: Fit) -> Floats:
 
 
 def _cr3(fit: Fit) -> Floats:
-    clusters = fit.clusters(LEVERAGE)
+    clusters = sum(fit.clusters(LEVERAGE))
     return fit.robust(LEVERAGE) * ((clusters - 1) / clusters)
 
 
@@ -95,6 +92,7 @@ KINDS: dict[str, Callable[[Fit], Floats]] = {
     "HC0": _hc0,
     "HC1": _hc1,
     "HC2": _hc2,
+    "HC3": _hc3,
     "CR0": _cr0,
     "CR1": _cr1,
     "CR2": _cr2,

@@ -93,6 +93,56 @@ def welch(spread: Spread, rate: Floats | float | None = None) -> Levels:
     return Levels(spread.level[0] + away, covariance, _doubt(n), n, away=away)
 
 
+def ratio_welch(sums: Sums, places: tuple[int, int], rates: tuple[float, float] | None = None) -> Levels:
+    """The arms' ratios of two means and their covariance for independent records, by linearisation.
+
+    With m the arms' means of u and d, R = m_u/m_d varies as (u − R d)/m_d does: of plain means an arm's variance is
+    n/(n − 1) Σ w² (u − R d)² / (Σ w d)². With rates λ the means are adjusted, and linear in the arms' means of u, ũ, d
+    and d̃, as `welch` has it.
+
+    Args:
+        sums: The sums, with the products of the two.
+        places: Where u and d stand.
+        rates: λ of u and of d.
+    """
+    both = [spread_of(sums, place) for place in places]
+    n, weight = both[0].n, both[0].weight
+    arms, width = len(n), 1 if rates is None else both[0].mean.shape[-1]
+    products = np.zeros((arms, 2, width, 2, width))
+    for v, spread in enumerate(both):
+        products[:, v, :, v] = spread.products[:, :width, :width]
+    between = _joint(sums, places)[:, :width, :width]
+    products[:, 0, :, 1], products[:, 1, :, 0] = between, np.swapaxes(between, -1, -2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = np.nan_to_num(products * (np.where(n > 1, n / (n - 1), np.nan) / weight**2)[:, None, None, None, None])
+        own, share = np.eye(arms), np.broadcast_to(weight / weight.sum(), (arms, arms))
+        parts = np.stack([own[..., None]] * 2, axis=2)  # (a, b, which, columns)
+        if rates is not None:
+            blends = [np.stack([(1 - r) * own + r * share, r * own - r * share], axis=-1) for r in rates]
+            parts = np.stack(blends, axis=2)
+        means = np.nan_to_num(np.stack([(spread.level + spread.mean)[:, :width] for spread in both], axis=1))
+        levels = np.einsum("abvi,bvi->av", parts, means)
+        value = np.where(n > 0, levels[:, 0] / levels[:, 1], np.nan)
+        slope = np.stack([1 / levels[:, 1], -value / levels[:, 1]], axis=1)
+    linear = np.nan_to_num(parts * slope[:, None, :, None])
+    covariance = np.einsum("abvi,bviwj,cbwj->ac", linear, each, linear, optimize=True)
+    return Levels(value, covariance, _doubt(n), n)
+
+
+def _joint(sums: Sums, places: tuple[int, int]) -> Floats:
+    """Σ w² (u − ū)(d − d̄)' of a pair's columns, about the means that are compared: (A, 2, 2) or (A, 1, 1)."""
+    assert sums.joint is not None
+    mass = sums.mass[:, places[0], None]
+    weight = sums.weights(places[0]).sum(axis=1)[:, None]
+    apart = [
+        over(sums.first[:, columns], mass) - over(sums.total[..., columns].sum(axis=1), weight)
+        for columns in map(sums.shape.block, places)
+    ]
+    joint = sums.joint[:, sums.shape.pairs.index(places)]
+    about: Floats = joint + np.nan_to_num(mass[..., None] * apart[0][:, :, None] * apart[1][:, None, :])
+    return about
+
+
 def welch_total(spread: Spread, probabilities: Floats, units: float | None = None) -> Levels:
     """Σv/π_a over the number of units: the paper's mean of z = 1[arm]·y/π_arm (Eq. 3), and its covariance.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any, TypeVar
 
 import msgspec
@@ -38,6 +39,29 @@ class Array(msgspec.Struct, frozen=True, array_like=True):
         if not np.isfinite(values).all():
             raise StateError("the state is damaged: it holds numbers that are not finite.")
         return values
+
+
+class WholeNumbers(msgspec.Struct, frozen=True, array_like=True):
+    """An array of counts as shape and little-endian bytes: as few for each as their sum needs.
+
+    So the size of what is kept depends on how many were counted, and never on where.
+    """
+
+    shape: tuple[int, ...]
+    data: bytes
+
+    @classmethod
+    def of(cls, counts: NDArray[np.float64]) -> WholeNumbers:
+        """Pack an array of whole numbers from 0."""
+        width = next(width for width in (1, 2, 4, 8) if counts.sum() < 256**width)
+        return cls(counts.shape, np.ascontiguousarray(counts, dtype=f"<u{width}").tobytes())
+
+    def read(self, *shape: int) -> NDArray[np.float64]:
+        """Unpack, insisting on the shape."""
+        width, left = divmod(len(self.data), math.prod(shape))
+        if self.shape != shape or left or width not in (1, 2, 4, 8):
+            raise StateError("the state does not fit its plan: an array has the wrong shape.")
+        return np.frombuffer(self.data, dtype=f"<u{width}").reshape(shape).astype(np.float64)
 
 
 def pack(body: msgspec.Struct, magic: bytes = MAGIC) -> bytes:

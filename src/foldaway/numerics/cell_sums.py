@@ -61,3 +61,19 @@ def add_sums(
             pairs.append((d, d2))
         if tilde is not None:
             add(CROSS, pairs[0][0] * pairs[1][1])
+
+
+def add_counts(cell: NDArray[np.intp], bins: NDArray[np.int16], weight: Floats | None, counts: Floats) -> None:
+    """Add records to the histograms of their cells.
+
+    Args:
+        cell: Each record's cell.
+        bins: Each record's bin; it is left out where that is negative.
+        weight: Observation weights, if there are any.
+        counts: By cell and bin.
+    """
+    place = cell * counts.shape[1] + bins
+    here = bins >= 0
+    if not here.all():
+        place, weight = place[here], None if weight is None else weight[here]
+    np.add.at(counts.reshape(-1), place, 1.0 if weight is None else weight)

@@ -10,16 +10,23 @@ from msgspec import Meta
 from foldaway.plan.bootstrap import Bootstrap
 from foldaway.plan.coefficients import Coefficients
 from foldaway.plan.federated import Federated
+from foldaway.plan.outcomes import Bins, Outcome, Value
 from foldaway.plan.part import Count, Fixed, Part
 from foldaway.plan.privacy import Privacy
 from foldaway.plan.release import Release
-from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES, SUMS, Error, Keep, ModeName
+from foldaway.plan.strata import Strata
+from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, JACKKNIFE, MODES, MOMENTS, SUMS, Error, Keep, ModeName
 
 Column = Annotated[str, Meta(description="the name of a column")]
 Columns = Annotated[Sequence[str], Meta(description="a list of column names")]
+Outcomes = Annotated[
+    Sequence[Outcome | str | Mapping[str, Any]],
+    Meta(description="a list of outcomes, each the name of a column or a table with its `kind`"),
+]
 Arms = Annotated[Mapping[str, float], Meta(description="a table of arms with their probabilities")]
 Levels = Annotated[
-    Mapping[str, Sequence[str]], Meta(description="a table that lists the levels of each categorical covariate")
+    Mapping[str, Sequence[str]],
+    Meta(description="a table that lists the levels of each categorical covariate or segment"),
 ]
 Bounds = Annotated[
     Mapping[str, tuple[float, float]],
@@ -28,6 +35,7 @@ Bounds = Annotated[
 Confidence = Annotated[float, Meta(ge=0.5, lt=1, description="a number from 0.5 to below 1, for example 0.95")]
 Estimators = Annotated[Sequence[str], Meta(description="a list of estimators")]
 Errors = Annotated[Sequence[str], Meta(description="a list of kinds of standard error")]
+DropLimit = Annotated[float, Meta(ge=0, le=1, description="a share from 0 to 1, for example 0.05")]
 Groups = Annotated[int, Meta(ge=8, le=4096, description="a power of two from 8 to 4,096")]
 Size = Annotated[int, Meta(ge=1, le=10**15, description="a whole number from 1 to 10^15")]
 
@@ -39,18 +47,26 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         name: The trial's name (letters, digits, dot, dash, underscore).
         arm: The column that names the arm.
         arms: Allocation probability of each arm; the first arm is the control.
-        outcomes: Numeric columns to compare between arms.
-        totals: Those of the outcomes that are compared by their total per assigned unit, in place of their mean per
-            record; in Python, ``fa.Total("revenue")`` among the outcomes.
+        outcomes: What to compare between arms: means (a column name is short for one), shares, ratios, quantiles
+            and totals.
         assigned_units: How many units were assigned to the arms, if that is known: totals are then told per unit, and
             otherwise as what all units together would have had in the arm.
         covariates: Columns measured before treatment, for precision.
-        levels: The levels of each categorical covariate; the first is the reference.
+        levels: The levels of each categorical covariate, of which the first is the reference, and of segments.
+        segments: Columns within whose levels effects are told as well, with a test of whether they differ. Levels that
+            the plan does not list are those that enough records have in common; all others make up one more.
         bounds: The lowest and the highest value of outcomes and numeric covariates.
         beyond: What happens to values beyond their bounds: ``"clip"`` them, counted by arm, or ``"refuse"`` them as
             faulty.
-        unit: The column that names what was randomised; also the cluster.
+        strata: For units that were randomised within strata, the column that names the stratum and the arms'
+            probabilities in each.
+        unit: The column that names what was randomised; also the cluster, unless the plan names one.
+        cluster: The column that names the clusters within which units were randomised, such as villages with people of
+            both arms. Groups are dealt by it, so that errors allow for what units of a cluster have in common. Without
+            a `unit`, each record was randomised. A unit belongs to one cluster.
         weight: The column of observation weights.
+        received: The column that says whether, or how much of, the treatment was taken up; gives the effect on those
+            who take it up because they were assigned to it.
         confidence: Coverage of the intervals.
         one_record_per_unit: A promise that no unit has more than one record, so that records are independent.
         keep: ``"sums"`` by arm and group of units, the default; or ``"moments"``, from which exact regressions and
@@ -59,11 +75,16 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
             a unit.
         coefficients: How covariates predict each outcome, fixed before the trial (`plan.calibrated` finds them). If
             left out, they are found from the trial's own records when it is first saved.
-        complete_units: A promise that all records of a unit come in one batch; gives CR0 and CR1.
+        complete_units: A promise that all records of a unit come in one batch, and that a unit is in one arm; gives
+            CR0 and CR1. A unit in both arms is refused within a batch. In different batches it would count as two, and
+            nobody would notice: where a promise does not hold, leave it out.
         on_fault: ``"refuse"`` a batch with a faulty record whole, or ``"drop"`` and count such records.
-        estimators: Those to report; all that the plan allows if left out.
-        errors: The kinds of standard error to report (welch, jackknife; from moments classical, HC0, HC1, HC2, CR0,
-            CR1); all that the plan allows if left out. Only the tallies that these need are kept: with
+        drop_limit: With ``on_fault = "drop"``, the largest share of all records that may be dropped: above it no effect
+            is told, until further records bring the share down.
+        estimators: Those to report; all that the plan allows if left out, but for ``"horvitz_thompson"``, the paper's
+            inverse-probability mean, which must be named.
+        errors: The kinds of standard error to report (welch, jackknife; from moments classical, HC0, HC1, HC2, HC3,
+            CR0, CR1); all that the plan allows but HC3 if left out. Only the tallies that these need are kept: with
             ``["classical"]`` alone not the robust one, whose size and cost grow with the fourth power of the number of
             columns.
         anytime_n: The number of records (units, for clustered errors) at which the anytime-valid interval is tightest.
@@ -76,26 +97,30 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     name: str
     arm: Column
     arms: Arms
-    outcomes: Columns
-    totals: Columns = ()
+    outcomes: Outcomes
     assigned_units: Count | None = None
     covariates: Columns = ()
     levels: Levels = Fixed()
+    segments: Columns = ()
     bounds: Bounds = Fixed()
     beyond: Literal["clip", "refuse"] = "clip"
     unit: Column | None = None
+    cluster: Column | None = None
     weight: Column | None = None
+    received: Column | None = None
     confidence: Confidence = 0.95
     one_record_per_unit: bool = False
     keep: Keep | None = None
     groups: Groups = 128
     complete_units: bool = False
     on_fault: Literal["refuse", "drop"] = "refuse"
+    drop_limit: DropLimit = 0.05
     estimators: Estimators = ()
     errors: Errors = ()
     anytime_n: Size = 10_000
     coefficients: Coefficients | Mapping[str, Any] | None = None
     bootstrap: Bootstrap | int | Mapping[str, Any] | None = None
+    strata: Strata | Mapping[str, Any] | None = None
     privacy: Privacy | Mapping[str, Any] = Privacy()
     federated: Federated | ModeName | Mapping[str, Any] | None = None
     release: Release | float | Mapping[str, Any] | None = None
@@ -107,10 +132,16 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
     if TYPE_CHECKING:  # a part is written in several ways and read in one
 
         @property  # type: ignore[misc]
+        def outcomes(self) -> tuple[Outcome, ...]: ...  # noqa: D102
+
+        @property  # type: ignore[misc]
         def coefficients(self) -> Coefficients | None: ...  # noqa: D102
 
         @property  # type: ignore[misc]
         def bootstrap(self) -> Bootstrap | None: ...  # noqa: D102
+
+        @property  # type: ignore[misc]
+        def strata(self) -> Strata | None: ...  # noqa: D102
 
         @property  # type: ignore[misc]
         def privacy(self) -> Privacy: ...  # noqa: D102
@@ -135,18 +166,35 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
     def grouped(self) -> bool:
         """Whether units are dealt into groups: where a unit may have several records, or only groups tell the error."""
         released = self.release is not None and not self.by_shares
-        return self.keeps == SUMS and (not self._units_apart or released)
+        return self.keeps == SUMS and (not self._independent or released or self.received is not None)
 
     @property
-    def _units_apart(self) -> bool:
-        """Whether each record is of a unit of its own, so that records are independent."""
+    def clustering(self) -> str | None:
+        """The column of what records have in common: the cluster if the plan names one, or else the unit."""
+        return self.unit if self.cluster is None else self.cluster
+
+    @property
+    def one_each(self) -> bool:
+        """Whether each record is of a unit of its own."""
         return self.federated is None and (self.unit is None or self.one_record_per_unit)
+
+    @property
+    def _independent(self) -> bool:
+        """Whether each record is, and no cluster ties them together."""
+        return self.one_each and self.cluster is None
+
+    @property
+    def within_clusters(self) -> bool:
+        """Whether records were randomised one by one, and clusters tie them together."""
+        return self.one_each and self.cluster is not None
 
     @property
     def by_shares(self) -> bool:
         """Whether a release needs no groups: the share of ones among independent records tells its own error."""
-        alone = self._units_apart and not self.covariates and not self.totals
-        return self.release is not None and alone and all(self.bounds.get(name) == (0, 1) for name in self.outcomes)
+        alone = self._independent and not self.covariates
+        shares = all(each.LEVEL in ("mean", "share") for each in self.outcomes)
+        within = all(value.bounds(self.bounds) == (0, 1) for value in self.values)
+        return self.release is not None and alone and shares and within
 
     @property
     def unit_records(self) -> int:
@@ -167,7 +215,12 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         """Whether a secret key hashes identifiers: to groups, to bootstrap weights, and to tell units apart."""
         if self.federated is not None:  # devices draw their groups
             return False
-        return self.bootstrap is not None or self.grouped or not (self._units_apart or self.complete_units)
+        return self.bootstrap is not None or self.grouped or not (self._independent or self.complete_units)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether records count by weights: the plan's, or, where strata differ, one over their arm's probability."""
+        return self.weight is not None or (self.strata is not None and self.keeps == SUMS)
 
     @property
     def control(self) -> str:
@@ -175,23 +228,101 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False):
         return next(iter(self.arms))
 
     @property
+    def values(self) -> tuple[Value, ...]:
+        """The numbers of a record that outcomes are computed from, each once."""
+        receipt = () if self.received is None else (Value(self.received),)
+        return tuple(dict.fromkeys((*(value for outcome in self.outcomes for value in outcome.values), *receipt)))
+
+    @property
+    def receipt(self) -> int:
+        """Where what was received stands among the values."""
+        assert self.received is not None
+        return self.values.index(Value(self.received))
+
+    def places(self, outcome: Outcome) -> tuple[int, ...]:
+        """Where the outcome's values stand among all of them."""
+        return tuple(map(self.values.index, outcome.values))
+
+    @property
+    def bins(self) -> tuple[Bins, ...]:
+        """The bins of each histogram that is kept, each once."""
+        return tuple(dict.fromkeys(outcome.bins for outcome in self.outcomes if outcome.bins is not None))
+
+    def read_from(self, value: Value) -> list[Outcome]:
+        """The outcomes that are computed from a value."""
+        return [outcome for outcome in self.outcomes if value in outcome.values]
+
+    @property
+    def value_bounds(self) -> tuple[tuple[float, float], ...]:
+        """Between which numbers each value lies; a plan with a `release` has bounds for all."""
+        bounds = [value.bounds(self.bounds) for value in self.values]
+        return tuple(ends for ends in bounds if ends is not None)
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The columns of a record that outcomes are computed from, each once."""
+        receipt = () if self.received is None else (self.received,)
+        return tuple(dict.fromkeys((*(column for outcome in self.outcomes for column in outcome.columns), *receipt)))
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """The places of values whose products are summed: a ratio's error of independent records is read from them."""
+        if self.keeps != SUMS or self.federated is not None or self.release is not None:
+            return ()
+        places = (self.places(outcome) for outcome in self.outcomes)
+        return tuple(dict.fromkeys((pair[0], pair[1]) for pair in places if len(pair) == 2))
+
+    @property
+    def lackable(self) -> frozenset[str]:
+        """The columns that a record may lack: all outcomes that are computed from them allow it."""
+        needed = {column for each in self.outcomes if each.missing == "refused" for column in each.columns}
+        return frozenset(self.measured) - needed
+
+    @property
+    def lacking(self) -> bool:
+        """Whether a record may lack a value."""
+        return bool(self.lackable)
+
+    @property
+    def present_together(self) -> tuple[tuple[int, ...], ...]:
+        """Values by place, in sets that a record has or lacks together."""
+        sets: dict[frozenset[str], list[int]] = {}
+        for place, value in enumerate(self.values):
+            sets.setdefault(self.lackable.intersection(value.columns), []).append(place)
+        return tuple(map(tuple, sets.values()))
+
+    @property
     def columns(self) -> tuple[str, ...]:
-        """The names of a row's columns: intercept, covariates (levels but the first), outcomes."""
-        return (*self.regressors, *self.outcomes)
+        """The names of a row's columns: intercept, covariates (levels but the first), values."""
+        return (*self.regressors, *(value.name for value in self.values))
 
     @property
     def regressors(self) -> tuple[str, ...]:
         """The names of the intercept and the covariates' columns."""
         names = ["1"]
-        for covariate in self.covariates:
-            levels = self.levels.get(covariate)
+        for covariate in (*self.covariates, *self.fixed_effects):
+            levels = self.levels_of(covariate)
             names += [f"{covariate}[{level}]" for level in levels[1:]] if levels else [covariate]
         return tuple(names)
 
+    @property
+    def fixed_effects(self) -> tuple[str, ...]:
+        """The column of the strata, where regressions have an intercept for each stratum."""
+        return (self.strata.column,) if self.strata is not None and self.keeps == MOMENTS else ()
 
-def estimators_of(plan: Analysis) -> list[str]:
-    """The estimators that the plan asks for, or else all that it allows."""
-    return list(plan.estimators) or [word.name for word in ESTIMATORS.values() if word.suits(plan)]
+    def levels_of(self, column: str) -> Sequence[str] | None:
+        """The levels of a column that the plan lists; None if it lists none."""
+        if self.strata is not None and column == self.strata.column:
+            return tuple(self.strata.probabilities)
+        return self.levels.get(column)
+
+
+def estimators_of(plan: Analysis, outcome: Outcome | None = None) -> list[str]:
+    """The estimators that the plan asks for, or else all that it allows: of one outcome, or of any."""
+    offered = (word for word in ESTIMATORS.values() if not word.by_name)
+    names = list(plan.estimators) or [word.name for word in offered if word.suits(plan)]
+    outcomes = plan.outcomes if outcome is None else [outcome]
+    return [name for name in names if any(name in each.READ_BY for each in outcomes)]
 
 
 def errors_of(plan: Analysis, estimator: str | None = None) -> list[str]:
@@ -199,8 +330,12 @@ def errors_of(plan: Analysis, estimator: str | None = None) -> list[str]:
     return [
         word.name
         for word in ERRORS.values()
-        if _asks_for(plan, word) and word.suits(plan) and (estimator is None or word.serves(estimator))
+        if _asks_for(plan, word) and word.suits(plan) and (estimator is None or _serves(word, estimator))
     ]
+
+
+def _serves(word: Error, estimator: str) -> bool:
+    return word.serves(estimator) and (word.name == JACKKNIFE or not ESTIMATORS[estimator].of_effects)
 
 
 def tallies_of(plan: Analysis) -> set[str]:
@@ -213,7 +348,7 @@ def _asks_for(plan: Analysis, word: Error) -> bool:
     """Whether the plan reports errors of this kind; of those in `errors`, all if it names none."""
     match word.setting:
         case "errors":
-            return not plan.errors or word.name in plan.errors
+            return word.name in plan.errors or not (plan.errors or word.by_name)
         case "leverage":
             return plan.federated is not None and plan.federated.leverage == word.name
         case _:

@@ -19,7 +19,8 @@ class Coefficients(Part, frozen=True, kw_only=True):
     """How covariates predict each outcome: the prediction is the sum of slope · (column − center).
 
     Columns are the covariates, or for a categorical one its levels but the first, as in ``country[fr]``. Any numbers
-    leave the effect unbiased; those of earlier records make its interval narrow.
+    leave the effect unbiased; those of earlier records make its interval narrow. A ratio has slopes for both of its
+    columns, and a share or a capped mean under the name that it has by default.
 
     Attributes:
         center: The mean of each column among earlier records.

@@ -31,6 +31,7 @@ class Setting(NamedTuple):
         default: The value if it is left out; `msgspec.NODEFAULT` if it cannot be.
         must_be: The rest of a sentence that begins "it must be".
         part: The part that the setting is, if it is one.
+        each: The part that each of its items is, if it is a list of parts.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Setting(NamedTuple):
     default: Any
     must_be: str
     part: type[Part] | None
+    each: type[Part] | None = None
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -76,6 +78,10 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         """What is wrong with the settings taken together, one sentence for each fault."""
         return iter(())
 
+    def apart(self) -> tuple[Part, ...]:
+        """The parts that it stands for in a list of parts; itself, unless it is short for several."""
+        return (self,)
+
     @classmethod
     def of(cls, written: Any) -> Self:
         """The part that was written: itself, a mapping of its settings, or its short form.
@@ -107,7 +113,7 @@ def settings_of(part: type[Part]) -> Mapping[str, Setting]:
     settings = {}
     for field in msgspec.structs.fields(part):
         kind = kinds[field.name]
-        described = _must_be(kind), _part_in(kind)
+        described = _must_be(kind), _part_in(kind), _part_in_list(kind)
         settings[field.name] = Setting(prefix + field.name, kind, plain[field.name], field.default, *described)
     return types.MappingProxyType(settings)
 
@@ -118,7 +124,8 @@ def misnamed(part: type[Part], written: Mapping[str, Any]) -> Iterator[str]:
     for name in written:
         if name in settings:
             continue
-        home = next((other for other in Part.__subclasses__() if name in settings_of(other)), None)
+        parts = sorted(Part.__subclasses__(), key=lambda part: part.TABLE)  # the plan itself first
+        home = next((other for other in parts if name in settings_of(other)), None)
         if home is not None:
             where = f"in [{home.TABLE}]" if home.TABLE else "at the top of the plan, before the first table"
             yield f"`{name}` belongs {where}."
@@ -147,9 +154,30 @@ class Fixed(dict[str, Any]):
 
 def _read(value: Any, setting: Setting) -> Any:
     """The value in the type it is declared with, as one that cannot change."""
+    if setting.each is not None:
+        return _read_each(_plain(value), setting.each, setting)
     if setting.part is None:
         return _fixed(msgspec.convert(_plain(value), setting.kind))
     return value if value is None and setting.default is None else setting.part.of(value)
+
+
+def _read_each(written: Any, part: type[Part], setting: Setting) -> tuple[Part, ...]:
+    """A list of parts; the faults of all of them are told."""
+    parts: list[Part] = []
+    faults = []
+    if not isinstance(written, list):
+        faults.append(f"`{setting.name}` must be {setting.must_be}.")
+        written = []
+    for each in written:
+        try:
+            parts += part.of(each).apart()
+        except PlanError as error:
+            faults.append(str(error))
+        except msgspec.ValidationError:
+            faults.append(f"`{setting.name}` must be {setting.must_be}.")
+    if faults:
+        raise PlanError("\n".join(dict.fromkeys(faults)))
+    return tuple(parts)
 
 
 def _has_type(value: Any, setting: Setting) -> bool:
@@ -180,6 +208,12 @@ def _fixed(value: Any) -> Any:
 def _part_in(kind: Any) -> type[Part] | None:
     """The part that is one of the types of a union."""
     return next((each for each in get_args(kind) if isinstance(each, type) and issubclass(each, Part)), None)
+
+
+def _part_in_list(kind: Any) -> type[Part] | None:
+    """The part that the items of a list may be."""
+    items = get_args(get_args(kind)[0]) if get_origin(kind) is Annotated else ()
+    return _part_in(items[0]) if items else None
 
 
 def _must_be(kind: Any) -> str:

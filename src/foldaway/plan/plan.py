@@ -17,7 +17,6 @@ from foldaway.errors import PlanError
 from foldaway.plan.analysis import Analysis, Written
 from foldaway.plan.part import Fixed
 from foldaway.plan.rules import faults_of
-from foldaway.plan.total import Total
 
 
 class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, as what it extends
@@ -34,12 +33,6 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
     """
 
     def __post_init__(self) -> None:
-        if isinstance(self.outcomes, list | tuple) and isinstance(self.totals, list | tuple):
-            named = [str(outcome) for outcome in self.outcomes if isinstance(outcome, Total)]
-            totals = [*self.totals, *(name for name in named if name not in self.totals)]
-            msgspec.structs.force_setattr(self, "totals", totals)
-            plain = [str(each) if isinstance(each, Total) else each for each in self.outcomes]
-            msgspec.structs.force_setattr(self, "outcomes", plain)
         super().__post_init__()
         for table in ("levels", "bounds"):  # in whatever order the table names them
             if getattr(self, table):
@@ -69,12 +62,18 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
     def canonical(self) -> bytes:
         """The plan as JSON in UTF-8 without blanks: settings in declared order, those at their default left out.
 
-        Arms keep their order, since the first is the control; `levels` and `bounds` go by the columns' names.
+        Arms keep their order, since the first is the control; `levels` and `bounds` go by the columns' names. A mean of
+        which only the column is said is that column's name.
         """
-        return msgspec.json.encode(self)
+        return msgspec.json.encode(self.settings())
 
-    def assign(self, unit: str | int | bytes) -> str:
-        """The arm of a unit: the same on every machine, in the plan's proportions.
+    def settings(self) -> dict[str, Any]:
+        """The settings as they are written into a file, those at their default left out."""
+        settings: dict[str, Any] = msgspec.to_builtins(self)
+        return settings | {"outcomes": [outcome.written() for outcome in self.outcomes]}
+
+    def assign(self, unit: str | int | bytes, stratum: str | None = None) -> str:
+        """The arm of a unit: the same on every machine, in the plan's proportions, or in those of its stratum.
 
         BLAKE2b of the identifier under the design (name, arms, unit) as key gives a uniform number, which is looked up
         in the cumulated probabilities. Covariates, coefficients and other settings may change and re-randomise nobody.
@@ -86,6 +85,11 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
             >>> 150 < arms.count("a") < 250
             True
         """
+        shares = self.arms
+        if self.strata is not None:
+            if stratum is None or stratum not in self.strata.probabilities:
+                raise PlanError(f"the plan has strata: name one of them, {', '.join(self.strata.probabilities)}.")
+            shares = {arm: self.strata.probabilities[stratum][arm] for arm in self.arms}
         if isinstance(unit, bool) or not isinstance(unit, str | Integral | bytes):
             raise TypeError("a unit is named by text, a whole number or bytes")
         # Text that is not valid Unicode gets an arm like any other: an error would quote the identifier.
@@ -93,7 +97,7 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         key = bytes.fromhex(self.design)
         digest = hashlib.blake2b(text, digest_size=8, key=key, person=b"foldaway-assign").digest()
         uniform = int.from_bytes(digest, "little") / 2**64
-        for arm, upper in zip(self.arms, accumulate(self.arms.values()), strict=True):
+        for arm, upper in zip(shares, accumulate(shares.values()), strict=True):
             if uniform < upper:
                 return arm
         return arm  # the probabilities add up to 1 only up to rounding
@@ -107,10 +111,14 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         return _calibrate[0](self, records)
 
     def to_toml(self) -> str:
-        """The plan as TOML."""
+        """The plan as TOML: outcomes in a list of column names, or each in a table if one needs it."""
         import tomli_w
 
-        return tomli_w.dumps(msgspec.to_builtins(self))
+        settings = self.settings()
+        outcomes = settings["outcomes"]
+        if not all(isinstance(each, str) for each in outcomes):
+            settings["outcomes"] = [{"column": each} if isinstance(each, str) else each for each in outcomes]
+        return tomli_w.dumps(settings)
 
     def to_json(self) -> str:
         """The plan as JSON."""

@@ -40,9 +40,15 @@ def faults_of(plan: Analysis) -> Iterator[str]:
     yield from _estimator_faults(plan)
     yield from _error_faults(plan)
     yield from _keeping_faults(plan)
-    yield from _total_faults(plan)
+    yield from _outcome_faults(plan)
     yield from _federated_faults(plan)
     yield from _bound_faults(plan)
+    yield from _missing_faults(plan)
+    yield from _segment_faults(plan)
+    if plan.received is not None and (plan.keeps != SUMS or plan.federated is not None or plan.release is not None):
+        yield "`received` is read from sums by group, without `federated` and `release`: leave out either."
+    if plan.strata is not None:
+        yield from plan.strata.misfits(plan.arms)
     if plan.release is not None:
         yield from _release_faults(plan, plan.release)
 
@@ -52,6 +58,8 @@ def _keeping_faults(plan: Analysis) -> Iterator[str]:
     for promise in ("complete_units", "one_record_per_unit"):
         if getattr(plan, promise) and plan.unit is None:
             yield f"`{promise}` needs `unit`, the column that names the units."
+    if plan.cluster is not None:
+        yield from _cluster_faults(plan)
     if plan.groups & (plan.groups - 1):
         yield "`groups` must be a power of two from 8 to 4,096."
     if plan.keeps == SUMS and plan.complete_units and plan.release is None:
@@ -66,23 +74,51 @@ def _keeping_faults(plan: Analysis) -> Iterator[str]:
     if plan.keeps == MOMENTS and plan.coefficients is not None:
         yield "`coefficients` are for sums: leave them out, or leave out `keep`."
     if plan.coefficients is not None:
-        yield from plan.coefficients.misfits(plan.regressors[1:], tuple(plan.outcomes))
+        yield from plan.coefficients.misfits(plan.regressors[1:], tuple(value.name for value in plan.values))
 
 
-def _total_faults(plan: Analysis) -> Iterator[str]:
-    unknown = [name for name in plan.totals if name not in plan.outcomes]
-    if unknown:
-        yield f"`totals` names {_listed(unknown)}, which is not in `outcomes`."
-    if plan.totals:
-        yield from ESTIMATORS[TOTAL].faults(plan)
-    if plan.totals and plan.estimators and TOTAL not in plan.estimators:
-        yield f'`estimators` has none for `totals`: add "{TOTAL}", or leave `estimators` out.'
-    if list(plan.estimators) == [TOTAL] and set(plan.totals) < set(plan.outcomes):
-        yield f'the estimator "{TOTAL}" is for `totals` alone: add one for the other outcomes, such as "difference".'
-    if plan.assigned_units is not None and not plan.totals:
-        yield "`assigned_units` is for `totals`; this plan has none."
-    if plan.totals and plan.weight is not None:
-        yield "`totals` are sums of records as they are: leave out `weight`."
+def _cluster_faults(plan: Analysis) -> Iterator[str]:
+    """Clusters with units of both arms: only what is joint over the arms allows for them."""
+    if plan.federated is not None:
+        yield "`cluster` is not for a federated plan: its devices are the clusters."
+    elif plan.keeps == MOMENTS and plan.complete_units:
+        yield (
+            "CR errors take every cluster to be in one arm. With `cluster`, leave out `complete_units` and `keep`: the "
+            "jackknife by groups of clusters is right for units of both arms."
+        )
+    elif plan.keeps == MOMENTS and plan.bootstrap is None:
+        yield "`cluster` is for sums by group or a bootstrap: leave out `keep`, or add `bootstrap`."
+
+
+def _outcome_faults(plan: Analysis) -> Iterator[str]:
+    """What outcomes need of the plan and of one another."""
+    names = [outcome.name for outcome in plan.outcomes]
+    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+        yield f"two outcomes are called {name!r}: give one of them another `name`."
+    values = [value.name for value in plan.values]
+    for name in dict.fromkeys(name for name in values if values.count(name) > 1):
+        yield f"a column has the name {name!r}, which foldaway gives to a value of another column: rename it."
+    for outcome in plan.outcomes:
+        yield from (need.fault.format(name=outcome.name) for need in outcome.NEEDS if not need.met(plan))
+        if set(plan.estimators) <= set(ESTIMATORS) and plan.estimators and not estimators_of(plan, outcome):
+            fitting = " or ".join(f'"{name}"' for name in outcome.READ_BY if ESTIMATORS[name].suits(plan))
+            yield f"`estimators` has none for {outcome.name!r}: add {fitting or 'one'}, or leave `estimators` out."
+    if plan.assigned_units is not None and not any(TOTAL in outcome.READ_BY for outcome in plan.outcomes):
+        yield "`assigned_units` is for totals; this plan has none."
+
+
+def _missing_faults(plan: Analysis) -> Iterator[str]:
+    """Where outcomes may be missing."""
+    if not plan.lacking:
+        return
+    for setting, why in (
+        ("federated", "what devices send has one count for all outcomes"),
+        ("release", "its noise is for one count of records"),
+    ):
+        if getattr(plan, setting) is not None:
+            yield f'`missing = "allowed"` does not go with `{setting}`: {why}.'
+    if plan.keep == MOMENTS:
+        yield '`missing = "allowed"` is for sums: leave out `keep = "moments"`, whose products need every outcome.'
 
 
 def _federated_faults(plan: Analysis) -> Iterator[str]:
@@ -104,7 +140,7 @@ def _federated_faults(plan: Analysis) -> Iterator[str]:
 
 
 def _bound_faults(plan: Analysis) -> Iterator[str]:
-    columns = [name for name in (*plan.outcomes, *plan.covariates) if name not in plan.levels]
+    columns = [name for name in (*plan.measured, *plan.covariates) if name not in plan.levels]
     if unknown := [name for name in plan.bounds if name not in columns]:
         yield f"`bounds` names {_listed(unknown)}, which is neither an outcome nor a numeric covariate."
     for name, (lower, upper) in plan.bounds.items():
@@ -118,8 +154,9 @@ def _release_faults(plan: Analysis, release: Release) -> Iterator[str]:
     """What a release rests on: sums of bounded columns, of which nothing but the release tells."""
     if plan.keeps != SUMS:
         yield '`release` adds noise to sums: leave out `keep = "moments"`; of the modes of devices it needs "sums".'
-    columns = [name for name in (*plan.outcomes, *plan.covariates) if name not in plan.levels]
-    if unbounded := [name for name in columns if name not in plan.bounds]:
+    unbounded = [value.column for value in plan.values if value.bounds(plan.bounds) is None]
+    unbounded += [name for name in plan.covariates if name not in plan.levels and name not in plan.bounds]
+    if unbounded:
         yield f"`release` needs `bounds` for every column: add those of {_listed(unbounded)}."
     if plan.covariates and plan.coefficients is None:
         yield (
@@ -151,8 +188,9 @@ def _arm_faults(plan: Analysis) -> Iterator[str]:
 
 def _column_faults(plan: Analysis) -> Iterator[str]:
     roles: dict[str, list[str]] = {}
-    used = [("arm", plan.arm), ("unit", plan.unit), ("weight", plan.weight)]
-    used += [("outcomes", c) for c in plan.outcomes] + [("covariates", c) for c in plan.covariates]
+    used = [("arm", plan.arm), ("unit", plan.unit), ("cluster", plan.cluster), ("weight", plan.weight)]
+    used += [("outcomes", c) for c in plan.measured] + [("covariates", c) for c in plan.covariates]
+    used += [] if plan.strata is None else [("strata", plan.strata.column)]
     for role, column in used:
         if column is not None:
             roles.setdefault(column, []).append(role)
@@ -162,16 +200,39 @@ def _column_faults(plan: Analysis) -> Iterator[str]:
         elif len(of) > 1:
             yield f"the column {column!r} is used more than once ({', '.join(of)}); each column has one role."
     if not plan.outcomes:
-        yield "`outcomes` must name at least one column."
+        yield "`outcomes` must name at least one."
     most = MOST_COLUMNS if tallies_of(plan) else MOST_COLUMNS_OF_SUMS
     if len(plan.columns) > most:
         yield f"the plan has {len(plan.columns)} columns with all levels and outcomes; the most is {most}."
 
 
+def _segment_faults(plan: Analysis) -> Iterator[str]:
+    """Segments cut the arms of sums; a column may be a segment besides what else it is, if it has levels."""
+    for setting, there in (("segments", bool(plan.segments)), ("strata", plan.strata is not None)):
+        if there and (plan.federated is not None or plan.release is not None):
+            yield f"`{setting}` cannot go with `federated` or `release` as yet."
+    if plan.segments and plan.keeps == MOMENTS:
+        yield '`segments` are read from sums by group: leave out `keep = "moments"`.'
+    if len(set(plan.segments)) < len(plan.segments):
+        yield "`segments` has a column twice."
+    strata = None if plan.strata is None else plan.strata.column
+    for column in dict.fromkeys(plan.segments):
+        role = {plan.arm: "arm", plan.unit: "unit", plan.weight: "weight"}.get(column)
+        if role or column in plan.measured:
+            role = role or "outcomes"
+            yield f"the column {column!r} is used more than once ({role}, segments); each column has one role."
+        elif column in plan.covariates and column not in plan.levels:
+            yield f"the segment {column!r} is a covariate without levels: list its levels in `levels`."
+    if strata is not None and not plan.grouped and any(each.KIND == "total" for each in plan.outcomes):
+        yield "totals within `strata` need `unit`, whose groups give them an error."
+    if strata in plan.levels:
+        yield f"`levels` names {strata!r}, whose levels are those in `strata`."
+
+
 def _level_faults(plan: Analysis) -> Iterator[str]:
     for covariate, levels in plan.levels.items():
-        if covariate not in plan.covariates:
-            yield f"`levels` names {covariate!r}, which is not in `covariates`."
+        if covariate not in plan.covariates and covariate not in plan.segments:
+            yield f"`levels` names {covariate!r}, which is neither in `covariates` nor in `segments`."
         if len(levels) < 2:
             yield f"`levels` of {covariate!r} must have at least two levels."
         if len(set(levels)) < len(levels):
@@ -180,9 +241,13 @@ def _level_faults(plan: Analysis) -> Iterator[str]:
 
 def _name_faults(plan: Analysis) -> Iterator[str]:
     """Names are printed and saved, so they have no line breaks, escape codes or halves of characters."""
-    columns = [name for name in (plan.arm, plan.unit, plan.weight) if name is not None]
+    strata = [] if plan.strata is None else [plan.strata.column, *plan.strata.probabilities]
+    columns = [
+        name for name in (plan.arm, plan.unit, plan.cluster, plan.weight, *plan.segments, *strata) if name is not None
+    ]
     levels = [level for levels in plan.levels.values() for level in levels]
-    names = dict.fromkeys((*columns, *plan.arms, *plan.outcomes, *plan.covariates, *plan.levels, *levels))
+    told = [text for each in plan.outcomes for text in (each.name, each.label, each.measure)]
+    names = dict.fromkeys((*columns, *plan.arms, *plan.measured, *told, *plan.covariates, *plan.levels, *levels))
     bad = [name for name in names if any(unicodedata.category(c) in _NOT_IN_NAMES for c in name)]
     if bad:
         yield f"names have no control characters in them, but {_listed(bad)} has."
@@ -196,6 +261,8 @@ def _estimator_faults(plan: Analysis) -> Iterator[str]:
             yield f"`estimators` has {estimator!r} more than once."
         if estimator in ESTIMATORS:
             yield from ESTIMATORS[estimator].faults(plan)
+            if plan.outcomes and not any(estimator in outcome.READ_BY for outcome in plan.outcomes):
+                yield f"`estimators` has {estimator!r}, which no outcome of the plan is read by."
 
 
 def _error_faults(plan: Analysis) -> Iterator[str]:
@@ -214,10 +281,10 @@ def _error_faults(plan: Analysis) -> Iterator[str]:
     asked = [kinds[kind] for kind in plan.errors if kind in kinds]
     unserved = [name for name in estimators_of(plan) if not any(kind.serves(name) for kind in asked)]
     if plan.errors and len(asked) == len(plan.errors) and unserved and plan.bootstrap is None:
-        only = ", ".join(asked[0].only_for)
+        only = " and ".join(asked[0].only_for)
         yield (
-            f"the error {asked[0].name!r} is for the estimator {only} alone; add another kind for the others, for "
-            "example HC1."
+            f"the error {asked[0].name!r} is for {only} alone; add another kind for the other estimators, for example "
+            "HC1."
         )
 
 

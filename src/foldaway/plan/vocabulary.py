@@ -78,12 +78,20 @@ class Estimator(Word):
         adjusts: Whether it makes use of the covariates.
         by_arm: Whether it has coefficients for each arm, so that it leads only where no arm is small.
         residuals_of: The estimator whose residuals its own scores are combined from, where that is another one.
+        assumes: Whether it takes the plan's probabilities as those that records came with.
+        by_name: Whether it is reported only where a plan names it.
+        own: Whether it reads only those kinds of outcome that name it.
+        of_effects: Whether it is a ratio of effects, with an error by groups alone.
     """
 
     because: str = "the plan has no covariates to adjust for."
     adjusts: bool = False
     by_arm: bool = False
     residuals_of: str = ""
+    assumes: bool = False
+    by_name: bool = False
+    own: bool = False
+    of_effects: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,7 @@ class Error(Word):
         setting: The setting of a plan that asks for it.
         tally: The tally that it is read from; none for those that the factors give.
         only_for: The estimators that have it; all if empty.
+        by_name: Whether a plan has it only if it names it.
     """
 
     SENTENCE: ClassVar[str] = "It {}."
@@ -101,6 +110,7 @@ class Error(Word):
     setting: str = "errors"
     tally: str = ""
     only_for: tuple[str, ...] = ()
+    by_name: bool = False
 
     @property
     def by_unit(self) -> bool:
@@ -163,15 +173,24 @@ _CALIBRATED = Need(
     'mode "{name}" sends no covariates, but outcomes less what these predict: find `coefficients` in records from '
     "before the trial (`foldaway plan calibrate`), or leave out `covariates`.",
 )
-_COVARIATES = Need(lambda plan: bool(plan.covariates), "the estimator {name!r} needs `covariates`.")
+_COVARIATES = Need(lambda plan: len(plan.regressors) > 1, "the estimator {name!r} needs `covariates`.")
+_ONE_STRATUM = Need(
+    lambda plan: plan.strata is None or plan.keeps == SUMS,
+    "the estimator {name!r} does not allow for `strata` from moments: take regression or interacted, or leave out "
+    '`keep = "moments"`.',
+)
 _FROM_MOMENTS = Need(lambda plan: plan.keeps == MOMENTS, '{name!r} is read from moments: add `keep = "moments"`.')
-_FROM_SUMS = Need(lambda plan: plan.keeps == SUMS, '{name!r} is read from sums by group: leave out `keep = "moments"`.')
-_TOTALS = Need(lambda plan: bool(plan.totals), "the estimator {name!r} is for outcomes in `totals`.")
-_GROUPED = Need(lambda plan: plan.grouped, "the error {name!r} needs `unit`, and units of several records.")
+FROM_SUMS = Need(lambda plan: plan.keeps == SUMS, '{name!r} is read from sums by group: leave out `keep = "moments"`.')
+_RECEIVED = Need(lambda plan: plan.received is not None, "the estimator {name!r} needs `received`.")
+_GROUPED = Need(lambda plan: plan.grouped, "the error {name!r} needs units of several records (`unit`), or `cluster`.")
 _RECORDS_HERE = Need(lambda plan: plan.federated is None, "the error {name!r} is not for a federated plan.")
 _SQUARES_TOLD = Need(
     lambda plan: plan.release is None or plan.by_shares,
     "the error {name!r} is read from sums of squares, which a `release` does not give away.",
+)
+_ONE_DESIGN = Need(
+    lambda plan: plan.strata is None or not plan.grouped,
+    "the error {name!r} compares records within `strata`, and the plan's units may have several: take jackknife.",
 )
 _UNWEIGHTED = Need(lambda plan: plan.weight is None, "the error {name!r} is for records without weights.")
 _WHOLE_UNITS = Need(
@@ -183,11 +202,11 @@ TOTAL = "total"
 
 # In the order in which they are reported.
 ESTIMATORS = _by_name(
-    Estimator("difference", "the plain difference of the arms' means", rank=4),
+    Estimator("difference", "the plain difference of the arms' means", needs=(_ONE_STRATUM,), rank=4),
     Estimator(
         "adjusted",
         "the difference of the arms' means, less what the covariates predict of it",
-        needs=(_COVARIATES, _FROM_SUMS),
+        needs=(_COVARIATES, FROM_SUMS),
         rank=1,
         because="it takes out of each outcome what the covariates predict, which leaves the effect and narrows the "
         "interval.",
@@ -213,21 +232,39 @@ ESTIMATORS = _by_name(
     ),
     Estimator(
         "ipw",
-        "the mean of outcomes over the probability of their arm",
-        needs=(_FROM_MOMENTS,),
+        "the difference of the arms' means, each record weighted by 1 over the probability of its arm",
+        needs=(_FROM_MOMENTS, _ONE_STRATUM),
         rank=5,
         residuals_of="difference",
+        assumes=True,
+    ),
+    Estimator(
+        "horvitz_thompson",
+        "the mean over all records of outcomes divided by the probability of their arm, as the paper has it",
+        needs=(_FROM_MOMENTS, _ONE_STRATUM),
+        rank=7,
+        residuals_of="difference",
+        assumes=True,
+        by_name=True,
+    ),
+    Estimator(
+        "compliers",
+        "the effect on those who take the treatment up because they were assigned to it",
+        needs=(_RECEIVED, FROM_SUMS),
+        because="the plan asks for the effect of what was received.",
+        of_effects=True,
     ),
     Estimator(
         TOTAL,
         "the difference of totals: what all units together would have had in the arm, and in the control",
-        needs=(_TOTALS, _FROM_SUMS),
+        needs=(FROM_SUMS,),
         rank=6,
+        own=True,
         because="the plan asks for this outcome's total, which no adjustment changes.",
     ),
 )
 
-CLASSICAL, HC2, BOOTSTRAP = "classical", "HC2", "bootstrap"
+CLASSICAL, HC2, HC3, CR0, CR1, BOOTSTRAP = "classical", "HC2", "HC3", "CR0", "CR1", "bootstrap"
 WELCH, JACKKNIFE = "welch", "jackknife"
 _UNEQUAL, _UNITS = "allows for unequal spread", "allows for several records of a unit"
 
@@ -235,10 +272,10 @@ ERRORS = _by_name(
     Error(
         WELCH,
         "takes records as independent, and each arm's spread as its own",
-        (_FROM_SUMS, _RECORDS_HERE, _SQUARES_TOLD),
+        (FROM_SUMS, _RECORDS_HERE, _SQUARES_TOLD, _ONE_DESIGN),
         rank=8,
     ),
-    Error(JACKKNIFE, f"{_UNITS}, however they are scattered", (_FROM_SUMS, _GROUPED), rank=1),
+    Error(JACKKNIFE, f"{_UNITS}, however they are scattered", (FROM_SUMS, _GROUPED), rank=1),
     Error(CLASSICAL, "takes the spread as equal in all arms", (_FROM_MOMENTS, _RECORDS_HERE)),
     Error("HC0", f"{_UNEQUAL}, without a correction for small samples", (_FROM_MOMENTS, _RECORDS_HERE), tally=RECORDS),
     Error("HC1", _UNEQUAL, (_FROM_MOMENTS, _RECORDS_HERE), rank=7, tally=RECORDS),
@@ -249,10 +286,18 @@ ERRORS = _by_name(
         (_FROM_MOMENTS, _RECORDS_HERE, _UNWEIGHTED),
         rank=6,
         tally=RECORDS,
-        only_for=("difference",),
+        only_for=("difference", "ipw"),
     ),
-    Error("CR0", f"{_UNITS}, without a correction for few units", (_FROM_MOMENTS, _WHOLE_UNITS), tally=UNITS),
-    Error("CR1", _UNITS, (_FROM_MOMENTS, _WHOLE_UNITS), rank=4, tally=UNITS),
+    Error(
+        HC3,
+        f"{_UNEQUAL}, as leaving out each record in turn would",
+        (_FROM_MOMENTS, _RECORDS_HERE, _UNWEIGHTED),
+        tally=RECORDS,
+        only_for=("difference",),
+        by_name=True,
+    ),
+    Error(CR0, f"{_UNITS}, without a correction for few units", (_FROM_MOMENTS, _WHOLE_UNITS), tally=UNITS),
+    Error(CR1, _UNITS, (_FROM_MOMENTS, _WHOLE_UNITS), rank=4, tally=UNITS),
     Error(
         "CR2",
         f"{_UNITS}, and corrects for units that pull the estimate towards themselves",

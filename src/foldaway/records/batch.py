@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,20 +29,34 @@ class Batch:
         weight: Observation weights, if any.
         unit: Each record's unit number, rising, if units are complete within the batch.
         key: Each record's keyed hash, for groups and the bootstrap.
+        who: That of its unit, where `key` is its cluster's and a unit may have several records.
         compiled: Whether compiled loops are to serve its blocks.
+        stratum: Each record's stratum, by its place in the plan.
+        segments: For each of the plan's segments, its levels and each record's place among them.
+        bins: For each of the plan's histograms, each record's bin.
     """
 
     n: int
     assemble: Callable[[Index], Floats]
     arms: int = 1
-    arm: NDArray[np.int8] | None = None
+    arm: NDArray[np.integer[Any]] | None = None
     weight: Floats | None = None
     unit: NDArray[np.int64] | None = None
     key: NDArray[np.uint64] | None = None
+    who: NDArray[np.uint64] | None = None
     compiled: bool = False
+    stratum: NDArray[np.integer[Any]] | None = None
+    segments: Sequence[tuple[Sequence[str], NDArray[np.integer[Any]]]] = ()
+    bins: Sequence[NDArray[np.int16]] = ()
 
     def __len__(self) -> int:
         return self.n
+
+    def cut(self, level: NDArray[np.integer[Any]], levels: int) -> Batch:
+        """The same records with an arm for each arm and level: those of a level side by side."""
+        assert self.arm is not None
+        arm = level.astype(np.int32) * self.arms + self.arm
+        return replace(self, arms=self.arms * levels, arm=arm, stratum=None, segments=())
 
     def cuts(self, parts: int) -> list[int]:
         """Where to cut the batch into so many parts, leaving every unit whole."""
@@ -62,7 +77,7 @@ class Batch:
                 yield from self._by_arm(self.arm[start:end], start)
             start = end
 
-    def _by_arm(self, codes: NDArray[np.int8], start: int) -> Iterator[tuple[int, Block]]:
+    def _by_arm(self, codes: NDArray[np.integer[Any]], start: int) -> Iterator[tuple[int, Block]]:
         for arm in range(self.arms):
             index = np.flatnonzero(codes == arm)
             if index.size:

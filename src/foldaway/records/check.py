@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,15 +10,32 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from foldaway.numerics.block import Floats
-from foldaway.plan import Plan
+from foldaway.plan import Plan, Strata
+from foldaway.plan.outcomes import Value
+from foldaway.plan.vocabulary import SUMS
 from foldaway.records.batch import Batch, Index
 from foldaway.records.columns import Column, attempt, columns_of
-from foldaway.records.faults import CLIPPED, NO_ARM, Fault, Faults, FaultyBatch
+from foldaway.records.faults import CLIPPED, NO_ARM, SEVERAL_ARMS, Fault, Faults, FaultyBatch
 from foldaway.records.keys import Keys
-from foldaway.records.values import BEYOND, Mask, Masks, clipped, codes, identifiers, numbered, numbers, weights
+from foldaway.records.values import (
+    BEYOND,
+    NAN,
+    NULL,
+    Codes,
+    Mask,
+    Masks,
+    clipped,
+    codes,
+    identifiers,
+    levels_in,
+    numbered,
+    numbers,
+    weights,
+)
 
 RAGGED = "not a record"
-SEVERAL_ARMS = "unit in several arms"
+# Names beyond these, in one batch of a segment whose levels the plan does not list, are those of no level.
+_MOST_LEVELS = 100
 TOO_MANY = "more records of a unit than the plan takes"
 
 
@@ -38,7 +55,7 @@ def check(
         RecordError: The batch is refused whole: a column is missing, or, unless the plan drops faulty
             records, some record is faulty. The message has counts by column and rule, and no values.
     """
-    columns, n, others = columns_of(data, _wanted(plan))
+    columns, n, others = columns_of(data, _wanted(plan), plan.lackable)
     checked = attempt(lambda: _Checked(plan, columns, n, text))
     faults = checked.faults(ragged + others)
     if faults and plan.on_fault == "refuse":
@@ -47,8 +64,9 @@ def check(
 
 
 def _wanted(plan: Plan) -> list[str]:
-    optional = [name for name in (plan.unit, plan.weight) if name is not None]
-    return [plan.arm, *plan.covariates, *plan.outcomes, *optional]
+    stratum = None if plan.strata is None else plan.strata.column
+    optional = [name for name in (plan.unit, plan.cluster, plan.weight, stratum, *plan.segments) if name is not None]
+    return list(dict.fromkeys([plan.arm, *plan.covariates, *plan.measured, *optional]))
 
 
 class _Checked:
@@ -59,36 +77,77 @@ class _Checked:
         self.n = n
         self.masks: dict[str, Masks] = {}
         self.clipped: dict[str, Mask] = {}
-        self.values: list[tuple[Floats | NDArray[np.int8], int | None]] = []
+        self.values: list[tuple[Floats | Codes, int | None]] = []
         self.arm, self.masks[plan.arm] = codes(columns[plan.arm], list(plan.arms), "unknown arm")
-        for name in (*plan.covariates, *plan.outcomes):
+        for name in (*plan.covariates, *plan.fixed_effects):
             self._take(name, columns[name], text)
+        measured = {name: self._numbers(name, columns[name], text) for name in plan.measured}
+        self.values += [(_value(value, measured), None) for value in plan.values]
+        self.bins = [bins.of(measured[bins.column]) for bins in plan.bins]
         self.weight = None
         if plan.weight is not None:
             self.weight, self.masks[plan.weight] = weights(columns[plan.weight], text=text)
-        self.unit = self.identifiers = None
-        if plan.unit is not None:
-            self.identifiers, self.masks[plan.unit] = identifiers(columns[plan.unit])
-            if plan.complete_units:
-                self.unit = numbered(self.identifiers)
-                self._require_one_arm(plan.unit)
-                if plan.release is not None or plan.federated is not None:
-                    self._require_few(plan.unit)
+        self.stratum = None
+        if plan.strata is not None and plan.keeps == SUMS:
+            name, strata = plan.strata.column, list(plan.strata.probabilities)
+            self.stratum, self.masks[name] = codes(columns[name], strata, "unknown stratum")
+            self._weigh(plan.strata)
+        self.segments = [self._segment(name, columns[name]) for name in plan.segments]
+        self.unit = None
+        self.identifiers: dict[str, pa.Array] = {}
+        for column in (plan.unit, plan.cluster):
+            if column is not None:
+                self.identifiers[column], self.masks[column] = identifiers(columns[column])
+        if plan.unit is not None and plan.complete_units:
+            self.unit = numbered(self.identifiers[plan.unit])
+            self._require_one_arm(plan.unit)
+            if plan.release is not None or plan.federated is not None:
+                self._require_few(plan.unit)
 
     def _take(self, name: str, column: Column, text: bool) -> None:
-        levels = self.plan.levels.get(name)
+        levels = self.plan.levels_of(name)
         if levels is None:
-            values, self.masks[name] = numbers(column, text=text)
-            if (bounds := self.plan.bounds.get(name)) is not None:
-                values, beyond = clipped(values, bounds, self.masks[name])
-                if beyond.any() and self.plan.beyond == "clip":
-                    self.clipped[name] = beyond
-                elif beyond.any():
-                    self.masks[name] = self.masks[name] | {BEYOND: beyond}
-            self.values.append((values, None))
+            self.values.append((self._numbers(name, column, text), None))
         else:
             level, self.masks[name] = codes(column, levels, "unknown level")
             self.values += [(level, code) for code in range(1, len(levels))]
+
+    def _weigh(self, strata: Strata) -> None:
+        """Give each record the weight 1/π of its arm in its stratum, so that arms hold strata in like proportions."""
+        assert self.stratum is not None
+        rate = np.array([[1 / shares[arm] for arm in self.plan.arms] for shares in strata.probabilities.values()])
+        weight = rate[self.stratum, self.arm]  # a faulty record's is that of the last, and is left out
+        self.weight = weight if self.weight is None else self.weight * weight
+
+    def _segment(self, name: str, column: Column) -> tuple[Sequence[str], NDArray[Any]]:
+        """A segment's levels, and each record's place among them; those beyond the most are places of no level."""
+        levels = self.plan.levels_of(name)
+        if levels is not None:
+            level, masks = codes(column, levels, "unknown level")
+        else:
+            levels = levels_in(column, _MOST_LEVELS)
+            level, masks = codes(column, levels, "other")
+            masks.pop("other", None)
+        self.masks[name] = self.masks.get(name, {}) | masks
+        return levels, level
+
+    def _numbers(self, name: str, column: Column, text: bool) -> Floats:
+        """A column of numbers, within its bounds."""
+        values, self.masks[name] = numbers(column, text=text)
+        if name in self.plan.lackable:
+            values = self._without(name, values)
+        if (bounds := self.plan.bounds.get(name)) is not None:
+            values, beyond = clipped(values, bounds, self.masks[name])
+            if beyond.any() and self.plan.beyond == "clip":
+                self.clipped[name] = beyond
+            elif beyond.any():
+                self.masks[name] = self.masks[name] | {BEYOND: beyond}
+        return values
+
+    def _without(self, name: str, values: Floats) -> Floats:
+        """The numbers, NaN where there is none, which is no fault."""
+        absent = [self.masks[name].pop(rule) for rule in (NULL, NAN) if rule in self.masks[name]]
+        return np.where(np.logical_or.reduce(absent), np.nan, values) if absent else values
 
     def _require_one_arm(self, column: str) -> None:
         """A unit was randomised, so all its records are of one arm."""
@@ -161,6 +220,13 @@ class _Checked:
         index: NDArray[np.intp] | None = None,
     ) -> Batch:
         picked: dict[int, NDArray[Any]] = {}  # the levels of one covariate share their codes
+        plan = self.plan
+        apart = plan.cluster is not None and not plan.one_each and self.unit is None
+
+        def hashed(column: str | None) -> NDArray[np.uint64] | None:
+            names = None if column is None else self.identifiers[column]
+            return None if keys is None else keys.of(names if names is None or index is None else names.take(index), n)
+
         columns = [(picked.setdefault(id(values), pick(values)), code) for values, code in self.values]
         return Batch(
             n,
@@ -169,11 +235,20 @@ class _Checked:
             pick(self.arm),
             None if self.weight is None else pick(self.weight),
             None if self.unit is None else pick(self.unit),
-            None if keys is None else keys.of(self._picked_identifiers(index), n),
+            hashed(plan.clustering),
+            hashed(plan.unit) if apart else None,
+            stratum=None if self.stratum is None else pick(self.stratum),
+            segments=[(levels, pick(level)) for levels, level in self.segments],
+            bins=[pick(bins) for bins in self.bins],
         )
 
-    def _picked_identifiers(self, index: NDArray[np.intp] | None) -> pa.Array | None:
-        return self.identifiers if self.identifiers is None or index is None else self.identifiers.take(index)
+
+def _value(value: Value, measured: Mapping[str, Floats]) -> Floats:
+    """A value of each record; NaN where a column that it needs is missing."""
+    made = value.of(measured[value.column])
+    for column in value.beside:
+        made = np.where(np.isnan(measured[column]), np.nan, made)
+    return made
 
 
 def _assembler(columns: list[tuple[NDArray[Any], int | None]]) -> Callable[[Index], Floats]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -48,14 +48,15 @@ class Given(NamedTuple):
     others: int = 0
 
 
-def columns_of(data: Any, names: Sequence[str]) -> tuple[dict[str, Column], int, int]:
+def columns_of(data: Any, names: Sequence[str], lackable: Collection[str] = ()) -> tuple[dict[str, Column], int, int]:
     """The named columns, the number of records, and the number of things among them that are none.
 
-    A batch without any column or record is empty, and then no column is missing.
+    A batch without any column or record is empty, and then no column is missing. Where records come one by one, those
+    that they may lack are there even if none of this batch has them.
     """
     if not attempt(lambda: _is_table(data)) and isinstance(data, Iterable):
         data = list(data)  # not in an attempt: whoever makes records one by one may fail in their own words
-    given = attempt(lambda: _given(data, names))
+    given = attempt(lambda: _given(data, names, lackable))
     if doubled := [name for name in names if given.names.count(name) > 1]:
         raise RecordError(f"{REFUSED}: it has more than one column {_listed(doubled)}.")
     if not given.names and not given.records:
@@ -94,7 +95,7 @@ def _speaks_arrow(data: Any) -> bool:
     return any(hasattr(data, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "to_arrow_table"))
 
 
-def _given(data: Any, names: Sequence[str]) -> Given:
+def _given(data: Any, names: Sequence[str], lackable: Collection[str]) -> Given:
     # Another thread may be in the middle of importing pandas.
     frames = getattr(sys.modules.get("pandas"), "DataFrame", None)
     if frames is not None and isinstance(data, frames):
@@ -108,7 +109,7 @@ def _given(data: Any, names: Sequence[str]) -> Given:
         table = _table(data)
         return Given(table.column_names, lambda name: _joined(table.column(name)), table.num_rows)
     if isinstance(data, list):
-        return _records(data, names)
+        return _records(data, names, lackable)
     raise RecordError(f"cannot read a batch from {type(data).__name__}; give {_TAKEN}.")
 
 
@@ -124,9 +125,9 @@ def _table(data: Any) -> pa.Table:
     return data.to_arrow_table()
 
 
-def _records(given: list[Any], names: Sequence[str]) -> Given:
+def _records(given: list[Any], names: Sequence[str], lackable: Collection[str]) -> Given:
     records = [record for record in given if isinstance(record, Mapping)]
-    found = [name for name in names if any(name in record for record in records)]
+    found = [name for name in names if name in lackable or any(name in record for record in records)]
     others = len(given) - len(records)
     return Given(found, lambda name: _array([record.get(name) for record in records]), len(records), others)
 

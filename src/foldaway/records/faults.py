@@ -17,6 +17,9 @@ NO_ARM = ""
 # The rule of values that were brought within their bounds: their records were not left out.
 CLIPPED = "clipped to its bounds"
 
+# The rule of units whose records are of more than one arm.
+SEVERAL_ARMS = "unit in several arms"
+
 
 class Fault(msgspec.Struct, frozen=True, array_like=True, order=True):
     """So many records of an arm break this rule in this column."""
@@ -118,6 +121,36 @@ def none_folded(dropped: Faults, what: str) -> str:
     return "\n".join([f"{said}: {dropped.total:,} were faulty and left out.", *lines, *_hints(dropped, dropped.total)])
 
 
+WITHIN = (
+    "If the arms were drawn within these units (people of both arms in a village), this is a design and no fault: name "
+    "the column as the plan's `cluster`, and what was randomised, if anything but the record, as its `unit`."
+)
+
+
+def excess(dropped: Faults, folded: int, limit: float, told: Faults | None = None) -> str:
+    """That more records were dropped than the plan allows, with the reasons by rule; empty if there were not.
+
+    Args:
+        dropped: Those that were.
+        folded: How many were not.
+        limit: The share of all that may be.
+        told: The reasons as they may be told to others.
+
+    Example:
+        >>> print(excess(Faults([("a", 9)], [Fault("a", "y", "null", 9)]), 91, 0.05))
+        more records were dropped as faulty than the 5 % that the plan allows (`drop_limit`): y: 9 null.
+        >>> excess(Faults([("a", 9)]), 991, 0.05)
+        ''
+    """
+    if dropped.total <= limit * (dropped.total + folded):
+        return ""
+    reasons = "".join(
+        f": {line}" if not i else f"; {line}" for i, line in enumerate((dropped if told is None else told).lines())
+    )
+    allowed = f"the {100 * limit:g} % that the plan allows (`drop_limit`)"
+    return f"more records were dropped as faulty than {allowed}{reasons}."
+
+
 def _hints(faults: Faults, n: int) -> list[str]:
     """What to do: write a column that is wrong throughout in another way, or mend single records."""
     rules = list(faults.by_column().values())
@@ -127,9 +160,17 @@ def _hints(faults: Faults, n: int) -> list[str]:
             "a decimal comma as a point (1.5), yes and no as 1 and 0; or, for a categorical covariate, "
             "name its levels in the plan's `levels`."
         ]
+    if any(SEVERAL_ARMS in counts for counts in rules):
+        return [WITHIN]
     unknown = [counts[rule] for counts in rules for rule in ("unknown arm", "unknown level") if rule in counts]
     if unknown:
         spelling = "Arms and levels must be spelt as in the plan, capitals and blanks included."
-        drop = 'Records that are not of this trial can be left out, counted, with on_fault = "drop" in the plan.'
+        drop = (
+            "Records that are not of this trial can be left out, counted, with "
+            'on_fault = "drop" and a high drop_limit in the plan.'
+        )
         return [spelling] if max(unknown) >= n else [spelling, drop]
-    return ['Mend these records, or set on_fault = "drop" in the plan to leave such records out, counted.']
+    return [
+        'Mend these records, or set on_fault = "drop" in the plan to leave such records out, counted (up to its '
+        "drop_limit, 5 % of all)."
+    ]

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from foldaway.numerics.block import LARGEST, Floats
 from foldaway.records.columns import Column, as_numpy
 
-Codes = NDArray[np.int8]
+Codes = NDArray[np.signedinteger[Any]]
 Mask = NDArray[np.bool_]
 Masks = dict[str, Mask]
-Scalar = TypeVar("Scalar", np.float64, np.int8)
+Scalar = TypeVar("Scalar", np.float64, np.signedinteger[Any])
 
 NULL, NAN, INFINITE, WRONG_TYPE = "null", "NaN", "infinity", "wrong type"
 TOO_LARGE, NOT_POSITIVE = "too large (over 1e40)", "not positive (over 1e-40)"
@@ -80,11 +80,24 @@ def codes(column: Column, names: Sequence[str], unknown: str) -> tuple[Codes, Ma
     kind = _value_type(column)
     if not _is_nameable(kind):
         null = _nulls(column)
-        return np.full(len(column), -1, dtype=np.int8), _found({NULL: null, WRONG_TYPE: ~null})
+        return np.full(len(column), -1, dtype=_code_type(names)), _found({NULL: null, WRONG_TYPE: ~null})
     if pa.types.is_decimal(kind):
         return _object_codes(column.to_pylist(), names, unknown)
     encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
     return _by_entry(encoded, lambda entries: _object_codes(entries.to_pylist(), names, unknown))
+
+
+def levels_in(column: Column, most: int) -> list[str]:
+    """The first so many names that a column has, in alphabetical order; of a dictionary, perhaps some that it has not.
+
+    Example:
+        >>> levels_in(["web", "app", None, "web"], 10)
+        ['app', 'web']
+    """
+    if not isinstance(column, list):
+        entries = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
+        column = entries.dictionary.to_pylist()
+    return sorted({name for name in map(_name, column) if name is not None})[:most]
 
 
 def identifiers(column: Column) -> tuple[pa.Array, Masks]:
@@ -155,10 +168,14 @@ def _objects_to_floats(column: list[Any], text: bool) -> tuple[Floats, Mask, Mas
 def _object_codes(column: list[Any], names: Sequence[str], unknown: str) -> tuple[Codes, Masks]:
     position = {name: code for code, name in enumerate(names)}
     given = [_name(value) for value in column]
-    found = np.array([-1 if name is None else position.get(name, -1) for name in given], dtype=np.int8)
+    found = np.array([-1 if name is None else position.get(name, -1) for name in given], dtype=_code_type(names))
     null = _mask(value is None for value in column)
     wrong = _mask(name is None for name in given) & ~null
     return found, _found({NULL: null, WRONG_TYPE: wrong, unknown: (found < 0) & ~null & ~wrong})
+
+
+def _code_type(names: Sequence[str]) -> type[np.signedinteger[Any]]:
+    return np.int8 if len(names) < 128 else np.int16
 
 
 def _object_identifiers(column: list[Any]) -> tuple[pa.Array, Masks]:

@@ -78,7 +78,7 @@ def _write(file: Path, records: int, seed: int) -> None:
 
 def _independent(effects: Effects, rows: pa.Table) -> str:
     cells = []
-    for outcome in PLAN.outcomes:
+    for outcome in (each.name for each in PLAN.outcomes):
         for estimator in ("difference", "adjusted"):
             ours = effects.filter(outcome=outcome, estimator=estimator, se_kind="welch")[0]
             kept = KeptRows.of(rows, outcome, adjusted=estimator == "adjusted")
@@ -94,7 +94,7 @@ def _independent(effects: Effects, rows: pa.Table) -> str:
 def _clustered(effects: Effects, rows: pa.Table) -> str:
     cells = []
     _, user = np.unique(rows["user_id"].to_numpy().astype(str), return_inverse=True)
-    for outcome in PLAN.outcomes:
+    for outcome in (each.name for each in PLAN.outcomes):
         for estimator in ("difference", "adjusted"):
             ours = effects.filter(outcome=outcome, estimator=estimator, se_kind="jackknife")[0].std_error
             kept = KeptRows.of(rows, outcome, adjusted=estimator == "adjusted").clustered_error(user)

@@ -29,7 +29,7 @@ class Arms:
     @classmethod
     def empty(cls, plan: Plan) -> Self:
         """The tallies of no records."""
-        shape = Shape(len(plan.regressors), len(plan.outcomes))
+        shape = Shape(len(plan.regressors), len(plan.values))
         return cls(tuple(ArmTally.empty(shape, kinds_of(plan)) for _ in plan.arms))
 
     @property
@@ -60,6 +60,10 @@ class Arms:
 
     def __add__(self, other: Self) -> Self:
         return type(self)(tuple(a + b for a, b in zip(self.arms, other.arms, strict=True)))
+
+    def turned(self, plan: Plan, places: Iterable[int]) -> Self:
+        """The same under a plan that has its arms in another order."""
+        return type(self)(tuple(self.arms[place] for place in places))
 
     def pool(self, columns: Iterable[int]) -> Self:
         """The same with these columns of levels joined to the first level, in every arm: see `ArmTally.pool`."""

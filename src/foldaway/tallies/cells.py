@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +36,13 @@ def cell_of(arm: ArrayLike, group: ArrayLike | None, groups: int) -> Cells:
     """
     first = np.asarray(arm, dtype=np.intp) * groups
     return first if group is None else first + np.asarray(group)
+
+
+def taken(by_arm: Floats, places: Sequence[int]) -> Floats:
+    """The entries of an array by arm at these places, 0 where a place is -1."""
+    padded = np.concatenate([by_arm, np.zeros_like(by_arm[:1])])
+    entries: Floats = padded[list(places)]
+    return entries
 
 
 def deal(

@@ -60,9 +60,10 @@ class LevelColumns(NamedTuple):
 def level_columns(plan: Plan, scores: Sequence[RawScores] = ()) -> list[LevelColumns]:
     """The categorical covariates. A numeric column of zeros and ones is one too, if the scores show it."""
     found, column = [], 1
-    for covariate in plan.covariates:
-        width = max(len(plan.levels.get(covariate, ())) - 1, 1)
-        if covariate in plan.levels or (scores and all(_is_indicator(each, column) for each in scores)):
+    for covariate in (*plan.covariates, *plan.fixed_effects):
+        levels = plan.levels_of(covariate)
+        width = 1 if levels is None else len(levels) - 1
+        if levels is not None or (scores and all(_is_indicator(each, column) for each in scores)):
             found.append(LevelColumns(covariate, range(column, column + width)))
         column += width
     return found

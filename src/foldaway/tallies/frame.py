@@ -52,7 +52,7 @@ class Frame:
             shown[column] = left > max(NO_DIRECTION * whole[column], abs(scale) / LARGEST)
         F /= scale
         whole /= abs(scale)
-        for column in np.flatnonzero(~shown):
+        for column in np.flatnonzero(~shown).tolist():
             F[column, column] = whole[column] if whole[column] > 1 / LARGEST else 1
         return cls(F, n)
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foldaway.numerics.block import Floats
 from foldaway.numerics.threads import cores, on_threads, one_blas_thread
 from foldaway.records.batch import Batch
 from foldaway.tallies.cells import Dealt, cell_of
 from foldaway.tallies.group_moments import STEP, GroupMoments
+from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.predictor import Predictor
 from foldaway.tallies.sums import Piece, Sums, group_of
 
@@ -56,6 +59,31 @@ def fold_sums(
     for part in on_threads(fold, _cuts(batch, workers)):
         sums = sums + part
     return sums
+
+
+def fold_histogram(
+    histogram: Histogram, batch: Batch, bins: NDArray[np.int16], workers: int | None = None
+) -> Histogram:
+    """The histogram with the batch taken in; that given is left as it was.
+
+    Args:
+        histogram: The histogram.
+        batch: The records; their groups come from their keyed hashes.
+        bins: Their bins.
+        workers: How many threads; as many as there are cores, if left out.
+    """
+    compiled, groups = _is_worth_compiling(0, batch), histogram.shape.groups
+    cuts = _cuts(batch, workers)
+    into = histogram if len(cuts) == 2 else Histogram.empty(histogram.shape)
+
+    def fold(start: int, stop: int) -> Histogram:
+        part = slice(start, stop)
+        group = None if batch.key is None else group_of(batch.key[part], groups)
+        weight = None if batch.weight is None else batch.weight[part]
+        return into.fold(_arm(batch, part), bins[part], group, weight, compiled=compiled)
+
+    parts = list(on_threads(fold, cuts))
+    return parts[0] if len(parts) == 1 else sum(parts, histogram)
 
 
 def fold_group_moments(moments: GroupMoments, batch: Batch, workers: int | None = None) -> GroupMoments:
@@ -114,9 +142,12 @@ def _dealt(batch: Batch, start: int, stop: int, groups: int, step: int) -> Itera
     """A part of the batch in steps, dealt to cells."""
     for at in range(start, stop, step):
         part = slice(at, min(at + step, stop))
-        arm = np.zeros(part.stop - at, dtype=np.int8) if batch.arm is None else batch.arm[part]
-        cell = cell_of(arm, None if batch.key is None else group_of(batch.key[part], groups), groups)
+        cell = cell_of(_arm(batch, part), None if batch.key is None else group_of(batch.key[part], groups), groups)
         yield Dealt(cell, batch.assemble(part), None if batch.weight is None else batch.weight[part])
+
+
+def _arm(batch: Batch, part: slice) -> NDArray[np.integer[Any]]:
+    return np.zeros(part.stop - part.start, dtype=np.int8) if batch.arm is None else batch.arm[part]
 
 
 def _is_worth_compiling(n: int, batch: Batch) -> bool:

@@ -10,7 +10,7 @@ made anew whenever it does not suit the records, and from the moments when these
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -22,7 +22,7 @@ from foldaway.errors import EstimateError, StateError
 from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.numerics.linalg import append_rows, frame_rows
-from foldaway.tallies.cells import Cells, Dealt, deal
+from foldaway.tallies.cells import Cells, Dealt, deal, taken
 from foldaway.tallies.frame import Frame
 
 STEP = 1 << 16
@@ -206,6 +206,17 @@ class GroupMoments:
         """In the frame that its own records make."""
         R = factor_of(self._whole()) @ self.frame.F
         return self.rebase(Frame.of(R, self.shape.row, self.n))
+
+    def of_arms(self, places: Sequence[int]) -> Self:
+        """The moments of the arms at these places; an arm without records where a place is -1."""
+        return replace(
+            self,
+            shape=self.shape._replace(arms=len(places)),
+            records=taken(self.records, places),
+            moments=taken(self.moments, places),
+            squared=None if self.squared is None else taken(self.squared, places),
+            absolute=taken(self.absolute, places),
+        )
 
     def raw(self) -> Floats:
         """Σ w z z' of the rows as they came, with the digits that are left."""

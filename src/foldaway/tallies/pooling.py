@@ -115,7 +115,7 @@ def pooling_notes(plan: Plan, pooled: frozenset[int]) -> Iterator[str]:
     every = [LevelColumns(name, range(c, c + 1)) for c, name in enumerate(plan.regressors) if name in plan.covariates]
     for covariate, columns in [*level_columns(plan), *every]:
         if joined := pooled.intersection(columns):
-            levels = plan.levels.get(covariate, ("0", "1"))
+            levels = plan.levels_of(covariate) or ("0", "1")
             names = [levels[0], *(levels[column - columns.start + 1] for column in sorted(joined))]
             yield (
                 f"Some levels of {covariate} had too few people, alone or together with levels of other covariates, to "

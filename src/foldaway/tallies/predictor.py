@@ -48,7 +48,7 @@ def predictor_of(plan: Plan) -> Predictor | None:
     if plan.coefficients is None:
         return None
     names, tables = plan.regressors[1:], plan.coefficients
-    slopes = [[tables.slopes[outcome][name] for name in names] for outcome in plan.outcomes]
+    slopes = [[tables.slopes[value.name][name] for name in names] for value in plan.values]
     predictor = Predictor(np.array([tables.center[name] for name in names]), np.array(slopes))
     return predictor if plan.release is None else predictor._replace(reach=_reach(plan, predictor))
 
@@ -59,7 +59,7 @@ def _reach(plan: Plan, predictor: Predictor) -> Floats:
     Of a categorical covariate's columns at most one is 1.
     """
     names = plan.regressors[1:]
-    ends = np.zeros((len(plan.outcomes), 2))
+    ends = np.zeros((len(plan.values), 2))
     for covariate in plan.covariates:
         if covariate in plan.levels:
             own = [names.index(f"{covariate}[{level}]") for level in plan.levels[covariate][1:]]
@@ -69,11 +69,16 @@ def _reach(plan: Plan, predictor: Predictor) -> Floats:
             place = names.index(covariate)
             least = predictor.slopes[:, place, None] * (np.array(plan.bounds[covariate]) - predictor.center[place])
         ends += np.stack([least.min(axis=1), least.max(axis=1)], axis=1)
-    ranges = np.array([np.ptp(plan.bounds[outcome]) for outcome in plan.outcomes])[:, None]
+    ranges = np.array([np.ptp(bounds) for bounds in plan.value_bounds])[:, None]
     return np.clip(ends, -ranges, ranges)
 
 
-def lean(moments: GroupMoments, predictor: Predictor | None, without: Floats | None = None) -> Sums:
+def lean(
+    moments: GroupMoments,
+    predictor: Predictor | None,
+    without: Floats | None = None,
+    pairs: tuple[tuple[int, int], ...] = (),
+) -> Sums:
     """The moments as sums of y and ỹ by arm and group; the covariates are gone.
 
     Args:
@@ -81,11 +86,12 @@ def lean(moments: GroupMoments, predictor: Predictor | None, without: Floats | N
         predictor: What makes their ỹ; None gives sums of y alone.
         without: If it was fitted to these very records, the slopes without each group (groups by
             outcomes by columns), from which its ỹ comes instead.
+        pairs: Outcomes whose products are wanted too.
     """
     arms, groups, row, weighted = moments.shape
     k, O = row.regressors, row.outcomes  # noqa: E741
     F = moments.frame.F
-    shape = SumsShape(arms, O, groups, predictor is not None, weighted)
+    shape = SumsShape(arms, O, groups, predictor is not None, weighted, pairs=pairs)
     # Each column as a combination of the framed row, group by group: v = z'c.
     columns = np.repeat(F[:, k:].T[None], groups, axis=0)  # groups, columns, K
     if predictor is not None:
@@ -109,6 +115,11 @@ def lean(moments: GroupMoments, predictor: Predictor | None, without: Floats | N
     cross = None
     if shape.adjusted:
         cross = products(columns[:, :O], columns[:, O:]) - first[:, :O] * first[:, O:] / safe
+    joint = None
+    if pairs:
+        one, two = (np.array([shape.block(pair[side]) for pair in pairs]) for side in (0, 1))
+        joint = np.einsum("gpvi,agij,gpwj->apvw", columns[:, one], second, columns[:, two], optimize=True)
+        joint -= first[:, one][..., :, None] * first[:, two][..., None, :] / safe[..., None, None]
     return Sums(
         shape,
         level=level,
@@ -121,4 +132,5 @@ def lean(moments: GroupMoments, predictor: Predictor | None, without: Floats | N
         square=np.maximum(products(columns, columns) - first**2 / safe, 0),
         cross=cross,
         absolute=moments.absolute,
+        joint=joint,
     ).settled()

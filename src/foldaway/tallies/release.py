@@ -29,7 +29,7 @@ from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.plan.analysis import estimators_of
-from foldaway.plan.vocabulary import ESTIMATORS
+from foldaway.plan.vocabulary import ESTIMATORS, TOTAL
 from foldaway.tallies.noise import noise_scale, noisy
 from foldaway.tallies.predictor import predictor_of
 from foldaway.tallies.sums import Sums, SumsShape
@@ -71,12 +71,12 @@ def noisy_groups(plan: Plan) -> int:
 def cell_of(plan: Plan) -> Cell:
     """What is released of each cell and with how much noise: a function of the plan alone."""
     assert plan.release is not None
-    outcomes, predictor = range(len(plan.outcomes)), predictor_of(plan)
+    predictor = predictor_of(plan)
     adjusts = predictor is not None and any(ESTIMATORS[name].adjusts for name in estimators_of(plan))
-    predicted = [o for o in outcomes if adjusts and plan.outcomes[o] not in plan.totals]
-    bounds = np.array([plan.bounds[name] for name in plan.outcomes])
     # A total has no denominator: about 0, the noise of the count has no part in it.
-    total = np.array([name in plan.totals for name in plan.outcomes])
+    total = np.array([all(TOTAL in each.READ_BY for each in plan.read_from(value)) for value in plan.values])
+    predicted = [o for o in range(len(total)) if adjusts and not total[o]]
+    bounds = np.array(plan.value_bounds)
     center = np.where(total, 0.0, bounds.mean(axis=1))
     radius = np.where(total, np.abs(bounds).max(axis=1), np.diff(bounds)[:, 0] / 2)
     if predicted:
@@ -111,7 +111,7 @@ def release(plan: Plan, sums: Sums, rng: np.random.Generator | None = None) -> S
 
 def _sums(plan: Plan, cell: Cell, records: Floats, total: Floats) -> Sums:
     """Sums of y and ỹ = y − p, from what was released of y and p."""
-    outcomes = len(plan.outcomes)
+    outcomes = len(plan.values)
     shape = SumsShape(len(plan.arms), outcomes, records.shape[1], adjusted=bool(cell.predicted))
     level, columns = cell.center[:outcomes], total[..., :outcomes]
     if cell.predicted:
@@ -133,7 +133,7 @@ def restored_release(state: Any, plan: Plan) -> Sums:
     if plan.release is None:
         raise StateError("the state does not fit its plan: it holds a release.")
     cell = cell_of(plan)
-    A, G, columns = len(plan.arms), noisy_groups(plan), len(plan.outcomes) * (1 + bool(cell.predicted))
+    A, G, columns = len(plan.arms), noisy_groups(plan), len(plan.values) * (1 + bool(cell.predicted))
     records, total = kept.records.read(A, G), kept.total.read(A, G, columns)
     empty = _sums(plan, cell, np.zeros((A, G)), np.zeros((A, G, len(cell.center))))
     return replace(empty, records=records, total=total)

@@ -60,6 +60,12 @@ class Scores:
         return self.clusters
 
     @property
+    def squared_sums(self) -> Floats:
+        """Σ_j s_j s_j' with s_j = Σ_i x: vech(x x') begins with the products of the intercept."""
+        k = self.shape.regressors
+        return self.vv[:k, :k]
+
+    @property
     def vv(self) -> Floats:
         """Σ v v'."""
         return split(self.sums, self.shape)[0]

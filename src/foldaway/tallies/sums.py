@@ -14,7 +14,7 @@ have in common.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -26,7 +26,7 @@ from foldaway.errors import EstimateError, StateError
 from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Floats
 from foldaway.numerics.cell_sums import ABSOLUTE, CROSS, FIELDS, FIRST, MASS, RECORDS, SQUARE, TILDE, TOTAL, WEIGHT
-from foldaway.tallies.cells import Cells, cell_of, deal
+from foldaway.tallies.cells import Cells, cell_of, deal, taken
 
 GROUPS = 128
 """Groups unless the plan says otherwise."""
@@ -56,6 +56,7 @@ class SumsShape(NamedTuple):
         adjusted: Whether each outcome comes with its ỹ.
         weighted: Whether records have observation weights.
         missing: Whether a record may lack an outcome; each outcome then has counts of its own.
+        pairs: Outcomes whose products are summed too, which a record has or lacks together.
     """
 
     arms: int
@@ -64,6 +65,11 @@ class SumsShape(NamedTuple):
     adjusted: bool = False
     weighted: bool = False
     missing: bool = False
+    pairs: tuple[tuple[int, int], ...] = ()
+
+    def block(self, outcome: int) -> list[int]:
+        """The columns of an outcome: y and, if there is one, ỹ."""
+        return [outcome, outcome + self.outcomes] if self.adjusted else [outcome]
 
     @property
     def columns(self) -> int:
@@ -84,6 +90,7 @@ class SumsState(msgspec.Struct, array_like=True):
     square: Array
     cross: Array | None
     absolute: Array
+    joint: Array | None = None
 
 
 class Piece(NamedTuple):
@@ -121,6 +128,7 @@ class Sums:
         square: Σ w² (v − v̄)² by arm and column, v̄ the mean under weights w².
         cross: Σ w² (y − ȳ)(ỹ − ỹ̄), by arm and outcome; None without ỹ.
         absolute: Σ |w y|, by arm and outcome: how evenly the outcome is spread over the records.
+        joint: Σ w² (u − ū)(v − v̄)' of each pair of outcomes and their ỹ, by arm and pair; None without pairs.
 
     Example:
         >>> sums = Sums.empty(SumsShape(arms=2, outcomes=1, groups=4))
@@ -144,6 +152,7 @@ class Sums:
     square: Floats
     cross: Floats | None
     absolute: Floats
+    joint: Floats | None = None
 
     @classmethod
     def empty(cls, shape: SumsShape) -> Self:
@@ -209,7 +218,7 @@ class Sums:
         level = _level(first_piece)
         center = np.tile(level, (shape.arms, 1))
         for again in (True, False):
-            sums = self._by_cell(pieces, center, compiled)
+            sums, joint = self._by_cell(pieces, center, compiled)
             arms = sums.sum(axis=1)
             mass = _wide(arms[..., MASS], shape)
             first, about = (_columns(arms, field, shape) for field in (FIRST, SQUARE))
@@ -240,6 +249,7 @@ class Sums:
             np.maximum(square, 0),
             cross,
             arms[..., ABSOLUTE].copy(),
+            _less(joint, _outer(shape, first, _ratio(first, mass))),
         )
         return self + made if self.n else made.settled()
 
@@ -263,8 +273,8 @@ class Sums:
         np.add.at(units.total.reshape(-1, self.shape.columns), cell, totals)
         return self + units
 
-    def _by_cell(self, pieces: Iterable[Piece], center: Floats, compiled: bool) -> Floats:
-        """The sums of `numerics.cell_sums` about each arm's center, by arm and group."""
+    def _by_cell(self, pieces: Iterable[Piece], center: Floats, compiled: bool) -> tuple[Floats, Floats | None]:
+        """The sums of `numerics.cell_sums` about each arm's center, by arm and group; and those of pairs, by arm."""
         if compiled:
             from foldaway.numerics.kernels.sums import add_sums
         else:
@@ -274,13 +284,17 @@ class Sums:
         about = np.zeros((arms, groups, outcomes, 2))
         about[..., : 1 + shape.adjusted] = center.reshape(arms, 1, -1, outcomes).swapaxes(2, 3)
         sums = np.zeros((arms, groups, outcomes, FIELDS))
+        size = _sizes(shape)["joint"]
+        joint = None if size is None else np.zeros(size)
         for piece in pieces:
             add_sums(*piece, about.reshape(-1, outcomes, 2), shape.missing, sums.reshape(-1, outcomes, FIELDS))
+            if joint is not None:
+                _add_joint(piece, center, shape, joint)
         if not shape.weighted:
             sums[..., WEIGHT] = sums[..., MASS] = sums[..., RECORDS]
             sums[..., FIRST] = sums[..., TOTAL]
             sums[..., FIRST + TILDE] = sums[..., TOTAL + TILDE]
-        return sums
+        return sums, joint
 
     def __add__(self, other: Self) -> Self:
         """The sums of both sets of records."""
@@ -309,6 +323,7 @@ class Sums:
             square=one.square + two.square + both * apart**2,
             cross=cross,
             absolute=one.absolute + two.absolute,
+            joint=_plus(_plus(one.joint, two.joint), _outer(self.shape, both * apart, apart)),
         ).settled()
 
     def _about(self, level: Floats) -> Self:
@@ -361,6 +376,35 @@ class Sums:
             total=merged(self.total),
         )
 
+    def place(self, part: Sums, places: Sequence[int]) -> None:
+        """Put sums of some of the outcomes, of those records that have them, into their places here."""
+        own = list(places)
+        columns = own + [self.shape.outcomes + place for place in own] if self.shape.adjusted else own
+        assert self.present is not None
+        self.present[..., own] = part.records[..., None]
+        if self.weight is not None and part.weight is not None:
+            self.weight[..., own] = part.weight
+        for name in ("level", "total", "first", "square"):
+            getattr(self, name)[..., columns] = getattr(part, name)
+        for p, pair in enumerate(self.shape.pairs):
+            if self.joint is not None and part.joint is not None and pair[0] in own:
+                local = (own.index(pair[0]), own.index(pair[1]))
+                self.joint[:, p] = part.joint[:, part.shape.pairs.index(local)]
+        for name in ("mass", "absolute", *(["cross"] if self.cross is not None else [])):
+            getattr(self, name)[..., own] = getattr(part, name)
+
+    def of_arms(self, places: Sequence[int]) -> Self:
+        """The sums of the arms at these places; an arm without records where a place is -1.
+
+        Example:
+            >>> sums = Sums.empty(SumsShape(2, 1, groups=1)).fold([0, 1], [[1.0, 2.0]])
+            >>> sums.of_arms([1, -1]).totals(0)
+            array([[2.],
+                   [0.]])
+        """
+        by_arm = {name: taken(array, places) for name, array in self.arrays().items() if name != "level"}
+        return replace(self, shape=self.shape._replace(arms=len(places)), **by_arm)
+
     def unadjusted(self) -> Self:
         """The sums of the outcomes alone, which states with different coefficients have in common."""
         columns = np.s_[..., : self.shape.outcomes]
@@ -372,6 +416,7 @@ class Sums:
             first=self.first[columns],
             square=self.square[columns],
             cross=None,
+            joint=None if self.joint is None else self.joint[..., :1, :1],
         )
 
     def arrays(self) -> dict[str, Floats]:
@@ -428,6 +473,7 @@ def _sizes(shape: SumsShape) -> dict[str, tuple[int, ...] | None]:
         "square": (A, V),
         "cross": (A, outcomes) if shape.adjusted else None,
         "absolute": (A, outcomes),
+        "joint": (A, len(shape.pairs), 1 + shape.adjusted, 1 + shape.adjusted) if shape.pairs else None,
     }
 
 
@@ -438,6 +484,34 @@ def _level(piece: Piece) -> Floats:
     here = ~np.isnan(head)
     mean: Floats = head.sum(axis=1, where=here) / np.maximum(here.sum(axis=1), 1)
     return mean
+
+
+def _add_joint(piece: Piece, center: Floats, shape: SumsShape, joint: Floats) -> None:
+    """Add Σ w² (u − center)(v − center)' of each pair's records to those of their arms."""
+    arm = piece.cell // shape.groups
+    mass = 1.0 if piece.weight is None else piece.weight**2
+    for p, pair in enumerate(shape.pairs):
+        away = [
+            [
+                column[outcome] - center[arm, shape.block(outcome)[i]]
+                for i, column in enumerate((piece.y, piece.tilde))
+                if column is not None
+            ]
+            for outcome in pair
+        ]
+        here = ~np.isnan(away[0][0] + away[1][0]) if shape.missing else np.s_[:]
+        for i, u in enumerate(away[0]):
+            for j, v in enumerate(away[1]):
+                joint[:, p, i, j] += np.bincount(arm[here], (mass * u * v)[here], shape.arms)
+
+
+def _outer(shape: SumsShape, left: Floats, right: Floats) -> Floats | None:
+    """The products of each pair's columns, by arm and pair; None without pairs."""
+    if not shape.pairs:
+        return None
+    one, two = (np.array([shape.block(pair[side]) for pair in shape.pairs]) for side in (0, 1))
+    products: Floats = left[:, one][..., :, None] * right[:, two][..., None, :]
+    return products
 
 
 def _columns(sums: Floats, field: int, shape: SumsShape) -> Floats:
@@ -457,3 +531,7 @@ def _ratio(numerator: Floats, denominator: Floats) -> Floats:
 
 def _plus(one: Floats | None, two: Floats | None) -> Floats | None:
     return None if one is None or two is None else one + two
+
+
+def _less(one: Floats | None, two: Floats | None) -> Floats | None:
+    return None if one is None or two is None else one - two

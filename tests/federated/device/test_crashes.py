@@ -56,7 +56,7 @@ class Crowd:
         plan.save(self.file)
         rng = np.random.default_rng(seed)
         self.folders = [folder / f"device-{i}" for i in range(DEVICES)]
-        columns = [*plan.outcomes, *plan.covariates]
+        columns = [*plan.measured, *plan.covariates]
         self.records = [
             [dict(zip(columns, rng.normal(i % 3, 1, len(columns)).tolist(), strict=True)) for _ in range(1 + i % 4)]
             for i in range(DEVICES)

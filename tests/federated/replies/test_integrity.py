@@ -13,6 +13,7 @@ from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.integrity import Integrity, integrity
 from foldaway.federated.replies.models import segments
 from foldaway.federated.replies.published import Published
+from foldaway.inference.few_units import welch_degrees
 from trials import make_trial
 
 CLIENTS = 2_000
@@ -115,14 +116,17 @@ def test_missing_replies_scale_the_variance_of_their_arm_up() -> None:
     )
     row, complete = (e.filter(estimator="difference", se_kind="CR0")[0] for e in (effects, whole))
     assert row.estimate == complete.estimate
-    variance = 0.0
+    parts, replied = [], []
     for arm in setting.plan.arms:
         here = [k for k, r in zip(setting.devices[::2], present, strict=True) if r.arm == arm]
         records = np.concatenate([k.rows[:, -1] for k in setting.devices if k.arm == arm])
         sums = np.array([np.sum(k.rows[:, -1] - records.mean()) for k in here])
-        variance += np.sum(sums**2) / len(records) ** 2 * devices.enrolled[arm] / devices.reported[arm]
-    assert row.std_error == pytest.approx(np.sqrt(variance), rel=1e-9)
-    assert row.df == sum(devices.reported.values()) - 1
+        parts.append(np.sum(sums**2) / len(records) ** 2 * devices.enrolled[arm] / devices.reported[arm])
+        replied.append(devices.reported[arm])
+    assert row.std_error == pytest.approx(np.sqrt(sum(parts)), rel=1e-9)
+    # What is known of the error is known from those that replied.
+    alike = [1 / n for n in replied]
+    assert row.df == pytest.approx(min(welch_degrees(parts, replied), welch_degrees(alike, replied)), rel=1e-9)
     assert any("missing at random" in note for note in effects.notes)
     assert not any("missing at random" in note for note in whole.notes)
 

@@ -14,6 +14,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
+import foldaway as fa
 from served import PLAN, Served, eventually, rows
 from servers import Nursery
 
@@ -85,6 +86,7 @@ ROUTES = {
     ("GET", "/v1/trials/known/effects"): ["admin", "read"],
     ("GET", "/v1/trials/known/effects/exact"): ["admin"],
     ("GET", "/v1/trials/known/history"): ["admin", "read"],
+    ("GET", "/v1/trials/known/outlook"): ["admin", "read"],
     ("POST", "/v1/trials/known/close"): ["admin"],
     ("POST", "/v1/trials/known/records"): ["admin", "ingest"],
     ("GET", "/v1/trials/known/producers/me"): ["admin", "ingest"],
@@ -251,6 +253,34 @@ def test_the_course_of_a_trial_and_what_is_asked_of_it(server: Served) -> None:
     for after in ("-1", "1e3", SECRET, str(2**53 + 1), "1.5"):
         check_problem(server.ask("GET", path, read, params={"after": after}), 400)
     assert SECRET not in server.ask("GET", path, read, params={"arm": SECRET}).text
+
+
+def test_the_outlook_follows_from_what_was_told(server: Served) -> None:
+    made = server.create("ahead")
+    read, path = made["read_token"], "/v1/trials/ahead/outlook"
+    check_problem(server.ask("GET", path, read), 425)
+
+    def at(records: int) -> bool:
+        answer = server.ask("GET", "/v1/trials/ahead/effects", read)
+        return answer.status_code == 200 and bool(answer.json()["records"] == records)
+
+    for size, whole in ((200, 200), (400, 600)):
+        server.ask("POST", "/v1/trials/ahead/records", made["ingest_token"], json=rows(size))
+        eventually(partial(at, whole))
+    told = server.ask("GET", "/v1/trials/ahead/effects", read).json()["effects"]
+    points = server.ask("GET", "/v1/trials/ahead/history", read).json()["points"]
+    ahead = server.ask("GET", path, read, params={"records": 5_000, "width": 0.1}).json()
+    rate = ahead["records_per_day"]
+    assert rate == pytest.approx(400 / (points[-1]["time"] - points[0]["time"]) * 86_400)
+    effects = fa.Effects.from_json(json.dumps(told))
+    same = effects.outlook(records=5_000, width=0.1, records_per_day=rate, sequential=True)
+    assert ahead["rows"] == same.to_dict()["rows"]
+    assert (ahead["by"], ahead["days"]) == (5_000, pytest.approx((5_000 - 600) / rate))
+    for wrong in ({"records": "0"}, {"days": "-1"}, {"width": SECRET}):
+        check_problem(server.ask("GET", path, read, params=wrong), 400)
+    check_problem(server.ask("GET", path, read, params={"records": 10}), 422)
+    server.ask("POST", "/v1/trials/ahead/close")
+    check_problem(server.ask("GET", path, read), 410)
 
 
 def test_a_plan_never_changes(server: Served) -> None:

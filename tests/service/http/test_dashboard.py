@@ -147,6 +147,8 @@ def test_the_estimate_moves_and_the_interval_narrows_as_records_arrive(browser: 
         assert text(page, "#held") == "0"
         assert text(page, "#forgotten") in ("within the hour", "1 hour ago")
         assert "raises revenue by" in text(page, "#verdict")
+        ahead = r"With 2,000 records, in about \d+ days? at the present rate, an effect of [\d.]+ on revenue would show"
+        until(page, lambda: re.match(ahead, text(page, "#outlook")) is not None)
         answer = server.ask("GET", "/v1/trials/moving/effects", trial.read).json()["effects"]
         (shown,) = [r for r in answer["effects"] if (r["estimator"], r["se_kind"]) == ("difference", "welch")]
         assert number(text(page, "#estimate")) == pytest.approx(shown["estimate"], abs=0.01)
@@ -172,6 +174,7 @@ def test_a_closed_trial_says_so_with_its_final_effects_and_fingerprint(browser: 
         fingerprint = server.ask("GET", "/v1/trials/closing").json()["fingerprint"]
         assert fingerprint in text(page, ".ended")
         assert "final" in text(page, ".ended")
+        until(page, lambda: text(page, "#outlook") == "")
         assert page.locator("#estimate").is_visible()
         assert page.get_by_text("left out at the close").count() == 1  # five are no cohort after the last answer
         assert page.locator("#cohort").is_hidden()

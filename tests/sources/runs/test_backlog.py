@@ -43,7 +43,7 @@ def counted(state: Path, plan: fa.Plan = PLAN) -> list[int]:
     """How often each file is in the state."""
     trial = fa.Trial.load(state, plan)
     times = []
-    for outcome in plan.outcomes:
+    for outcome in plan.measured:
         row = trial.effects().filter(outcome=outcome, estimator="difference", se_kind="welch")[0]
         total = round(row.control_level * trial.counts["a"])
         times += [total // 4**power % 4 for power in range(16)]

@@ -64,7 +64,11 @@ def check(
     the_plan = Plan.load(plan)
     if json:
         predicted = {} if expect is None else {"expected": [*pace(the_plan, expect), *expected(the_plan, expect)]}
-        print(msgspec.json.encode({"fingerprint": the_plan.fingerprint, "plan": the_plan, **predicted}).decode())
+        print(
+            msgspec.json.encode(
+                {"fingerprint": the_plan.fingerprint, "plan": the_plan.settings(), **predicted}
+            ).decode()
+        )
         return
     print(summary(the_plan, described(the_plan)))
     if expect is not None:
@@ -150,10 +154,12 @@ def calibrate(
 
     # A mode of devices, or a release, may need the very coefficients that are to be found.
     bare = Plan.load(plan, federated=None, privacy={}, release=None, complete_units=False)
-    the_plan = Plan.load(plan, coefficients=Coefficients.none(bare.regressors[1:], bare.outcomes))
+    the_plan = Plan.load(
+        plan, coefficients=Coefficients.none(bare.regressors[1:], [value.name for value in bare.values])
+    )
     calibration = Calibration(the_plan)
     columns = wanted_by(the_plan)
-    wanted = WantedColumns(columns.numeric, tuple(set(columns.text) - {the_plan.arm, the_plan.unit}))
+    wanted = WantedColumns(columns.numeric, tuple(set(columns.text) - {the_plan.arm, the_plan.unit, the_plan.cluster}))
     paths, options = expand(files), ReadOptions(None, delimiter)
     with file_progress(paths) as progress:
         for path in paths:

@@ -12,7 +12,7 @@ import typer
 from foldaway.cli.commands.state import require_savable, save_report, tell_saved
 from foldaway.cli.terminal.options import Adjust, AllKinds, AsJson, Delimiter, KeyFile, Overwrite, PlanFile, Save
 from foldaway.cli.terminal.words import tell
-from foldaway.errors import SourceError
+from foldaway.errors import RecordError, SourceError
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
     from foldaway.plan import Plan
@@ -62,6 +62,7 @@ def run(
     from foldaway.cli.terminal.printing import print_effects
     from foldaway.keeping.secret import read_or_make_key
     from foldaway.plan import Plan
+    from foldaway.records.faults import excess
     from foldaway.report.page.document import require_place
     from foldaway.sources.runs.backlog import Backlog
     from foldaway.sources.runs.shares import ReadOptions
@@ -88,6 +89,8 @@ def run(
         if save is not None and not exact:
             trial.save(save, positions=positions)  # which remembers what was told
         save_report(trial.report(adjust=adjust, positions=positions, told=told), report)
+    if too_many := excess(trial.dropped, trial.n, the_plan.drop_limit):
+        raise RecordError(too_many)
 
 
 @app.command()

@@ -63,6 +63,34 @@ def effects(state: State, key: KeyOfState = None, json: AsJson = False, all_kind
 
 
 @app.command()
+def outlook(
+    state: State,
+    records: Annotated[float | None, typer.Option(help="By so many records in all; twice as many by default.")] = None,
+    days: Annotated[float | None, typer.Option(help="By so many days from now.")] = None,
+    records_per_day: Annotated[float | None, typer.Option(help="Records that come in a day.")] = None,
+    width: Annotated[float | None, typer.Option(help="How wide an interval may be: say when it will be.")] = None,
+    power: Annotated[float, typer.Option(help="The chance to find the smallest effect.")] = 0.8,
+    sequential: Annotated[
+        bool, typer.Option("--sequential", help="By the any-time interval, however often you look.")
+    ] = False,
+    key: KeyOfState = None,
+    json: AsJson = False,
+) -> None:
+    """Say what a trial can still find, and when its intervals will be narrow enough. For yourself: not rounded."""
+    from foldaway.trial import saved_effects
+
+    ahead = saved_effects(file_of(state), key=read_key(key)).outlook(
+        records=records,
+        days=days,
+        records_per_day=records_per_day,
+        width=width,
+        power=power,
+        sequential=sequential,
+    )
+    print(ahead.to_json() if json else ahead)
+
+
+@app.command()
 def report(
     state: State,
     output: Annotated[

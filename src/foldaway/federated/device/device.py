@@ -306,7 +306,7 @@ def overwrite(plan: Plan, records: int) -> None:
 
 def _made_up(plan: Plan, chance: np.random.Generator) -> Floats:
     record: dict[str, Any] = {plan.arm: plan.control}
-    for name in (*plan.covariates, *plan.outcomes):
+    for name in (*plan.covariates, *plan.measured):
         levels = plan.levels.get(name)
         record[name] = float(chance.standard_normal()) if levels is None else str(chance.choice(list(levels)))
     if plan.weight is not None:

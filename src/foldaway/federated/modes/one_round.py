@@ -96,7 +96,7 @@ class Delta(OneRound):
     def described(self, plan: Plan) -> str:
         """The count and the sums."""
         (message,) = self.longest(plan)
-        sums, size = many(len(plan.outcomes), "sum"), many(len(encoded(message)), "byte")
+        sums, size = many(len(plan.values), "sum"), many(len(encoded(message)), "byte")
         return f"a device keeps a count and {sums}, and no record. It sends them once, in at most {size}."
 
 

@@ -137,7 +137,7 @@ class Scores(Mode):
 def _no_replies(plan: Plan) -> Replies:
     """The sums of no replies to all models of the plan."""
     breads: list[bytes] | None = None if leverage_of(plan) is None else []
-    models = [Model(name, place, [], breads) for place in range(len(plan.outcomes)) for name in estimators_of(plan)]
+    models = [Model(name, place, [], breads) for place in range(len(plan.values)) for name in estimators_of(plan)]
     return Replies.empty(segments(models, len(plan.regressors)))
 
 

@@ -48,9 +48,8 @@ class SumsByGroup(OneRound):
             raise MessageError("the message names a group that the plan has not.")
         sums = unpacked(message.sums, _columns(share.plan))
         share.require_usual((sums / message.n) ** 2)
-        bounded = [place for place, name in enumerate(share.plan.outcomes) if name in share.plan.bounds]
-        bounds = [share.plan.bounds[share.plan.outcomes[place]] for place in bounded]
-        share.require_within(sums[bounded] / message.n, bounds)
+        bounds = {o: ends for o, v in enumerate(share.plan.values) if (ends := v.bounds(share.plan.bounds)) is not None}
+        share.require_within(sums[list(bounds)] / message.n, list(bounds.values()))
         if share.plan.release is not None and (predictor := predictor_of(share.plan)) is not None:
             y, tilde = np.split(sums / message.n, 2)
             share.require_within(y - tilde, np.asarray(predictor.reach))
@@ -91,7 +90,7 @@ class SumsByGroup(OneRound):
 
 def _columns(plan: Plan) -> int:
     """How many sums there are: of each outcome and, with coefficients, of its ỹ."""
-    return len(plan.outcomes) * (1 if plan.coefficients is None else 2)
+    return len(plan.values) * (1 if plan.coefficients is None else 2)
 
 
 def _read(plan: Plan, kept: bytes) -> tuple[int, Floats]:

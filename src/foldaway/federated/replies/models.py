@@ -4,8 +4,8 @@ Everything is in one frame, in which the rows of all arms together are orthonorm
 no digits to a large mean, δ is small, and what devices are sent holds no arm's own second moments.
 
 A device's reply to a model is X'E, with X the first q columns of its framed
-rows and E its residuals. Difference and ipw use the intercept alone (q = 1), and E has the intercept in front for ipw,
-whose effect for any arm, and relative to the control, is then a combination of the two.
+rows and E its residuals. Those without covariates use the intercept alone (q = 1). E has the intercept in front for
+those by inverse probabilities, whose effect for any arm, and relative to the control, is a combination of the two.
 
 Only the holder of a cluster's records can correct for leverage. The residuals of a cluster that has pulled the fit
 towards itself are too small. With H_jj = X_j V X_j' the cluster's part of the hat matrix, CR2 (Bell and McCaffrey 2002)
@@ -88,7 +88,7 @@ def in_one_frame(arms: Sequence[ArmTally]) -> list[ArmTally]:
 def models_of(plan: Plan, arms: Sequence[ArmTally]) -> list[Model]:
     """Every regression of the plan that the arms' moments can be fitted to."""
     models = []
-    for outcome in range(len(plan.outcomes)):
+    for outcome in range(len(plan.values)):
         for name in estimators_of(plan):
             with suppress(EstimateError):  # the final effects say why
                 models.append(_model(plan, arms, name, outcome))
@@ -99,17 +99,16 @@ def _model(plan: Plan, arms: Sequence[ArmTally], name: str, outcome: int) -> Mod
     # All arms are in one fit, whichever of them is compared with the control.
     question = Question(arms, list(plan.arms.values()), 1, outcome)
     word = ESTIMATORS[name]
-    # The residuals that ipw's scores are combined from are those around the arm's mean.
-    contrast = estimator(word.residuals_of or name, question)
+    own = estimator(name, question)
+    # Scores by inverse probabilities are combined from residuals about the arm's mean.
+    contrast = estimator(word.residuals_of, question) if word.residuals_of else own
     assert isinstance(contrast, Contrast)
     places = range(len(arms))
     deltas = [packed(contrast.fit.reading(a).delta) for a in places]
     breads: list[bytes] | None = None
     if leverage_of(plan) is not None:
         q = arms[0].shape.regressors if word.adjusts else 1
-        hats = [contrast.fit.leverage(a) for a in places]
-        if word.residuals_of:  # a regression of all records on a constant
-            hats = [np.full((1, 1), 1 / sum(float(arm.factor.R[0, 0]) ** 2 for arm in arms))] * len(arms)
+        hats = [own.fit.leverage(a) for a in places]
         breads = [packed(hat[:q, :q]) for hat in hats]
     return Model(name, outcome, deltas, breads)
 

@@ -75,7 +75,7 @@ class Published:
     def loads(cls, data: bytes, plan: Plan) -> Self:
         """What ``dumps`` gave."""
         state = unpack(data, PublishedState)
-        shape = Shape(len(plan.regressors), len(plan.outcomes))
+        shape = Shape(len(plan.regressors), len(plan.values))
         if len(state.arms) != len(plan.arms):
             raise StateError("the state does not fit its plan: it has another number of arms.")
         return cls(plan, [ArmTally.restore(arm, shape, {}) for arm in state.arms], state.models)

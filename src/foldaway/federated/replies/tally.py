@@ -111,6 +111,11 @@ class CollectedScores:
         """The arm's records: their moments are all in the coefficients, whoever has replied."""
         return self.arm.n
 
+    @property
+    def squared_sums(self) -> None:
+        """Replies do not tell."""
+        return None
+
     def meat(self, outcome: int, delta: Floats, scale: float = 1.0) -> Floats:
         """Σ_j u_j u_j', scaled up for those who have not replied, as if they were missing at random."""
         k = self.arm.shape.regressors
@@ -126,7 +131,7 @@ class CollectedScores:
         return meat
 
     def _combined(self, segment: Segment, product: Floats, delta: Floats, scale: float) -> Floats:
-        """For ipw: with n_j and u_j those of the reply, a device's score is c·u_j − t·n_j."""
+        """By inverse probabilities: with n_j and u_j those of the reply, a device's score is c·u_j − t·n_j."""
         k = self.arm.shape.regressors
         column = k + segment.model.outcome
         c = scale / self.arm.frame.F[column, column]

@@ -1,57 +1,18 @@
-"""The paper's inverse-probability effect: the mean of 1[arm]·y/π_arm − 1[control]·y/π_control (Eq. 3 onwards)."""
+"""Inverse probabilities, normalised: the arms' means under weights 1/π_arm (Hájek 1971).
+
+It is y on an indicator per arm, each record weighted by 1/π of its arm. With one probability for each arm these weights
+cancel from means and from robust errors, so that the estimate is the difference of means, however far the arms' counts
+are from the plan's; the paper's own form, which does not normalise, is `horvitz_thompson`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from foldaway.inference.contrast import Question
+from foldaway.inference.estimators.difference import MeanDifference, mean_difference, replicated
 
-import numpy as np
-
-from foldaway.inference.bootstrap import ArmReplicates, Replicated
-from foldaway.inference.contrast import Estimate, Question, plain_frame, root
-from foldaway.inference.fit import ArmModel, Fit
-from foldaway.inference.variance import covariance, degrees_of_freedom
+__all__ = ["fitted", "replicated"]
 
 
-class WeightedOutcomes:
-    """The mean of outcomes divided by the probability of their arm, over all records."""
-
-    def __init__(self, question: Question) -> None:
-        self.question = question
-        arm, pi = question.arm, question.probabilities
-        self._fit, self._control = self._mean({arm: 1 / pi[arm], 0: -1 / pi[0]}), self._mean({0: 1 / pi[0]})
-        self._treated = self._mean({arm: 1 / pi[arm]})
-
-    def point(self) -> Estimate:
-        """The effect and the control's level."""
-        return Estimate(float(self._fit.coef[0]), np.nan, np.nan, float(self._control.coef[0]), np.nan, np.nan)
-
-    def estimate(self, kind: str) -> Estimate:
-        """Both with their errors."""
-        own, below, above = (float(covariance(fit, kind)[0, 0]) for fit in (self._fit, self._control, self._treated))
-        return self.point()._replace(
-            std_error=root(own),
-            df=degrees_of_freedom(self._fit, kind),
-            base_std_error=root(below),
-            covariance=(above - own - below) / 2,
-        )
-
-    def _mean(self, scales: dict[int, float]) -> Fit:
-        """The regression on a constant of the outcome times the arm's scale, zero for arms not named."""
-        arms = self.question.arms
-        L = np.zeros((1, arms[0].shape.regressors))
-        L[0, 0] = 1
-        models = [ArmModel(arm, L, scales.get(a, 0.0)) for a, arm in enumerate(arms)]
-        return Fit(models, self.question.outcome, plain_frame(arms[0], center=0.0))
-
-
-fitted = WeightedOutcomes
-
-
-def replicated(question: Question, arms: Sequence[ArmReplicates], center: float) -> Replicated:
-    """The mean in every replicate."""
-    total = np.sum([arm.weight for arm in arms], axis=0)
-    treated, control = arms[question.arm], arms[0]
-    pi = question.probabilities
-    up = (treated.xy[:, 0] + center * treated.weight) / (pi[question.arm] * total)
-    down = (control.xy[:, 0] + center * control.weight) / (pi[0] * total)
-    return up - down, down, total > 0
+def fitted(question: Question) -> MeanDifference:
+    """The weighted regression, and its contrast."""
+    return mean_difference(question, [1 / pi for pi in question.probabilities])

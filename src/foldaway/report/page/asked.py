@@ -18,7 +18,7 @@ def asked(plan: Plan) -> Section:
         ", does ",
         listed((tag("strong", named(arm)) for arm in others), "or"),
         " change ",
-        listed((tag("strong", named(outcome)) for outcome in plan.outcomes), "or"),
+        listed((tag("strong", named(outcome.title)) for outcome in plan.outcomes), "or"),
         "?",
     )
     terms = [html(tag("dt", term), tag("dd", text)) for term, text in _terms(plan)]
@@ -46,11 +46,13 @@ def _terms(plan: Plan) -> Iterator[tuple[str, Html]]:
     if plan.unit is not None:
         together = ", all records of one coming together" if plan.complete_units else ""
         yield "Randomised", html("by ", named(plan.unit), together)
+    if plan.cluster is not None:
+        yield "Clustered", html("by ", named(plan.cluster), ", of which units may be in different arms")
     if plan.weight is not None:
         yield "Weighted by", html(named(plan.weight))
     yield "Intervals", html(f"{100 * plan.confidence:g}\u202f%")
     if plan.bootstrap is not None:
-        by = html(named(plan.unit)) if plan.unit is not None else html("record")
+        by = html("record") if plan.clustering is None else html(named(plan.clustering))
         yield (
             "Bootstrap",
             html(f"{plan.bootstrap.replicates:,} replicates by ", by, f", {plan.bootstrap.weights} weights"),

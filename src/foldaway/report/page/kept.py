@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -45,6 +46,7 @@ SUMS = {
     "first": _SPREADS,
     "square": _SPREADS,
     "cross": _SPREADS,
+    "joint": ("Products", "sums of products of the two columns of a ratio, by arm, for errors of independent records"),
     "absolute": ("Sizes", "sums of each outcome without its sign, by arm: whether any-time intervals can be told"),
 }
 
@@ -53,6 +55,9 @@ _GROUPED = {
     "center": ("Coefficients", "how covariates predict each outcome, to three digits"),
     "slopes": ("Coefficients", "how covariates predict each outcome, to three digits"),
     "released": ("Release", "counts and sums with noise, by arm and group; the exact ones are gone"),
+    "segments": ("Segments", "the same counts and sums, by level of each segment"),
+    "strata": ("Strata", "counts, sums and spreads, by arm and stratum"),
+    "histograms": ("Histograms", "how many records have a value in each bin, by arm and group of units: for quantiles"),
     "why": ("Reason", "why outcomes are not adjusted, if they are not"),
 }
 
@@ -124,9 +129,10 @@ def planned(plan: Plan) -> list[tuple[str, str, int]]:
     tallies = empty_holding(plan)
     if isinstance(tallies, Grouped):
         parts = [(*SUMS[name], array.size) for name, array in tallies.lean_arrays().items()]
+        parts += [(*_GROUPED[name], numbers) for name, numbers in tallies.lean_parts().items() if numbers]
         if plan.covariates and plan.coefficients is None:
             columns = len(plan.regressors) - 1
-            parts.append((*_GROUPED["slopes"], columns * (1 + len(plan.outcomes))))
+            parts.append((*_GROUPED["slopes"], columns * (1 + len(plan.values))))
     else:
         state = msgspec.msgpack.decode(msgspec.msgpack.encode(tallies.state()))
         parts = [(name, what, _numbers(part)) for name, what, part in _in_arms(state)]
@@ -138,14 +144,14 @@ def planned(plan: Plan) -> list[tuple[str, str, int]]:
 
 def _numbers(part: Any) -> int:
     """The numbers in a part of a state; an array is its shape, which is none of the data's, and its bytes."""
-    if isinstance(part, bool | str | bytes):
+    if part is None or isinstance(part, bool | str | bytes):
         return 0
     if isinstance(part, int | float):
         return 1
     if isinstance(part, dict):
         return sum(map(_numbers, part.values()))
     if len(part) == 2 and isinstance(part[1], bytes):
-        return len(part[1]) // 8
+        return math.prod(part[0])
     return sum(map(_numbers, part))
 
 

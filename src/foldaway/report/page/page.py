@@ -18,6 +18,7 @@ from foldaway.report.page.asked import asked
 from foldaway.report.page.document import Report, Section, badge, document
 from foldaway.report.page.found import Spreads, found
 from foldaway.report.page.kept import kept
+from foldaway.report.page.segments import segments
 from foldaway.report.page.solved import solved
 from foldaway.report.page.trust import sample_ratio_check, trust
 from foldaway.tallies import Arms, Holding
@@ -27,7 +28,7 @@ from foldaway.tallies.arm import ArmTally
 def effects_page(effects: Effects) -> Report:
     """What effects alone can tell: they know neither the covariates' balance nor what was kept."""
     first = [] if effects.plan is None else [asked(effects.plan)]
-    return _page(effects, [*first, found(effects, None), trust(effects, None)])
+    return _page(effects, [*first, found(effects, None), *segments(effects), trust(effects, None)])
 
 
 def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> Report:
@@ -49,6 +50,7 @@ def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> 
     sections = [
         asked(plan),
         found(effects, forms),
+        *segments(effects),
         trust(effects, balances),
         kept(saved, sum(effects.counts.values())),
         solved(audit(plan, tallies), told=effects.rounded),
@@ -59,10 +61,11 @@ def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> 
 def spreads(effects: Effects, plan: Plan, arms: Sequence[ArmTally]) -> Spreads:
     """The bootstrap's spread behind each comparison's leading estimator, where there are replicates enough."""
     names, shares = list(plan.arms), list(plan.arms.values())
+    places = {outcome.name: plan.places(outcome)[0] for outcome in plan.outcomes}
     forms = {}
     for each in comparisons(effects):
         if each.bootstrap is not None:
-            question = Question(arms, shares, names.index(each.arm), plan.outcomes.index(each.outcome))
+            question = Question(arms, shares, names.index(each.arm), places[each.outcome])
             if (form := spread(distribution(each.lead.estimator, question))) is not None:
                 forms[each.outcome, each.arm] = form
     return forms
@@ -83,8 +86,8 @@ def _lead(effects: Effects) -> Html:
 
 
 def _alarm(effects: Effects) -> Html | None:
-    """A sample ratio that does not fit is to be read before any effect."""
-    if effects.sample_ratio.ok:
+    """What is to be read before any effect, such as a sample ratio that does not fit."""
+    if effects.alarm is None:
         return None
-    check = sample_ratio_check(effects)
-    return tag("div", tag("p", badge("fails"), " ", check.sentence), class_="alarm", role="note")
+    said = effects.alarm if effects.sample_ratio.ok else sample_ratio_check(effects).sentence
+    return tag("div", tag("p", badge("fails"), " ", said), class_="alarm", role="note")

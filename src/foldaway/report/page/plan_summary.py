@@ -12,6 +12,7 @@ from foldaway.plan.analysis import errors_of, estimators_of, tallies_of
 from foldaway.plan.vocabulary import MOMENTS, REPLICATES, SUMS
 from foldaway.report.page.kept import planned
 from foldaway.table import text_table
+from foldaway.tallies import Grouped
 
 WIDTH = 80
 
@@ -45,14 +46,18 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
 def _roles(plan: Plan) -> list[list[str]]:
     arms = ", ".join(f"{name} {share:.4g}" for name, share in plan.arms.items())
     rows = [[plan.arm, "arm", f"{arms}; {plan.control} is the control"]]
-    for name in plan.outcomes:
-        compared = f"compared by its {'total' if name in plan.totals else 'mean'}"
-        rows.append([name, "outcome", f"{compared}; {_bounds(plan, name)}" if name in plan.bounds else compared])
+    for outcome in plan.outcomes:
+        compared = [f"compared by its {outcome.LEVEL}", *(_bounds(plan, name) for name in outcome.columns)]
+        if (bins := outcome.bins) is not None:
+            compared.append(f"{bins.number:,} bins from {bins.lower:g} to {bins.upper:g}")
+        rows.append([outcome.name, "outcome", "; ".join(filter(None, compared))])
     for name in plan.covariates:
         levels = plan.levels.get(name)
         rows.append([name, "covariate", f"levels {', '.join(levels)}" if levels else _bounds(plan, name)])
     if plan.unit:
         rows.append([plan.unit, "unit", _promise(plan)])
+    if plan.cluster:
+        rows.append([plan.cluster, "cluster", f"dealt into {plan.groups} groups" if plan.grouped else ""])
     if plan.weight:
         rows.append([plan.weight, "weight", ""])
     return rows
@@ -78,13 +83,13 @@ def _promise(plan: Plan) -> str:
         return "all records of a unit in one batch"
     if plan.one_record_per_unit:
         return "one record each"
-    return f"dealt into {plan.groups} groups" if plan.grouped else ""
+    return f"dealt into {plan.groups} groups" if plan.grouped and plan.cluster is None else ""
 
 
 def _bootstrap(plan: Plan) -> list[str]:
     if plan.bootstrap is None:
         return []
-    by = f"by {plan.unit}" if plan.unit else "by record"
+    by = f"by {plan.clustering}" if plan.clustering else "by record"
     return [f"Bootstrap: {plan.bootstrap.replicates:,} replicates {by}, {plan.bootstrap.weights} weights."]
 
 
@@ -106,14 +111,18 @@ def _kept(plan: Plan) -> list[str]:
     numbers = sum(count for *_, count in items)
     kinds = ", ".join(f"{count:,} {name.lower()}" for name, _, count in items)
     kept = f"Kept: {numbers:,} numbers in all, however many records come ({kinds}): a state of about "
-    return [kept + f"{bytes_text(8 * numbers + 1000)}. A record costs about {_cost(plan):,} additions.", *_rich(plan)]
+    narrow = 0  # counts of four bytes, which hold up to 4·10⁹ records
+    if plan.bins and not plan.weighted:
+        narrow = Grouped.empty(plan).binned
+    size = bytes_text(8 * numbers - 4 * narrow + 1000)
+    return [f"{kept}{size}. A record costs about {_cost(plan):,} additions.", *_rich(plan)]
 
 
 def _cost(plan: Plan) -> int:
     """Additions and multiplications for each record, to the first order."""
-    k, outcomes = len(plan.regressors), len(plan.outcomes)
+    k, outcomes = len(plan.regressors), len(plan.values)
     if plan.keeps == SUMS:
-        return 1 + outcomes * (4 + 2 * k if plan.covariates else 4)
+        return 1 + outcomes * (4 + 2 * k if plan.covariates else 4) + 2 * len(plan.bins)
     tallies, columns = tallies_of(plan), len(plan.columns)
     scores = k * (k + 1) // 2 + k * outcomes
     replicates = 0 if plan.bootstrap is None else plan.bootstrap.replicates * scores // 8
@@ -128,10 +137,16 @@ def _rich(plan: Plan) -> list[str]:
             "is alone in a combination of levels can solve for that person's outcome. Saved states have such levels "
             "pooled."
         ]
+    said = []
+    if plan.bins:
+        said.append(
+            "Quantiles are read from histograms, which hold the value of every record, to the width of a bin, without "
+            "anything else about it. They are stored encrypted and never shown."
+        )
     if plan.covariates and plan.coefficients is None:
-        return [
+        said.append(
             "Until the trial is first saved, memory also holds products of the columns by group of units; a server "
             "stores them, encrypted, until there are 2,000 records. Then coefficients are fixed and the products are "
             "destroyed. `foldaway plan calibrate` fixes them beforehand."
-        ]
-    return []
+        )
+    return said

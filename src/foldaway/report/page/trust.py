@@ -9,6 +9,7 @@ from typing import NamedTuple
 from foldaway.effects import Effects
 from foldaway.effects.numbers import p_text, percent_text, signed, typeset
 from foldaway.inference.balance import CUSTOMARY, Balance, Verdict
+from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio
 from foldaway.records.faults import CLIPPED
 from foldaway.report.drawing.figures import SHAPES, axis_over, axis_row, key_mark, mark_row
@@ -20,7 +21,7 @@ from foldaway.table import number
 class Check(NamedTuple):
     """One check: how it came out, in a word and a sentence, and what is behind it."""
 
-    title: str
+    title: Child
     state: State
     sentence: Child
     more: Html
@@ -29,6 +30,7 @@ class Check(NamedTuple):
 def trust(effects: Effects, balances: Sequence[Balance] | None) -> Section:
     """Every check that there is, and the notes."""
     checks = [sample_ratio_check(effects), left_out_check(effects)]
+    checks += [missing_check(loss) for loss in effects.losses if loss.outcome is not None]
     if balances is not None and effects.plan is not None and effects.plan.covariates:
         checks.append(balance_check(effects, balances))
     return Section("trust", "Whether to trust it", html([_card(check) for check in checks], _notes(effects.notes)))
@@ -98,6 +100,30 @@ def _ratio_statistics(ratio: SampleRatio) -> str:
         f"{_equals(p_text(ratio.p_value))}. The check fails below {SUSPICIOUS}: one sound trial in a thousand would. "
         f"Counted are {ratio.counted}{since}."
     )
+
+
+def missing_check(loss: Loss) -> Check:
+    """Whether the arms lost an outcome alike."""
+    title = html("Is ", named(str(loss.outcome)), " missing alike in all arms?")
+    rows = [
+        [named(arm), f"{n:,}", f"{loss.lost[arm]:,}", _share(loss.lost[arm] / n if n else math.nan)]
+        for arm, n in loss.records.items()
+    ]
+    sentence = {
+        "passes": "The arms' shares differ by no more than chance would give.",
+        "open": "Too few records or units have come to tell.",
+        "fails": "The arms lost different shares. Those who are left are not alike, so the effect may come from who is "
+        "missing. Find out why before you trust it.",
+    }[loss.state]
+    if not any(loss.lost.values()):
+        sentence = "No record lacks it."
+    tested = "" if loss.p_value is None else f"Test between the arms: p {_equals(p_text(loss.p_value))}. "
+    by = "errors are by groups of units" if loss.test == "groups" else "records are taken as independent"
+    more = html(
+        table("Records without it, by arm", ["arm", "records", "without it", "share"], rows),
+        details("The statistics", tag("p", f"{tested}The check fails below {SUSPICIOUS}; {by}.")),
+    )
+    return Check(title, loss.state, sentence, more)
 
 
 def left_out_check(effects: Effects) -> Check:

@@ -26,6 +26,10 @@ from foldaway.service.database.history_table import HistoryTable, ToldRow, requi
 _SHARE = 0.05
 _EVERY = 0.25
 
+# Seconds of a day, and of the time over which the present rate is taken.
+_DAY = 86_400.0
+_RECENT = 7 * _DAY
+
 
 class Estimate(msgspec.Struct, frozen=True):
     """One estimate at a point; null where a number cannot be told."""
@@ -177,6 +181,18 @@ class Answers:
                 named = [Estimate(*msgspec.structs.astuple(each)) for each in estimates if series.takes(each)]
                 points.append(Point(records, row.time, named))
         return points
+
+    def rate(self, name: str) -> float | None:
+        """Records a day over the last week of answers; None if that is not known."""
+        points = self._table.read(name)
+        recent = [row for row in points if row.time >= points[-1].time - _RECENT]
+        if len(recent) < 2 or recent[-1].time <= recent[0].time:
+            recent = points
+        if len(recent) < 2 or recent[-1].time <= recent[0].time:
+            return None
+        first, last = recent[0], recent[-1]
+        come = round_count(last.records) - round_count(first.records)
+        return come / (last.time - first.time) * _DAY if come > 0 else None
 
 
 def _census(row: ToldRow | None) -> Census | None:

@@ -7,9 +7,9 @@ from functools import partial
 
 import msgspec
 
-from foldaway.effects import Effects
+from foldaway.effects import Effects, outlook
 from foldaway.effects.released import coarse
-from foldaway.errors import FoldawayError, IngestError
+from foldaway.errors import FoldawayError, IngestError, TooEarly
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.inference.rounding import round_count
 from foldaway.plan import Plan
@@ -91,6 +91,30 @@ class Answer(msgspec.Struct, frozen=True):
     federated: Federated | None = None
 
 
+class Ahead(msgspec.Struct, frozen=True):
+    """What a trial can still find: it follows from the effects that were told, and their history.
+
+    Attributes:
+        records: Records that it had when these were told, rounded.
+        by: Records that it will have, at which effects are to be found.
+        days: How many days from the last answer that is; null while the rate is not known.
+        records_per_day: The rate at which records have come of late, from the history.
+        power: The chance to find the smallest effect.
+        confidence: Of the any-time intervals.
+        rows: For each outcome and arm, how wide the interval is, the smallest effect, and when it is narrow enough.
+    """
+
+    name: str
+    fingerprint: str
+    records: int
+    by: int
+    days: float | None
+    records_per_day: float | None
+    power: float
+    confidence: float
+    rows: list[outlook.Ahead]
+
+
 class Service:
     """The trials of one database, as this server collects them.
 
@@ -170,6 +194,28 @@ class Service:
             self.store.count_exact_answer(name)
             return answer
         return _answer(row, *trials.so_far(plan))
+
+    def outlook(
+        self, name: str, records: int | None = None, days: float | None = None, width: float | None = None
+    ) -> Ahead:
+        """What a trial can still find, from what was told of it alone, so that nothing new is told.
+
+        Raises:
+            IngestError: It is closed.
+            TooEarly: Nothing may be told yet.
+            EstimateError: The question cannot be answered.
+        """
+        row = self.store.trial(name)
+        if row.final is not None:
+            raise IngestError(410, "the trial is closed: its effects are final, and no more records come.")
+        plan = Plan.loads(row.plan)
+        effects = (self.records if plan.federated is None else self.devices).so_far(plan).effects
+        if effects is None:
+            raise TooEarly("effects of this trial come when it is closed.")
+        rate = self.answers.rate(name)
+        found = effects.outlook(records=records, days=days, records_per_day=rate, width=width, sequential=True)
+        about = (found.records, found.by, found.days, rate, found.power, found.confidence)
+        return Ahead(row.name, row.fingerprint, *about, list(found))
 
     def history(self, name: str, after: int, series: Series) -> History:
         """How the estimates have moved: the answers that were given."""

@@ -12,7 +12,7 @@ from litestar.params import QueryParameter
 from foldaway.errors import IngestError, instead_of
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.service.collecting.answers import History, Series
-from foldaway.service.collecting.service import Answer, Created, TrialStatus
+from foldaway.service.collecting.service import Ahead, Answer, Created, TrialStatus
 from foldaway.service.http.access import Access, Name
 from foldaway.service.http.bodies import Asked, read_body, read_text, require_kind
 from foldaway.service.http.documents import CloseOperation, PlanOperation, about
@@ -21,6 +21,11 @@ After = Annotated[int, QueryParameter(ge=0, le=2**53, description="Only points w
 Outcome = Annotated[str | None, QueryParameter(description="Only estimates of this outcome.")]
 Arm = Annotated[str | None, QueryParameter(description="Only estimates for this arm.")]
 EstimatorName = Annotated[str | None, QueryParameter(description="Only estimates by this estimator.")]
+Records = Annotated[int | None, QueryParameter(ge=1, le=10**15, description="By so many records in all.")]
+Days = Annotated[float | None, QueryParameter(ge=1e-6, le=10**6, description="By so many days from now.")]
+Width = Annotated[
+    float | None, QueryParameter(ge=1e-300, le=1e300, description="How wide an interval may be, from end to end.")
+]
 
 _PLAN_BYTES = 2**20
 _CLOSING_BYTES = 2**12
@@ -82,6 +87,12 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
             raise IngestError(400, "after is a whole number in digits.")  # not 1e3, which is read as one
         return await thread.run(service.history, name, after, Series(outcome, arm, estimator))
 
+    ahead = "What the trial can still find, from the answers that were given"
+
+    @get("/v1/trials/{name:str}/outlook", **about("trials", ahead, needs("read"), 400, 404, 410, 422, 425))
+    async def outlook(name: Name, records: Records = None, days: Days = None, width: Width = None) -> Ahead:
+        return await thread.run(service.outlook, name, records, days, width)
+
     ended = "End a trial and give its final effects, or who is waited for"
 
     @post(
@@ -92,7 +103,7 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     async def close(request: Asked, name: Name) -> Answer:
         return await thread.run(service.close, name, await _read_close_request(request, patience))
 
-    return [create, trials, status, plan, effects, exact, history, close]
+    return [create, trials, status, plan, effects, exact, history, outlook, close]
 
 
 async def _read_close_request(request: Asked, patience: float) -> CloseRequest | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -26,16 +27,25 @@ class KeptRows(NamedTuple):
 
 
 def analysed(world: World, *, reported_only: bool) -> KeptRows:
-    """The regression on all rows; or on those of clients who report."""
+    """The regression on all rows, or on those of clients who report; without covariates, a mean in each arm."""
     X, y, client = _rows(world, reported_only)
+    if X.shape[1] > 2:
+        coef, error, by = _regression(X, y, client)
+        return KeptRows(coef[1], error[1], by)
+    control, treated = (_regression(X[mine, :1], y[mine], client[mine]) for mine in (X[:, 1] == 0, X[:, 1] == 1))
+    return KeptRows(treated[0][0] - control[0][0], math.hypot(treated[1][0], control[1][0]), control[2])
+
+
+def _regression(X: Floats, y: Floats, client: Floats) -> tuple[list[float], list[float], str]:
+    """Coefficients, their errors, and who did it."""
     try:
         import statsmodels.api as sm
     except ModuleNotFoundError:
         fit = LeastSquares(["1", "treated", "before"][: X.shape[1]])
         fit.fold(X, y, cluster=client)
-        return KeptRows(float(fit.coef[1]), float(fit.std_error("CR1")[1]), "foldaway's LeastSquares on kept rows")
+        return fit.coef.tolist(), fit.std_error("CR1").tolist(), "foldaway's LeastSquares on kept rows"
     fitted = sm.OLS(y, X).fit(cov_type="cluster", cov_kwds={"groups": client})
-    return KeptRows(float(fitted.params[1]), float(fitted.bse[1]), "statsmodels on kept rows")
+    return fitted.params.tolist(), fitted.bse.tolist(), "statsmodels on kept rows"
 
 
 def _rows(world: World, reported_only: bool) -> tuple[Floats, Floats, Floats]:

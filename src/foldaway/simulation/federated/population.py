@@ -99,7 +99,7 @@ def clients(world: World, plan: Plan, start: int) -> Iterator[Client]:
 
 def _records(plan: Plan, before: Floats, revenue: Floats) -> list[dict[str, Any]]:
     columns = {"revenue": revenue.tolist(), "revenue_before": before.tolist()}
-    names = [*plan.outcomes, *plan.covariates]
+    names = [*plan.measured, *plan.covariates]
     return [{name: columns[name][i] for name in names} for i in range(len(revenue))]
 
 

@@ -78,8 +78,11 @@ def wanted_by(plan: Plan) -> WantedColumns:
         WantedColumns(numeric=('y',), text=('group', 'id'))
     """
     categorical = [name for name in plan.covariates if name in plan.levels]
-    numeric = [name for name in (*plan.outcomes, *plan.covariates, plan.weight) if name and name not in categorical]
-    text = [name for name in (plan.arm, *categorical, plan.unit) if name]
+    numeric = [name for name in (*plan.measured, *plan.covariates, plan.weight) if name and name not in categorical]
+    stratum = None if plan.strata is None else plan.strata.column
+    text = dict.fromkeys(
+        name for name in (plan.arm, *categorical, plan.unit, plan.cluster, *plan.segments, stratum) if name
+    )
     return WantedColumns(tuple(numeric), tuple(text))
 
 

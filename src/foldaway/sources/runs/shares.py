@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from foldaway.calibrating import Calibration
+from foldaway.calibrating import Calibration, Earlier
 from foldaway.errors import RecordError, instead_of
 from foldaway.plan import Plan
 from foldaway.records.faults import FaultyBatch
@@ -155,7 +155,7 @@ def fold_one(
 
 
 def fold_columns(
-    into: Trial | Calibration,
+    into: Trial | Calibration | Earlier,
     path: Path | Stdin,
     wanted: WantedColumns,
     options: ReadOptions,

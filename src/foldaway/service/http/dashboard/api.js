@@ -50,6 +50,16 @@ export const plan = async (name) => (await ask(at(name, "/plan"))).body;
 export const status = (name) => ask(at(name));
 export const history = async (name, query) => (await ask(at(name, "/history"), query)).body.points;
 
+/** What the trial can still find; nothing where that cannot be told. */
+export async function outlook(name) {
+  try {
+    return (await ask(at(name, "/outlook"))).body;
+  } catch (refused) {
+    if ([410, 422, 425].includes(refused.status)) return null;
+    throw refused;
+  }
+}
+
 /** The effects, or what is missing for them. */
 export async function effects(name) {
   try {

@@ -10,7 +10,7 @@ import { forest } from "./forest.js";
 import { statusPill } from "./list.js";
 import { Poll } from "./poll.js";
 import { ERRORS, ESTIMATORS, MODES } from "./vocabulary.js";
-import { durableThing, explained, figures, heard, reasons, relative, verdict } from "./words.js";
+import { ahead, durableThing, explained, figures, heard, reasons, relative, verdict } from "./words.js";
 
 const EVERY = 1_500;
 const CLOSED = 30_000;
@@ -31,6 +31,7 @@ class TrialPage {
     this.headline = h("h2", { class: "headline", id: "verdict" }, "Asking for the trial …");
     this.explained = h("p", { class: "explained" });
     this.figures = h("dl", { class: "figures" });
+    this.outlook = h("p", { class: "soft small", id: "outlook" });
     this.how = h("p", { class: "soft small how" });
     this.picture = h("div", { class: "picture" },
       h("h3", { id: "course-title" }, "The effect as records arrive"), this.course.element,
@@ -40,7 +41,8 @@ class TrialPage {
     this.noCourse = h("p", { class: "soft small", id: "no-course", hidden: true },
       "No course is kept of a trial whose records stay on devices: this is the effect as it stands now.");
     this.now = h("section", { class: "card wide", "aria-labelledby": "verdict" },
-      this.choice.element, this.headline, this.explained, this.figures, this.how, this.picture, this.noCourse);
+      this.choice.element, this.headline, this.explained, this.figures, this.outlook, this.how, this.picture,
+      this.noCourse);
     this.arms = h("section", { class: "card", "aria-label": "Arms and sample ratio" });
     this.federated = h("section", { class: "card", "aria-label": "Federated progress", hidden: true });
     this.forest = h("section", { class: "card", "aria-label": "Every arm and estimator" });
@@ -52,7 +54,7 @@ class TrialPage {
       h("div", { class: "columns" },
         h("div", { class: "main" }, this.now, this.forest, this.rest),
         h("div", { class: "side" }, this.kept.element, this.arms, this.federated, this.about)));
-    this.whenThere = [this.choice.element, this.figures, this.how, this.picture, this.forest, this.rest];
+    this.whenThere = [this.choice.element, this.figures, this.outlook, this.how, this.picture, this.forest, this.rest];
     for (const part of this.whenThere) part.hidden = true;
   }
 
@@ -67,6 +69,7 @@ class TrialPage {
     const { body: status, now } = await api.status(this.name);
     if (!this.answer || status.records !== this.status?.records || status.status !== this.status?.status) {
       this.answer = this.tooEarly(status) ? NONE_YET : await api.effects(this.name);
+      this.ahead = this.answer.found && status.status === "open" ? await api.outlook(this.name) : null;
       this.changed = true;
     }
     this.status = status;
@@ -134,6 +137,7 @@ class TrialPage {
     this.headline.replaceChildren(found.alarm ? "Not to be trusted yet: " : "", ...verdict(row), ".");
     this.explained.replaceChildren(...explained(row, found.confidence));
     this.figures.replaceChildren(...figures(row));
+    this.outlook.replaceChildren(...(this.ahead ? ahead(this.ahead, row) : []));
     this.how.replaceChildren(named(row.arm), " against ", named(row.control), " on ", named(row.outcome),
       `: ${ESTIMATORS[row.estimator].phrase} (${row.estimator}). `,
       `The standard error is ${row.se_kind}. ${ERRORS[row.se_kind].sentence}`);

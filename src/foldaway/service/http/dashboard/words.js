@@ -1,7 +1,7 @@
 // What the numbers mean, in sentences.
 
 import { h, named } from "./dom.js";
-import { between, chance, count, interval, number, percent, places, signed } from "./format.js";
+import { between, chance, count, interval, number, percent, places, several, signed } from "./format.js";
 import { SUSPICIOUS } from "./vocabulary.js";
 
 /** The effect in a sentence that needs no statistics. */
@@ -44,9 +44,9 @@ export function relative(row) {
   return percent(tells ? row.relative : null);
 }
 
-/** Why numbers of these rows are not there, each reason once. */
+/** Why numbers of these rows are not there, and notes on them, each once. */
 export const reasons = (rows) =>
-  [...new Set(rows.flatMap((row) => [row.why, row.anytime_why, row.relative_why]).filter((why) => why !== null))];
+  [...new Set(rows.flatMap((row) => [row.why, row.note, row.anytime_why, row.relative_why]).filter(Boolean))];
 
 export function reachPlaces(row) {
   return places(((row.anytime_ci_upper ?? row.ci_upper) - (row.anytime_ci_lower ?? row.ci_lower)) / 2);
@@ -57,6 +57,17 @@ export function heard(row, records) {
   const decimals = reachPlaces(row);
   const range = row.anytime_ci_lower === null ? "" : ` ${between(row.anytime_ci_lower, row.anytime_ci_upper, decimals)},`;
   return `${row.outcome}, ${row.arm}: ${number(row.estimate, decimals)},${range} after ${count(records)} records.`;
+}
+
+/** What the trial can still find of this effect, in one line. */
+export function ahead(outlook, row) {
+  const found = outlook.rows.find((other) => other.outcome === row.outcome && other.arm === row.arm);
+  if (!found || found.smallest === null) return [];
+  const days = outlook.days === null ? "" : `, in about ${several(Math.ceil(outlook.days), "day")} at the present rate`;
+  return [
+    `With ${count(outlook.by)} records${days}, an effect of ${number(found.smallest, places(found.smallest))} on `,
+    named(row.outcome), ` would show with a chance of ${number(100 * outlook.power)} %.`,
+  ];
 }
 
 /** What an arm needs some of before its effects are told. */

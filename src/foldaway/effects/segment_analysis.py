@@ -1,0 +1,116 @@
+"""Effects within the levels of the plan's segments, and whether they differ.
+
+Each level is read like a trial of its own, by the estimator and the kind of error that lead. A level that too few
+units of an arm have is withheld; where it is the only one, so is the next smallest, or it could be worked out from the
+whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+import msgspec
+import numpy as np
+
+from foldaway.effects.effect import Effect, sentence
+from foldaway.effects.group_analysis import Reading, rows_of
+from foldaway.effects.segment import BySegment
+from foldaway.errors import EstimateError
+from foldaway.inference.adjusting import fit_starts
+from foldaway.inference.differing import levels_differ
+from foldaway.inference.intervals import holm
+from foldaway.inference.rounding import coarse_p_value
+from foldaway.plan import Outcome, Plan
+from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, best
+from foldaway.tallies.grouped import Grouped, Segment
+
+_ALONE = "it is withheld together with a smaller one, which could be worked out from it and the whole."
+
+
+def effects_by_segment(plan: Plan, tallies: Grouped, *, rounded: bool) -> list[BySegment]:
+    """For every segment, outcome and arm the effects by level, p-values adjusted for there being several."""
+    if not plan.segments or not tallies.n:
+        return []
+    if tallies.moments is not None:  # read as it would be once lean: levels have too few records to be fitted each
+        start = fit_starts(tallies.moments)
+        tallies = tallies.fixed(start.predictor, start.without, start.why)
+    found = [
+        each
+        for column, segment in zip(plan.segments, tallies.segments, strict=True)
+        for outcome in plan.outcomes
+        for each in _by_level(plan, column, segment, outcome, rounded)
+    ]
+    return list(_adjusted(found))
+
+
+def _by_level(plan: Plan, column: str, segment: Segment, outcome: Outcome, rounded: bool) -> Iterator[BySegment]:
+    """One outcome's, for every arm."""
+    levels = sorted(level for level in segment.levels if sum(segment.level(level).counts))
+    cells = {level: segment.level(level) for level in levels}
+    rows = {level: _leading(rows_of(plan, Reading.of(cells[level], rounded), outcome)) for level in levels}
+    why = _withheld(plan, cells, rounded)
+    whole = Reading.of(segment.cells, rounded)
+    for arm in range(1, len(plan.arms)):
+        effects = []
+        for level in levels:
+            row = rows[level][arm - 1]
+            if level in why:
+                row = Effect(**{name: getattr(row, name) for name in _ABOUT}, reliable=False, why=sentence(why[level]))
+            effects.append(msgspec.structs.replace(row, segment=level))
+        told = [segment.levels.index(row.segment or "") for row in effects if row.reliable]
+        lead, test = effects[0], None
+        with suppress(EstimateError):  # a level of which nothing can be told, such as a ratio to nothing
+            joint = whole.levels(lead.estimator, lead.se_kind, outcome, recentred=False)
+            test = levels_differ(joint, len(plan.arms), arm, told)
+        yield BySegment(
+            column=column,
+            outcome=lead.outcome,
+            arm=lead.arm,
+            control=lead.control,
+            effects=effects,
+            differ_df=None if test is None else test.df,
+            differ_p_value=None if test is None else coarse_p_value(test.p_value) if rounded else test.p_value,
+        )
+
+
+_ABOUT = ("outcome", "arm", "control", "estimator", "se_kind", "n", "n_arm", "n_control")
+
+
+def _leading(rows: Sequence[Effect]) -> list[Effect]:
+    """By arm, the row of the leading estimator with the leading kind of error."""
+    names = [row.estimator for row in rows if row.estimate is not None] or [row.estimator for row in rows]
+    name = best(ESTIMATORS, names)
+    kind = best(ERRORS, [row.se_kind for row in rows if row.estimator == name])
+    return [row for row in rows if (row.estimator, row.se_kind) == (name, kind)]
+
+
+def _withheld(plan: Plan, cells: dict[str, Grouped], rounded: bool) -> dict[str, str]:
+    """Why the effects of some levels are not told."""
+    least = plan.privacy.smallest_cell
+    units = {level: _fewest_units(plan, held) for level, held in cells.items()}
+    few = {level: f"fewer than {least} units of an arm are in it." for level, n in units.items() if n < least}
+    if rounded and len(few) == 1 and len(cells) > 1:
+        few[min((level for level in cells if level not in few), key=units.__getitem__)] = _ALONE
+    return few
+
+
+def _fewest_units(plan: Plan, cells: Grouped) -> int:
+    """The units that the smallest arm certainly has: one in each of its groups, or one for each record."""
+    by_arm = np.count_nonzero(cells.records, axis=1) if plan.grouped else cells.counts
+    return int(min(by_arm))
+
+
+def _adjusted(found: Sequence[BySegment]) -> Iterator[BySegment]:
+    """With p-values adjusted over all levels of all segments, for each outcome and arm apart (Holm 1979)."""
+    families: dict[tuple[str, str], list[float]] = {}
+    for each in found:
+        family = families.setdefault((each.outcome, each.arm), [])
+        family += [row.p_value for row in each.effects if row.p_value is not None]
+    adjusted = {about: iter(holm(np.array(family)).tolist()) for about, family in families.items()}
+    for each in found:
+        p = adjusted[each.outcome, each.arm]
+        effects = [
+            row if row.p_value is None else msgspec.structs.replace(row, p_adjusted=next(p)) for row in each.effects
+        ]
+        yield msgspec.structs.replace(each, effects=effects)

@@ -1,0 +1,93 @@
+"""The compliers' effect: of an outcome's effect and the effect on what was received, the ratio.
+
+Of those assigned to an arm not all take it up. If being assigned changes an outcome only through what is received, and
+makes nobody receive less, the ratio is the mean effect on those who receive more because they were assigned (Imbens
+and Angrist 1994). Both effects come from the same groups, and so does their covariance. The interval is Fieller's set,
+all ρ that a test of Δy − ρ Δd does not reject (Anderson and Rubin 1949): it stays honest where Δd is small, and is then
+unbounded.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from foldaway.errors import EstimateError
+from foldaway.inference.adjusting import fit_starts
+from foldaway.inference.intervals import critical, p_value
+from foldaway.inference.jackknife import Cells, adjusted_mean, cells_of, jackknife, mean
+from foldaway.inference.levels import ArmEffect, Levels, difference_of, fieller, withheld
+from foldaway.inference.reading.source import Source
+from foldaway.inference.welch import prediction_rate, spread_of
+from foldaway.numerics.block import Floats
+
+
+class ComplierEffect(NamedTuple):
+    """The effect, and F of the first stage: how many times its error, squared, the arms differ in what was received."""
+
+    effect: ArmEffect
+    first_stage: float | None
+
+
+def complier_levels(source: Source) -> Levels:
+    """The arms' levels of the outcome, and then those of what was received, with the covariance of all.
+
+    Both are adjusted where the trial can be.
+    """
+    if not source.by_group:
+        raise EstimateError("the compliers' effect has an error by groups of units alone.")
+    sums = source.sums
+    if source.moments is not None:  # the regressions that it will be read from once lean
+        start = fit_starts(source.moments)
+        sums = source.moments.lean(start.predictor, start.without)
+    places = (*source.places, source.plan.receipt)
+    if sums.shape.adjusted:
+        rates = [prediction_rate(spread_of(sums, place)) for place in places]
+
+        def both(*cells: Cells) -> Floats:
+            levels = [adjusted_mean(each, rate, recentred=False) for each, rate in zip(cells, rates, strict=True)]
+            return np.concatenate(levels, axis=-1)
+
+    else:
+
+        def both(*cells: Cells) -> Floats:
+            return np.concatenate([mean(each) for each in cells], axis=-1)
+
+    levels = jackknife(both, *(cells_of(sums, place) for place in places))
+    assert levels.groups is not None
+    return levels._replace(
+        doubt=np.tile(levels.doubt, (2, 2)), n=np.tile(levels.n, 2), groups=np.tile(levels.groups, 2)
+    )
+
+
+def complier_effect(levels: Levels, arm: int, confidence: float) -> ComplierEffect:
+    """What is told of one arm, from levels of the outcome and of what was received.
+
+    Its p-value is that of the outcome's own effect: the ratio is 0 where that is.
+    """
+    arms = len(levels.value) // 2
+    if why := withheld(levels, (arm, 0)):
+        return ComplierEffect(ArmEffect(None, None, reliable=False, why=why, relative_why=why), None)
+    above, below = difference_of(levels, arm), difference_of(levels, arms + arm, arms)
+    contrast = np.zeros((2, 2 * arms))
+    contrast[0, [arm, 0]] = contrast[1, [arms + arm, arms]] = 1, -1
+    between = float((contrast @ np.nan_to_num(levels.covariance) @ contrast.T)[0, 1])
+    a, b, ours, theirs, df = (
+        float(each) for each in (above.estimate, below.estimate, above.variance, below.variance, above.df)
+    )
+    if not (b and theirs > 0 and ours > 0):
+        why = "the arms do not differ in what was received, so nobody's effect can be told from it."
+        return ComplierEffect(ArmEffect(None, None, reliable=False, why=why, relative_why=why), None)
+    strength = b**2 / theirs
+    lower, upper, bounded = fieller(a, b, (ours, theirs, between), critical(confidence, df))
+    if not bounded:
+        why = (
+            f"the arms differ too little in what was received (the first stage's F is {strength:.2g}) for the effect "
+            "to have bounds."
+        )
+        return ComplierEffect(ArmEffect(a / b, None, reliable=False, why=why, relative_why=why), strength)
+    error = float(np.sqrt(max(ours - 2 * (a / b) * between + (a / b) ** 2 * theirs, 0.0))) / abs(b)
+    p = p_value(a / float(np.sqrt(ours)), df)
+    found = ArmEffect(a / b, None, error, df, float(lower), float(upper), p)
+    return ComplierEffect(found._replace(relative_why="there is no control level to compare compliers with."), strength)

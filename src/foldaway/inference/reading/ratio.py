@@ -1,0 +1,88 @@
+"""Ratios: Σu / Σd of an arm, plain or adjusted.
+
+Adjusted, a ratio is that of the adjusted means of u and d. To first order that is the regression of the linearised
+ratio (u − R d)/d̄ on the covariates (Deng et al. 2018; Jin and Ba 2021): least squares is linear in the outcome, so the
+slopes of u − R d are those of u less R times those of d.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foldaway.errors import EstimateError
+from foldaway.inference.adjusting import fit_start, too_few
+from foldaway.inference.group_rate import adjusted_means
+from foldaway.inference.group_regression import left_out_levels
+from foldaway.inference.jackknife import Cells, adjusted_mean, cells_of, jackknife, jackknifed, mean, ratio
+from foldaway.inference.levels import Levels
+from foldaway.inference.reading.source import Source
+from foldaway.inference.welch import prediction_rate, ratio_welch, spread_of, welch
+from foldaway.numerics.block import Floats
+from foldaway.tallies.predictor import lean
+from foldaway.tallies.sums import Sums
+
+# The denominator's mean, in standard errors from zero, below which the linearised ratio is not to be trusted.
+_CLEAR = 4
+
+
+def ratio_levels(source: Source) -> Levels:
+    """The arms' ratios."""
+    above, below = source.places
+    _require_clear(source, below)
+    if not source.adjusts:
+        if source.by_group:
+            return jackknife(ratio, cells_of(source.sums, above), cells_of(source.sums, below))
+        return ratio_welch(source.sums, (above, below))
+    if source.moments is not None:
+        return _rich(source, above, below)
+    cells = [cells_of(source.sums, place) for place in source.places]
+    if source.first_order:
+        return _divided(adjusted_means(cells[0]), adjusted_means(cells[1]), cells[0].weight)
+    rates = [prediction_rate(spread_of(source.sums, place)) for place in source.places]
+    if not source.by_group:
+        return ratio_welch(source.sums, (above, below), (float(rates[0]), float(rates[1])))
+    levels = _divided(_adjusted(cells[0], rates[0]), _adjusted(cells[1], rates[1]), cells[0].weight)
+    records = cells[0].records
+    return levels if records is None else levels._replace(n=records.sum(axis=-2))
+
+
+def _rich(source: Source, above: int, below: int) -> Levels:
+    """From moments: the ratio of two regressions, with both fitted anew without each group."""
+    assert source.moments is not None
+    moments, first = source.moments.of(above)
+    second = source.moments.of(below)[1]
+    if why := too_few(moments):
+        raise EstimateError(why)
+    if source.by_group:
+        moments = moments.reframed()
+        one, two = (left_out_levels(moments, place) for place in (first, second))
+        top, bottom = ((each.level + each.value, each.level + each.without) for each in (one, two))
+        levels = _divided(top, bottom, moments.moments[..., 0, 0].T)
+        return levels._replace(n=moments.records.sum(axis=1), groups=np.minimum(one.shown, two.shown))
+    sums: Sums = lean(moments, fit_start(moments).predictor, pairs=((first, second),))
+    levels = ratio_welch(sums, (first, second), (1.0, 1.0))
+    # Slopes that were fitted to these very records cost as many degrees of freedom as there are.
+    n, arms, slopes = float(levels.n.sum()), len(levels.n), moments.shape.row.regressors - 1
+    spent = (n - arms) / max(n - arms - slopes, 1.0)
+    return levels._replace(covariance=levels.covariance * spent, doubt=levels.doubt * spent)
+
+
+def _adjusted(cells: Cells, rate: Floats) -> tuple[Floats, Floats]:
+    return adjusted_mean(cells.total(), rate), adjusted_mean(cells.left_out(), rate)
+
+
+def _divided(above: tuple[Floats, Floats], below: tuple[Floats, Floats], weight: Floats) -> Levels:
+    """The ratio of two statistics, each with all groups and without each."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return jackknifed(above[0] / below[0], above[1] / below[1], weight)
+
+
+def _require_clear(source: Source, below: int) -> None:
+    """A ratio has no error to speak of where its denominator may be zero."""
+    by_group = source.by_group or source.first_order
+    levels = jackknife(mean, cells_of(source.sums, below)) if by_group else welch(spread_of(source.sums, below))
+    error = np.sqrt(np.maximum(np.diagonal(levels.covariance), 0))
+    here = levels.n > 0
+    if np.any(here & ~(np.abs(levels.value) > _CLEAR * np.nan_to_num(error))):
+        name = source.plan.values[below].column
+        raise EstimateError(f"the denominator {name!r} is zero in an arm, or too close to it for a ratio.")

@@ -1,0 +1,88 @@
+"""Effects within strata, combined by the strata's sizes; and whether arms got their share in each.
+
+Units were randomised within strata, so arms are compared there: the level of an arm is Σ_s (n_s/n) ȳ_sa, its variance
+Σ_s (n_s/n)² s²_sa/n_sa (Neyman 1923; Imbens and Rubin 2015, chapter 9). Degrees of freedom are Satterthwaite's, over
+all arms of all strata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from foldaway.inference.levels import Levels
+from foldaway.inference.sample_ratio import SampleRatio
+from foldaway.inference.welch import Spread, spread_of, welch
+from foldaway.numerics.block import Floats
+from foldaway.plan import Plan
+from foldaway.tallies.sums import Sums
+
+
+class Blocks(NamedTuple):
+    """One outcome's spread in every stratum that has records, and the strata's sizes.
+
+    Attributes:
+        spread: Strata by arms.
+        size: Each stratum's share of all records.
+    """
+
+    spread: Spread
+    size: Floats
+
+    @property
+    def sparse(self) -> bool:
+        """Whether some arm has fewer than two records in a stratum, so that its spread there is unknown."""
+        return bool(np.any(self.spread.n < 2))
+
+
+def blocks_of(plan: Plan, sums: Sums, outcome: int) -> Blocks:
+    """One outcome's, from sums whose arms are those of each stratum side by side."""
+    assert plan.strata is not None
+    found = spread_of(sums, outcome)
+    n, weight, mean, products = (each.reshape(-1, len(plan.arms), *each.shape[1:]) for each in found[:4])
+    there = n.sum(axis=1) > 0
+    spread = Spread(n[there], weight[there], mean[there], products[there], found.level)
+    # Records weigh 1/π of their arm besides the plan's own weights, so that the arms of a stratum weigh alike.
+    size = (spread.weight * _shares(plan)[there]).sum(axis=1) if plan.weight is not None else spread.n.sum(axis=1)
+    return Blocks(spread, size / size.sum())
+
+
+def blocked(blocks: Blocks) -> Levels:
+    """The arms' levels, by stratum and combined."""
+    each, size = welch(blocks.spread), blocks.size
+    variances = size[:, None] ** 2 * np.diagonal(each.covariance, axis1=-2, axis2=-1)
+    variance = variances.sum(axis=0)
+    known = np.diagonal(each.doubt, axis1=-2, axis2=-1)
+    doubt = np.divide((variances**2 * known).sum(axis=0), variance**2, out=np.zeros(len(variance)), where=variance > 0)
+    away = None if each.away is None else size @ each.away
+    return Levels(size @ each.value, np.diag(variance), np.diag(doubt), each.n.sum(axis=0), away=away)
+
+
+def sample_ratio_of_strata(plan: Plan, counts: Floats) -> SampleRatio:
+    """The test of the arms' counts, each stratum's against its own probabilities, summed over the strata.
+
+    Counts of a stratum are multinomial, so the sum of what they are away from their expectation has the covariance
+    Σ_s n_s (diag(π_s) − π_s π_s').
+
+    Args:
+        plan: The plan.
+        counts: Strata by arms.
+    """
+    from scipy.special import chdtrc
+
+    shares, sizes = _shares(plan), counts.sum(axis=1)
+    expected, observed = sizes @ shares, counts.sum(axis=0)
+    covariance = np.diag(expected) - (shares * sizes[:, None]).T @ shares
+    away = (observed - expected)[1:]
+    statistic = float(away @ np.linalg.solve(covariance[1:, 1:], away)) if sizes.any() else 0.0
+    seen: Mapping[str, int] = dict(zip(plan.arms, observed.astype(int).tolist(), strict=True))
+    wanted = dict(zip(plan.arms, expected.tolist(), strict=True))
+    return SampleRatio("records", dict(seen), wanted, statistic, float(chdtrc(len(away), statistic)))
+
+
+def _shares(plan: Plan) -> Floats:
+    """The arms' probabilities, by stratum."""
+    assert plan.strata is not None
+    return np.array([[shares[arm] for arm in plan.arms] for shares in plan.strata.probabilities.values()])

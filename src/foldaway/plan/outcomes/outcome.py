@@ -1,0 +1,134 @@
+"""What all kinds of outcome have in common."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import msgspec
+from msgspec import Meta
+
+from foldaway.errors import PlanError
+from foldaway.plan.outcomes.bins import Bins
+from foldaway.plan.outcomes.value import Value
+from foldaway.plan.part import Part, settings_of
+from foldaway.plan.vocabulary import ESTIMATORS, Need
+
+Column = Annotated[str, Meta(min_length=1, description="the name of a column")]
+Name = Annotated[str, Meta(description="a name that no other outcome has")]
+Margin = Annotated[float, Meta(gt=0, lt=1e40, description="a number above 0: how much worse is still no harm")]
+
+DEFAULT = "mean"
+"""The kind of a table that names none."""
+
+
+class Outcome(Part, frozen=True, kw_only=True):
+    """An outcome: what is compared, what it is called, and which way is better.
+
+    Attributes:
+        name: What results call it; made of its columns if left out.
+        label: What people read in place of the name.
+        measure: The unit of measure, such as ``"€"`` or ``"ms"``.
+        better: Whether ``"higher"`` or ``"lower"`` is better.
+        margin: How much worse than in the control it may be and still do no harm; needs `better`.
+        missing: Whether a record without it is faulty, ``"refused"``, or counts for all other outcomes, ``"allowed"``.
+    """
+
+    TABLE: ClassVar[str] = "outcomes"
+    KIND: ClassVar[str] = ""
+    LEVEL: ClassVar[str] = "mean"
+    """What an arm's level of it is."""
+    READ_BY: ClassVar[tuple[str, ...]] = tuple(name for name, word in ESTIMATORS.items() if not word.own)
+    """The estimators that it has, if the plan has them."""
+    NEEDS: ClassVar[tuple[Need, ...]] = ()
+    """What it needs of a plan."""
+    KINDS: ClassVar[dict[str, type[Outcome]]] = {}
+
+    name: Name = ""
+    label: str = ""
+    measure: str = ""
+    better: Literal["higher", "lower"] | None = None
+    margin: Margin | None = None
+    missing: Literal["refused", "allowed"] = "refused"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.name:
+            msgspec.structs.force_setattr(self, "name", self.default_name)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The numbers of a record that it is computed from."""
+        raise NotImplementedError
+
+    @property
+    def bins(self) -> Bins | None:
+        """Those of the histogram that it is read from, if it is."""
+        return None
+
+    @property
+    def default_name(self) -> str:
+        """What it is called if it is given no name."""
+        return self.values[0].name
+
+    @property
+    def title(self) -> str:
+        """What people read: its label, or its name."""
+        return self.label or self.name
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it is computed from."""
+        return tuple(dict.fromkeys(value.column for value in self.values))
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong with the settings taken together."""
+        if self.margin is not None and self.better is None:
+            yield f"the margin of {self.default_name!r} needs `better`: whether higher or lower values are better."
+
+    def written(self) -> str | dict[str, Any]:
+        """As it is written into a file: settings at their default left out; just the column, if that is all."""
+        settings: dict[str, Any] = msgspec.to_builtins(self)
+        if self.name == self.default_name:
+            del settings["name"]
+        if self.KIND == DEFAULT and list(settings) == ["column"]:
+            return str(settings["column"])
+        return {"kind": self.KIND, **settings}
+
+    @classmethod
+    def of(cls, written: Any) -> Self:
+        """The outcome that was written: an object, the name of a column, or a table with its `kind`.
+
+        Raises:
+            PlanError: A setting is missing, unknown or wrong.
+        """
+        if isinstance(written, cls):
+            return written
+        if isinstance(written, str):
+            written = {"column": written}
+        if not isinstance(written, Mapping):
+            raise msgspec.ValidationError("no outcome")
+        settings = dict(written)
+        name = settings.pop("kind", DEFAULT)
+        kind = cls.KINDS.get(name) if isinstance(name, str) else None
+        if kind is None:
+            raise PlanError(f"an outcome has an unknown kind; the kinds are {', '.join(cls.KINDS)}.")
+        if unknown := [name for name in settings if name not in settings_of(kind)]:
+            raise PlanError("\n".join(_misplaced(kind, name) for name in unknown))
+        needed = [name for name, setting in settings_of(kind).items() if setting.default is msgspec.NODEFAULT]
+        if lacking := [f"`{name}`" for name in needed if name not in settings]:
+            raise PlanError(f'an outcome of kind "{kind.KIND}" needs {" and ".join(lacking)}.')
+        return kind(**settings)  # type: ignore[return-value]
+
+
+def _misplaced(kind: type[Outcome], name: str) -> str:
+    others = [f'"{other.KIND}"' for other in Outcome.KINDS.values() if name in settings_of(other)]
+    said = f'`{name}` is not a setting of an outcome of kind "{kind.KIND}"'
+    if others:
+        return f"{said}, but of kind {' or '.join(others)}."
+    top = next((part for part in Part.__subclasses__() if not part.TABLE and name in settings_of(part)), None)
+    if top is not None:
+        return f"`{name}` belongs at the top of the plan, before the first table."
+    alike = difflib.get_close_matches(name, settings_of(kind), n=1)
+    return said + (f"; is it `{alike[0]}`?" if alike else ".")

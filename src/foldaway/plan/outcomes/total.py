@@ -1,0 +1,50 @@
+"""The total of a column, per assigned unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from foldaway.plan.outcomes.outcome import Column, Outcome
+from foldaway.plan.outcomes.value import Value
+from foldaway.plan.vocabulary import FROM_SUMS, TOTAL, Need
+
+_COUNTED = Need(lambda plan: plan.weight is None, "{name!r} is a sum of records as they are: leave out `weight`.")
+
+
+class Total(Outcome, frozen=True):
+    """The total of a column per assigned unit: Σv of an arm over the arm's probability.
+
+    It needs no denominator. So it is the right question where the treatment changes how many records a unit has, such
+    as revenue over all visits: a mean per record would then compare unlike records. It is noisier than a mean.
+
+    Attributes:
+        column: The column.
+
+    Example:
+        >>> Total("revenue").name
+        'total revenue'
+    """
+
+    KIND: ClassVar[str] = "total"
+    LEVEL: ClassVar[str] = "total"
+    READ_BY: ClassVar[tuple[str, ...]] = (TOTAL,)
+    NEEDS: ClassVar[tuple[Need, ...]] = (FROM_SUMS, _COUNTED)
+
+    column: Column
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The column."""
+        return (Value(self.column),)
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong with the settings taken together."""
+        yield from super().faults()
+        if self.missing == "allowed":
+            yield f"a total of {self.column!r} needs every record's value: a missing one would count as 0."
+
+    @property
+    def default_name(self) -> str:
+        """That it is a total."""
+        return f"total {self.column}"

@@ -1,0 +1,179 @@
+"""What a question about power came to: rows for machines, a table for people, a plot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from foldaway.effects.numbers import in_lines, percent_text, signed
+from foldaway.planning.comparing import Comparing
+from foldaway.planning.planned import Planned, Wanted
+from foldaway.table import ABSENT, html_table, number, text_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+WIDTH = 80
+
+T = TypeVar("T", int, float)
+
+
+@dataclass(frozen=True, repr=False)
+class Power(Sequence[Planned]):
+    """How large a trial must be, or what one of a given size can show: a row for each outcome and arm.
+
+    Attributes:
+        rows: The answers.
+        wanted: What was asked for: "size", "effect", "margin" or "power".
+        confidence: Of the intervals.
+        power: The chance that was asked for, where it was given.
+        arms: The arms with their shares.
+        sequential: Whether one may look as often as one likes.
+        notes: What else the reader should know.
+    """
+
+    rows: tuple[Planned, ...]
+    wanted: Wanted
+    confidence: float
+    power: float
+    arms: dict[str, float]
+    sequential: bool = False
+    notes: tuple[str, ...] = ()
+    comparisons: tuple[Comparing, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
+
+    @property
+    def records(self) -> int | None:
+        """Records of the whole trial that are enough for every row; None if no number is."""
+        return _largest([row.records for row in self.rows])
+
+    @property
+    def units(self) -> int | None:
+        """The same in units, where it is known how many records these have."""
+        return _largest([row.units for row in self.rows])
+
+    @property
+    def days(self) -> float | None:
+        """The same in days, where it is known how many come in a day."""
+        return _largest([row.days for row in self.rows])
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One flat dict per row."""
+        return [msgspec.structs.asdict(row) for row in self.rows]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for machines."""
+        about = {
+            name: getattr(self, name)
+            for name in ("wanted", "confidence", "power", "sequential", "arms", "records", "units", "days", "notes")
+        }
+        return {**about, "rows": self.to_dicts()}
+
+    def to_json(self) -> str:
+        """The same as JSON."""
+        return msgspec.json.encode(self.to_dict()).decode()
+
+    def to_string(self) -> str:
+        """A sentence, a table that fits 80 columns, and notes."""
+        first = [in_lines(sentence) for sentence in self._headline()]
+        reasons = dict.fromkeys(row.why for row in self.rows if row.why)
+        header, rows = self._table()
+        notes = [in_lines(f"· {note}", "  ") for note in (*reasons, *self.notes)]
+        return "\n\n".join(["\n".join(first), text_table(header, rows, left=2), *(["\n".join(notes)] if notes else [])])
+
+    def to_html(self) -> str:
+        """The same as HTML."""
+        reasons = dict.fromkeys(row.why for row in self.rows if row.why)
+        before, after = self._headline(), [*reasons, *self.notes]
+        text = ["".join(f"<p>{escape(each)}</p>" for each in part) for part in (before, after)]
+        return f"<div>{text[0]}{html_table(*self._table())}{text[1]}</div>"
+
+    def plot(self) -> Figure:
+        """The chance by size, or the smallest effect by size, by matplotlib (``pip install foldaway[plot]``)."""
+        from foldaway.planning.plot import curves
+
+        return curves(list(zip(self.rows, self.comparisons, strict=True)), self.wanted, self.power)
+
+    def __str__(self) -> str:
+        return self.to_string()
+
+    def __repr__(self) -> str:
+        return f"Power: {self.wanted} | records={self.records} | rows={len(self)}"
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def _headline(self) -> list[str]:
+        size, several = self._size(), len(self) > 1
+        plain = all(row.goal == "different" for row in self.rows)
+        what = (
+            f"finds {'each' if several else 'the'} effect" if plain else f"reaches {'each' if several else 'its'} goal"
+        )
+        looks = "however often you look" if self.sequential else "in a single look at the end"
+        held = f"at {100 * self.confidence:g} % confidence, {looks}"
+        chance = f"a chance of {100 * self.power:g} %"
+        if size is None:
+            return ["No trial is large enough for every row."]
+        match self.wanted:
+            case "size":
+                return [f"The trial needs {size}.", f"With {chance} it then {what} {held}."]
+            case "power":
+                return [f"The trial has {size}.", f"The table has the chance that it {what} {held}."]
+            case _:
+                smallest = f"the smallest {self.wanted}{'s' if several else ''}"
+                return [f"The trial has {size}.", f"The table has {smallest} that it shows with {chance} {held}."]
+
+    def _size(self) -> str | None:
+        if self.records is None:
+            return None
+        parts = [f"{self.records:,} records"]
+        if self.units is not None and self.units != self.records:
+            parts = [f"{self.units:,} units with {self.records:,} records"]
+        if self.days is not None:
+            parts.append(f"about {_days(self.days)} days")
+        shares = ", ".join(f"{arm} {100 * share:.3g} %" for arm, share in self.arms.items())
+        return f"{', '.join(parts)} ({shares})"
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        rows = self.rows
+        columns: dict[str, list[str]] = {
+            "outcome": [row.outcome for row in rows],
+            "arm": [row.arm for row in rows],
+            "control": [number(row.level) for row in rows],
+            "effect": [signed(number(row.effect, 3)) if row.effect != 0 else "0" for row in rows],
+            "relative": [percent_text(row.relative or None) for row in rows],
+        }
+        if any(row.goal != "different" for row in rows):
+            columns["goal"] = [row.goal for row in rows]
+            columns["margin"] = [number(row.margin, 3) if row.goal != "different" else ABSENT for row in rows]
+        if self.wanted != "size" and any(row.power is not None and abs(row.power - self.power) > 1e-3 for row in rows):
+            columns["chance"] = [ABSENT if row.power is None else f"{100 * row.power:.1f} %" for row in rows]
+        if self.wanted == "size":
+            columns["records"] = [number(row.records) for row in rows]
+            if any(row.units not in (row.records, None) for row in rows):
+                columns["units"] = [number(row.units) for row in rows]
+            if any(row.days is not None for row in rows):
+                columns["days"] = [ABSENT if row.days is None else _days(row.days) for row in rows]
+        for name in ("relative", "control"):
+            if sum(max(map(len, [head, *cells])) + 2 for head, cells in columns.items()) - 2 > WIDTH:
+                del columns[name]
+        return list(columns), [list(cells) for cells in zip(*columns.values(), strict=True)]
+
+
+def _days(days: float) -> str:
+    return f"{math.ceil(days - 1e-9):,}"
+
+
+def _largest(values: Sequence[T | None]) -> T | None:
+    known = [value for value in values if value is not None]
+    return max(known) if known and len(known) == len(values) else None

@@ -1,0 +1,390 @@
+"""``fa.power``: how large a trial must be, what one of a given size can show, or the chance to show it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TypeAlias, TypeVar, get_args
+
+from foldaway.effects.findings import Findings
+from foldaway.errors import EstimateError
+from foldaway.keeping.cohort import GROWTH
+from foldaway.plan import Outcome, Plan
+from foldaway.planning.answer import Power
+from foldaway.planning.baseline import Baseline, baselines_of
+from foldaway.planning.comparing import GUARDING, Alternative, Asked, Comparing, Design, Goal
+from foldaway.planning.planned import Planned, Wanted
+
+T = TypeVar("T")
+By: TypeAlias = T | Mapping[str, T] | None
+"""One for all outcomes, or one for each."""
+
+CORRECTIONS = ("bonferroni", "holm")
+
+_TWO = {"control": 0.5, "treatment": 0.5}
+_GROUPS = 128
+
+
+def power(
+    baseline: Baseline | Mapping[str, Baseline] | Findings,
+    *,
+    plan: Plan | None = None,
+    arms: Mapping[str, float] | None = None,
+    effect: By[float] = None,
+    relative: By[float] = None,
+    margin: By[float] = None,
+    goal: By[Goal] = None,
+    better: By[str] = None,
+    records: float | None = None,
+    units: float | None = None,
+    days: float | None = None,
+    power: float | None = None,
+    records_per_unit: float | None = None,
+    size_cv: float = 0.0,
+    records_per_day: float | None = None,
+    units_per_day: float | None = None,
+    confidence: float | None = None,
+    alternative: Alternative = "two-sided",
+    correction: str | None = None,
+    sequential: bool = False,
+) -> Power:
+    """How large a trial must be, what one of a given size can show, or the chance to show it.
+
+    Give an effect for the size; a size for the smallest effect; both for the chance. Where a margin is to be kept
+    ("not worse", "equivalent"), a size alone gives the smallest margin.
+
+    Args:
+        baseline: What is known of the outcome, or of each by name; or the effects of an earlier trial, of which
+            `baselines_of` reads it.
+        plan: The plan, for its arms, outcomes with `better` and `margin`, confidence, groups and `anytime_n`.
+        arms: The arms with their shares, without a plan; two equal ones if left out. The first is the control.
+        effect: The effect to be found, in the outcome's own units; one for all, or one for each by name.
+        relative: The same as a share of the control's level: 0.05 is 5 %.
+        margin: How far off an effect may be, for the goals that have one; above zero.
+        goal: "different" (the default), "better" than the control by the margin, "not worse" by more than the margin
+            (the default with one), or "equivalent", within it on both sides.
+        better: "higher" (the default) or "lower".
+        records: How many records the whole trial has.
+        units: The same in units.
+        days: The same in days.
+        power: The chance to show what is asked; 0.8 unless said otherwise.
+        records_per_unit: The mean number of records of a unit.
+        size_cv: The standard deviation of that number over its mean.
+        records_per_day: How many records come in a day, of all arms.
+        units_per_day: How many new units do.
+        confidence: Of the intervals; 0.95 unless plan or caller say otherwise.
+        alternative: For the goal "different": "two-sided", "greater" or "less".
+        correction: "bonferroni", or "holm", which never needs more; over outcomes and arms, goals with a margin to keep
+            apart. None if left out.
+        sequential: Whether the any-time interval decides, each time that the trial has grown by 5 %.
+
+    Raises:
+        EstimateError: The question is not complete, or contradicts itself.
+
+    Example:
+        >>> print(power(Baseline(level=0.1), relative=0.05, records_per_day=10_000))
+        The trial needs 115,524 records, about 12 days (control 50 %, treatment 50 %).
+        With a chance of 80 % it then finds the effect at 95 % confidence, in a single
+        look at the end.
+        <BLANKLINE>
+        outcome  arm        control    effect  relative  records  days
+        ───────  ─────────  ───────  ────────  ────────  ───────  ────
+        outcome  treatment   0.1000  +0.00500   +5.00 %  115,524    12
+        >>> power(Baseline(level=12.0, sd=30.0), records=50_000)[0].effect.__round__(3)
+        0.752
+    """
+    baselines = _baselines(baseline, plan)
+    design = _design(plan, arms, records_per_unit, size_cv, sequential)
+    alpha = 1 - (confidence if confidence is not None else 0.95 if plan is None else plan.confidence)
+    chance = 0.8 if power is None else power
+    if not 0 < alpha <= 0.5:
+        raise EstimateError("`confidence` must be a number from 0.5 to below 1.")
+    if not alpha < chance < 1:
+        raise EstimateError("`power` must lie above 1 − confidence and below 1.")
+    rate = _rate(design, records_per_day, units_per_day)
+    size = _size(design, rate, records, units, days)
+    planned = {} if plan is None else {outcome.name: outcome for outcome in plan.outcomes}
+    margins = {name: _margin(name, margin, planned.get(name)) for name in baselines}
+    goals = {name: _goal(name, goal, margins[name]) for name in baselines}
+    # What is said of all outcomes is not said of those that the plan guards, unless it guards all.
+    guards = {name for name in baselines if margins[name] is not None and _for(name, margin) is None}
+    effects = {
+        name: _effect(name, known, effect, relative, goals[name], named=name in guards and len(guards) < len(baselines))
+        for name, known in baselines.items()
+    }
+    silent = [name for name in baselines if size is None and effects[name] is None and goals[name] not in GUARDING]
+    if len(silent) == len(baselines):
+        raise EstimateError("give `effect` or `relative` for the size that it needs, or a size for the effect.")
+    baselines = {name: known for name, known in baselines.items() if name not in silent}
+    tails = _tails({name: goals[name] for name in baselines}, len(design.arms) - 1, alpha, alternative, correction)
+    rows, comparisons, wanted = [], [], set[Wanted]()
+    for name, known in baselines.items():
+        if known.correlation and known.design_effect is None and design.records_per_unit is None:
+            raise EstimateError(f"{name}: `correlation` needs `records_per_unit`, the mean number of records per unit.")
+        asked = Asked(goals[name], tails[name], _sign(name, better, planned.get(name)), alternative)
+        for arm in list(design.arms)[1:]:
+            comparing = Comparing(design, arm, known, asked)
+            row, kind = _answer(comparing, name, effects[name], margins[name], size, chance, rate)
+            rows.append(row)
+            comparisons.append(comparing)
+            wanted.add(kind)
+    if len(wanted - {"power"}) > 1 or {"size", "power"} <= wanted:
+        raise EstimateError("ask one thing at a time: give the same of effect, margin and size for every outcome.")
+    left_out = [f"Left out, since no effect is given: {', '.join(silent)}."] if silent else []
+    notes = (*left_out, *_notes(design, baselines.values(), correction, rows))
+    what: Wanted = next(iter(wanted - {"power"}), "power")
+    return Power(tuple(rows), what, 1 - alpha, chance, design.arms, sequential, notes, tuple(comparisons))
+
+
+def _answer(
+    comparing: Comparing,
+    name: str,
+    effect: float | None,
+    margin: float | None,
+    size: float | None,
+    chance: float,
+    rate: float | None,
+) -> tuple[Planned, Wanted]:
+    """The one of effect, margin, size and chance that is not given."""
+    goal, design, known = comparing.asked.goal, comparing.design, comparing.baseline
+    found: float | None = chance
+    wanted: Wanted
+    if goal in GUARDING and margin is None:
+        if size is None:
+            raise EstimateError(f'{name}: the goal "{goal}" needs a `margin`, or a size for the smallest one.')
+        wanted, effect = "margin", effect or 0.0
+        margin = comparing.margin(size, effect, chance)
+    elif effect is None and goal not in GUARDING:
+        assert size is not None
+        wanted = "effect"
+        effect = comparing.effect(size, margin or 0.0, chance)
+    elif size is None:
+        wanted, effect = "size", effect or 0.0
+        _require_reachable(name, comparing, effect, margin or 0.0)
+        size = comparing.records(effect, margin or 0.0, chance)
+    else:
+        wanted, effect = "power", effect or 0.0
+        found = comparing.chance(size, effect, margin or 0.0)
+    why = None
+    if size is None or effect is None or (margin is None and goal in GUARDING):
+        why = f"{name}: no {wanted} gives {comparing.arm!r} a chance of {100 * chance:g} %."
+        found = None
+    of_arms, of_units = _whole(design, size)
+    level = known.level
+    return Planned(
+        outcome=name,
+        arm=comparing.arm,
+        control=next(iter(design.arms)),
+        goal=goal,
+        level=level,
+        sd=known.deviation(),
+        effect=effect,
+        relative=effect / level if effect is not None and level > 0 else None,
+        margin=margin or 0.0,
+        power=found,
+        records=of_arms,
+        units=of_units,
+        days=None if rate is None or size is None else size / rate,
+        std_error=None if size is None else comparing.error(size, effect or 0.0)[0],
+        design_effect=known.inflation(design.records_per_unit or 1.0, design.size_cv),
+        explained=known.explained,
+        why=why,
+    ), wanted
+
+
+def _require_reachable(name: str, comparing: Comparing, effect: float, margin: float) -> None:
+    aim = comparing.asked.aim(margin)
+    up = aim.above is not None and effect > aim.above
+    down = aim.below is not None and effect < aim.below
+    if not ((up and down) if aim.both else (up or down)):
+        goal = comparing.asked.goal
+        what = (
+            "is zero or on the other side" if goal in ("different", "better") and not margin else "is beyond the margin"
+        )
+        raise EstimateError(f'{name}: an effect that {what} cannot be shown to be "{goal}", however large the trial.')
+
+
+def _whole(design: Design, size: float | None) -> tuple[int | None, int | None]:
+    """Records and units, whole ones in every arm."""
+    if size is None:
+        return None, None
+    per_unit = design.records_per_unit
+    if per_unit is None:
+        return sum(_up(size * share) for share in design.arms.values()), None
+    units = sum(_up(size * share / per_unit) for share in design.arms.values())
+    return _up(units * per_unit), units
+
+
+def _up(value: float) -> int:
+    """Up to a whole number, but for rounding."""
+    return math.ceil(value * (1 - 1e-11))
+
+
+def _baselines(baseline: Baseline | Mapping[str, Baseline] | Findings, plan: Plan | None) -> dict[str, Baseline]:
+    if isinstance(baseline, Baseline):
+        outcomes = ["outcome"] if plan is None else [outcome.name for outcome in plan.outcomes]
+        if len(outcomes) > 1:
+            raise EstimateError(f"the plan has {len(outcomes)} outcomes: give a baseline for each, by name.")
+        return {outcomes[0]: baseline}
+    known = baselines_of(baseline) if isinstance(baseline, Findings) else dict(baseline)
+    if not known:
+        raise EstimateError("there is no baseline.")
+    if plan is None:
+        return known
+    names = [outcome.name for outcome in plan.outcomes]
+    wanted = {name: known[name] for name in names if name in known}
+    if not wanted:
+        raise EstimateError(f"no baseline is of an outcome of the plan ({', '.join(names)}).")
+    return wanted
+
+
+def _design(
+    plan: Plan | None, arms: Mapping[str, float] | None, per_unit: float | None, size_cv: float, sequential: bool
+) -> Design:
+    shares = dict(arms) if arms is not None else dict(_TWO) if plan is None else dict(plan.arms)
+    total = sum(shares.values())
+    if len(shares) < 2 or not all(0 < share < math.inf for share in shares.values()):
+        raise EstimateError("`arms` must name two arms or more, each with a share above 0.")
+    if per_unit is not None and not per_unit > 0:
+        raise EstimateError("`records_per_unit` must be above 0.")
+    if not 0 <= size_cv < math.inf:
+        raise EstimateError("`size_cv` must be 0 or more.")
+    clustered = (per_unit or 1) != 1 if plan is None else plan.unit is not None and not plan.one_record_per_unit
+    groups = (_GROUPS if clustered else None) if plan is None else plan.groups if plan.grouped else None
+    return Design(
+        {arm: share / total for arm, share in shares.items()},
+        groups=groups,
+        records_per_unit=per_unit if per_unit is not None else None if clustered else 1.0,
+        size_cv=size_cv,
+        sequential=sequential,
+        growth=GROWTH,
+        anytime_n=10_000 if plan is None else plan.anytime_n,
+        drawn=True,
+    )
+
+
+def _rate(design: Design, records: float | None, units: float | None) -> float | None:
+    """Records a day."""
+    if records is not None and units is not None:
+        raise EstimateError("give `records_per_day` or `units_per_day`, not both.")
+    if units is not None:
+        if design.records_per_unit is None:
+            raise EstimateError("`units_per_day` needs `records_per_unit`.")
+        records = units * design.records_per_unit
+    if records is not None and not 0 < records < math.inf:
+        raise EstimateError("the number that come in a day must be above 0.")
+    return records
+
+
+def _size(
+    design: Design, rate: float | None, records: float | None, units: float | None, days: float | None
+) -> float | None:
+    """Records of the whole trial, if they are given in any form."""
+    given = [each for each in (records, units, days) if each is not None]
+    if len(given) > 1:
+        raise EstimateError("give one of `records`, `units` and `days`.")
+    if not given:
+        return None
+    if not 0 < given[0] < math.inf:
+        raise EstimateError("the size of a trial must be above 0.")
+    if units is not None:
+        if design.records_per_unit is None:
+            raise EstimateError("`units` needs `records_per_unit`.")
+        return units * design.records_per_unit
+    if days is not None:
+        if rate is None:
+            raise EstimateError("`days` needs `records_per_day` or `units_per_day`.")
+        return days * rate
+    return records
+
+
+def _for(name: str, given: By[T]) -> T | None:
+    """What is given for an outcome: its own, or the one for all."""
+    return given.get(name) if isinstance(given, Mapping) else given
+
+
+def _margin(name: str, margin: By[float], outcome: Outcome | None) -> float | None:
+    """The margin that is given, or else the plan's."""
+    bound = _for(name, margin)
+    if bound is not None and not 0 <= bound < math.inf:
+        raise EstimateError(f"{name}: `margin` must be 0 or more; `better` says which side is the good one.")
+    return bound if bound is not None or outcome is None else outcome.margin
+
+
+def _goal(name: str, goal: By[Goal], bound: float | None) -> Goal:
+    said: Goal | None = _for(name, goal)
+    if said is not None and said not in get_args(Goal):
+        raise EstimateError(f"there is no goal {said!r}; there are {', '.join(get_args(Goal))}.")
+    if said is None:
+        return "different" if bound is None else "not worse"
+    return said
+
+
+def _sign(name: str, better: By[str], outcome: Outcome | None) -> int:
+    said = _for(name, better) or (None if outcome is None else outcome.better) or "higher"
+    if said not in ("higher", "lower"):
+        raise EstimateError(f'{name}: `better` must be "higher" or "lower".')
+    return 1 if said == "higher" else -1
+
+
+def _tails(
+    goals: Mapping[str, Goal], arms: int, alpha: float, alternative: str, correction: str | None
+) -> dict[str, float]:
+    """The chance of each outcome's test to err to each side."""
+    if alternative not in get_args(Alternative):
+        raise EstimateError('`alternative` must be "two-sided", "greater" or "less".')
+    if correction is not None and correction not in CORRECTIONS:
+        raise EstimateError(f"there is no correction {correction!r}; there are {', '.join(CORRECTIONS)}.")
+    tail = alpha / 2 if alternative == "two-sided" else alpha
+    family = arms * sum(goal not in GUARDING for goal in goals.values())
+    share = 1 if correction is None else max(family, 1)
+    return {name: tail if goal in GUARDING else tail / share for name, goal in goals.items()}
+
+
+def _effect(
+    name: str, known: Baseline, effect: By[float], relative: By[float], goal: Goal, *, named: bool
+) -> float | None:
+    """The effect that is assumed, if one is given; by its name, if it must be."""
+    absolute, share = (
+        None if named and not isinstance(given, Mapping) else _for(name, given) for given in (effect, relative)
+    )
+    if absolute is not None and share is not None:
+        raise EstimateError(f"{name}: give `effect` or `relative`, not both.")
+    if share is not None:
+        if known.level <= 0:
+            raise EstimateError(f"{name}: a relative effect needs a level above 0; give `effect`.")
+        absolute = share * known.level
+    if absolute is None:
+        return None
+    if not math.isfinite(absolute):
+        raise EstimateError(f"{name}: the effect must be a finite number.")
+    if absolute == 0 and goal == "different":
+        raise EstimateError(f"{name}: an effect of zero cannot be found.")
+    if known.sd is None and not 0 < known.level + absolute < 1:
+        raise EstimateError(f"{name}: with this effect the share would not lie between 0 and 1.")
+    return absolute
+
+
+def _notes(
+    design: Design, known: Collection[Baseline], correction: str | None, rows: Sequence[Planned]
+) -> Iterator[str]:
+    if correction is not None and len(rows) > 1:
+        first = "Holm's procedure needs at most this many" if correction == "holm" else "Bonferroni's correction is in"
+        yield f"{first}, for {len(rows)} comparisons."
+    largest = max((row.records or 0 for row in rows), default=0)
+    if design.sequential and not 0.5 < largest / design.anytime_n < 2:
+        yield (
+            f"The any-time interval is tightest at {design.anytime_n:,} records. Set `anytime_n` in the plan to about "
+            f"{largest:,}, and it takes fewer."
+        )
+    groups = design.groups
+    if groups is not None and any(each.design_effect is not None for each in known):
+        yield (
+            f"How much records of one unit are alike was read from {groups} groups of units, so sizes are uncertain by "
+            f"about {100 * math.sqrt(2 / (groups - 1)):.0f} %."
+        )
+    elif design.records_per_unit is None:
+        yield (
+            "The plan allows for several records of a unit, and these are taken to be independent here. If they are "
+            "alike, give `correlation` and `records_per_unit`, or take both from an earlier trial."
+        )

@@ -1,0 +1,88 @@
+"""Any arm against any other, and all arms at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+
+import foldaway as fa
+
+KEY = bytes(range(16))
+SETTINGS: dict[str, Any] = {
+    "name": "arms",
+    "arm": "g",
+    "arms": {"a": 0.4, "b": 0.3, "c": 0.3},
+    "outcomes": ["y"],
+    "covariates": ["x"],
+}
+
+
+def records(n: int, gap: float = 0.5, seed: int = 1) -> dict[str, Any]:
+    chance = np.random.default_rng(seed)
+    g = chance.choice(["a", "b", "c"], n, p=[0.4, 0.3, 0.3])
+    x = chance.normal(0, 1, n)
+    return {
+        "g": g, "x": x, "y": 3 + x + gap * (g == "c") + chance.normal(0, 1, n), "u": np.arange(n),
+        "s": chance.choice(["p", "q"], n), "t": chance.choice(["i", "j"], n),
+    }  # fmt: skip
+
+
+def folded(data: dict[str, Any], **settings: Any) -> fa.Trial:
+    trial = fa.Trial(fa.Plan(**{**SETTINGS, **settings}), key=KEY)
+    trial.fold(data)
+    return trial
+
+
+STRATA = fa.Strata("s", {"p": dict(SETTINGS["arms"]), "q": dict(SETTINGS["arms"])})
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"unit": "u"}, {"keep": "moments"}, {"covariates": [], "strata": STRATA, "segments": ["t"]}]
+)
+def test_another_control_is_another_order_of_the_arms(settings: dict[str, Any]) -> None:
+    data = records(900)
+    turned = folded(data, **settings).effects(control="b")
+    arms = {arm: SETTINGS["arms"][arm] for arm in ("b", "a", "c")}
+    first = folded(data, **{**settings, "arms": arms}).effects()
+    assert [(row.arm, row.control, row.se_kind) for row in turned] == [
+        (row.arm, row.control, row.se_kind) for row in first
+    ]
+    for one, two in zip(turned, first, strict=True):
+        assert (one.estimate, one.std_error, one.control_level) == pytest.approx(
+            (two.estimate, two.std_error, two.control_level), rel=1e-9
+        )
+    for by, same in zip(turned.segments, first.segments, strict=True):
+        assert [row.estimate for row in by.effects] == pytest.approx([row.estimate for row in same.effects])
+    with pytest.raises(fa.EstimateError, match="no arm 'd'; the arms are a, b, c"):
+        folded(data).effects(control="d")
+
+
+def test_the_joint_test_is_the_wald_test_of_kept_rows() -> None:
+    data = records(900)
+    test = folded(data, covariates=[]).effects().joint["y"]
+    means = {arm: data["y"][data["g"] == arm] for arm in "abc"}
+    variances = {arm: y.var(ddof=1) / len(y) for arm, y in means.items()}
+    apart = np.array([means[arm].mean() - means["a"].mean() for arm in "bc"])
+    covariance = np.diag([variances["b"], variances["c"]]) + variances["a"]
+    assert test.statistic == pytest.approx(apart @ np.linalg.solve(covariance, apart) / 2, rel=1e-10)
+    assert test.df == 2
+    assert test.p_value < 0.001
+    effects = folded(data, unit="u").effects()
+    assert "a joint test of all 2 arms against the control gives p below 0.001" in " ".join(str(effects).split())
+    assert fa.Effects.from_json(effects.to_json()).joint == effects.joint
+
+
+def test_the_joint_test_keeps_its_level() -> None:
+    p = [folded(records(200, 0.0, seed), unit="u").effects().joint["y"].p_value for seed in range(100)]
+    assert sum(each < 0.05 for each in p) <= 13
+    assert 30 <= sum(each < 0.5 for each in p) <= 70
+
+
+def test_hc3_of_differences_is_that_of_kept_rows() -> None:
+    data = records(300)
+    row = folded(data, keep="moments", errors=["HC3", "HC1"]).effects().filter(se_kind="HC3", arm="c")[0]
+    X = np.column_stack([np.ones(300), data["g"] == "b", data["g"] == "c"]).astype(float)
+    assert row.std_error == pytest.approx(sm.OLS(data["y"], X).fit(cov_type="HC3").bse[2], rel=1e-11)

@@ -1,0 +1,124 @@
+"""The compliers' effect: the ratio of two effects, honest also where few more take the treatment up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import stdtrit
+
+import foldaway as fa
+from foldaway.inference.levels import Levels
+from foldaway.inference.reading.compliers import complier_effect
+
+KEY = bytes(range(16))
+SETTINGS: dict[str, Any] = {
+    "name": "compliers",
+    "arm": "g",
+    "arms": {"a": 0.5, "b": 0.5},
+    "outcomes": ["y"],
+    "received": "d",
+}
+
+
+def records(n: int, share: float = 0.4, seed: int = 1, effect: float = 2.0) -> dict[str, Any]:
+    """Of those in arm b a share takes the treatment up; these differ from others anyway."""
+    chance = np.random.default_rng(seed)
+    u = chance.integers(0, n // 2, n)
+    per_unit = np.random.default_rng(seed + 1).random((n // 2, 2))
+    treated, complier = per_unit[u, 0] < 0.5, per_unit[u, 1] < share
+    x = chance.normal(0, 1, n)
+    d = (treated & complier).astype(float)
+    y = 5 + x + 1.5 * complier + effect * d + chance.normal(0, 1, n)
+    return {"g": np.where(treated, "b", "a"), "y": y, "d": d, "x": x, "u": u}
+
+
+def folded(data: dict[str, Any], **settings: Any) -> fa.Trial:
+    trial = fa.Trial(fa.Plan(**{**SETTINGS, **settings}), key=KEY)
+    for at in range(0, len(data["y"]), 700):
+        trial.fold({name: column[at : at + 700] for name, column in data.items()})
+    return trial
+
+
+def compliers(trial: fa.Trial, **options: Any) -> fa.Effect:
+    (row,) = trial.effects(**options).filter(estimator="compliers")
+    return row
+
+
+@pytest.mark.parametrize("unit", [None, "u"])
+def test_the_effect_is_that_of_an_instrument_on_kept_rows(unit: str | None) -> None:
+    """Two-stage least squares with one instrument: cov(g, y) / cov(g, d)."""
+    data = records(2000)
+    row = compliers(folded(data, unit=unit))
+    g = data["g"] == "b"
+    expected = (data["y"][g].mean() - data["y"][~g].mean()) / (data["d"][g].mean() - data["d"][~g].mean())
+    assert row.estimate == pytest.approx(expected, rel=1e-12)
+    assert row.se_kind == "jackknife"
+    assert (row.first_stage or 0) > 100
+    assert (row.ci_lower or 9) < 2 < (row.ci_upper or 0)
+
+
+def test_batches_merging_and_saving_change_nothing() -> None:
+    data = records(2000)
+    parts = [{name: column[part] for name, column in data.items()} for part in (slice(900), slice(900, None))]
+    whole, merged = folded(data, unit="u"), folded(parts[0], unit="u") + folded(parts[1], unit="u")
+    for other in (merged, fa.Trial.loads(whole.dumps(), key=KEY)):
+        one, two = compliers(whole), compliers(other)
+        assert (one.estimate, one.std_error, one.ci_lower) == pytest.approx(
+            (two.estimate, two.std_error, two.ci_lower), rel=1e-9
+        )
+
+
+def test_covariates_narrow_it_before_and_after_saving() -> None:
+    data = records(3000)
+    plain, adjusted = compliers(folded(data, unit="u")), folded(data, unit="u", covariates=["x"])
+    before = compliers(adjusted)
+    adjusted.dumps()
+    after = compliers(adjusted)
+    assert (before.std_error or 9) < 0.9 * (plain.std_error or 0)
+    assert (before.estimate, before.std_error) == pytest.approx((after.estimate, after.std_error), rel=0.02)
+
+
+def test_the_ends_of_the_set_are_where_the_test_turns() -> None:
+    chance = np.random.default_rng(3)
+    root = chance.normal(0, 0.05, (4, 4))
+    doubt, groups = np.full((4, 4), 1 / 60), np.full(4, 60)
+    levels = Levels(np.array([5.0, 6.0, 0.1, 0.6]), root @ root.T, doubt, np.full(4, 99), groups)
+    effect, strength = complier_effect(levels, 1, 0.95)
+    assert effect.ci_lower is not None
+    assert effect.ci_upper is not None
+    assert effect.df is not None
+    for rho in (effect.ci_lower, effect.ci_upper):
+        contrast = np.array([-1, 1, rho, -rho])
+        statistic = contrast @ levels.value / np.sqrt(contrast @ levels.covariance @ contrast)
+        assert abs(statistic) == pytest.approx(stdtrit(effect.df, 0.975), rel=1e-9)
+    assert strength == pytest.approx(0.25 / (np.array([-1, 1]) @ levels.covariance[2:, 2:] @ np.array([-1, 1])))
+
+
+def test_a_weak_first_stage_is_withheld_with_its_reason() -> None:
+    row = compliers(folded(records(600, share=0.0), unit="u"))
+    assert (row.reliable, row.estimate, row.std_error) == (False, None, None)
+    assert "do not differ in what was received" in (row.why or "")
+    data = records(600, share=0.0)
+    data["d"] = np.random.default_rng(5).integers(0, 2, 600).astype(float)
+    row = compliers(folded(data, unit="u"))
+    assert not row.reliable
+    assert "first stage's F is" in (row.why or "")
+    assert row.ci_lower is None
+
+
+def test_it_is_told_rounded_and_never_leads() -> None:
+    trial = folded(records(2000), unit="u")
+    exact, told = compliers(trial), compliers(trial, rounded=True)
+    assert told.estimate != exact.estimate
+    assert told.estimate == pytest.approx(exact.estimate, abs=exact.std_error)
+    assert told.first_stage == float(f"{exact.first_stage:.1e}")
+    assert "compliers" in str(trial.effects())
+
+
+def test_bad_plans() -> None:
+    with pytest.raises(fa.PlanError, match="`received` is read from sums"):
+        fa.Plan(**{**SETTINGS, "keep": "moments"})
+    with pytest.raises(fa.PlanError, match="needs `received`"):
+        fa.Plan(**{**SETTINGS, "received": None, "estimators": ["compliers"]})

@@ -1,0 +1,129 @@
+"""Strata: effects within them, combined by size, as an analysis that kept all rows has them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import foldaway as fa
+
+KEY = bytes(range(16))
+SHARES = {
+    "lyon": {"a": 0.5, "b": 0.5},
+    "leeds": {"a": 0.7, "b": 0.3},
+    "turin": {"a": 0.2, "b": 0.8},
+    "empty": {"a": 0.9, "b": 0.1},
+}
+SETTINGS: dict[str, Any] = {
+    "name": "strata",
+    "arm": "g",
+    "arms": {"a": 0.5, "b": 0.5},
+    "outcomes": ["y"],
+    "strata": fa.Strata("site", SHARES),
+}
+LEVELS = {"lyon": 0.0, "leeds": 6.0, "turin": -8.0}
+
+
+def records(n: int, seed: int = 1, effect: float = 1.0) -> dict[str, Any]:
+    chance = np.random.default_rng(seed)
+    site = chance.choice(list(LEVELS), n)
+    treated = chance.random(n) < np.array([SHARES[s]["b"] for s in site])
+    y = np.array([LEVELS[s] for s in site]) + effect * treated + chance.normal(0, 2, n)
+    return {"g": np.where(treated, "b", "a"), "y": y, "site": site, "u": np.arange(n)}
+
+
+def folded(settings: dict[str, Any], data: dict[str, Any], size: int = 500) -> fa.Trial:
+    trial = fa.Trial(fa.Plan(**settings), key=KEY)
+    for at in range(0, len(data["y"]), size):
+        trial.fold({name: column[at : at + size] for name, column in data.items()})
+    return trial
+
+
+def blocked(data: dict[str, Any]) -> tuple[float, float]:
+    """The effect within strata combined by size, and Neyman's error, from kept rows."""
+    effect = variance = 0.0
+    for site in set(data["site"]):
+        b, a = (data["y"][(data["site"] == site) & (data["g"] == arm)] for arm in ("b", "a"))
+        share = (len(a) + len(b)) / len(data["y"])
+        effect += share * (b.mean() - a.mean())
+        variance += share**2 * (a.var(ddof=1) / len(a) + b.var(ddof=1) / len(b))
+    return effect, math.sqrt(variance)
+
+
+def test_within_strata_as_from_kept_rows() -> None:
+    data = records(3000)
+    trial = folded(SETTINGS, data)
+    merged = folded(SETTINGS, {k: v[:900] for k, v in data.items()}) + folded(
+        SETTINGS, {k: v[900:] for k, v in data.items()}
+    )
+    for each in (trial, merged, fa.Trial.loads(trial.dumps())):
+        (row,) = each.effects()
+        assert (row.estimate, row.std_error) == pytest.approx(blocked(data), rel=1e-12)
+
+
+def test_the_pooled_difference_is_biased_and_strata_are_not() -> None:
+    data = records(6000)
+    with pytest.warns(fa.SampleRatioWarning):
+        (pooled,) = folded({**SETTINGS, "strata": None, "arms": {"a": 0.3, "b": 0.7}}, data).effects()
+    (within,) = folded(SETTINGS, data).effects()
+    (clustered,) = folded({**SETTINGS, "unit": "u"}, data).effects()
+    assert clustered.se_kind == "jackknife"
+    away = [abs((row.estimate or 0) - 1) / (row.std_error or 1) for row in (pooled, within, clustered)]
+    assert away[0] > 10
+    assert max(away[1:]) < 4
+
+
+def test_weights_as_from_kept_rows() -> None:
+    """By groups, the difference of means of records weighted by one over their probability."""
+    data = records(2000)
+    (row,) = folded({**SETTINGS, "unit": "u"}, data).effects()
+    weight = np.array([1 / SHARES[s][g] for s, g in zip(data["site"], data["g"], strict=True)])
+    means = [np.average(data["y"][data["g"] == arm], weights=weight[data["g"] == arm]) for arm in "ab"]
+    assert row.estimate == pytest.approx(means[1] - means[0], rel=1e-12)
+
+
+def test_a_stratum_with_one_record_of_an_arm_is_no_obstacle() -> None:
+    data = records(300)
+    few = {"g": ["a", "b", "a"], "y": [90.0, 91.0, 92.0], "site": ["empty"] * 3, "u": [300, 301, 302]}
+    trial = folded(SETTINGS, data)
+    trial.fold(few)
+    (row,) = trial.effects()
+    assert row.reliable
+    assert (row.std_error or 0) > 0
+
+
+def test_the_sample_ratio_is_that_of_the_strata() -> None:
+    data = records(3000)
+    for settings in (SETTINGS, {**SETTINGS, "unit": "u"}, {**SETTINGS, "keep": "moments"}):
+        assert (folded(settings, data).effects().sample_ratio.p_value or 0) > 0.001
+    swapped = {**data, "g": np.where(data["site"] == "leeds", "b", data["g"])}
+    for settings in (SETTINGS, {**SETTINGS, "unit": "u"}, {**SETTINGS, "keep": "moments"}):
+        with pytest.warns(fa.SampleRatioWarning):
+            folded(settings, swapped).effects()
+
+
+def test_fixed_effects_from_moments() -> None:
+    """With moments, the regression has an intercept for each stratum: that on residuals from the strata's means."""
+    data = records(2000)
+    trial = folded({**SETTINGS, "keep": "moments", "errors": ["HC1"]}, data)
+    row = trial.effects().filter(estimator="regression")[0]
+    treated = (data["g"] == "b").astype(float)
+    y = data["y"].copy()
+    for site in LEVELS:
+        at = data["site"] == site
+        y[at] -= y[at].mean()
+        treated[at] -= treated[at].mean()
+    assert row.estimate == pytest.approx(treated @ y / (treated @ treated), rel=1e-10)
+    interacted = trial.effects().filter(estimator="interacted")[0]
+    assert interacted.estimate == pytest.approx(blocked(data)[0], rel=1e-9)
+
+
+def test_a_unit_is_assigned_within_its_stratum() -> None:
+    plan = fa.Plan(**SETTINGS)
+    arms = [plan.assign(unit, "turin") for unit in range(2000)]
+    assert 0.75 < arms.count("b") / 2000 < 0.85
+    with pytest.raises(fa.PlanError, match="strata"):
+        plan.assign(1)
