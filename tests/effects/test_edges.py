@@ -103,7 +103,7 @@ def test_covariates_without_use_are_named(keep: Keep) -> None:
         more = {"x2": 2 * data["x"], "x3": np.full(N, 0.1), "x4": 1e-300 * np.sqrt(data["x"])}
         found = effects_of(data | more, keep, size)
         [note] = [note for note in found.notes if "adjusted" in note]
-        assert note.startswith("The effects are not adjusted for “x2” and “x3” and “x4”, which each is the same in all")
+        assert note.startswith("The effects are not adjusted for “x2” and “x3” and “x4”: each is the same in all")
         for name, row in by_name(found).items():
             assert row.estimate == pytest.approx(plain[name].estimate, rel=1e-9)
             assert row.std_error == pytest.approx(plain[name].std_error, rel=1e-9)

@@ -129,7 +129,8 @@ def test_collinear_covariates_give_the_effects_of_the_pseudoinverse(make: Any, a
     plan = make_plan(rows, covariates, weight="w" if weighted else None, unit="u", complete_units=True)
     effects = folded(plan, rows).effects(population=False)
     assert {effect.estimator for effect in effects} == {"ipw", "difference", "regression", "interacted"}
-    assert not effects.notes
+    [note] = effects.notes
+    assert note.startswith("The effects are not adjusted for “")
     assert_as_pseudoinverse(plan, rows, effects, {"regression": arms + slopes, "interacted": arms * (1 + slopes)})
 
 

@@ -45,7 +45,7 @@ def test_what_the_study_found_stays_mended(seed: int) -> None:
 
 
 def test_the_study_sees_what_is_wrong() -> None:
-    case = edges.draw(2)
+    case = edges.draw(8)
     whole = edges.rows_of(case, lambda: edges.folded(case, [0, case.n]))
     part = edges.rows_of(case, lambda: edges.folded(case, [0, case.n - 1]))
     assert max(edges.apart(row, part[name]) for name, row in whole.items()) > edges.MOST["hard"]

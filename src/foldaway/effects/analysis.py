@@ -118,10 +118,10 @@ def left_out_notes(plan: Plan, columns: Sequence[int]) -> list[str]:
     if not columns:
         return []
     names = " and ".join(f"“{plan.regressors[1 + column]}”" for column in columns)
-    is_each = "is" if len(columns) == 1 else "each is"
+    each = "it is" if len(columns) == 1 else "each is"
     return [
-        f"The effects are not adjusted for {names}, which {is_each} the same in all records, determined by the "
-        "covariates listed before, or too close to zero to compute with (below 1e-40)."
+        f"The effects are not adjusted for {names}: {each} the same in all records, determined by the covariates "
+        "listed before it, or too close to zero to compute with (below 1e-40)."
     ]
 
 

@@ -45,10 +45,10 @@ def welch_degrees(parts: Sequence[float] | Floats, units: Sequence[float] | Floa
         >>> welch_degrees([1.0, 1.0], [11.0, 11.0])
         20.0
     """
-    variances, free = np.asarray(parts, dtype=np.float64), np.maximum(np.asarray(units) - 1, 1e-9)
-    if not (total := variances.sum()) > 0:  # nothing varies: any number will do, and the pooled one is a number
+    variances, free = np.maximum(np.asarray(parts, dtype=np.float64), 0), np.maximum(np.asarray(units) - 1, 1e-9)
+    if not variances.any():  # nothing varies: any number will do, and the pooled one is a number
         return float(free.sum())
-    shares = variances / total  # whose squares are not lost, however small the variances
+    shares = variances / variances.sum()  # whose squares are not lost, however small the variances
     return float(1 / np.sum(shares**2 / free))
 
 
