@@ -118,6 +118,36 @@ def test_the_p_value_is_where_the_interval_ends_at_zero(statistic: float, df: fl
     assert float(anytime_p_value(np.asarray(edge), np.asarray(n), 0.95, at, df)) == pytest.approx(0.05, rel=1e-9)
 
 
+# One side.
+
+
+@pytest.mark.parametrize("n", [30, 10_000, 3_000_000])
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
+def test_one_sided_the_upper_half_of_the_mixture_is_one_over_alpha(n: int, confidence: float) -> None:
+    """2 ∫₀^∞ exp(λS − λ²n/2) dN(0, ρ²)(λ) at the boundary, and the p-value there."""
+    reach = float(anytime_reach(np.asarray(n), confidence, 1000, one_sided=True))
+    s, scale = reach * math.sqrt(n), rho(confidence, 1000)
+    peak, spread = s / (n + scale**-2), 1 / math.sqrt(n + scale**-2)
+
+    def integrand(z: float) -> float:
+        at = peak + spread * z
+        return 2 * math.exp(at * s - at * at * n / 2 - at * at / (2 * scale**2)) / (scale * math.sqrt(2 * math.pi))
+
+    value = spread * integrate.quad(integrand, max(-peak / spread, -12), 12)[0]
+    assert value == pytest.approx(1 / (1 - confidence), rel=1e-7)
+    p = anytime_p_value(np.array([reach, -reach, -1e300]), np.asarray(n), confidence, 1000, one_sided=True)
+    assert p.tolist() == pytest.approx([1 - confidence, 1.0, 1.0], rel=1e-9)
+    assert reach < float(anytime_reach(np.asarray(n), confidence, 1000))
+
+
+def test_one_sided_it_holds_however_often_one_looks() -> None:
+    rng = np.random.default_rng(7)
+    n = np.arange(1.0, 3001)
+    reach = anytime_reach(n, 0.95, 500, one_sided=True)
+    wrong = [np.any(np.cumsum(rng.normal(size=(500, 3000)), axis=1) / np.sqrt(n) > reach, axis=1) for _ in range(4)]
+    assert 0.01 < np.mean(wrong) <= 0.05
+
+
 # The error.
 
 

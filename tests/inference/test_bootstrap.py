@@ -14,6 +14,7 @@ from scipy import stats
 
 from foldaway.errors import EstimateError
 from foldaway.inference.bootstrap import Distribution, resampled
+from foldaway.inference.claim import DIFFERS, Claim
 
 
 def numbered(values: Iterable[float], number: float) -> float:
@@ -96,3 +97,15 @@ def test_what_is_left_of_nothing_by_rounding_is_nothing() -> None:
 def test_no_error_comes_from_fewer_than_two_replicates(count: int) -> None:
     with pytest.raises(EstimateError, match="fewer than two replicates"):
         resampled(Distribution(np.ones(count), np.ones(count), 500 - count), 0.95)
+
+
+def test_one_sided_tests_invert_one_sided_intervals() -> None:
+    effects = np.arange(-99.0, 900.0)  # 999 replicates
+    below, above = Claim("less", 850.5), Claim("greater", -49.5)
+    for claim, expected in ((below, 0.051), (above, 0.051), (Claim("within", 1000.0), 0.001), (DIFFERS, 0.2)):
+        found = resampled(Distribution(effects, np.ones(999), 0), claim.coverage(0.949), claim)
+        assert found.p_value == pytest.approx(expected, abs=0.0025)
+    found = resampled(Distribution(effects, np.ones(999), 0), below.coverage(0.95), below)
+    assert (found.lower, found.upper) == (-np.inf, np.quantile(effects, 0.95, method="weibull"))
+    of_less = resampled(Distribution(effects, -np.ones(999), 0), below.coverage(0.95), below)
+    assert of_less.relative_upper == np.inf  # a share of a number below zero falls where the effect rises
