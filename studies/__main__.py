@@ -11,6 +11,7 @@ ALL = (
     "groups_coverage",
     "few_clusters",
     "groups_anytime",
+    "quantiles",
     "power",
     "release",
     "coverage",
