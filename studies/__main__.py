@@ -16,6 +16,7 @@ ALL = (
     "release",
     "coverage",
     "digits",
+    "edges",
     "attacks",
     "crashes",
     "consumers",

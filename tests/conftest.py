@@ -9,6 +9,7 @@ from hypothesis import settings
 
 from brokers import broker, kafka_server, nats_server, redis_server
 from browser import browser
+from compiled import compile_kernels
 from measured import EachLawOnce
 from postgres import postgres
 from served import served_from
@@ -16,12 +17,14 @@ from served import served_from
 __all__ = ["broker", "browser", "kafka_server", "nats_server", "postgres", "redis_server", "served_from"]
 
 # The same cases in every run: what fails, fails for everybody.
-settings.register_profile("same", derandomize=True, deadline=None, database=None)
+settings.register_profile("same", derandomize=True, deadline=None, database=None, max_examples=50)
 settings.load_profile("same")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(EachLawOnce())
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        compile_kernels()
 
 
 @pytest.fixture(scope="session", autouse=True)

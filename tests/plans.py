@@ -23,6 +23,8 @@ FULL: dict[str, Any] = {
     "unit": "user_id",
     "weight": "w",
     "confidence": 0.9,
+    "alternative": "less",
+    "correction": "benjamini-hochberg",
     "one_record_per_unit": True,
     "keep": "moments",
     "groups": 64,

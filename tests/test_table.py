@@ -24,7 +24,7 @@ def grids(draw: st.DrawFn) -> tuple[list[str], list[list[str]]]:
     return draw(row), draw(st.lists(row, max_size=5))
 
 
-@fuzz(max_examples=100)
+@fuzz(max_examples=50)
 @given(grids(), st.integers(0, 5))
 def test_every_cell_stands_in_its_column(grid: tuple[list[str], list[list[str]]], left: int) -> None:
     header, rows = grid
@@ -42,7 +42,7 @@ def test_every_cell_stands_in_its_column(grid: tuple[list[str], list[list[str]]]
         assert line == line.rstrip()
 
 
-@fuzz(max_examples=100)
+@fuzz(max_examples=50)
 @given(grids(), cells)
 def test_html_gives_back_every_cell(grid: tuple[list[str], list[list[str]]], caption: str) -> None:
     header, rows = grid
@@ -57,14 +57,14 @@ def test_a_caption_only_if_there_is_one() -> None:
     assert "<caption>" not in html_table(["a"], [["1"]])
 
 
-@fuzz(max_examples=150)
+@fuzz(max_examples=75)
 @given(st.floats(-1e300, 1e300, allow_subnormal=False), st.integers(2, 10))
 def test_a_number_has_the_digits_asked_for(value: float, digits: int) -> None:
     text = number(value, digits)
     assert float(text.replace(",", "")) == pytest.approx(value, rel=0.51 * 10.0 ** (1 - digits), abs=1e-8 * 0.51)
 
 
-@fuzz(max_examples=150)
+@fuzz(max_examples=75)
 @given(st.floats(-1e9, 1e9, exclude_min=True, exclude_max=True), st.integers(0, 8))
 def test_a_number_has_the_places_asked_for(value: float, places: int) -> None:
     text = number(value, places=places)
@@ -81,7 +81,7 @@ def test_numbers_of_other_kinds() -> None:
     assert number(12345678901.0, places=2) == "1.235e+10"
 
 
-@fuzz(max_examples=150)
+@fuzz(max_examples=75)
 @given(st.lists(st.floats(1e-6, 1e12), min_size=1, max_size=5))
 def test_places_show_two_digits_of_the_smallest_error(errors: list[float]) -> None:
     places = places_for([*errors, 0.0, math.nan])

@@ -11,7 +11,7 @@ services=(
     "PostgreSQL|postgresql|have_postgres"
     "NATS|nats-server|have_nats"
     "Redis|redis-server|have_redis"
-    "Chromium|chromium|have_chromium"
+    "Chromium|chromium-headless-shell|have_chromium"
     "Java|openjdk-17-jre-headless|have_java"
 )
 
@@ -23,7 +23,8 @@ have_postgres() {
 
 have_nats() { command -v nats-server >/dev/null || [ -x /usr/sbin/nats-server ] || [ -x .venv/bin/nats-server ]; }
 have_redis() { command -v redis-server >/dev/null; }
-have_chromium() { command -v chromium >/dev/null; }
+# The whole browser will do as well, where its part without windows could not be had.
+have_chromium() { command -v chromium-headless-shell >/dev/null || { [ -n "$tried" ] && command -v chromium >/dev/null; }; }
 have_java() { command -v java >/dev/null; }
 
 find_missing() {
@@ -35,12 +36,14 @@ find_missing() {
     done
 }
 
+tried=
 find_missing
 if [ ${#packages[@]} -gt 0 ] && [ "${1:-}" != --missing ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     export DEBIAN_FRONTEND=noninteractive
     { apt-get -qq update && apt-get -qq install -y --no-install-recommends "${packages[@]}"; } >&2 || true
-    find_missing
 fi
+tried=yes
+find_missing
 if [ ${#packages[@]} -gt 0 ]; then
     if [ "${1:-}" = --missing ] || [ -n "${CI:-}" ]; then
         joined=$(printf ', %s' "${names[@]}")

@@ -7,7 +7,7 @@ intervals are those of an analysis that kept everything.
 from typing import TYPE_CHECKING, Any
 
 from foldaway.calibrating import Calibration
-from foldaway.effects import Effect, Effects
+from foldaway.effects import Effect, Effects, Verdict
 from foldaway.errors import (
     EstimateError,
     FoldawayError,
@@ -79,6 +79,7 @@ __all__ = [
     "Total",
     "Trial",
     "Unreleased",
+    "Verdict",
     "WorkerError",
     "fold_files",
     "fold_query",

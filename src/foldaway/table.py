@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+_LETTERS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
+
 ABSENT = "–"
 """What stands where there is no number."""
 
@@ -60,6 +62,19 @@ def number(value: Any, digits: int = 4, *, places: int | None = None) -> str:
         places = digits if value == 0 else max(0, digits - 1 - math.floor(math.log10(abs(value))))
         return f"{value + 0.0:,.{min(places, 8)}f}"
     return f"{value:.{digits}g}"
+
+
+def compact(value: float | None, digits: int = 4) -> str:
+    """A number where there is little room: thousands, millions and more by a letter.
+
+    Example:
+        >>> [compact(v) for v in (102_975_000.0, -58_333.3, 12.3456, None)]
+        ['103.0M', '-58.33k', '12.35', '–']
+    """
+    if value is None or not 1e4 <= abs(value) < 1e15:
+        return number(value, digits)
+    letter, unit = next((letter, unit) for letter, unit in _LETTERS if abs(value) >= unit)
+    return f"{number(value / unit, digits)}{letter}"
 
 
 def places_for(errors: Iterable[float | None]) -> int | None:

@@ -303,7 +303,6 @@ class Trial:
     def effects(
         self,
         *,
-        adjust: str | None = None,
         population: bool = True,
         rounded: bool = False,
         control: str | None = None,
@@ -312,7 +311,6 @@ class Trial:
 
         Args:
             control: The arm that all others are compared with; the plan's first if left out.
-            adjust: ``"holm"`` or ``"benjamini-hochberg"``, over arms and outcomes.
             population: Whether the errors of the interacted estimator allow for the covariates' mean being that of a
                 sample, so that the effect is the population's; without, it is the effect on these very records.
             rounded: Whether to round them for others, so that no person's value can be worked out from several answers.
@@ -326,7 +324,7 @@ class Trial:
             effects = effects_of(plan, tallies.arms, self._faults, population=population, rounded=rounded)
         if effects.alarm is not None:
             warnings.warn(effects.alarm, LossWarning if effects.sample_ratio.ok else SampleRatioWarning, stacklevel=2)
-        return effects if adjust is None else effects.adjusted(adjust)
+        return effects
 
     def release(self, *, everywhere: bool = True) -> Effects:
         """Tell the effects once, with the noise of the plan's `release`; the exact tallies are then gone, for good.
@@ -357,13 +355,10 @@ class Trial:
         """Whether the effects were told with noise, and nothing exact is left."""
         return isinstance(self._tallies, Grouped) and self._tallies.released
 
-    def report(
-        self, *, adjust: str | None = None, positions: Positions | None = None, told: Effects | None = None
-    ) -> Report:
+    def report(self, *, positions: Positions | None = None, told: Effects | None = None) -> Report:
         """A page for people who are no statisticians: what was asked, found and kept, and whether to trust it.
 
         Args:
-            adjust: As for `effects`.
             positions: What a run over files or streams saved with the state, which is then in the list of what exists.
             told: Effects for others, from `tell`; exact ones if left out.
 
@@ -375,8 +370,7 @@ class Trial:
         from foldaway.report.page.page import trial_page
 
         saved = Saved(self.copy().dumps(), positions)  # a report fixes nothing
-        effects = quiet_effects(self, adjust) if told is None else told if adjust is None else told.adjusted(adjust)
-        return trial_page(effects, self.plan, self._tallies, saved)
+        return trial_page(quiet_effects(self) if told is None else told, self.plan, self._tallies, saved)
 
     @property
     def rich(self) -> bool:
@@ -563,11 +557,11 @@ def against(control: str, plan: Plan, tallies: Holding) -> tuple[Plan, Holding]:
     return turned, tallies.turned(turned, places)
 
 
-def quiet_effects(trial: Trial, adjust: str | None = None, *, rounded: bool = False) -> Effects:
+def quiet_effects(trial: Trial, *, rounded: bool = False) -> Effects:
     """The trial's effects, without the warning: what it would say is in them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SampleRatioWarning)
-        return trial.effects(adjust=adjust, rounded=rounded)
+        return trial.effects(rounded=rounded)
 
 
 def open_saved(

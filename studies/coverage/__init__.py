@@ -29,4 +29,5 @@ def main(arguments: Sequence[str] = ()) -> None:
     outside = broken(grid, options.trials)
     doubtful = [design for design in DESIGNS if design.name in {cell.design for cell in outside}]
     again = simulated(doubtful, options.trials, options.seed + 1, options.processes)
-    publish(findings(grid, {cell: again[cell] for cell in outside}, options.trials, options.seed), NAME, options)
+    twice = {cell: again[cell] for cell in outside if cell in again}
+    publish(findings(grid, twice, options.trials, options.seed), NAME, options)

@@ -47,7 +47,9 @@ def findings(grid: Grid, again: Mapping[Cell, Hits], trials: int, seed: int) -> 
         with clusters y = 1 + {EFFECT} d + u + x/2 + e, with a standard normal u that records of a unit share, and x =
         u/2 plus standard normal noise. Arms are drawn for each unit with the plan's probabilities, half and half if
         nothing else is said; clusters that are few are dealt out evenly. The bootstrap has {REPLICATES} replicates with
-        Poisson weights by unit. Where records have no cluster, each is a unit.
+        Poisson weights by unit. Where records have no cluster, each is a unit. Errors by unit are withheld in trials
+        with too few units; coverage is then of the others. CR1 of a difference is, by statsmodels too, that of each
+        arm's mean.
 
         A share of {trials:,} trials is off by up to {100 * chance(NOMINAL, trials):.1f} points by chance ({ERRORS}
         Monte Carlo standard errors). What theory says was written down first: no mark, should be 95 %; ≥, should be

@@ -71,7 +71,9 @@ def test_the_joint_test_is_the_wald_test_of_kept_rows() -> None:
     assert test.df == 2
     assert test.p_value < 0.001
     effects = folded(data, unit="u").effects()
-    assert "a joint test of all 2 arms against the control gives p below 0.001" in " ".join(str(effects).split())
+    assert "a joint test of all 2 arms against the control gives p below 0.001" in " ".join(
+        effects.to_string(all=True).split()
+    )
     assert fa.Effects.from_json(effects.to_json()).joint == effects.joint
 
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -17,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 import foldaway as fa
-from foldaway.inference.intervals import benjamini_hochberg, holm
 from foldaway.plan.vocabulary import ESTIMATORS
 from trials import folded, known, make_trial
 
@@ -79,42 +77,11 @@ def test_rows_cannot_change(effects: fa.Effects) -> None:
         effects[0].estimate = 0.0
 
 
-# Adjustment
-
-
-@pytest.mark.parametrize(("method", "adjust"), [("holm", holm), ("benjamini-hochberg", benjamini_hochberg)])
-def test_families_are_the_comparisons_of_one_estimator_and_kind(effects: fa.Effects, method: str, adjust: Any) -> None:
-    adjusted = effects.adjusted(method)
-    assert all(row.p_adjusted is None for row in effects)
-    for estimator, kind in {(row.estimator, row.se_kind) for row in effects}:
-        family = adjusted.filter(estimator=estimator, se_kind=kind)
-        assert len(family) == 4
-        expected = adjust(np.array([row.p_value for row in family]))
-        assert [row.p_adjusted for row in family] == expected.tolist()
-    stripped = [msgspec.structs.replace(row, p_adjusted=None) for row in adjusted]
-    assert stripped == list(effects)
-
-
-def test_an_adjustment_that_does_not_exist_is_refused(effects: fa.Effects) -> None:
-    with pytest.raises(fa.EstimateError, match="there is no adjustment 'bonferroni'; there are holm, benjamini"):
-        effects.adjusted("bonferroni")
-
-
-@pytest.mark.parametrize("method", ["holm", "benjamini-hochberg"])
-def test_a_row_without_a_p_value_is_no_comparison(effects: fa.Effects, method: str) -> None:
-    family = list(effects.filter(estimator="regression", se_kind="HC1"))
-    without = msgspec.structs.replace(family[1], p_value=None)
-    others = replace(effects, rows=[family[0], *family[2:]])
-    mixed = replace(effects, rows=[family[0], without, *family[2:]]).adjusted(method)
-    assert mixed[1].p_adjusted is None
-    assert [mixed[0], *mixed[2:]] == list(others.adjusted(method))
-
-
 # Other forms
 
 
 def test_every_form_has_the_same_rows(effects: fa.Effects) -> None:
-    for given in (effects, effects.adjusted("holm"), effects[:0]):
+    for given in (effects, effects[:0]):
         rows = given.to_dicts()
         assert rows == [{name: getattr(row, name) for name in FIELDS} for row in given]
         assert given.to_arrow().to_pylist() == rows
@@ -128,7 +95,7 @@ def test_every_form_has_the_same_rows(effects: fa.Effects) -> None:
 def test_the_types_of_the_arrow_columns_do_not_depend_on_the_rows(effects: fa.Effects) -> None:
     schema = effects.to_arrow().schema
     assert schema.names == FIELDS
-    assert schema == effects[:0].to_arrow().schema == effects.adjusted("holm").to_arrow().schema
+    assert schema == effects[:0].to_arrow().schema
     expected = {"arm": pa.string(), "n": pa.int64(), "estimate": pa.float64(), "p_adjusted": pa.float64()}
     assert {name: schema.field(name).type for name in expected} == expected
     assert schema.field("replicates").type == pa.int64()
@@ -160,7 +127,7 @@ def test_effects_come_back_from_json(effects: fa.Effects) -> None:
     zeros = little("ab" * 20, [0.0] * 40)  # of which many numbers do not exist
     alarming = little("a" * 80 + "b" * 20, [0.0, 1.0] * 50)
     assert json.loads(alarming.to_json())["alarm"] == alarming.alarm != effects.alarm
-    for given in (effects, effects.adjusted("holm"), effects[:0], folded(plan, rows).effects(), zeros, alarming):
+    for given in (effects, effects[:0], folded(plan, rows).effects(), zeros, alarming):
         for text in (given.to_json(), given.to_json().encode()):
             again = fa.Effects.from_json(text)
             assert again.to_json() == given.to_json()
@@ -193,13 +160,11 @@ def little(groups: str, y: list[float], plan: fa.Plan = PLAN) -> fa.Effects:
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", fa.SampleRatioWarning)
         effects = trial.effects()
-        everything = [effects.adjusted(method) for method in ("holm", "benjamini-hochberg")] + [effects]
-        for each in everything:
-            strict(each.to_json())
-            for all_kinds in (False, True):
-                assert each.to_string(all_kinds=all_kinds)
-                assert each.to_html(all_kinds=all_kinds)
-            each.to_pandas(), each.to_polars(), each.to_arrow()
+        strict(effects.to_json())
+        for everything in (False, True):
+            assert effects.to_string(all=everything)
+            assert effects.to_html(all=everything)
+        effects.to_pandas(), effects.to_polars(), effects.to_arrow()
     return effects
 
 
@@ -250,7 +215,7 @@ def test_a_control_at_zero_has_no_relative_effect() -> None:
         assert known(row.std_error) > 0
         assert row.reliable
         assert (row.relative, row.relative_ci_lower) == (None, None)
-        assert row.relative_why == "The control's level is zero, or too close to it for a relative effect."
+        assert row.relative_why == "The control's level cannot be told from zero, so a relative effect has no bounds."
     assert strict(effects.to_json())["effects"][0]["relative"] is None
 
 
@@ -278,14 +243,12 @@ def test_effects_print_themselves(effects: fa.Effects) -> None:
 # What was asked goes along
 
 
-def test_effects_know_their_plan_and_their_adjustment(effects: fa.Effects) -> None:
+def test_effects_know_their_plan(effects: fa.Effects) -> None:
     plan, _ = make_trial(1, n=400, arms=3, outcomes=2, covariates=1, levels=2, units=True)
     assert effects.plan == plan
-    assert effects.adjustment is None
-    adjusted = effects.adjusted("holm")[2:5].filter(arm="arm1")
-    again = fa.Effects.from_json(adjusted.to_json())
-    for given in (adjusted, again):
-        assert given.adjustment == "holm"
+    some = effects[2:5].filter(arm="arm1")
+    again = fa.Effects.from_json(some.to_json())
+    for given in (some, again):
         assert given.plan is not None
         assert given.plan.fingerprint == plan.fingerprint
     assert json.loads(effects.to_json())["plan"] == json.loads(plan.canonical())

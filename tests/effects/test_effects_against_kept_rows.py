@@ -195,9 +195,9 @@ def test_an_adjustment_is_that_of_statsmodels() -> None:
     from statsmodels.stats.multitest import multipletests
 
     plan, rows = make_trial(9, n=300, arms=4, outcomes=2)
-    trial = folded(plan, rows)
     for ours, theirs in (("holm", "holm"), ("benjamini-hochberg", "fdr_bh")):
-        family = trial.effects(adjust=ours).filter(estimator="regression", se_kind="HC1")
+        trial = folded(msgspec.structs.replace(plan, correction=ours), rows)
+        family = trial.effects().filter(estimator="regression", se_kind="HC1")
         expected = multipletests([row.p_value for row in family], method=theirs)[1]
         assert [row.p_adjusted for row in family] == pytest.approx(list(expected), rel=1e-12)
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-import pytest
 
 import foldaway as fa
-from foldaway.effects.headline import comparisons, verdict, why
-from foldaway.report.page.found import sentence
+from foldaway.effects.headline import comparisons, why
 from reported import case
 from trials import folded, make_trial
 
@@ -46,17 +44,6 @@ def test_the_choice_does_not_look_at_the_outcome() -> None:
     assert len(chosen) == 1
 
 
-@pytest.mark.parametrize(("sign", "word"), [(1, "higher"), (-1, "lower")])
-def test_what_holds_at_any_time_is_the_direction_and_not_the_interval(sign: int, word: str) -> None:
-    plan = fa.Plan(name="t", arm="group", arms={"a": 0.5, "b": 0.5}, keep="moments", outcomes=["y"])
-    trial = fa.Trial(plan)
-    trial.fold({"group": ["a", "b"] * 500, "y": [i % 7 + sign * 20.0 * (i % 2) for i in range(1000)]})
-    effects = trial.effects()
-    [comparison] = comparisons(effects)
-    told = sentence(effects, comparison)
-    assert f"That it is {word} holds however often the results were looked at." in str(told)
-
-
 def test_errors_by_unit_lead_where_there_are_any() -> None:
     plan, rows = make_trial(3, n=600, units=True)
     assert lead(plan, rows).se_kind == "CR1"
@@ -73,25 +60,6 @@ def test_an_estimator_that_cannot_be_computed_does_not_lead() -> None:
     [found] = comparisons(effects)
     assert found.lead.estimator == "difference"
     assert "could not be computed" in why(effects, found.lead)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "adjusted", "said"),
-    [
-        (0.1, 0.9, None, "higher"),
-        (-0.9, -0.1, None, "lower"),
-        (-0.1, 0.9, None, "unclear"),
-        (0.1, 0.9, 0.2, "unclear"),
-        (0.1, 0.9, 0.01, "higher"),
-    ],
-)
-def test_verdicts(low: float, high: float, adjusted: float | None, said: str) -> None:
-    effects = case("small").effects()
-    row = msgspec.structs.replace(
-        effects[0], estimate=(low + high) / 2, ci_lower=low, ci_upper=high, p_adjusted=adjusted
-    )
-    assert verdict(effects, row) == said
-    assert verdict(effects, msgspec.structs.replace(row, reliable=False)) == "unknown"
 
 
 def test_an_error_that_takes_records_as_independent_does_not_lead_for_want_of_units() -> None:

@@ -38,7 +38,7 @@ def test_probabilities_that_were_assumed_do_not_lead_astray() -> None:
             f"{name} relies on the plan's probabilities, which the arms' counts contradict: prefer an estimator that "
             "does not."
         )
-        assert note in " ".join(str(effects).split())
+        assert note in " ".join(effects.to_string(all=True).split())
     assert rows["difference"].note is None
     assert {found.lead.estimator for found in comparisons(effects)} == {"difference"}  # though named last
 

@@ -54,10 +54,9 @@ def realistic(scale: float, *, n: int = 4000, units: bool = True, bootstrap: int
 @pytest.mark.parametrize("scale", [0.01, 1.0, 100.0, 10_000.0])
 def test_what_is_printed_fits_80_columns(scale: float) -> None:
     for effects in (realistic(scale), realistic(scale, units=False), realistic(scale, bootstrap=200)):
-        for given_as in (effects, effects.adjusted("holm")):
-            for all_kinds in (False, True):
-                widths = [len(line) for line in given_as.to_string(all_kinds=all_kinds).splitlines()]
-                assert max(widths) <= WIDTH == 80
+        for everything in (False, True):
+            widths = [len(line) for line in effects.to_string(all=everything).splitlines()]
+            assert max(widths) <= WIDTH == 80
 
 
 def test_headline_and_notes_are_wrapped() -> None:
@@ -85,51 +84,77 @@ def tables(text: str) -> dict[str, list[list[str]]]:
     return found
 
 
-def test_a_table_for_every_comparison_with_one_kind_of_error_for_each_estimator() -> None:
+def card(effects: fa.Effects) -> list[list[str]]:
+    """The cells of the scorecard, header first."""
+    lines = next(part for part in str(effects).split("\n\n") if part.startswith("outcome")).splitlines()
+    return [re.split(r"\s{2,}", line.strip()) for line in (lines[0], *lines[2:])]
+
+
+def test_a_line_for_every_outcome_comes_first() -> None:
     effects = realistic(1.0)
-    shown = tables(str(effects))
+    assert str(effects).split("\n\n")[1].startswith("outcome")
+    header, *lines = card(effects)
+    assert header == ["outcome", "control", "treatment", "effect", "95 % interval", "verdict"]
+    assert not tables(str(effects))
+    for (name, control, level, effect, interval, word), said in zip(lines, effects.verdicts(), strict=True):
+        assert (name, word.removesuffix(", one look")) == (said.outcome, said.verdict)
+        assert word.endswith(", one look") == (said.decided and not said.holds)
+        places = len(effect.partition(".")[2])
+        texts = [control, level, effect, *interval.strip("[]").split(", ")]
+        numbers = [said.control_level, said.level, said.estimate, said.ci_lower, said.ci_upper]
+        assert [float(text) for text in texts] == pytest.approx(numbers, abs=0.51 * 10.0**-places)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_long_names_are_cut_so_that_lines_fit_and_units_of_measure_stay(scale: float) -> None:
+    plan = fa.Plan(
+        name="long",
+        arm="g",
+        arms={"as it has always been on this page": 0.4, "one of many new ideas": 0.3, "another one of those": 0.3},
+        outcomes=[fa.Mean("y", label="What people spend in all of their visits together", measure="€"), "short"],
+    )
+    trial = fa.Trial(plan)
+    y = scale * (100 + np.arange(300) % 7)
+    trial.fold({"g": np.repeat(list(plan.arms), [120, 90, 90]), "y": y, "short": y % 11})
+    text = str(trial.effects())
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert len(re.findall(r"^Wha.*… \(€\)  one of", text, flags=re.MULTILINE)) == 1
+    header, *lines = card(trial.effects())
+    assert header[1] == "arm"
+    assert len(lines) == 4
+
+
+def test_the_rest_is_one_step_away() -> None:
+    effects = realistic(1.0)
+    shown = tables(effects.to_string(all=True))
     assert list(shown) == ["revenue: treatment against control", "converted: treatment against control"]
     for table in shown.values():
-        assert table[0] == ["estimator", "error", "effect", "95 % interval", "p", "relative", "any time"]
-        assert [row[:2] for row in table[1:]] == [[e, "CR1"] for e in dict.fromkeys(row.estimator for row in effects)]
-    by_record = next(iter(tables(str(realistic(1.0, units=False))).values()))[1:]
-    best = {"ipw": "HC2", "difference": "HC2", "regression": "HC1", "interacted": "HC1"}
-    assert dict(row[:2] for row in by_record) == best
-
-
-def test_all_kinds_are_shown_on_request() -> None:
-    effects = realistic(1.0)
-    shown = tables(effects.to_string(all_kinds=True))
-    for table in shown.values():
-        assert table[0] == ["estimator", "error", "effect", "std.err.", "95 % interval", "p", "any time"]
+        assert table[0] == ["estimator", "error", "effect", "std.err.", "95 % interval", "adj. p", "any time"]
         assert len(table) == 1 + len(effects) // 2
     assert sum(len(table) - 1 for table in shown.values()) == len(effects)
+    assert effects.to_string(all=True).startswith(str(effects).split("\n·")[0])
 
 
 def test_a_kind_that_was_filtered_for_is_shown() -> None:
-    shown = tables(str(realistic(1.0).filter(se_kind="HC0", outcome="revenue")))
+    effects = realistic(1.0).filter(se_kind="HC0", outcome="revenue")
+    shown = tables(effects.to_string(all=True))
     assert [row[1] for row in shown["revenue: treatment against control"][1:]] == ["HC0"] * 4
-
-
-def test_adjusted_p_values_take_the_place_of_the_others() -> None:
-    effects = realistic(1.0).adjusted("holm")
-    table = tables(str(effects))["revenue: treatment against control"]
-    assert table[0][4] == "adj. p"
-    rows = effects.filter(outcome="revenue", se_kind="CR1")
-    assert [row[4] for row in table[1:]] == [p_text(row.p_adjusted) for row in rows]
 
 
 def test_cells_are_the_rows_numbers_to_two_digits_of_the_smallest_error() -> None:
     effects = realistic(1.0)
+    shown = tables(effects.to_string(all=True))
     for outcome in ("revenue", "converted"):
-        rows = effects.filter(outcome=outcome, se_kind="CR1")
+        rows = effects.filter(outcome=outcome)
         smallest = min(known(row.std_error) for row in rows)
         step = 10.0 ** (math.floor(math.log10(smallest)) - 1)
-        for row, cells in zip(rows, tables(str(effects))[f"{outcome}: treatment against control"][1:], strict=True):
+        for row, cells in zip(rows, shown[f"{outcome}: treatment against control"][1:], strict=True):
             assert float(cells[2]) == pytest.approx(row.estimate, abs=0.51 * step)
-            assert [float(end) for end in cells[3].strip("[]").split(", ")] == pytest.approx(
+            assert float(cells[3]) == pytest.approx(row.std_error, abs=0.051 * step)
+            assert [float(end) for end in cells[4].strip("[]").split(", ")] == pytest.approx(
                 [row.ci_lower, row.ci_upper], abs=0.51 * step
             )
+            assert cells[5] == p_text(row.p_adjusted)
             assert 10 * step <= smallest < 100 * step
             reach = known(row.anytime_ci_upper) - known(row.estimate)
             assert float(cells[6].removeprefix("±")) == pytest.approx(reach, abs=0.51 * step)
@@ -140,11 +165,11 @@ def test_cells_are_the_rows_numbers_to_two_digits_of_the_smallest_error() -> Non
 def test_the_legend_speaks_of_covariates_only_where_there_are_some() -> None:
     plan, rows = make_trial(1, covariates=0)
     without = folded(plan, rows).effects()
-    assert "covariates" not in str(without)
-    assert "covariates" in str(realistic(1.0))
-    for text in (str(without), without.to_html()):
+    assert "covariates" not in without.to_string(all=True)
+    assert "covariates" in realistic(1.0).to_string(all=True)
+    for text in (without.to_string(all=True), without.to_html(all=True)):
         assert "any time" in text
-    assert "any time" not in str(without[:0])
+    assert "any time" not in without[:0].to_string(all=True)
 
 
 def test_an_alarm_stands_before_notes() -> None:
@@ -154,13 +179,12 @@ def test_an_alarm_stands_before_notes() -> None:
         effects = trial.effects()
     assert [str(warning.message) for warning in warned] == [effects.alarm]
     assert "\n! The arms' records" in str(effects)
-    assert "·" not in str(effects)
     assert effects.alarm is not None
     assert effects.alarm.endswith("Find out why before you trust any effect.")
     assert effects.alarm not in effects.notes
     assert realistic(1.0).alarm is None
     assert "\n!" not in str(realistic(1.0))
-    assert "\n· " in str(realistic(1.0, units=False))
+    assert "\n· Errors other than the bootstrap's" in str(realistic(1.0, units=False))
 
 
 # HTML
@@ -191,13 +215,14 @@ HTML = {"div", "p", "table", "caption", "thead", "tbody", "tr", "th", "td"}
 
 def test_html_has_the_same_cells_as_the_text() -> None:
     effects = realistic(1.0)
-    for all_kinds in (False, True):
+    for everything in (False, True):
         page = Page()
-        page.feed(effects.to_html(all_kinds=all_kinds))
+        page.feed(effects.to_html(all=everything))
         assert not page.open
-        assert set(page.tags) == HTML
-        shown = tables(effects.to_string(all_kinds=all_kinds))
-        cells = [cell for title, table in shown.items() for cell in (title, *(c for row in table for c in row))]
+        assert set(page.tags) == (HTML if everything else HTML - {"caption"})
+        shown = tables(effects.to_string(all=everything))
+        cells = [cell for row in card(effects) for cell in row]
+        cells += [cell for title, table in shown.items() for cell in (title, *(c for row in table for c in row))]
         assert [text for text in page.texts if text in set(cells)] == cells
 
 
@@ -208,19 +233,19 @@ def test_names_cannot_break_a_page() -> None:
     plan = msgspec.structs.replace(plan, arms=arms, outcomes=[nasty])
     rows = rows.rename(columns={"y0": nasty}).assign(group=rows["group"].map(lambda arm: nasty + arm[-1]))
     page = Page()
-    page.feed(folded(plan, rows).effects().to_html())
+    page.feed(folded(plan, rows).effects().to_html(all=True))
     assert set(page.tags) <= HTML
-    assert sum(nasty in text for text in page.texts) == 2  # the headline and the title
+    assert sum(nasty in text for text in page.texts) >= 5  # the headline, the outcome, both arms, a title
     empty = Page()
-    empty.feed(folded(plan, rows[rows["group"] == f"{nasty}0"][:5]).effects().to_html())
+    empty.feed(folded(plan, rows[rows["group"] == f"{nasty}0"][:5]).effects().to_html(all=True))
     assert set(empty.tags) <= HTML
-    assert sum(nasty in text for text in empty.texts) == 2
+    assert sum(nasty in text for text in empty.texts) >= 5
 
 
 # Numbers for a person
 
 
-@fuzz(max_examples=200)
+@fuzz(max_examples=100)
 @given(st.floats(0, 1))
 def test_p_values(p: float) -> None:
     text = p_text(p)
@@ -235,7 +260,7 @@ def test_no_p_value(p: float | None) -> None:
     assert p_text(p) == "–"
 
 
-@fuzz(max_examples=200)
+@fuzz(max_examples=100)
 @given(st.floats(-1e6, 1e6))
 def test_percentages(share: float) -> None:
     text = percent_text(share)
@@ -249,5 +274,7 @@ def test_percentages(share: float) -> None:
 
 @pytest.mark.parametrize("nothing", [None, math.nan, math.inf, -math.inf])
 def test_numbers_that_do_not_exist_are_dashes(nothing: float | None) -> None:
-    assert percent_text(nothing) == reach_text(nothing, 1.0) == interval_text(nothing, 1.0) == "–"
-    assert interval_text(1.0, nothing) == "–"
+    assert percent_text(nothing) == "–"
+    one_sided = {-math.inf: "≤ 1.000"}.get(nothing if nothing is not None else 0.0, "–")  # an interval that has one end
+    assert reach_text(nothing, 1.0) == interval_text(nothing, 1.0) == one_sided
+    assert interval_text(1.0, nothing) == ("≥ 1.000" if nothing == math.inf else "–")

@@ -148,7 +148,7 @@ def test_levels_that_few_have_in_common_leave_no_name_in_a_state() -> None:
     assert b"web" in state
     by = next(each for each in trial.effects().segments if each.column == "platform")
     assert (by.effects[0].segment, by.effects[0].n) == ("", 5)
-    assert "(others)" in str(trial.effects())
+    assert "(others)" in trial.effects().to_string(all=True)
 
 
 def test_many_levels_become_one() -> None:

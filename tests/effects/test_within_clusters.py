@@ -57,6 +57,7 @@ def test_the_error_is_joint_over_the_arms_however_records_come(unit: str | None)
     assert row.std_error == pytest.approx(known(again.std_error), rel=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::foldaway.LossWarning")
 def test_a_village_in_both_arms_is_not_dropped_in_silence() -> None:
     rows = villages()
     settings: dict[str, Any] = {"cluster": None, "unit": "village", "keep": "moments", "complete_units": True}

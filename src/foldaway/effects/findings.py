@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
-import numpy as np
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.segment import BySegment
 from foldaway.errors import EstimateError, not_installed
 from foldaway.inference.differing import JointTest
-from foldaway.inference.intervals import ADJUSTMENTS
 from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SampleRatio
 from foldaway.plan import Plan
@@ -49,7 +46,6 @@ class Findings(Sequence[Effect]):
         plan: The plan that asked for them.
         joint: Where there are several arms, by outcome a test of whether any of them differs from the control.
         segments: Effects within the levels of the plan's segments, and whether they differ.
-        adjustment: How p-values were adjusted for several comparisons, if they were.
     """
 
     rows: Sequence[Effect]
@@ -67,7 +63,6 @@ class Findings(Sequence[Effect]):
     plan: Plan | None = None
     joint: dict[str, JointTest] = dataclasses.field(default_factory=dict)
     segments: Sequence[BySegment] = ()
-    adjustment: str | None = None
 
     def __post_init__(self) -> None:
         self.rows, self.faults, self.notes = tuple(self.rows), tuple(self.faults), tuple(self.notes)
@@ -119,23 +114,9 @@ class Findings(Sequence[Effect]):
             case _:
                 return []
 
-    def adjusted(self, method: str) -> Self:
-        """With p-values adjusted over arms and outcomes, for each estimator and kind of error apart.
-
-        A row without a p-value is not counted as a comparison.
-        """
-        if method not in ADJUSTMENTS:
-            raise EstimateError(f"there is no adjustment {method!r}; there are {', '.join(ADJUSTMENTS)}.")
-        families: dict[tuple[str, str], dict[int, float]] = {}
-        for i, row in enumerate(self):
-            if row.p_value is not None:
-                families.setdefault((row.estimator, row.se_kind), {})[i] = row.p_value
-        rows = list(self)
-        for members in families.values():
-            adjusted = ADJUSTMENTS[method](np.array(list(members.values())))
-            for i, p in zip(members, adjusted, strict=True):
-                rows[i] = msgspec.structs.replace(rows[i], p_adjusted=float(p))
-        return replace(self, rows=rows, adjustment=method)
+    def heading(self, outcome: str) -> str:
+        """What people read in place of an outcome's name."""
+        return outcome if self.plan is None else self.plan.outcome(outcome).heading
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """One flat dict per row."""
@@ -166,31 +147,5 @@ class Findings(Sequence[Effect]):
             raise ImportError(not_installed("polars", "polars")) from None
         return pl.DataFrame(self.to_arrow())
 
-    def to_json(self) -> str:
-        """Everything, for machines; numbers that cannot be told are null, and so are infinite degrees of freedom."""
-        about = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "rows"}
-        faults = [msgspec.structs.asdict(fault) for fault in self.faults]
-        about["plan"] = None if self.plan is None else self.plan.settings()
-        return msgspec.json.encode({**about, "faults": faults, "effects": self.rows}).decode()
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        """The effects that `to_json` wrote."""
-        about = msgspec.json.decode(text)
-        rows = [Effect(**{**row, "df": _degrees(row)}) for row in about.pop("effects")]
-        faults = [Fault(**fault) for fault in about.pop("faults")]
-        ratio = msgspec.convert(about.pop("sample_ratio"), SampleRatio)
-        about["joint"] = msgspec.convert(about.get("joint", {}), dict[str, JointTest])
-        losses = msgspec.convert(about.pop("losses", []), list[Loss])
-        about["segments"] = msgspec.convert(about.get("segments", ()), list[BySegment])
-        settings = about.pop("plan", None)
-        plan = None if settings is None else Plan(**settings)
-        return cls(rows, faults=faults, losses=losses, sample_ratio=ratio, plan=plan, **about)
-
     def __repr__(self) -> str:
         return f"Effects: {self.trial} | n={sum(self.counts.values()):_} | rows={len(self)}"
-
-
-def _degrees(row: dict[str, Any]) -> float | None:
-    """JSON has no number for infinity: where there is an error, null stands for that."""
-    return math.inf if row["df"] is None and row["std_error"] is not None else row["df"]

@@ -1,4 +1,4 @@
-"""Which of a comparison's effects the report leads with, and what it comes to.
+"""Which of a comparison's effects the report leads with.
 
 The choice depends on the plan and on the arms' counts, never on what was found: choosing by result would bias it.
 """
@@ -6,7 +6,7 @@ The choice depends on the plan and on the arms' counts, never on what was found:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
@@ -14,8 +14,6 @@ from foldaway.plan.vocabulary import BOOTSTRAP, ERRORS, ESTIMATORS, MODES, best
 
 # Records of the smaller arm for each of its coefficients, below which arms are not adjusted each on its own.
 _ENOUGH = 20
-
-Verdict = Literal["higher", "lower", "unclear", "unknown"]
 
 
 class Comparison(NamedTuple):
@@ -97,28 +95,3 @@ def why(effects: Findings, lead: Effect) -> str:
     if plan is not None and plan.covariates and not ESTIMATORS[lead.estimator].adjusts:
         return "those that adjust for the covariates could not be computed."
     return ESTIMATORS[lead.estimator].because
-
-
-def verdict(effects: Findings, row: Effect) -> Verdict:
-    """What the interval says; where p-values are adjusted for several comparisons, these decide.
-
-    The interval and its p-value are two forms of one statement, so both agree where nothing was adjusted.
-    """
-    if not row.reliable or row.estimate is None:
-        return "unknown"
-    clear = leaves_out_zero(row.ci_lower, row.ci_upper)
-    if row.p_adjusted is not None:
-        clear = row.p_adjusted < 1 - effects.confidence
-    if not clear:
-        return "unclear"
-    return "higher" if row.estimate > 0 else "lower"
-
-
-def holds_any_time(row: Effect) -> bool:
-    """Whether the effect is clear also if one looked at the results along the way."""
-    return leaves_out_zero(row.anytime_ci_lower, row.anytime_ci_upper)
-
-
-def leaves_out_zero(lower: float | None, upper: float | None) -> bool:
-    """Whether there is an interval, and zero is not in it."""
-    return lower is not None and upper is not None and (lower > 0 or upper < 0)

@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
+from functools import partial
 from textwrap import fill
 
 from foldaway.effects.effect import Effect, told
 from foldaway.table import ABSENT, number
 
 
-def interval_text(lower: float | None, upper: float | None, places: int | None = None) -> str:
-    """An interval for a person.
+def interval_text(
+    lower: float | None, upper: float | None, places: int | None = None, *, text: Callable[[float | None], str] = number
+) -> str:
+    """An interval for a person; one that reaches to infinity has one end.
 
     Example:
         >>> interval_text(-0.123456, 2.5), interval_text(-0.123456, 2.5, places=2)
         ('[-0.1235, 2.500]', '[-0.12, 2.50]')
+        >>> interval_text(-math.inf, 0.002), interval_text(0.5, math.inf, places=2)
+        ('≤ 0.002000', '≥ 0.50')
     """
+    text = text if places is None else partial(number, places=places)
+    if lower == -math.inf and told(upper) is not None:
+        return f"≤ {text(upper)}"
+    if upper == math.inf and told(lower) is not None:
+        return f"≥ {text(lower)}"
     if told(lower) is None or told(upper) is None:
         return ABSENT
-    return f"[{number(lower, places=places)}, {number(upper, places=places)}]"
+    return f"[{text(lower)}, {text(upper)}]"
 
 
 def reach_text(lower: float | None, upper: float | None, places: int | None = None) -> str:
-    """How far an interval reaches to each side of its middle.
+    """How far an interval reaches to each side of its middle; where it ends, if it has one end.
 
     Example:
-        >>> reach_text(0.5, 2.5, places=1)
-        '±1.0'
+        >>> reach_text(0.5, 2.5, places=1), reach_text(0.5, math.inf, places=1)
+        ('±1.0', '≥ 0.5')
     """
-    reach = None if lower is None or upper is None else told((upper - lower) / 2)
-    return ABSENT if reach is None else f"±{number(reach, places=places)}"
+    if told(lower) is None or told(upper) is None:
+        return interval_text(lower, upper, places)
+    assert lower is not None
+    assert upper is not None
+    return f"±{number((upper - lower) / 2, places=places)}"
 
 
 def p_text(p: float | None) -> str:
@@ -97,7 +112,10 @@ def relative_interval_text(row: Effect) -> str:
     """Its interval for a person, or a dash."""
     if not relative_tells(row):
         return ABSENT
-    return f"{percent_text(row.relative_ci_lower)} to {percent_text(row.relative_ci_upper)}"
+    lower, upper = percent_text(row.relative_ci_lower), percent_text(row.relative_ci_upper)
+    if ABSENT in (lower, upper):
+        return f"≤ {upper}" if lower == ABSENT else f"≥ {lower}"
+    return f"{lower} to {upper}"
 
 
 _SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")

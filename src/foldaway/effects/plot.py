@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,7 @@ def forest(effects: Findings, axes: Axes | None = None, *, estimators: bool = Fa
         figure = _figure([_rows(panel, estimators) for panel in panels.values()])
         targets = list(figure.axes)
     for target, (outcome, panel) in zip(targets, panels.items(), strict=True):
-        _draw(target, outcome, _rows(panel, estimators), effects.confidence, estimators)
+        _draw(target, effects.heading(outcome), _rows(panel, estimators), effects.confidence, estimators)
     return figure
 
 
@@ -77,11 +78,13 @@ def _draw(axes: Axes, outcome: str, rows: Sequence[Effect], confidence: float, e
     for y, row in enumerate(rows):
         if row.estimate is None:
             continue
-        if row.anytime_ci_upper is not None:
-            reach = row.anytime_ci_upper - row.estimate
+        anytime = [abs(end - row.estimate) for end in (row.anytime_ci_lower, row.anytime_ci_upper) if end is not None]
+        if anytime:
+            reach = [[0.0 if math.isinf(end) else end] for end in anytime]  # no end is drawn where there is none
             axes.errorbar(row.estimate, y, xerr=reach, color=_INK, linewidth=1, capsize=3, zorder=1)
         if row.ci_lower is not None and row.ci_upper is not None:
-            axes.hlines(y, row.ci_lower, row.ci_upper, color=_BAR, linewidth=6, zorder=2)
+            lower, upper = (row.estimate if math.isinf(end) else end for end in (row.ci_lower, row.ci_upper))
+            axes.hlines(y, lower, upper, color=_BAR, linewidth=6, zorder=2)
         axes.plot(row.estimate, y, "o", color=_INK, markersize=5, markeredgecolor="white", zorder=3)
     # A dollar sign in a name is a dollar sign, and begins no formula.
     axes.set_yticks(range(len(rows)), [_label(row, estimators) for row in rows], parse_math=False)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from textwrap import fill
 
 import msgspec
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.numbers import interval_text, p_relation, p_text
+from foldaway.inference.intervals import corrected
 from foldaway.table import number, places_for, text_table
 
 OTHERS = "(others)"
@@ -37,11 +39,6 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
     differ_p_value: float | None = None
 
     @property
-    def title(self) -> str:
-        """What it is about."""
-        return f"{self.outcome}: {self.arm} against {self.control}, by {self.column}"
-
-    @property
     def summary(self) -> str:
         """Whether the effects differ, in a sentence."""
         p = self.differ_p_value
@@ -54,14 +51,16 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
     def table(self, confidence: float) -> tuple[list[str], list[list[str]]]:
         """The header and a row for each level."""
         places = places_for(row.std_error for row in self.effects)
-        header = [self.column, "records", "effect", f"{100 * confidence:g} % interval", "adj. p"]
+        adjusted = any(row.p_adjusted is not None for row in self.effects)
+        p = "adj. p" if adjusted else "p"
+        header = [self.column, "records", "effect", f"{100 * confidence:g} % interval", p]
         return header, [
             [
                 row.segment or OTHERS,
                 f"{row.n:,}",
                 number(row.estimate, places=places),
                 interval_text(row.ci_lower, row.ci_upper, places),
-                p_text(row.p_adjusted),
+                p_text(row.p_adjusted if adjusted else row.p_value),
             ]
             for row in self.effects
         ]
@@ -71,8 +70,31 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
         """Why some levels are withheld."""
         return [f"{row.segment or OTHERS}: {row.why}" for row in self.effects if row.why]
 
-    def to_string(self, confidence: float, width: int) -> str:
+    def titled(self, heading: str) -> str:
+        """What it is about, given what people read in place of the outcome's name."""
+        return f"{heading}: {self.arm} against {self.control}, by {self.column}"
+
+    def to_string(self, heading: str, confidence: float, width: int) -> str:
         """The table and what it comes to, as text."""
         header, rows = self.table(confidence)
         reasons = [fill(f"– {reason}", width, subsequent_indent="  ") for reason in self.reasons]
-        return "\n".join([self.title, text_table(header, rows, left=1), *reasons, fill(self.summary, width)])
+        return "\n".join([self.titled(heading), text_table(header, rows, left=1), *reasons, fill(self.summary, width)])
+
+
+def in_short(segments: Sequence[BySegment], headings: Sequence[str], correction: str) -> list[str]:
+    """A sentence for each segment: where effects differ between its levels, allowing for several outcomes and arms."""
+    columns: dict[str, list[tuple[str, float | None]]] = {}
+    for each, heading in zip(segments, headings, strict=True):
+        columns.setdefault(each.column, []).append((f"{heading}, {each.arm}", each.differ_p_value))
+    return [_in_short(column, tests, correction) for column, tests in columns.items()]
+
+
+def _in_short(column: str, tests: Sequence[tuple[str, float | None]], correction: str) -> str:
+    told = [(name, p) for name, p in tests if p is not None]
+    if not told:
+        return f"By {column}: too few levels have effects that can be told to say whether they differ."
+    adjusted = corrected([p for _, p in told], correction)
+    differ = [name for (name, p), q in zip(told, adjusted, strict=True) if (p if q is None else q) < _CLEAR]
+    if differ:
+        return f"By {column}: effects differ between levels for {'; '.join(differ)}."
+    return f"By {column}: there is no sign that effects differ between levels."

@@ -19,7 +19,7 @@ from foldaway.effects.segment import BySegment
 from foldaway.errors import EstimateError
 from foldaway.inference.adjusting import fit_starts
 from foldaway.inference.differing import levels_differ
-from foldaway.inference.intervals import holm
+from foldaway.inference.intervals import corrected
 from foldaway.inference.rounding import coarse_p_value
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, best
@@ -29,7 +29,7 @@ _ALONE = "it is withheld together with a smaller one, which could be worked out 
 
 
 def effects_by_segment(plan: Plan, tallies: Grouped, *, rounded: bool) -> list[BySegment]:
-    """For every segment, outcome and arm the effects by level, p-values adjusted for there being several."""
+    """For every segment, outcome and arm the effects by level, p-values corrected for there being several."""
     if not plan.segments or not tallies.n:
         return []
     if tallies.moments is not None:  # read as it would be once lean: levels have too few records to be fitted each
@@ -41,7 +41,7 @@ def effects_by_segment(plan: Plan, tallies: Grouped, *, rounded: bool) -> list[B
         for outcome in plan.outcomes
         for each in _by_level(plan, column, segment, outcome, rounded)
     ]
-    return list(_adjusted(found))
+    return list(_adjusted(plan, found))
 
 
 def _by_level(plan: Plan, column: str, segment: Segment, outcome: Outcome, rounded: bool) -> Iterator[BySegment]:
@@ -101,16 +101,12 @@ def _fewest_units(plan: Plan, cells: Grouped) -> int:
     return int(min(by_arm))
 
 
-def _adjusted(found: Sequence[BySegment]) -> Iterator[BySegment]:
-    """With p-values adjusted over all levels of all segments, for each outcome and arm apart (Holm 1979)."""
-    families: dict[tuple[str, str], list[float]] = {}
+def _adjusted(plan: Plan, found: Sequence[BySegment]) -> Iterator[BySegment]:
+    """With p-values corrected over all levels, outcomes and arms; those of guardrails stay as they are."""
+    family = [row for each in found if not plan.outcome(each.outcome).guardrail for row in each.effects]
+    told = [row for row in family if row.p_value is not None]
+    values = zip(told, corrected([row.p_value for row in told], plan.correction), strict=True)
+    adjusted = {id(row): value for row, value in values}
     for each in found:
-        family = families.setdefault((each.outcome, each.arm), [])
-        family += [row.p_value for row in each.effects if row.p_value is not None]
-    adjusted = {about: iter(holm(np.array(family)).tolist()) for about, family in families.items()}
-    for each in found:
-        p = adjusted[each.outcome, each.arm]
-        effects = [
-            row if row.p_value is None else msgspec.structs.replace(row, p_adjusted=next(p)) for row in each.effects
-        ]
+        effects = [msgspec.structs.replace(row, p_adjusted=adjusted.get(id(row))) for row in each.effects]
         yield msgspec.structs.replace(each, effects=effects)

@@ -11,6 +11,11 @@ Three things see to that, each of which was seen to fail without:
   outcome, reaches a minimum. For a conversion that is the number of conversions to be expected there.
 - An error from few groups is itself uncertain: the reach u of the normal mixture becomes t_df⁻¹(Φ(u)), and it takes 16
   groups in each arm.
+
+One-sided claims have the half of the mixture that lies on their side (the one-sided normal mixture of Howard, Ramdas,
+McAuliffe and Sekhon 2021): with τ = nρ² and the statistic z, 2/√(τ+1) · exp(z²τ/(2(τ+1))) · Φ(z√(τ/(τ+1))) ever exceeds
+1/α in at most a share α of trials whose effect is zero or on the other side. Two such tests, one for each end, decide
+whether an effect lies within a margin.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foldaway.inference.claim import DIFFERS, Claim
 from foldaway.inference.levels import Levels, difference_of, over, withheld
 from foldaway.numerics.block import Floats
 from foldaway.tallies.sums import Sums
@@ -38,6 +44,9 @@ UNKNOWN_EVIDENCE = (
 # How exactly people are told what the interval waits for: not so that cases could be counted.
 _COARSE = 5
 
+# Of Newton's method, which doubles the digits with each.
+_STEPS = 8
+
 # Sums of a 0/1 outcome agree with one another but for rounding.
 _ROUNDING = 1e-9
 
@@ -49,9 +58,15 @@ class Anytime(NamedTuple):
     upper: float | None
     p_value: float | None
     why: str = ""
+    p_against: float | None = None
 
 
-def anytime_reach(n: Floats, confidence: float, tightest_at: int, df: Floats | float = math.inf) -> Floats:
+_BEYOND_DOUBT = 1e100  # so many standard errors leave a p-value of 0
+
+
+def anytime_reach(
+    n: Floats, confidence: float, tightest_at: int, df: Floats | float = math.inf, *, one_sided: bool = False
+) -> Floats:
     """How many standard errors the interval reaches to each side after n observations.
 
     Args:
@@ -59,15 +74,21 @@ def anytime_reach(n: Floats, confidence: float, tightest_at: int, df: Floats | f
         confidence: Of the interval at all times at once.
         tightest_at: The n at which it is to be tightest, fixed beforehand.
         df: The degrees of freedom of the error.
+        one_sided: Whether it is to hold for one side alone.
 
     Example:
         >>> [round(float(anytime_reach(np.array(10_000), 0.95, 10_000, df)), 2) for df in (math.inf, 254, 30)]
         [3.04, 3.07, 3.31]
+        >>> round(float(anytime_reach(np.array(10_000), 0.95, 10_000, one_sided=True)), 2)
+        2.77
     """
     from scipy.special import ndtr, stdtrit
 
     time = np.asarray(n) * _rho2(confidence, tightest_at)
-    reach = np.sqrt((time + 1) / time * np.log((time + 1) / (1 - confidence) ** 2))
+    if one_sided:
+        reach = np.sqrt((time + 1) / time) * _half(np.log(time + 1) / 2 - math.log(2 * (1 - confidence)))
+    else:
+        reach = np.sqrt((time + 1) / time * np.log((time + 1) / (1 - confidence) ** 2))
     df = np.asarray(df, dtype=np.float64)
     if np.all(np.isinf(df)):
         return reach
@@ -78,16 +99,41 @@ def anytime_reach(n: Floats, confidence: float, tightest_at: int, df: Floats | f
 
 
 def anytime_p_value(
-    statistic: Floats, n: Floats, confidence: float, tightest_at: int, df: Floats | float = math.inf
+    statistic: Floats,
+    n: Floats,
+    confidence: float,
+    tightest_at: int,
+    df: Floats | float = math.inf,
+    *,
+    one_sided: bool = False,
 ) -> Floats:
-    """The smallest α at which the interval for this n, of confidence 1 − α and the same mixture, leaves out zero."""
-    from scipy.special import ndtri, stdtr
+    """The smallest α at which the interval for this n, of confidence 1 − α and the same mixture, leaves out zero.
+
+    One-sided, the interval begins at its lower end and has no other.
+    """
+    from scipy.special import log_ndtr, ndtri, stdtr
 
     df = np.asarray(df, dtype=np.float64)
-    size = np.abs(np.asarray(statistic))
+    # On the other side of zero the half of the mixture is below 1, and says nothing.
+    size = np.maximum(statistic, 0.0) if one_sided else np.abs(np.asarray(statistic))
+    size = np.minimum(size, _BEYOND_DOUBT)  # whose square is still a number
     z = np.where(np.isinf(df), size, -ndtri(stdtr(np.where(np.isinf(df), 1.0, df), -size)))
     time = np.asarray(n) * _rho2(confidence, tightest_at)
-    return np.exp(np.minimum((np.log(time + 1) - z**2 * time / (time + 1)) / 2, 0))
+    evidence = z**2 * time / (time + 1) / 2 - np.log(time + 1) / 2
+    if one_sided:
+        evidence = evidence + math.log(2) + log_ndtr(z * np.sqrt(time / (time + 1)))
+    return np.exp(-np.maximum(evidence, 0))
+
+
+def _half(threshold: Floats) -> Floats:
+    """The w ≥ 0 at which w²/2 + log Φ(w) reaches a threshold, by Newton's method from above: the sum is convex."""
+    from scipy.special import log_ndtr
+
+    w = np.sqrt(2 * (threshold + math.log(2)))
+    for _ in range(_STEPS):
+        slope = w + np.exp(-(w**2) / 2 - log_ndtr(w)) / math.sqrt(2 * math.pi)
+        w = w - (w**2 / 2 + log_ndtr(w) - threshold) / slope
+    return np.asarray(w)
 
 
 def anytime_variance(levels: Levels, arm: int, control: int = 0) -> Floats:
@@ -171,7 +217,13 @@ def evidence_of(sums: Sums, outcome: int, arm: int, control: int = 0) -> float:
 
 
 def anytime_effect(
-    levels: Levels, arm: int, found: float, confidence: float, tightest_at: int, control: int = 0
+    levels: Levels,
+    arm: int,
+    found: float,
+    confidence: float,
+    tightest_at: int,
+    claim: Claim = DIFFERS,
+    control: int = 0,
 ) -> Anytime:
     """The interval at any time for an arm's effect, or what it waits for.
 
@@ -181,6 +233,7 @@ def anytime_effect(
         found: The `evidence` in the outcome, of which there has to be enough.
         confidence: Of the interval.
         tightest_at: The number of records at which it is to be tightest.
+        claim: What is to be shown.
         control: What the arm is compared with.
     """
     why = withheld(levels, (arm, control))
@@ -195,7 +248,7 @@ def anytime_effect(
     if levels.groups is None:
         df = math.inf
     error = math.sqrt(float(anytime_variance(levels, arm, control)))
-    return anytime_interval(estimate, error, float(levels.n.sum()), confidence, tightest_at, df)
+    return anytime_interval(claim, estimate, error, float(levels.n.sum()), confidence, tightest_at, df)
 
 
 def waiting(found: float) -> str:
@@ -210,19 +263,26 @@ def waiting(found: float) -> str:
 
 
 def anytime_interval(
-    estimate: float, error: float, n: float, confidence: float, tightest_at: int, df: float = math.inf
+    claim: Claim, estimate: float, error: float, n: float, confidence: float, tightest_at: int, df: float = math.inf
 ) -> Anytime:
     """The interval around an estimate with this error, after n observations."""
-    count = np.asarray(n)
-    reach = float(anytime_reach(count, confidence, tightest_at, df)) * error
+    count, one_sided = np.asarray(n), claim.alternative != "two-sided"
+    reach = float(anytime_reach(count, confidence, tightest_at, df, one_sided=one_sided)) * error
     if not math.isfinite(reach):
         few = (
             f"with so few records, an any-time interval that is to be tightest at {tightest_at:,} reaches to infinity."
         )
         return Anytime(None, None, None, few)
-    statistic = estimate / error if error else math.copysign(math.inf, estimate) if estimate else 0.0
-    p_value = float(anytime_p_value(np.asarray(statistic), count, confidence, tightest_at, df))
-    return Anytime(estimate - reach, estimate + reach, p_value)
+
+    def one(z: float) -> float:
+        return float(anytime_p_value(np.asarray(z), count, confidence, tightest_at, df, one_sided=True))
+
+    def two(z: float) -> float:
+        return float(anytime_p_value(np.asarray(z), count, confidence, tightest_at, df))
+
+    unit = error or np.finfo(np.float64).tiny  # without an error, every other number is very far away
+    p, against = claim.p_values(lambda t: (estimate - t) / unit, one, two)
+    return Anytime(*claim.opened(estimate - reach, estimate + reach), p, p_against=against)
 
 
 def _rho2(confidence: float, tightest_at: int) -> float:

@@ -16,6 +16,7 @@ from foldaway.inference.anytime import (
     evidence,
     waiting,
 )
+from foldaway.inference.claim import DIFFERS, Claim
 from foldaway.inference.contrast import Estimate, Question
 from foldaway.inference.levels import Levels, difference_of
 from foldaway.inference.rounding import round_count, two_digits
@@ -45,6 +46,7 @@ def anytime_of_moments(
     units: tuple[int, int] | None,
     confidence: float,
     tightest_at: int,
+    claim: Claim = DIFFERS,
     *,
     rounded: bool = False,
 ) -> Anytime:
@@ -56,6 +58,7 @@ def anytime_of_moments(
         units: The number of units in all arms, and in the smaller of those compared, if the error is clustered.
         confidence: Of the interval.
         tightest_at: The number of records, or of units if the error is clustered, at which it is to be tightest.
+        claim: What is to be shown of the effect.
         rounded: Whether it is told to others, and nothing exact may be behind it.
     """
     seen = _outcome(question)
@@ -66,7 +69,7 @@ def anytime_of_moments(
     if rounded:
         n, inflation = round_count(n), float(two_digits(inflation))
     error = point.std_error * inflation
-    return anytime_interval(point.estimate, error, n, confidence, tightest_at, df)
+    return anytime_interval(claim, point.estimate, error, n, confidence, tightest_at, df)
 
 
 def _waiting(seen: Outcome, units: tuple[int, int] | None) -> str:
@@ -82,7 +85,8 @@ def _waiting(seen: Outcome, units: tuple[int, int] | None) -> str:
 def _inflation(seen: Outcome) -> float:
     """The pooled variance of the difference of means over the arm-wise one."""
     levels = Levels(seen.mean, np.diag(seen.variance / seen.n), np.zeros((2, 2)), seen.n)
-    return float(anytime_variance(levels, 1) / difference_of(levels, 1).variance)
+    variance = float(difference_of(levels, 1).variance)
+    return float(anytime_variance(levels, 1)) / variance if variance else 1.0
 
 
 def _outcome(question: Question) -> Outcome:

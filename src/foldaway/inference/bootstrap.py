@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldaway.errors import EstimateError
+from foldaway.inference.claim import DIFFERS, Claim
 from foldaway.numerics.block import Floats
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.frame import Frame
@@ -57,12 +58,14 @@ class Distribution(NamedTuple):
 
 
 class Resampled(NamedTuple):
-    """What the replicates say of an effect and of its share of the control's level."""
+    """What the replicates say of an effect, of the control's level, and of the effect as a share of that."""
 
     std_error: float
     lower: float
     upper: float
     p_value: float
+    base_std_error: float
+    covariance: float
     relative_std_error: float
     relative_lower: float
     relative_upper: float
@@ -151,11 +154,16 @@ def solve(square: Floats, cross: Floats, directions: Sequence[int], lengths: Flo
 # What a distribution comes to.
 
 
-def resampled(distribution: Distribution, confidence: float) -> Resampled:
-    """Standard errors, percentile intervals, and the test that inverts the percentile interval.
+def resampled(distribution: Distribution, coverage: float, claim: Claim = DIFFERS) -> Resampled:
+    """Standard errors, percentile intervals, and the test of a claim that inverts the percentile interval.
 
     The interval ends at the replicates numbered α(B + 1)/2 from either end (Davison and Hinkley 1997, ch. 5): between
     those lies 1 − α of what another replicate could be, whatever B is, and they are what the test's p-value says.
+
+    Args:
+        distribution: The replicates.
+        coverage: 1 − α, of an interval with two ends.
+        claim: What is tested, and which ends it has.
 
     Example:
         >>> distribution = Distribution(np.arange(-24.0, 976.0), np.full(1000, 100.0), 0)
@@ -167,7 +175,7 @@ def resampled(distribution: Distribution, confidence: float) -> Resampled:
     effects = np.where(np.abs(distribution.effects) <= _ROUNDING * np.abs(levels), 0.0, distribution.effects)
     if len(effects) < 2:
         raise EstimateError("fewer than two replicates of the bootstrap have an estimate.")
-    tails = [(1 - confidence) / 2, (1 + confidence) / 2]
+    tails = [(1 - coverage) / 2, (1 + coverage) / 2]
     relative = effects[levels != 0] / levels[levels != 0]
     lower, upper = np.quantile(effects, tails, method="weibull")
     relative_error, relative_lower, relative_upper = np.nan, np.nan, np.nan
@@ -176,21 +184,26 @@ def resampled(distribution: Distribution, confidence: float) -> Resampled:
         relative_lower, relative_upper = np.quantile(relative, tails, method="weibull")
     return Resampled(
         float(np.std(effects, ddof=1)),
-        float(lower),
-        float(upper),
-        _two_sided(effects),
+        *claim.opened(float(lower), float(upper)),
+        _percentile_p_value(effects, claim),
+        float(np.std(levels, ddof=1)),
+        float(np.cov(effects, levels)[0, 1]),
         float(relative_error),
-        float(relative_lower),
-        float(relative_upper),
+        *claim.opened(float(relative_lower), float(relative_upper), of=float(np.mean(levels))),
         len(effects),
         distribution.left_out,
     )
 
 
-def _two_sided(effects: Floats) -> float:
-    """Twice the smaller share of replicates on one side of zero, the sample itself counted among them."""
-    below, above = np.sum(effects <= 0), np.sum(effects >= 0)
-    return float(min(1.0, 2 * (1 + min(below, above)) / (len(effects) + 1)))
+def _percentile_p_value(effects: Floats, claim: Claim) -> float:
+    """The share of replicates outside the claim, the sample itself counted among them.
+
+    Two-sided it is twice the smaller share on one side of zero; within a margin, the larger share beyond one end.
+    """
+    low, high = (-claim.threshold if claim.alternative == "within" else claim.threshold), claim.threshold
+    below, above = ((1 + np.sum(outside)) / (len(effects) + 1) for outside in (effects <= low, effects >= high))
+    share = {"two-sided": 2 * min(below, above), "greater": below, "less": above, "within": max(below, above)}
+    return float(min(1.0, share[claim.alternative]))
 
 
 def spread(distribution: Distribution) -> Spread | None:

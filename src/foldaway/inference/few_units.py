@@ -45,10 +45,11 @@ def welch_degrees(parts: Sequence[float] | Floats, units: Sequence[float] | Floa
         >>> welch_degrees([1.0, 1.0], [11.0, 11.0])
         20.0
     """
-    variances, free = np.asarray(parts, dtype=np.float64), np.maximum(np.asarray(units) - 1, 1e-9)
+    variances, free = np.maximum(np.asarray(parts, dtype=np.float64), 0), np.maximum(np.asarray(units) - 1, 1e-9)
     if not variances.any():  # nothing varies: any number will do, and the pooled one is a number
         return float(free.sum())
-    return float(variances.sum() ** 2 / np.sum(variances**2 / free))
+    shares = variances / variances.sum()  # whose squares are not lost, however small the variances
+    return float(1 / np.sum(shares**2 / free))
 
 
 def degrees_of_freedom(fit: Fit, kind: str, contrast: Floats) -> float:
@@ -135,11 +136,11 @@ class FewUnits(NamedTuple):
 
         return float(1 - 2 * ndtr(-self.stretch * stdtrit(self.df, 0.5 + confidence / 2)))
 
-    def p_value(self, p: float) -> float:
-        """The p-value that goes with it, for one that the replicates gave."""
+    def p_value(self, p: float, sides: int = 2) -> float:
+        """The p-value that goes with it, for one of a test of so many sides that the replicates gave."""
         from scipy.special import ndtri, stdtr
 
-        return float(2 * stdtr(self.df, ndtri(p / 2) / self.stretch))
+        return float(sides * stdtr(self.df, ndtri(p / sides) / self.stretch))
 
 
 def effective_units(arm: ArmTally) -> float:

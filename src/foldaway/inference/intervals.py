@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,10 +17,19 @@ def p_value(statistic: float, df: float) -> float:
         >>> round(p_value(2.228, 10), 3)  # the 97.5 % point of t with 10 degrees of freedom
         0.05
     """
+    return 2 * tail(abs(statistic), df)
+
+
+def tail(statistic: float, df: float) -> float:
+    """How rare a statistic as large as this is: one-sided, from Student's t.
+
+    Example:
+        >>> round(tail(1.812, 10), 3), round(tail(-1.812, 10), 3)
+        (0.05, 0.95)
+    """
     from scipy.special import ndtr, stdtr
 
-    tail = ndtr(-abs(statistic)) if math.isinf(df) else stdtr(df, -abs(statistic))
-    return float(2 * tail)
+    return float(ndtr(-statistic) if math.isinf(df) else stdtr(df, -statistic))
 
 
 def critical(confidence: float, df: float) -> float:
@@ -62,4 +71,17 @@ def _restored(stepped: Floats, order: np.ndarray[tuple[int], np.dtype[np.intp]])
     return adjusted
 
 
-ADJUSTMENTS: dict[str, Callable[[Floats], Floats]] = {"holm": holm, "benjamini-hochberg": benjamini_hochberg}
+CORRECTIONS: dict[str, Callable[[Floats], Floats]] = {"holm": holm, "benjamini-hochberg": benjamini_hochberg}
+
+
+def corrected(p: Sequence[float | None], method: str) -> list[float | None]:
+    """P-values that allow for one another; a test that has none yet counts as one that found nothing.
+
+    Example:
+        >>> corrected([0.01, None, 0.04], "holm"), corrected([0.01], "holm"), corrected([0.01, 0.04], "none")
+        ([0.03, None, 0.08], [None], [None, None])
+    """
+    if method not in CORRECTIONS or len(p) < 2:
+        return [None] * len(p)
+    found = CORRECTIONS[method](np.array([1.0 if each is None else each for each in p]))
+    return [None if each is None else float(value) for each, value in zip(p, found, strict=True)]

@@ -69,6 +69,11 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         received: The column that says whether, or how much of, the treatment was taken up; gives the effect on those
             who take it up because they were assigned to it.
         confidence: Coverage of the intervals.
+        alternative: What outcomes without a `question` or a `margin` are tested for: a difference in either direction,
+            ``"two-sided"``, or an effect above zero, ``"greater"``, or below it, ``"less"``.
+        correction: How p-values and verdicts allow for several comparisons (outcomes, arms; levels of segments among
+            themselves): ``"holm"`` bounds the chance of any false finding, ``"benjamini-hochberg"`` the share of false
+            ones among the findings, ``"none"`` takes each comparison by itself. Guardrails are tested apart.
         one_record_per_unit: A promise that no unit has more than one record, so that records are independent.
         keep: ``"sums"`` by arm and group of units, the default; or ``"moments"``, from which exact regressions and
             robust errors are read, and which say far more about single people.
@@ -110,6 +115,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     weight: Column | None = None
     received: Column | None = None
     confidence: Confidence = 0.95
+    alternative: Literal["two-sided", "greater", "less"] = "two-sided"
+    correction: Literal["holm", "benjamini-hochberg", "none"] = "holm"
     one_record_per_unit: bool = False
     keep: Keep | None = None
     groups: Groups = 128
@@ -239,6 +246,10 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False, dict=True):
         """Where what was received stands among the values."""
         assert self.received is not None
         return self.values.index(Value(self.received))
+
+    def outcome(self, name: str) -> Outcome:
+        """The outcome of a name."""
+        return next(outcome for outcome in self.outcomes if outcome.name == name)
 
     def places(self, outcome: Outcome) -> tuple[int, ...]:
         """Where the outcome's values stand among all of them."""

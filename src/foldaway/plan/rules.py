@@ -41,6 +41,7 @@ def faults_of(plan: Analysis) -> Iterator[str]:
     yield from _error_faults(plan)
     yield from _keeping_faults(plan)
     yield from _outcome_faults(plan)
+    yield from _question_faults(plan)
     yield from _federated_faults(plan)
     yield from _bound_faults(plan)
     yield from _missing_faults(plan)
@@ -105,6 +106,22 @@ def _outcome_faults(plan: Analysis) -> Iterator[str]:
             yield f"`estimators` has none for {outcome.name!r}: add {fitting or 'one'}, or leave `estimators` out."
     if plan.assigned_units is not None and not any(TOTAL in outcome.READ_BY for outcome in plan.outcomes):
         yield "`assigned_units` is for totals; this plan has none."
+
+
+def _question_faults(plan: Analysis) -> Iterator[str]:
+    """A one-sided plan must not look for harm alone, nor ask where no outcome listens."""
+    if plan.alternative == "two-sided":
+        return
+    worse = "lower" if plan.alternative == "greater" else "higher"
+    plain = [outcome for outcome in plan.outcomes if outcome.asks is None]
+    for outcome in plain:
+        if outcome.better == worse:
+            yield (
+                f'`alternative` = "{plan.alternative}" would look for harm alone in {outcome.name!r}, where {worse} is '
+                'better: give that outcome `question = "better"`.'
+            )
+    if plan.outcomes and not plain:
+        yield "`alternative` is for outcomes without a `question` or a `margin`; this plan has none."
 
 
 def _missing_faults(plan: Analysis) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -219,10 +220,12 @@ def test_merging_shards_is_one_run(folder: Path, expected: dict[str, Any], tmp_p
 
 def test_a_person_gets_a_table_within_80_columns(folder: Path) -> None:
     done = foldaway("run", folder / "plan.toml", folder / "day1.csv")
-    assert "revenue: treatment against control" in done.stdout
+    assert re.search(r"^revenue .*(higher|lower|not decided yet)", done.stdout, flags=re.MULTILINE)
+    assert "revenue: treatment against control" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
-    more = foldaway("run", folder / "plan.toml", folder / "day1.csv", "--all", "--adjust", "holm")
-    assert more.stdout.count("welch") == more.stdout.count("jackknife") == 4
+    more = foldaway("run", folder / "plan.toml", folder / "day1.csv", "--all")
+    assert "revenue: treatment against control" in more.stdout
+    assert len(re.findall(r"^\w+ +(welch|jackknife) ", more.stdout, flags=re.MULTILINE)) == 8
     assert "adj. p" in more.stdout
 
 

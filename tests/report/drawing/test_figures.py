@@ -15,7 +15,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False, width=64)
 anything = st.lists(st.floats(width=64), max_size=8)
 
 
-@fuzz(max_examples=200)
+@fuzz(max_examples=100)
 @given(anything, st.booleans())
 def test_every_number_has_its_place_in_order(values: list[float], symmetric: bool) -> None:
     axis = axis_over(values, symmetric=symmetric)
@@ -31,7 +31,7 @@ def test_every_number_has_its_place_in_order(values: list[float], symmetric: boo
         assert axis.place(0.0) == 50
 
 
-@fuzz(max_examples=200)
+@fuzz(max_examples=100)
 @given(numbers, numbers)
 def test_place_is_linear(a: float, b: float) -> None:
     assume(a < b)
@@ -40,7 +40,7 @@ def test_place_is_linear(a: float, b: float) -> None:
     assert axis.place(a / 2 + b / 2) == pytest.approx(50, abs=0.01)
 
 
-@fuzz(max_examples=300)
+@fuzz(max_examples=150)
 @given(numbers, numbers, st.integers(3, 8))
 def test_ticks_are_few_within_the_axis_and_evenly_apart(a: float, b: float, most: int) -> None:
     assume(b - a > 1e-9 * max(abs(a), abs(b), 1e-280))

@@ -18,7 +18,7 @@ from reported import case
 texts = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=30)
 
 
-@fuzz(max_examples=200)
+@fuzz(max_examples=100)
 @given(texts, texts)
 def test_text_and_attributes_come_back_as_they_were(text: str, attribute: str) -> None:
     element = parsed(tag("p", text, [named(text), None], title=attribute)).one("p")

@@ -34,12 +34,12 @@ def effects_of(name: str) -> fa.Effects:
 
 
 @cache
-def report_of(name: str, adjust: str | None = None) -> str:
-    return case(name).report(adjust=adjust).html
+def report_of(name: str) -> str:
+    return case(name).report().html
 
 
-def page_of(name: str, adjust: str | None = None) -> Element:
-    return parsed(report_of(name, adjust))
+def page_of(name: str) -> Element:
+    return parsed(report_of(name))
 
 
 # It stands alone
@@ -125,8 +125,8 @@ def test_the_same_state_gives_the_same_page(name: str) -> None:
 
 @WITH_EFFECTS
 def test_every_effect_is_in_its_table(name: str) -> None:
-    effects = effects_of(name).adjusted("holm")
-    page = page_of(name, "holm")
+    effects = effects_of(name)
+    page = page_of(name)
     shown_tables = {table.caption: table for table in tables(page.one("section", id="found"))}
     assert len(shown_tables) == len(comparisons(effects)) == len({(row.outcome, row.arm) for row in effects})
     for (outcome, arm), table in zip({(r.outcome, r.arm): 0 for r in effects}, shown_tables.values(), strict=True):
@@ -149,27 +149,48 @@ def test_every_effect_is_in_its_table(name: str) -> None:
 
 
 @WITH_EFFECTS
+def test_the_page_begins_with_a_line_for_every_outcome_and_arm(name: str) -> None:
+    effects, page = effects_of(name), page_of(name)
+    section = next(page.find("section"))
+    assert section.attributes["id"] == "glance"
+    [table] = tables(section)
+    several = len(effects.counts) > 2
+    assert len(table.rows) == len(effects.verdicts()) == len(comparisons(effects))
+    for cells, said in zip(table.rows, effects.verdicts(), strict=True):
+        assert cells[0].split() == said.label.split()
+        assert not several or cells[1].split() == said.arm.split()
+        word, effect, interval, control, level = cells[1 + several :]
+        assert matches(control, said.control_level)
+        assert matches(level, said.level)
+        assert matches(effect.removeprefix("+"), said.estimate)
+        assert interval_matches(interval, said.ci_lower, said.ci_upper)
+        assert word.split(" ", 1)[1].lower().removesuffix(", one look") == said.verdict
+
+
+@WITH_EFFECTS
 def test_each_comparison_has_a_sentence_that_agrees_with_its_interval(name: str) -> None:
     effects = effects_of(name)
     sentences = [p.text for p in page_of(name).find("p", class_="finding")]
     assert len(sentences) == len(comparisons(effects))
-    for sentence, each in zip(sentences, comparisons(effects), strict=True):
+    for sentence, each, said in zip(sentences, comparisons(effects), effects.verdicts(), strict=True):
         lead = each.lead
         word = sentence.split(" ", 1)[1]
+        assert word.lower().startswith(said.verdict)
         if lead.why is not None:
-            assert word.startswith("No error to give")
             assert sentence.endswith(lead.why)
             continue
-        if known(lead.ci_lower) <= 0 <= known(lead.ci_upper):
-            assert word.startswith("No clear effect")
-        else:
+        alone = not known(lead.ci_lower) <= 0 <= known(lead.ci_upper)
+        if effects.alarm is None and not said.decided:
+            assert "not decided yet" in sentence
+            assert ("among so many comparisons" in sentence) == alone
+        elif effects.alarm is None:
+            assert alone
             assert word.startswith("Higher" if known(lead.estimate) > 0 else "Lower")
+            assert ("however often" in sentence) == (said.anytime == said.verdict)
             if lead.anytime_why is not None:
                 assert sentence.endswith(lead.anytime_why)
             else:
-                anytime = known(lead.anytime_ci_lower) > 0 or known(lead.anytime_ci_upper) < 0
-                assert ("however often" in sentence) == anytime
-                assert ("not clear yet" in sentence) != anytime
+                assert ("not certain yet" in sentence) != said.holds
         low, high = re.findall(r"from (\S+) to (\S+) \(95", sentence.replace("\u202f×\u202f", "×"))[-1]
         assert matches(low.replace("×", "\u202f×\u202f"), lead.ci_lower)
         assert matches(high.replace("×", "\u202f×\u202f"), lead.ci_upper)
@@ -276,13 +297,11 @@ def test_notes_are_all_there() -> None:
         assert all(re.sub(r"[ \n]+", " ", note) in text for note in effects.notes)
 
 
-def test_many_comparisons_come_with_a_warning_until_p_values_are_adjusted() -> None:
-    plain, adjusted = (page_of("many", adjust) for adjust in (None, "holm"))
-    assert "24 comparisons. Were there no effect anywhere, about 1.2" in plain.one("section", id="found").text
-    assert "the p-values allow for that (Holm)" in adjusted.one("section", id="found").text
-    effects = effects_of("many").adjusted("holm")
+def test_among_many_comparisons_corrected_p_values_decide() -> None:
+    effects, page = effects_of("many"), page_of("many")
+    assert "The verdicts allow for 24 comparisons (Holm)" in page.one("section", id="glance").text
     clear = [each.lead.p_adjusted < 0.05 for each in comparisons(effects) if each.lead.p_adjusted is not None]
-    said = ["No clear effect" not in p.text for p in adjusted.find("p", class_="finding")]
+    said = ["not decided yet" not in p.text for p in page.find("p", class_="finding")]
     assert said == clear
     assert 0 < sum(clear) < len(clear)
 
@@ -361,8 +380,9 @@ def test_effects_give_the_page_without_balance_and_without_what_was_kept(name: s
     effects = effects_of(name)
     again = fa.Effects.from_json(effects.to_json())
     page, whole = parsed(effects_page(effects).html), page_of(name)
-    assert [s.attributes["id"] for s in page.find("section")] == ["asked", "found", "trust"]
-    assert [s.attributes["id"] for s in whole.find("section")] == ["asked", "found", "trust", "kept", "solved"]
+    first = ["glance"] if any(effects.counts.values()) else []
+    assert [s.attributes["id"] for s in page.find("section")] == [*first, "asked", "found", "trust"]
+    assert [s.attributes["id"] for s in whole.find("section")] == [*first, "asked", "found", "trust", "kept", "solved"]
     assert page.one("section", id="asked").text == whole.one("section", id="asked").text
     assert parsed(effects_page(again).html).one("section", id="trust").text == page.one("section", id="trust").text
 
@@ -370,6 +390,6 @@ def test_effects_give_the_page_without_balance_and_without_what_was_kept(name: s
 def test_effects_from_before_they_knew_their_plan_still_report() -> None:
     effects = effects_of("small")
     known = json.loads(effects.to_json())
-    del known["plan"], known["adjustment"]
+    del known["plan"]
     page = parsed(effects_page(fa.Effects.from_json(json.dumps(known))).html)
-    assert [s.attributes["id"] for s in page.find("section")] == ["found", "trust"]
+    assert [s.attributes["id"] for s in page.find("section")] == ["glance", "found", "trust"]

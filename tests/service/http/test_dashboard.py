@@ -192,7 +192,7 @@ def test_a_sample_ratio_that_does_not_fit_is_said_first(browser: Browser, server
         trial.send(100, only=0)
         page.locator(".alarm").wait_for()
         assert "Find out why before you trust any effect" in text(page, ".alarm")
-        assert text(page, "#verdict").startswith("Not to be trusted yet: ")
+        assert text(page, "#verdict") == "Do not trust the effect of treatment on revenue yet."
         assert page.get_by_text("The records per arm do not fit the plan (p\u00a0< 0.001).").is_visible()
         alarm, effect = (page.locator(part).bounding_box() for part in (".alarm", "#estimate"))
         assert alarm is not None
@@ -251,8 +251,9 @@ def test_what_cannot_be_told_is_said_with_its_reason(browser: Browser, server: S
                 const text = (parts) => parts.map((part) => part.textContent ?? part).join("");
                 const all = JSON.parse(rows);
                 const other = { ...all[0], se_kind: "CR1", reliable: false };
+                const said = { margin: null, anytime: "not decided yet" };
                 return {
-                    verdicts: all.map((row) => text(verdict(row))),
+                    verdicts: all.map((row) => text(verdict(row, { ...said, label: row.outcome }))),
                     explained: all.map((row) => text(explained(row, 0.95))),
                     heard: all.map((row) => heard(row, 100)),
                     reasons: reasons(all),
@@ -291,6 +292,35 @@ def test_the_share_of_the_control_is_shown_by_the_rule_of_the_reports(browser: B
         )
         assert told == [relative_text(row) != "–" for row in rows]
         assert 0 < sum(told) < len(rows)
+        watched.require_quiet()
+
+
+def test_every_outcome_is_there_at_a_glance_with_its_verdict(browser: Browser, server: Served) -> None:
+    """Also those that a plan asks one-sided questions of, whose intervals have one end."""
+    outcomes = [
+        {"column": "revenue", "better": "higher", "label": "Revenue", "measure": "€"},
+        {"column": "harm", "better": "lower", "margin": 5.0},
+        {"column": "same", "question": "alike", "margin": 5.0},
+    ]
+    trial = Arriving(server, "glance", outcomes=["revenue", "harm", "same"])
+    trial.name = "asked"
+    made = server.create("asked", **{**trial.plan, "outcomes": outcomes})
+    trial.read, trial._ingest = made["read_token"], made["ingest_token"]
+    trial.send(400)
+    with looking(browser, server, trial.read) as watched:
+        page = watched.page
+        rows = page.locator(".glance tbody tr")
+        rows.first.wait_for()
+        said = server.ask("GET", "/v1/trials/asked/effects", trial.read).json()["effects"]["verdicts"]
+        cells = [row.locator("th, td").all_inner_texts() for row in rows.all()]
+        assert [row[:2] for row in cells] == [["Revenue €", "better"], ["harm", "not worse"], ["same", "alike"]]
+        assert [each["anytime"] for each in said] == [row[1] for row in cells]
+        assert [row[3][0] for row in cells[1:2]] == ["≤"]
+        page.get_by_role("button", name="harm").click()
+        until(page, lambda: text(page, "#verdict") == "treatment does not make harm worse by more than 5.")
+        assert text(page, "#interval").startswith("≤")
+        assert serious_findings(page) == []
+        assert sideways_scroll(page) == 0
         watched.require_quiet()
 
 

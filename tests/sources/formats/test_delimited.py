@@ -149,7 +149,7 @@ pieces = [
 messy = st.lists(st.sampled_from(pieces), max_size=60).map(b"".join)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(body=messy, block=st.integers(1, 40), delimiter=st.sampled_from([b",", b"\t"]))
 @example(body=b'1,5" pipe\n2,"a\nb"\n3,c\n', block=5, delimiter=b",")
 @example(body=b'1,"a\n"x"\n"\n2,b\n', block=3, delimiter=b",")
@@ -170,7 +170,7 @@ def test_any_block_size_gives_the_same(body: bytes, block: int, delimiter: bytes
     assert outcome(block) == outcome(10_000)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     lines=st.lists(
         st.tuples(st.text(st.characters(codec="utf-8", exclude_characters="\0\r")), st.integers()), min_size=1
@@ -215,7 +215,7 @@ def line_ends(block: bytes) -> tuple[list[int], bool]:
     return ends, inside
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.text(alphabet='a,"\n\r', max_size=40))
 def test_blocks_are_cut_where_lines_end(text: str) -> None:
     block = text.encode()

@@ -119,7 +119,7 @@ objects = st.fixed_dictionaries({}, optional={"n": values, "t": values, "other":
 lines = st.lists(objects | st.sampled_from(["", " ", "nope", "null", "{}{}", '{"n":\r1}']), max_size=12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(written=lines, block=st.integers(1, 60), end=st.sampled_from(["\n", "\r\n"]))
 def test_any_block_size_gives_the_same(written: list[str], block: int, end: str) -> None:
     def outcome(size: int) -> Any:

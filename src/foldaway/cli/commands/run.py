@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foldaway.cli.commands.state import require_savable, save_report, tell_saved
-from foldaway.cli.terminal.options import Adjust, AllKinds, AsJson, Delimiter, KeyFile, Overwrite, PlanFile, Save
+from foldaway.cli.terminal.options import AllEffects, AsJson, Delimiter, KeyFile, Overwrite, PlanFile, Save
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import RecordError, SourceError
 
@@ -47,8 +47,7 @@ def run(
         bool, typer.Option("--exact", help="Do not round the report: for yourself, and not for others.")
     ] = False,
     json: AsJson = False,
-    all_kinds: AllKinds = False,
-    adjust: Adjust = None,
+    everything: AllEffects = False,
     hardened: Annotated[
         bool, typer.Option("--harden", help="Overwrite memory as it is freed, as a server does; slower.")
     ] = False,
@@ -83,12 +82,12 @@ def run(
             _fold_backlog(backlog, files, options, processes)
         _tell_rest(backlog.outcome, the_plan, save)
         trial, positions = backlog.outcome.trial, backlog.ledger.pages
-    print_effects(trial, json=json, all_kinds=all_kinds, adjust=adjust)
+    print_effects(trial, json=json, everything=everything)
     if report is not None:
         told = None if exact else trial.tell()
         if save is not None and not exact:
             trial.save(save, positions=positions)  # which remembers what was told
-        save_report(trial.report(adjust=adjust, positions=positions, told=told), report)
+        save_report(trial.report(positions=positions, told=told), report)
     if too_many := excess(trial.dropped, trial.n, the_plan.drop_limit):
         raise RecordError(too_many)
 

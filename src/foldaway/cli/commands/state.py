@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foldaway.cli.terminal.options import Adjust, AllKinds, AsJson, KeyOfState, Overwrite, Save
+from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, Overwrite, Save
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import SealedError, StateError, TooEarly
 
@@ -30,8 +30,7 @@ def merge(
     overwrite: Overwrite = False,
     key: KeyOfState = None,
     json: AsJson = False,
-    all_kinds: AllKinds = False,
-    adjust: Adjust = None,
+    everything: AllEffects = False,
 ) -> None:
     """Merge the tallies of trials that ran apart, and print the effects of the whole."""
     from foldaway.cli.terminal.printing import print_effects
@@ -50,16 +49,16 @@ def merge(
     if save is not None and whole.n:
         whole.save(save)
         tell_saved(save)
-    print_effects(whole, json=json, all_kinds=all_kinds, adjust=adjust)
+    print_effects(whole, json=json, everything=everything)
 
 
 @app.command()
-def effects(state: State, key: KeyOfState = None, json: AsJson = False, all_kinds: AllKinds = False) -> None:
+def effects(state: State, key: KeyOfState = None, json: AsJson = False, everything: AllEffects = False) -> None:
     """Print the effects in a saved state or a consumer's store, for yourself: they are not rounded."""
     from foldaway.trial import saved_effects
 
     found = saved_effects(file_of(state), key=read_key(key))
-    print(found.to_json() if json else found.to_string(all_kinds=all_kinds))
+    print(found.to_json() if json else found.to_string(all=everything))
 
 
 @app.command()
@@ -100,7 +99,6 @@ def report(
         bool, typer.Option("--exact", help="Do not round: a page for yourself, and not for others.")
     ] = False,
     key: KeyOfState = None,
-    adjust: Adjust = None,
 ) -> None:
     """Write what a trial found as one HTML page, to read or to send: no other file, no network."""
     from foldaway.keeping.saved import load
@@ -118,7 +116,7 @@ def report(
     else:
         told: Effects | None = None if exact else tell_from(file, secret)
         trial, positions = open_saved(file, key=secret)
-        page = trial.report(adjust=adjust, positions=positions, told=told)
+        page = trial.report(positions=positions, told=told)
     print(page) if printed else save_report(page, target)
 
 
@@ -176,7 +174,7 @@ def seal(
 
 
 @app.command()
-def release(state: State, key: KeyOfState = None, json: AsJson = False, adjust: Adjust = None) -> None:
+def release(state: State, key: KeyOfState = None, json: AsJson = False) -> None:
     """Tell a trial's effects once, with the noise that its plan asks for; the exact tallies are then gone.
 
     Safe to repeat: the file then holds the release, and gives the same effects again.
@@ -197,7 +195,6 @@ def release(state: State, key: KeyOfState = None, json: AsJson = False, adjust: 
     found = saved_effects(file)
     if found.plan is None or found.plan.release is None:
         raise SealedError(f"{state} is sealed, and its plan has no `release`: its effects have no noise.")
-    found = found if adjust is None else found.adjusted(adjust)
     print(found.to_json() if json else found)
 
 

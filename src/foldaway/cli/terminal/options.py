@@ -43,9 +43,8 @@ KeyOfState = Annotated[
 
 # How effects are printed.
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines in place of tables.")]
-AllKinds = Annotated[bool, typer.Option("--all", help="Show every kind of standard error, not just the best one.")]
-Adjust = Annotated[
-    str | None, typer.Option(help="Adjust p-values for several comparisons: holm or benjamini-hochberg.")
+AllEffects = Annotated[
+    bool, typer.Option("--all", help="Show every estimator, kind of standard error and segment as well.")
 ]
 
 # Where the tallies go.

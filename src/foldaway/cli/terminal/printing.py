@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from foldaway.trial import Trial
 
 
-def print_effects(trial: Trial, *, json: bool = False, all_kinds: bool = False, adjust: str | None = None) -> None:
+def print_effects(trial: Trial, *, json: bool = False, everything: bool = False) -> None:
     """Print the trial's effects; or, of one that is to be released, how far it is.
 
     Raises:
@@ -22,8 +22,8 @@ def print_effects(trial: Trial, *, json: bool = False, all_kinds: bool = False, 
     if not trial.n:
         raise RecordError(none_folded(trial.dropped, "report"))
     try:
-        effects = quiet_effects(trial, adjust)
+        effects = quiet_effects(trial)
     except Unreleased as not_yet:
         tell(str(not_yet))
         return
-    print(effects.to_json() if json else effects.to_string(all_kinds=all_kinds))
+    print(effects.to_json() if json else effects.to_string(all=everything))

@@ -9,13 +9,15 @@ unbounded.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from foldaway.errors import EstimateError
 from foldaway.inference.adjusting import fit_starts
-from foldaway.inference.intervals import critical, p_value
+from foldaway.inference.claim import DIFFERS, Claim
+from foldaway.inference.intervals import critical
 from foldaway.inference.jackknife import Cells, adjusted_mean, cells_of, jackknife, mean
 from foldaway.inference.levels import ArmEffect, Levels, difference_of, fieller, withheld
 from foldaway.inference.reading.source import Source
@@ -61,10 +63,10 @@ def complier_levels(source: Source) -> Levels:
     )
 
 
-def complier_effect(levels: Levels, arm: int, confidence: float) -> ComplierEffect:
+def complier_effect(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFERS) -> ComplierEffect:
     """What is told of one arm, from levels of the outcome and of what was received.
 
-    Its p-value is that of the outcome's own effect: the ratio is 0 where that is.
+    Whether it is different from 0 is a test of the outcome's own effect: the ratio is 0 where that is.
     """
     arms = len(levels.value) // 2
     if why := withheld(levels, (arm, 0)):
@@ -80,14 +82,19 @@ def complier_effect(levels: Levels, arm: int, confidence: float) -> ComplierEffe
         why = "the arms do not differ in what was received, so nobody's effect can be told from it."
         return ComplierEffect(ArmEffect(None, None, reliable=False, why=why, relative_why=why), None)
     strength = b**2 / theirs
-    lower, upper, bounded = fieller(a, b, (ours, theirs, between), critical(confidence, df))
+    lower, upper, bounded = fieller(a, b, (ours, theirs, between), critical(claim.coverage(confidence), df))
     if not bounded:
         why = (
             f"the arms differ too little in what was received (the first stage's F is {strength:.2g}) for the effect "
             "to have bounds."
         )
         return ComplierEffect(ArmEffect(a / b, None, reliable=False, why=why, relative_why=why), strength)
-    error = float(np.sqrt(max(ours - 2 * (a / b) * between + (a / b) ** 2 * theirs, 0.0))) / abs(b)
-    p = p_value(a / float(np.sqrt(ours)), df)
-    found = ArmEffect(a / b, None, error, df, float(lower), float(upper), p)
+
+    def spread(ratio: float) -> float:
+        """The error of Δy − ρ Δd."""
+        return float(np.sqrt(max(ours - 2 * ratio * between + ratio**2 * theirs, 0.0)))
+
+    tests = claim.by_student(lambda t: math.copysign(1.0, b) * (a - t * b) / (spread(t) or math.inf), df)
+    ends = claim.opened(float(lower), float(upper))
+    found = ArmEffect(a / b, None, spread(a / b) / abs(b), df, *ends, *tests)
     return ComplierEffect(found._replace(relative_why="there is no control level to compare compliers with."), strength)

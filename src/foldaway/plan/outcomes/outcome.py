@@ -17,7 +17,8 @@ from foldaway.plan.vocabulary import ESTIMATORS, Need
 
 Column = Annotated[str, Meta(min_length=1, description="the name of a column")]
 Name = Annotated[str, Meta(description="a name that no other outcome has")]
-Margin = Annotated[float, Meta(gt=0, lt=1e40, description="a number above 0: how much worse is still no harm")]
+Margin = Annotated[float, Meta(gt=0, lt=1e40, description="a number above 0, in the outcome's own unit of measure")]
+Question = Literal["better", "not worse", "alike"]
 
 DEFAULT = "mean"
 """The kind of a table that names none."""
@@ -31,7 +32,11 @@ class Outcome(Part, frozen=True, kw_only=True):
         label: What people read in place of the name.
         measure: The unit of measure, such as ``"€"`` or ``"ms"``.
         better: Whether ``"higher"`` or ``"lower"`` is better.
-        margin: How much worse than in the control it may be and still do no harm; needs `better`.
+        margin: How large a difference from the control still makes no difference. With `better` alone, the outcome is a
+            guardrail: it may be worse by no more than this.
+        question: What to show, in place of a plain comparison: that the arm is ``"better"`` (a one-sided test; by more
+            than the `margin`, if there is one), ``"not worse"`` by more than the `margin`, or ``"alike"``, no farther
+            from the control than the `margin` in either direction.
         missing: Whether a record without it is faulty, ``"refused"``, or counts for all other outcomes, ``"allowed"``.
     """
 
@@ -50,6 +55,7 @@ class Outcome(Part, frozen=True, kw_only=True):
     measure: str = ""
     better: Literal["higher", "lower"] | None = None
     margin: Margin | None = None
+    question: Question | None = None
     missing: Literal["refused", "allowed"] = "refused"
 
     def __post_init__(self) -> None:
@@ -78,14 +84,32 @@ class Outcome(Part, frozen=True, kw_only=True):
         return self.label or self.name
 
     @property
+    def heading(self) -> str:
+        """The title with the unit of measure."""
+        return f"{self.title} ({self.measure})" if self.measure else self.title
+
+    @property
+    def asks(self) -> Question | None:
+        """The question that a test answers; None for a plain comparison, by the plan's `alternative`."""
+        return self.question or ("not worse" if self.margin is not None else None)
+
+    @property
+    def guardrail(self) -> bool:
+        """Whether it is to be shown that the outcome is not worse, and nothing else."""
+        return self.asks == "not worse"
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns that it is computed from."""
         return tuple(dict.fromkeys(value.column for value in self.values))
 
     def faults(self) -> Iterator[str]:
         """What is wrong with the settings taken together."""
-        if self.margin is not None and self.better is None:
-            yield f"the margin of {self.default_name!r} needs `better`: whether higher or lower values are better."
+        if self.asks in ("better", "not worse") and self.better is None:
+            setting = "margin" if self.question is None else "question"
+            yield f"the {setting} of {self.default_name!r} needs `better`: whether higher or lower values are better."
+        if self.asks in ("not worse", "alike") and self.margin is None:
+            yield f'"{self.asks}" needs a `margin`: how far {self.default_name!r} may differ and still count as that.'
 
     def written(self) -> str | dict[str, Any]:
         """As it is written into a file: settings at their default left out; just the column, if that is all."""

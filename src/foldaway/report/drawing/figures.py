@@ -104,12 +104,23 @@ class Range(NamedTuple):
 
 
 def interval_row(
-    axis: Axis, estimate: float | None, inner: Range | None, outer: Range | None, *, title: str, description: str
+    axis: Axis,
+    estimate: float | None,
+    inner: Range | None,
+    outer: Range | None,
+    *,
+    title: str,
+    description: str,
+    margins: Iterable[float] = (),
 ) -> Html:
-    """An estimate as a dot, its interval as a bar, its wider one as a line with ends, and zero as a broken line."""
-    parts = [_upright(axis, 0.0, "zero")]
+    """An estimate as a dot, its interval as a bar, its wider one as a line with ends, zero and margins as broken lines.
+
+    What reaches to infinity reaches to the end of the axis.
+    """
+    parts = [_upright(axis, 0.0, "zero"), *(_upright(axis, margin, "margin") for margin in margins)]
     if outer is not None:
-        parts += [_level(axis, outer, "outer"), *(_upright(axis, end, "outer", reach=5) for end in outer)]
+        ends = (end for end in outer if math.isfinite(end))
+        parts += [_level(axis, outer, "outer"), *(_upright(axis, end, "outer", reach=5) for end in ends)]
     if inner is not None:
         parts.append(_level(axis, inner, "inner"))
     if estimate is not None:

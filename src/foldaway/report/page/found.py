@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from foldaway.effects import Effect, Effects
+from foldaway.effects.effect import told
 from foldaway.effects.effects import reasons
-from foldaway.effects.headline import Comparison, comparisons, holds_any_time, leaves_out_zero, verdict, why
+from foldaway.effects.headline import Comparison, comparisons, why
 from foldaway.effects.numbers import (
     interval_text,
     p_text,
@@ -20,11 +21,13 @@ from foldaway.effects.numbers import (
     typeset,
 )
 from foldaway.effects.released import release_notes
+from foldaway.effects.verdict import NONE, Verdict
 from foldaway.inference.bootstrap import SHARES, Spread
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS
 from foldaway.report.drawing.figures import Axis, Range, axis_over, axis_row, box_row, interval_row
-from foldaway.report.drawing.markup import Child, Html, html, named, tag
+from foldaway.report.drawing.markup import Html, html, named, tag
 from foldaway.report.page.document import Section, badge, details, table
+from foldaway.report.page.glance import mark
 from foldaway.table import number, places_for
 
 Spreads = Mapping[tuple[str, str], Spread]
@@ -38,17 +41,15 @@ def found(effects: Effects, spreads: Spreads | None) -> Section:
         effects: What was found.
         spreads: The bootstrap's spreads; none where only the effects are here, which do not hold them.
     """
-    cards = [
-        _card(effects, outcome, list(those), spreads)
-        for outcome, those in groupby(comparisons(effects), key=lambda each: each.outcome)
-    ]
+    judged = zip(comparisons(effects), effects.verdicts(), strict=True)
+    cards = [_card(effects, list(those), spreads) for _, those in groupby(judged, key=lambda each: each[0].outcome)]
     if not any(row.estimate is not None for row in effects):
         why_not = " ".join(reasons(effects, [])) if any(effects.counts.values()) else "No record has come in."
         return Section("found", "What was found", tag("p", f"There is nothing to tell yet. {why_not}"))
     return Section(
         "found",
         "What was found",
-        html(_doubt(effects), _noise(effects), _many(effects), tag("div", cards, class_="cards")),
+        html(_doubt(effects), _noise(effects), tag("div", cards, class_="cards")),
     )
 
 
@@ -71,24 +72,10 @@ def _noise(effects: Effects) -> Html | None:
     return tag("p", [f"{note} " for note in release_notes(effects.plan, effects.rows)])
 
 
-def _many(effects: Effects) -> Html | None:
-    """A warning for those who look at many comparisons and pick the clear ones."""
-    count = len(comparisons(effects))
-    if count < 3:
-        return None
-    if effects.adjustment is not None:
-        return tag("p", f"{count} comparisons; the p-values allow for that ({effects.adjustment.title()}).")
-    by_chance = number(count * (1 - effects.confidence), 2)
-    return tag(
-        "p",
-        f"{count} comparisons. Were there no effect anywhere, about {by_chance} of them would look clear by chance "
-        'alone: with --adjust holm, or effects.adjusted("holm"), p-values allow for that.',
-    )
-
-
-def _card(effects: Effects, outcome: str, those: Sequence[Comparison], spreads: Spreads | None) -> Html:
+def _card(effects: Effects, judged: Sequence[tuple[Comparison, Verdict]], spreads: Spreads | None) -> Html:
+    those = [each for each, _ in judged]
     leads = [each.lead for each in those]
-    sentences = [tag("p", sentence(effects, each), class_="finding") for each in those]
+    sentences = [tag("p", sentence(effects, *each), class_="finding") for each in judged]
     more = [
         details(
             ["All numbers", [": ", named(each.arm)] if len(those) > 1 else None],
@@ -98,48 +85,31 @@ def _card(effects: Effects, outcome: str, those: Sequence[Comparison], spreads: 
     ]
     labels = [html(named(lead.arm)) for lead in leads]
     plot = _forest(effects, leads, labels, against=those[0].control)
-    return tag("article", tag("h3", named(outcome)), sentences, plot, more, class_="card")
+    return tag("article", tag("h3", named(effects.heading(those[0].outcome))), sentences, plot, more, class_="card")
 
 
-def sentence(effects: Effects, comparison: Comparison) -> Html:
+def sentence(effects: Effects, comparison: Comparison, said: Verdict) -> Html:
     """What a comparison came to, for a reader who is no statistician."""
     lead = comparison.lead
     places = places_for([lead.std_error])
-    outcome, arm, control = (tag("b", named(name)) for name in (lead.outcome, lead.arm, lead.control))
-    said = verdict(effects, lead)
+    outcome, arm, control = (tag("b", named(name)) for name in (said.label, lead.arm, lead.control))
     if lead.estimate is None:
-        return html(_mark("unclear", "No effect to tell"), html(" of ", arm, " on ", outcome, f" yet. {lead.why}"))
-    if said == "unknown":
+        return html(mark(said), html(" The effect of ", arm, " on ", outcome, f" cannot be told yet. {lead.why}"))
+    if not lead.reliable:
         effect = typeset(signed(number(lead.estimate, places=places)))
-        return html(
-            _mark("unclear", "No error to give"),
-            html(" ", outcome, ": the effect of ", arm, f" is {effect}, but how precise that is cannot be told. "),
-            lead.why,
-        )
-    size = typeset(number(abs(lead.estimate), places=places))
-    if said == "unclear":
-        return html(
-            _mark("unclear", "No clear effect"),
-            html(" of ", arm, " on ", outcome, f". The best estimate is {_best(lead, places)}; the data fit "),
-            f"anything {_between(effects, lead, places)}. That is no proof that there is no effect.",
-            _despite(effects, lead),
-        )
+        text = html(" The effect of ", arm, " on ", outcome, f" is {effect}, but how precise that is cannot be told. ")
+        return html(mark(said), text, lead.why)
     return html(
-        _mark(said, "Higher" if said == "higher" else "Lower"),
-        html(" Under ", arm, ", ", outcome, f" was {size} {said} than under ", control, _relative(lead)),
-        f". The data fit a true difference {_between(effects, lead, places)}. ",
-        _looks(lead, said, places),
+        mark(said),
+        html(" Under ", arm, ", ", outcome, f" was {_apart(lead, places)} than under ", control, _relative(lead)),
+        f". The data are compatible with a true difference {_between(effects, lead, places)}. ",
+        _meaning(effects, lead, said, places),
     )
 
 
-def _mark(kind: str, words: str) -> Html:
-    arrow = {"higher": "▲", "lower": "▼"}.get(kind, "○")
-    return tag("span", tag("span", arrow, aria_hidden="true"), " ", words, class_=f"badge {kind}")
-
-
-def _best(row: Effect, places: int | None) -> str:
-    relative = f" ({typeset(relative_text(row))})" if relative_tells(row) else ""
-    return typeset(signed(number(row.estimate, places=places))) + relative
+def _apart(row: Effect, places: int | None) -> str:
+    assert row.estimate is not None
+    return f"{typeset(number(abs(row.estimate), places=places))} {'lower' if row.estimate < 0 else 'higher'}"
 
 
 def _relative(row: Effect) -> str:
@@ -151,24 +121,41 @@ def _relative(row: Effect) -> str:
 
 
 def _between(effects: Effects, row: Effect, places: int | None) -> str:
-    low, high = (typeset(signed(number(end, places=places))) for end in (row.ci_lower, row.ci_upper))
-    return f"from {low} to {high} ({100 * effects.confidence:g}\u202f% interval)"
+    low, high = (None if end is None else typeset(signed(number(end, places=places))) for end in ends_of(row))
+    covers = f"({100 * _coverage(effects, row):g}\u202f% interval)"
+    if low is None or high is None:
+        return f"of {high} at most {covers}" if low is None else f"of {low} at least {covers}"
+    return f"from {low} to {high} {covers}"
 
 
-def _looks(row: Effect, said: str, places: int | None) -> str:
-    if holds_any_time(row):
-        return f"That it is {said} holds however often the results were looked at."
+def ends_of(row: Effect) -> tuple[float | None, float | None]:
+    """The ends of the interval that are somewhere."""
+    return told(row.ci_lower), told(row.ci_upper)
+
+
+def _coverage(effects: Effects, row: Effect) -> float:
+    return 2 * effects.confidence - 1 if row.alternative == "within" else effects.confidence
+
+
+def _meaning(effects: Effects, row: Effect, said: Verdict, places: int | None) -> str:
+    """What that comes to: against the margin, among other comparisons, and under several looks."""
+    margin = "" if said.margin is None else f"The margin is {typeset(number(said.margin, 3))}. "
+    if said.verdict == NONE:
+        return f"{margin}{said.why}" if effects.sample_ratio.ok else margin  # of the arms' shares it is said above
+    if not said.decided:
+        clear = row.p_value is not None and row.p_value < 1 - effects.confidence
+        among = " By itself it would look clear, but not among so many comparisons." if clear else ""
+        proof = "" if said.margin is not None or clear else " That is no proof that there is no effect."
+        return f"{margin}So this is not decided yet.{among}{proof}"
+    if said.holds:
+        return f"{margin}This conclusion holds however often you checked the results."
     if row.anytime_why is not None:
-        return f"That is for one look at the end. {row.anytime_why}"
+        return f"{margin}This conclusion is for a single look at the end. {row.anytime_why}"
     interval = typeset(interval_text(row.anytime_ci_lower, row.anytime_ci_upper, places))
-    return f"That is for one look at the end; if results were watched along the way, it is not clear yet: {interval}."
-
-
-def _despite(effects: Effects, row: Effect) -> Child:
-    """Where the interval alone would have said otherwise."""
-    if effects.adjustment is None or not leaves_out_zero(row.ci_lower, row.ci_upper):
-        return None
-    return " On its own it would look clear; among so many comparisons it does not."
+    return (
+        f"{margin}This conclusion is for a single look at the end. If you checked the results along the way, it is not "
+        f"certain yet: the interval is then {interval}."
+    )
 
 
 def _forest(effects: Effects, rows: Sequence[Effect], labels: Sequence[Html], against: str) -> Html:
@@ -183,8 +170,9 @@ def _forest(effects: Effects, rows: Sequence[Effect], labels: Sequence[Html], ag
                 row.estimate,
                 Range.of(row.ci_lower, row.ci_upper),
                 Range.of(row.anytime_ci_lower, row.anytime_ci_upper),
-                title=f"{row.arm} against {row.control}, {row.outcome}, {row.estimator}",
+                title=f"{row.arm} against {row.control}, {effects.heading(row.outcome)}, {row.estimator}",
                 description=_described(effects, row, places),
+                margins=_margins(row),
             ),
             tag("span", _figures(row, places), class_="figures"),
         )
@@ -196,6 +184,7 @@ def _forest(effects: Effects, rows: Sequence[Effect], labels: Sequence[Html], ag
         named(against),
         f": the dot is the estimate, the bar its {100 * effects.confidence:g}\u202f% interval for a single look, the "
         "thin line the interval for any number of looks.",
+        " Dotted: the margin." if any(map(_margins, rows)) else None,
     )
     return tag("figure", tag("figcaption", caption), tag("ul", items, ends, class_="rows"))
 
@@ -204,8 +193,20 @@ def _axis(rows: Sequence[Effect]) -> Axis:
     return axis_over(
         end
         for row in rows
-        for end in (row.estimate, row.ci_lower, row.ci_upper, row.anytime_ci_lower, row.anytime_ci_upper)
+        for end in (
+            row.estimate,
+            row.ci_lower,
+            row.ci_upper,
+            row.anytime_ci_lower,
+            row.anytime_ci_upper,
+            *_margins(row),
+        )
     )
+
+
+def _margins(row: Effect) -> list[float]:
+    """Where the margins of a row's question lie."""
+    return [side * row.threshold for side in ((-1, 1) if row.alternative == "within" else (1,)) if row.threshold]
 
 
 def _described(effects: Effects, row: Effect, places: int | None) -> str:
@@ -294,7 +295,7 @@ def _table(effects: Effects, comparison: Comparison) -> Html:
         ]
         for row in rows
     ]
-    caption = f"{comparison.outcome}: {comparison.arm} against {comparison.control}"
+    caption = f"{effects.heading(comparison.outcome)}: {comparison.arm} against {comparison.control}"
     return html(table(caption, header, cells, left=2), [tag("p", "– ", reason) for reason in reasons(rows, rows)])
 
 

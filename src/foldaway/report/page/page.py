@@ -1,4 +1,4 @@
-"""The report: what was asked, what was found, whether to trust it, and what was kept."""
+"""The report: the verdicts at a glance, what was asked, what was found, whether to trust it, and what was kept."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from foldaway.report.drawing.markup import Html, html, listed, named, tag
 from foldaway.report.page.asked import asked
 from foldaway.report.page.document import Report, Section, badge, document
 from foldaway.report.page.found import Spreads, found
+from foldaway.report.page.glance import glance
 from foldaway.report.page.kept import kept
 from foldaway.report.page.segments import segments
 from foldaway.report.page.solved import solved
@@ -76,7 +77,8 @@ def _page(effects: Effects, sections: Sequence[Section]) -> Report:
         "Made with foldaway, which keeps no individual records. This page stands alone: it loads nothing and sends "
         "nothing."
     )
-    return document(effects.trial, html(_lead(effects), _alarm(effects)), sections, tag("p", end))
+    first = [glance(effects)] if any(row.estimate is not None for row in effects) else []
+    return document(effects.trial, html(_lead(effects), _alarm(effects)), [*first, *sections], tag("p", end))
 
 
 def _lead(effects: Effects) -> Html:

@@ -16,6 +16,6 @@ def segments(effects: Effects) -> Iterator[Section]:
     parts = []
     for each in effects.segments:
         header, rows = each.table(effects.confidence)
-        parts += [table(each.title, header, rows), tag("p", each.summary)]
+        parts += [table(each.titled(effects.heading(each.outcome)), header, rows), tag("p", each.summary)]
         parts += [tag("p", reason) for reason in each.reasons]
     yield Section("segments", "Does it work for everyone?", html(*parts))

@@ -40,16 +40,24 @@ export class Choice {
   }
 
   /** Offer what there is, and keep what was chosen. */
-  offer(rows) {
+  offer(rows, labels = {}) {
     for (const [field, select] of Object.entries(this.selects)) {
       const values = [...new Set(rows.map((row) => row[field]))];
       const offered = [...select.options].map((option) => option.value);
       if (JSON.stringify(values) === JSON.stringify(offered)) continue;
       const chosen = select.value;
-      select.replaceChildren(...values.map((value) => h("option", { value }, value)));
+      select.replaceChildren(...values.map((value) => h("option", { value }, labels[value] ?? value)));
       const first = field === "estimator" ? leading(rows) : values[0];
       select.value = values.includes(chosen) ? chosen : first;
       select.parentElement.hidden = values.length < 2;
+    }
+  }
+
+  /** Choose an outcome and an arm, if they are offered. */
+  choose(outcome, arm) {
+    for (const [field, value] of Object.entries({ outcome, arm })) {
+      const select = this.selects[field];
+      if ([...select.options].some((option) => option.value === value)) select.value = value;
     }
   }
 

@@ -1,7 +1,7 @@
 // The course of an effect: a line with its anytime-valid band, over the records folded.
 
 import { h, s, table } from "./dom.js";
-import { between, compact, count, interval, number, places, signed } from "./format.js";
+import { between, compact, count, interval, number, places, reach, signed } from "./format.js";
 import { decimalsOf, rangeOf, scale, ticks } from "./scale.js";
 
 const HEIGHT = 320;
@@ -96,18 +96,24 @@ export class Course {
   }
 
   #band() {
-    const known = this.points.filter((point) => point.lower !== null);
-    const over = known.map((point) => [this.x(point.records), this.y(point.upper)]);
-    const under = known.map((point) => [this.x(point.records), this.y(point.lower)]).reverse();
+    const known = this.points.filter(bounded);
+    const over = known.map((point) => [this.x(point.records), this.#end(point.upper, MARGIN.top)]);
+    const under = known.map((point) => [this.x(point.records), this.#end(point.lower, HEIGHT - MARGIN.bottom)]).reverse();
     return known.length > 1 ? `${path([...over, ...under])}Z` : "";
+  }
+
+  /** Where an interval ends: at the edge of the picture, if it has no end on that side. */
+  #end(value, edge) {
+    return value === null ? edge : this.y(value);
   }
 
   /** Where the effect stands now, with its interval. */
   #whisker(now) {
     const x = this.x(now.records);
     const dot = s("circle", { class: "now", cx: x, cy: this.y(now.estimate), r: 5 });
-    if (now.lower === null) return [dot];
-    return [s("line", { class: "whisker", x1: x, x2: x, y1: this.y(now.lower), y2: this.y(now.upper) }), dot];
+    if (!bounded(now)) return [dot];
+    const ends = { y1: this.#end(now.lower, HEIGHT - MARGIN.bottom), y2: this.#end(now.upper, MARGIN.top) };
+    return [s("line", { class: "whisker", x1: x, x2: x, ...ends }), dot];
   }
 
   #key(event) {
@@ -140,8 +146,8 @@ export class Course {
     const index = this.chosen ?? this.points.length - 1;
     const point = this.points[index];
     if (!point) return;
-    const decimals = places((point.upper - point.lower) / 2);
-    const sure = point.lower === null ? "" : `, ${between(point.lower, point.upper, decimals)}`;
+    const decimals = places(reach(point.estimate, point.lower, point.upper));
+    const sure = !bounded(point) ? "" : `, ${between(point.lower, point.upper, decimals)}`;
     const text = `${signed(point.estimate, decimals)}${sure}`;
     const when = this.chosen === null ? (this.final ? "At the end" : "Now") : "Then";
     this.readout.textContent = `${when}, after ${count(point.records)} records: ${text}`;
@@ -159,7 +165,8 @@ export class Course {
 
   #tabulate() {
     if (!this.more.open) return;
-    const decimals = places((this.points.at(-1)?.upper - this.points.at(-1)?.lower) / 2);
+    const last = this.points.at(-1);
+    const decimals = places(reach(last?.estimate, last?.lower, last?.upper));
     const rows = this.points.map((point) => [
       count(point.records), signed(point.estimate, decimals), interval(point.lower, point.upper, decimals),
     ]).reverse();
@@ -175,10 +182,13 @@ export class Course {
 
 /** Numbers, none farther from where the effect is now than the picture reaches. */
 function within(values, now) {
-  if (now.lower === null) return values;
-  const far = (REACH * (now.upper - now.lower)) / 2;
+  if (!bounded(now)) return values;
+  const far = REACH * reach(now.estimate, now.lower, now.upper);
   return values.filter((value) => value !== null).map((value) => Math.max(now.estimate - far, Math.min(now.estimate + far, value)));
 }
+
+/** Whether there is an interval, if only on one side. */
+const bounded = (point) => point.lower !== null || point.upper !== null;
 
 const path = (places) => places.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 

@@ -1,14 +1,16 @@
 // The intervals as they are now, one row for each arm and estimator, on one scale.
 
 import { h, named, s } from "./dom.js";
-import { interval, number, places, signed } from "./format.js";
+import { interval, number, places, reach, signed } from "./format.js";
 import { decimalsOf, rangeOf, scale, ticks } from "./scale.js";
 
 /** A table whose middle column is a drawing; what it draws also stands beside it in numbers. */
 export function forest(rows, chosen, outcome) {
-  const range = rangeOf(rows.flatMap((row) => [row.estimate, row.anytime_ci_lower, row.anytime_ci_upper]));
+  const range = rangeOf(rows.flatMap((row) => [row.estimate, row.anytime_ci_lower, row.anytime_ci_upper,
+    ...(row.threshold ? [row.threshold] : []), ...(row.alternative === "within" ? [-row.threshold] : [])]));
   const x = scale(range, [3, 97]);
-  const decimals = places(Math.min(...rows.map((row) => (row.ci_upper - row.ci_lower) / 2).filter((reach) => reach > 0)));
+  const reaches = rows.map((row) => reach(row.estimate, row.ci_lower, row.ci_upper));
+  const decimals = places(Math.min(...reaches.filter((each) => each > 0)));
   const body = rows.map((row) => h("tr", { class: row === chosen ? "chosen" : null },
     h("th", { scope: "row" },
       named(row.arm), h("span", { class: "soft small" }, `${row.estimator}, ${row.se_kind}`)),
@@ -32,10 +34,14 @@ export function forest(rows, chosen, outcome) {
 
 function drawn(row, x) {
   const at = (value) => `${x(value).toFixed(2)}%`;
-  const line = (kind, lower, upper) =>
-    lower === null || upper === null ? null : s("line", { class: kind, x1: at(lower), x2: at(upper), y1: "50%", y2: "50%" });
+  const end = (value, open) => (value === null ? open : at(value));
+  const line = (kind, lower, upper) => (lower === null && upper === null
+    ? null
+    : s("line", { class: kind, x1: end(lower, "0%"), x2: end(upper, "100%"), y1: "50%", y2: "50%" }));
+  const margins = !row.threshold ? [] : row.alternative === "within" ? [-row.threshold, row.threshold] : [row.threshold];
   return s("svg", { width: "100%", "aria-hidden": "true", focusable: "false" },
     s("line", { class: "zero", x1: at(0), x2: at(0), y1: 0, y2: "100%" }),
+    ...margins.map((margin) => s("line", { class: "margin", x1: at(margin), x2: at(margin), y1: 0, y2: "100%" })),
     line("reach", row.anytime_ci_lower, row.anytime_ci_upper),
     line("look", row.ci_lower, row.ci_upper),
     row.estimate === null ? null : s("circle", { class: "now", cx: at(row.estimate), cy: "50%", r: 5 }));

@@ -35,11 +35,24 @@ export function compact(value) {
   return value.toLocaleString("en-US", { notation: "compact", maximumSignificantDigits: 3 });
 }
 
+/** An interval; a one-sided one has no number at its open end. */
 export function interval(lower, upper, decimals) {
-  return lower === null || upper === null ? NONE : `${number(lower, decimals)} to ${number(upper, decimals)}`;
+  if (lower === null && upper === null) return NONE;
+  if (lower === null) return `≤ ${number(upper, decimals)}`;
+  return upper === null ? `≥ ${number(lower, decimals)}` : `${number(lower, decimals)} to ${number(upper, decimals)}`;
 }
 
-export const between = (lower, upper, decimals) => `between ${number(lower, decimals)} and ${number(upper, decimals)}`;
+export function between(lower, upper, decimals) {
+  if (lower === null) return `at ${number(upper, decimals)} or below`;
+  if (upper === null) return `at ${number(lower, decimals)} or above`;
+  return `between ${number(lower, decimals)} and ${number(upper, decimals)}`;
+}
+
+/** How far an interval reaches from an estimate, to the side that is farther of those it has; NaN if it has none. */
+export function reach(estimate, lower, upper) {
+  const ends = [lower, upper].filter((end) => end !== null && end !== undefined);
+  return ends.length ? Math.max(...ends.map((end) => Math.abs(end - estimate))) : NaN;
+}
 
 export function percent(share, digits = 2) {
   if (share === null || share === undefined || !Number.isFinite(share)) return NONE;

@@ -5,12 +5,13 @@ import { arms, federated, Kept } from "./cards.js";
 import { Choice, headline } from "./choice.js";
 import { Course } from "./course.js";
 import { h, named, say, table } from "./dom.js";
-import { chance, count, interval, moment, places, several, signed } from "./format.js";
+import { chance, count, interval, moment, places, reach, several, signed } from "./format.js";
 import { forest } from "./forest.js";
+import { glance } from "./glance.js";
 import { statusPill } from "./list.js";
 import { Poll } from "./poll.js";
 import { ERRORS, ESTIMATORS, MODES } from "./vocabulary.js";
-import { ahead, durableThing, explained, figures, heard, reasons, relative, verdict } from "./words.js";
+import { ahead, durableThing, explained, figures, heard, longer, reasons, relative, verdict } from "./words.js";
 
 const EVERY = 1_500;
 const CLOSED = 30_000;
@@ -43,6 +44,7 @@ class TrialPage {
     this.now = h("section", { class: "card wide", "aria-labelledby": "verdict" },
       this.choice.element, this.headline, this.explained, this.figures, this.outlook, this.how, this.picture,
       this.noCourse);
+    this.glance = h("section", { class: "card", "aria-label": "At a glance" });
     this.arms = h("section", { class: "card", "aria-label": "Arms and sample ratio" });
     this.federated = h("section", { class: "card", "aria-label": "Federated progress", hidden: true });
     this.forest = h("section", { class: "card", "aria-label": "Every arm and estimator" });
@@ -52,9 +54,9 @@ class TrialPage {
       h("nav", { "aria-label": "Back" }, h("a", { href: "#/", class: "back" }, "← All trials")),
       this.title, this.alarms,
       h("div", { class: "columns" },
-        h("div", { class: "main" }, this.now, this.forest, this.rest),
+        h("div", { class: "main" }, this.glance, this.now, this.forest, this.rest),
         h("div", { class: "side" }, this.kept.element, this.arms, this.federated, this.about)));
-    this.whenThere = [this.choice.element, this.figures, this.outlook, this.how, this.picture, this.forest, this.rest];
+    this.whenThere = [this.glance, this.choice.element, this.figures, this.outlook, this.how, this.picture, this.forest, this.rest];
     for (const part of this.whenThere) part.hidden = true;
   }
 
@@ -95,7 +97,7 @@ class TrialPage {
   /** Points of the chosen effect since the last that is here: the first time, all. */
   async followCourse() {
     this.rows = headline(this.answer.found.effects);
-    this.choice.offer(this.rows);
+    this.choice.offer(this.rows, Object.fromEntries(this.answer.found.verdicts.map((said) => [said.outcome, said.label])));
     if (!this.rows.length || this.plan.federated) return;
     const key = JSON.stringify(this.choice.wanted);
     const course = this.courses.get(key) ?? [];
@@ -134,20 +136,42 @@ class TrialPage {
       return;
     }
     this.now.classList.toggle("doubtful", Boolean(found.alarm));
-    this.headline.replaceChildren(found.alarm ? "Not to be trusted yet: " : "", ...verdict(row), ".");
+    const said = found.verdicts.find((each) => each.outcome === row.outcome && each.arm === row.arm);
+    this.drawGlance(found.verdicts);
+    this.headline.replaceChildren(...verdict(row, said), ".");
     this.explained.replaceChildren(...explained(row, found.confidence));
     this.figures.replaceChildren(...figures(row));
-    this.outlook.replaceChildren(...(this.ahead ? ahead(this.ahead, row) : []));
-    this.how.replaceChildren(named(row.arm), " against ", named(row.control), " on ", named(row.outcome),
+    this.outlook.replaceChildren(...(this.ahead ? ahead(this.ahead, row, said) : []));
+    this.how.replaceChildren(named(row.arm), " against ", named(row.control), " on ", named(said.label),
+      said.measure ? ` (${said.measure})` : "",
       `: ${ESTIMATORS[row.estimator].phrase} (${row.estimator}). `,
       `The standard error is ${row.se_kind}. ${ERRORS[row.se_kind].sentence}`);
     this.drawCourse(row);
     this.forest.replaceChildren(
-      h("h2", {}, "Effects on ", named(row.outcome)), forest(this.alike(row), row, row.outcome),
+      h("h2", {}, "Effects on ", named(said.label)), forest(this.alike(row), row, said.label),
       h("p", { class: "soft small legend" },
         "Thin: the interval that stays valid however often you look. Thick: the narrower one for a single look at the end."));
     this.drawRest(found);
     this.tell(row);
+  }
+
+  /** One line for each outcome; drawn anew only if it says something else, so that no focus is lost. */
+  drawGlance(verdicts) {
+    const state = JSON.stringify(verdicts);
+    if (state === this.glanced) return;
+    this.glanced = state;
+    const held = this.glance.contains(document.activeElement) ? document.activeElement.textContent : null;
+    const longest = verdicts.filter((said) => said.more_records !== null);
+    this.glance.replaceChildren(
+      h("h2", {}, "At a glance"),
+      glance(verdicts, (outcome, arm) => {
+        this.choice.choose(outcome, arm);
+        this.choose();
+      }),
+      h("p", { class: "soft small legend" },
+        "Verdicts and intervals hold however often you look, unless they say “one look”. ",
+        ...longest.flatMap((said) => [named(said.label), ": ", longer(said), " "])));
+    if (held) [...this.glance.querySelectorAll("button")].find((button) => button.textContent === held)?.focus();
   }
 
   drawCourse(row) {
@@ -207,7 +231,7 @@ class TrialPage {
   drawRest(found) {
     const open = this.rest.querySelector("details")?.open;
     const focused = this.rest.contains(document.activeElement);
-    const decimals = (row) => places((row.ci_upper - row.ci_lower) / 2);
+    const decimals = (row) => places(reach(row.estimate, row.ci_lower, row.ci_upper));
     const rows = this.rows.map((row) => [
       named(row.outcome), named(row.arm), `${row.estimator}, ${row.se_kind}`,
       signed(row.estimate, decimals(row)), interval(row.anytime_ci_lower, row.anytime_ci_upper, decimals(row)),

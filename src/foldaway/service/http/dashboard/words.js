@@ -1,25 +1,59 @@
 // What the numbers mean, in sentences.
 
 import { h, named } from "./dom.js";
-import { between, chance, count, interval, number, percent, places, several, signed } from "./format.js";
+import { between, chance, count, interval, number, percent, places, reach, several, signed } from "./format.js";
 import { SUSPICIOUS } from "./vocabulary.js";
 
-/** The effect in a sentence that needs no statistics. */
-export function verdict(row) {
-  const decimals = reachPlaces(row);
-  const by = number(Math.abs(row.estimate), decimals);
-  if (row.anytime_ci_lower > 0) return [named(row.arm), " raises ", named(row.outcome), ` by ${by}`];
-  if (row.anytime_ci_upper < 0) return [named(row.arm), " lowers ", named(row.outcome), ` by ${by}`];
-  if (row.estimate === null) return ["No effect of ", named(row.arm), " on ", named(row.outcome), " can be told yet"];
-  if (!row.reliable) return ["No error can be given for ", named(row.arm), " on ", named(row.outcome)];
-  return ["No effect of ", named(row.arm), " on ", named(row.outcome), " is established so far"];
+const UNDECIDED = "not decided yet";
+const GOOD = { better: "good", "not worse": "good", alike: "good", worse: "bad", "no verdict": "bad" };
+
+/** The verdict in a word, as it holds however often you look; where there is no such test, for one look. */
+export function word(said) {
+  const anyTime = said.anytime_ci_lower !== null || said.anytime_ci_upper !== null;
+  return anyTime || said.verdict === said.anytime ? said.anytime : `${said.verdict}, one look`;
 }
+
+/** The word in a mark of its own. */
+export function badge(said) {
+  const text = word(said);
+  return h("span", { class: `verdict ${GOOD[text.replace(", one look", "")] ?? "soft"}` }, text);
+}
+
+/** The effect in a sentence that needs no statistics. */
+export function verdict(row, said) {
+  const decimals = reachPlaces(row);
+  const [arm, outcome] = [named(row.arm), named(said.label)];
+  const margin = said.margin === null ? "" : number(said.margin);
+  if (row.estimate === null) return ["No effect of ", arm, " on ", outcome, " can be told yet"];
+  if (!row.reliable) return ["No error can be given for ", arm, " on ", outcome];
+  if (said.anytime === "no verdict") return ["Do not trust the effect of ", arm, " on ", outcome, " yet"];
+  const found = row.estimator === said.estimator ? said.anytime : clear(row);
+  if (found === "not worse") return [arm, " does not make ", outcome, ` worse by more than ${margin}`];
+  if (found === "alike") return [arm, " and ", named(row.control), " differ in ", outcome, ` by no more than ${margin}`];
+  if (found !== UNDECIDED) {
+    const by = ` by ${number(Math.abs(row.estimate), decimals)}`;
+    const so = ["better", "worse"].includes(found) ? `, which is ${found}` : "";
+    return [arm, row.estimate > 0 ? " raises " : " lowers ", outcome, by, so];
+  }
+  if (said.question === "not worse") return ["Whether ", arm, " makes ", outcome, ` worse by more than ${margin} is open`];
+  if (said.question === "alike") return ["Whether ", outcome, ` differs by more than ${margin} is open`];
+  return ["No effect of ", arm, " on ", outcome, " is established so far"];
+}
+
+/** What the any-time interval of a row that does not lead says. */
+function clear(row) {
+  if (row.threshold) return UNDECIDED;
+  return row.anytime_ci_lower > 0 || (row.anytime_ci_upper !== null && row.anytime_ci_upper < 0) ? "clear" : UNDECIDED;
+}
+
+/** How much longer a verdict takes, if that can be told. */
+export const longer = (said) => (said.more_records === null ? "" : `About ${several(said.more_records, "more record")} if the effect stays as it is.`);
 
 /** How sure, and compared with what. */
 export function explained(row, confidence) {
   const decimals = reachPlaces(row);
   const range = between(row.anytime_ci_lower, row.anytime_ci_upper, decimals);
-  const told = row.anytime_ci_lower === null
+  const told = row.anytime_ci_lower === null && row.anytime_ci_upper === null
     ? [`${row.anytime_why} `]
     : [`With ${number(100 * confidence)} % confidence the effect lies ${range}, however often you look. `];
   const level = ["The level of ", named(row.control), ` is ${number(row.control_level, decimals)}.`];
@@ -49,24 +83,25 @@ export const reasons = (rows) =>
   [...new Set(rows.flatMap((row) => [row.why, row.note, row.anytime_why, row.relative_why]).filter(Boolean))];
 
 export function reachPlaces(row) {
-  return places(((row.anytime_ci_upper ?? row.ci_upper) - (row.anytime_ci_lower ?? row.ci_lower)) / 2);
+  const anyTime = reach(row.estimate, row.anytime_ci_lower, row.anytime_ci_upper);
+  return places(Number.isNaN(anyTime) ? reach(row.estimate, row.ci_lower, row.ci_upper) : anyTime);
 }
 
 /** The same for who hears the page instead of seeing it. */
 export function heard(row, records) {
   const decimals = reachPlaces(row);
-  const range = row.anytime_ci_lower === null ? "" : ` ${between(row.anytime_ci_lower, row.anytime_ci_upper, decimals)},`;
+  const range = row.anytime_ci_lower === null && row.anytime_ci_upper === null ? "" : ` ${between(row.anytime_ci_lower, row.anytime_ci_upper, decimals)},`;
   return `${row.outcome}, ${row.arm}: ${number(row.estimate, decimals)},${range} after ${count(records)} records.`;
 }
 
 /** What the trial can still find of this effect, in one line. */
-export function ahead(outlook, row) {
+export function ahead(outlook, row, said) {
   const found = outlook.rows.find((other) => other.outcome === row.outcome && other.arm === row.arm);
   if (!found || found.smallest === null) return [];
   const days = outlook.days === null ? "" : `, in about ${several(Math.ceil(outlook.days), "day")} at the present rate`;
   return [
     `With ${count(outlook.by)} records${days}, an effect of ${number(found.smallest, places(found.smallest))} on `,
-    named(row.outcome), ` would show with a chance of ${number(100 * outlook.power)} %.`,
+    named(said.label), ` would show with a chance of ${number(100 * outlook.power)} %.`,
   ];
 }
 

@@ -1,0 +1,157 @@
+"""The scorecard: one line for each outcome and arm, with both levels, the effect, its interval and the verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from foldaway.effects.effect import Effect
+from foldaway.effects.findings import Findings
+from foldaway.effects.headline import comparisons
+from foldaway.effects.numbers import interval_text, signed
+from foldaway.effects.verdict import NONE, UNDECIDED, Verdict, verdicts_of
+from foldaway.table import compact, number, places_for, text_table
+
+# As much of a name as a line has room for at least.
+_SHORTEST = 8
+
+# Columns of a scorecard that names the arm in each line.
+_WITH_ARMS = 7
+
+_UNIT = re.compile(r" \([^()]{1,6}\)$")
+
+
+class Line(NamedTuple):
+    """A comparison's verdict and its numbers as text, in the decimal places that the effect's error deserves."""
+
+    verdict: Verdict
+    heading: str
+    control_level: str
+    level: str
+    effect: str
+    interval: str
+
+    @property
+    def word(self) -> str:
+        """The verdict; of one that holds for a single look alone, that it does."""
+        said = self.verdict
+        return said.verdict if said.holds or not said.decided else f"{said.verdict}, one look"
+
+
+def lines_of(effects: Findings, *, short: bool = False) -> list[Line]:
+    """The lines of a scorecard; short ones have large numbers in thousands, millions and so on."""
+    leads = [each.lead for each in comparisons(effects)]
+    judged = zip(verdicts_of(effects), leads, strict=True)
+    return [_line(effects.heading(row.outcome), said, row, short) for said, row in judged]
+
+
+def _line(heading: str, said: Verdict, row: Effect, short: bool) -> Line:
+    text = partial(compact, digits=3) if short else partial(number, places=places_for([row.std_error]))
+    control, level, effect = map(text, (said.control_level, said.level, said.estimate))
+    return Line(said, heading, control, level, signed(effect), interval_text(said.ci_lower, said.ci_upper, text=text))
+
+
+def scorecard(effects: Findings, *, short: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Header and rows; with a column for the arm if there are several."""
+    lines = lines_of(effects, short=short)
+    several = len({line.verdict.arm for line in lines}) > 1
+    names = [[line.heading, *([line.verdict.arm] if several else [])] for line in lines]
+    arms = ["control", "in arm"] if several or not lines else [lines[0].verdict.control, lines[0].verdict.arm]
+    interval = f"{100 * effects.confidence:g} % interval"
+    header = ["outcome", *(["arm"] if several else []), *arms, "effect", interval, "verdict"]
+    return header, [
+        [*name, line.control_level, line.level, line.effect, line.interval, line.word]
+        for name, line in zip(names, lines, strict=True)
+    ]
+
+
+def _cut(header: list[str], rows: list[list[str]], names: int, width: int) -> bool:
+    """Shorten the longest names, those of the arms in the header among them, until the lines fit; whether they do."""
+    table = [header, *rows]
+
+    def widths() -> list[int]:
+        return [max(len(row[c]) for row in table) for c in range(len(header))]
+
+    while (over := sum(now := widths()) + 2 * (len(header) - 1) - width) > 0:
+        text = [max((len(row[c]) for row in rows), default=0) for c in range(len(header))]
+        # A heading is worth no more room than what stands below it.
+        spare = {c: now[c] - max(_SHORTEST, text[c] if c >= names else 0) for c in range(names + 2)}
+        widest = max(spare, key=lambda c: (spare[c], now[c]))
+        if spare[widest] <= 0:
+            return False
+        most = now[widest] - min(over, spare[widest], max(1, spare[widest] // 2))
+        for row in table:
+            row[widest] = _shortened(row[widest], most)
+    return True
+
+
+def _shortened(name: str, most: int) -> str:
+    """A name in so many characters; a short unit of measure at its end stays."""
+    if len(name) <= most:
+        return name
+    unit = _UNIT.search(name)
+    end = unit[0] if unit is not None and len(unit[0]) < most - 3 else ""
+    return f"{name[: most - 1 - len(end)].rstrip()}…{end}"
+
+
+def as_text(effects: Findings, width: int) -> str:
+    """The scorecard as text, names cut short so that lines fit."""
+    header, rows = scorecard(effects)
+    names = 2 if len(header) == _WITH_ARMS else 1
+    if not _cut(header, rows, names, width):
+        header, rows = scorecard(effects, short=True)
+        _cut(header, rows, names, width)
+    wide = max(len(row[-1]) for row in [header, *rows])
+    for row in [header, *rows]:
+        row[-1] = row[-1].ljust(wide)  # words are set left
+    return "\n".join(line.rstrip() for line in text_table(header, rows, left=names).splitlines())
+
+
+def explanations(effects: Findings) -> list[str]:
+    """What a reader of the verdicts should know, each in a sentence or two."""
+    lines = lines_of(effects)
+    said = [line.verdict for line in lines]
+    found = []
+    if any(each.decided and not each.holds for each in said):
+        found.append(
+            "“One look” means that the verdict holds only if this is the only time that you look at the results. All "
+            "other verdicts hold however often you look."
+        )
+    found += _waiting(said)
+    found += [each.lead.note for each in comparisons(effects) if each.lead.note]
+    tested = [each for each in comparisons(effects) if each.lead.p_adjusted is not None]
+    if effects.plan is not None and tested:
+        name = {"holm": "Holm", "benjamini-hochberg": "Benjamini and Hochberg"}[effects.plan.correction]
+        alone = any(_alone(each.lead, 1 - effects.confidence) for each in tested)
+        enough = ", so an interval that leaves out zero is not enough" if alone else ""
+        found.append(f"The verdicts allow for {len(tested)} comparisons ({name}){enough}.")
+    if any(each.question == "alike" for each in said):
+        two_tests = f"{100 * max(2 * effects.confidence - 1, 0):g} %"
+        found.append(
+            f"Whether arms are alike is decided by the {two_tests} interval, which is shown for that question."
+        )
+    return list(dict.fromkeys(found))
+
+
+def _alone(row: Effect, alpha: float) -> bool:
+    """Whether a row would be decided if there were no others."""
+    return row.p_value is not None and row.p_adjusted is not None and row.p_value < alpha <= row.p_adjusted
+
+
+def _waiting(said: Sequence[Verdict]) -> list[str]:
+    """Why there are no verdicts, and how much longer the others take."""
+    several = len({each.arm for each in said}) > 1
+    names = [f"{each.label}, {each.arm}" if several else each.label for each in said]
+    reasons: dict[str, list[str]] = {}
+    for name, each in zip(names, said, strict=True):
+        if each.verdict == NONE and each.why:
+            reasons.setdefault(each.why, []).append(name)
+    found = [why if len(of) == len(said) else f"{'; '.join(of)}: {why}" for why, of in reasons.items()]
+    for name, each in zip(names, said, strict=True):
+        if each.more_records is not None:
+            until = "decided" if each.verdict == UNDECIDED else "certain however often you look"
+            more = f"about {each.more_records:,} more record{'s' * (each.more_records != 1)}"
+            found.append(f"{name}: if the effect stays as it is, it will take {more} until this is {until}.")
+    return found

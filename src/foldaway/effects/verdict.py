@@ -1,0 +1,222 @@
+"""What a comparison comes to, in a word that needs no statistics, by the row that it leads with.
+
+A verdict is for a single look at the data. `anytime` is the verdict that holds however often one looks; where the two
+differ, the first is right only if nobody has looked before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from foldaway.effects.effect import Effect
+from foldaway.effects.findings import Findings
+from foldaway.effects.headline import Comparison, comparisons
+from foldaway.inference.intervals import corrected, critical
+from foldaway.inference.rounding import two_digits
+from foldaway.plan import Mean, Outcome
+
+Word = Literal["better", "worse", "higher", "lower", "not worse", "alike", "not decided yet", "no verdict"]
+
+UNDECIDED: Word = "not decided yet"
+NONE: Word = "no verdict"
+
+# An effect closer than so many standard errors to what it is compared with may lie on either side of it, and says
+# nothing of when that will be clear.
+_TELLING = 1.0
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """One arm against the control, for one outcome.
+
+    Attributes:
+        outcome: The outcome's name.
+        label: What people read in its place.
+        measure: Its unit of measure; empty if the plan has none.
+        arm: The arm.
+        control: What it is compared with.
+        question: What the plan asks: whether the arm is different, higher or lower, better, not worse, or alike.
+        margin: The margin of that question, if it has one.
+        estimator: The estimator that leads.
+        se_kind: Its kind of error.
+        control_level: The control's level.
+        level: The arm's level.
+        estimate: The effect.
+        ci_lower: Where its interval begins, for a single look.
+        ci_upper: Where it ends.
+        anytime_ci_lower: Where the interval begins that holds however often one looks.
+        anytime_ci_upper: Where that ends.
+        p_value: The p-value of what is asked, corrected for several comparisons as the plan says.
+        verdict: The verdict, for a single look.
+        anytime: The verdict that holds however often one looks.
+        why: Why there is no verdict, or none that holds at any time.
+        more_records: About how many more records it takes until a verdict holds at any time (where there is no such
+            test, for a single look), if the effect stays as it is; None if it holds, or if that cannot be told.
+    """
+
+    outcome: str
+    label: str
+    measure: str
+    arm: str
+    control: str
+    question: str
+    margin: float | None
+    estimator: str
+    se_kind: str
+    control_level: float | None
+    level: float | None
+    estimate: float | None
+    ci_lower: float | None
+    ci_upper: float | None
+    anytime_ci_lower: float | None
+    anytime_ci_upper: float | None
+    p_value: float | None
+    verdict: Word
+    anytime: Word
+    why: str | None = None
+    more_records: int | None = None
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is, at a single look."""
+        return self.verdict not in (UNDECIDED, NONE)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the verdict holds however often one looks."""
+        return self.decided and self.anytime == self.verdict
+
+
+def verdicts_of(effects: Findings) -> list[Verdict]:
+    """A verdict for each comparison, in the order of the plan.
+
+    That a guardrail is harmed, or an effect larger than its margin, is corrected for there being several of these.
+    """
+    those = comparisons(effects)
+    leads = [each.lead for each in those]
+    method = "none" if effects.plan is None else effects.plan.correction
+    once = _against([row.p_against for row in leads], method)
+    ever = _against([row.anytime_p_against for row in leads], method)
+    return [_verdict(effects, each, *against) for each, *against in zip(those, once, ever, strict=True)]
+
+
+def _against(p: Sequence[float | None], method: str) -> list[float | None]:
+    known = iter(corrected([each for each in p if each is not None], method))
+    return [None if each is None else next(known) or each for each in p]
+
+
+def _verdict(effects: Findings, comparison: Comparison, once: float | None, ever: float | None) -> Verdict:
+    row, plan = comparison.lead, effects.plan
+    outcome: Outcome = Mean(row.outcome) if plan is None else plan.outcome(row.outcome)
+    p = row.p_value if row.p_adjusted is None else row.p_adjusted
+    at_any_time = row.anytime_p_value if row.anytime_p_adjusted is None else row.anytime_p_adjusted
+    alpha = 1 - effects.confidence
+    said = (_word(outcome, row, p, once, alpha), _word(outcome, row, at_any_time, ever, alpha))
+    why = row.anytime_why
+    if doubt := row.why if not row.reliable else doubt_of(effects, row.outcome):
+        said, why = (NONE, NONE), doubt
+    return Verdict(
+        outcome=row.outcome,
+        label=outcome.title,
+        measure=outcome.measure,
+        arm=row.arm,
+        control=row.control,
+        question=_question(outcome, row),
+        margin=outcome.margin,
+        estimator=row.estimator,
+        se_kind=row.se_kind,
+        control_level=row.control_level,
+        level=row.level,
+        estimate=row.estimate,
+        ci_lower=row.ci_lower,
+        ci_upper=row.ci_upper,
+        anytime_ci_lower=row.anytime_ci_lower,
+        anytime_ci_upper=row.anytime_ci_upper,
+        p_value=p,
+        verdict=said[0],
+        anytime=said[1],
+        why=why,
+        more_records=None if NONE in said else _more(row, said, p, at_any_time, effects.confidence),
+    )
+
+
+def doubt_of(effects: Findings, outcome: str) -> str | None:
+    """Why effects on an outcome are not to be trusted, whatever they say."""
+    if not effects.sample_ratio.ok:
+        return f"The arms did not get their share of the {effects.sample_ratio.counted}, so no effect can be trusted."
+    grouped = effects.plan is not None and effects.plan.grouped  # faulty records of a unit may come together
+    for loss in effects.losses:
+        if loss.state == "fails" and (loss.outcome == outcome or (loss.outcome is None and not grouped)):
+            return "The arms lost different shares of it, so the effect may come from who is missing."
+    return None
+
+
+def _question(outcome: Outcome, row: Effect) -> str:
+    return outcome.asks or {"greater": "higher", "less": "lower"}.get(row.alternative, "different")
+
+
+def _word(outcome: Outcome, row: Effect, p: float | None, against: float | None, alpha: float) -> Word:
+    """What a test says; "not decided yet" where there is none."""
+    if p is None or row.estimate is None:
+        return UNDECIDED
+    if p < alpha:
+        match outcome.asks:
+            case "not worse" | "alike" | "better" as shown:
+                return shown
+            case _:
+                return _direction(outcome, row.estimate)
+    if against is not None and against < alpha:
+        return _direction(outcome, row.estimate)
+    return UNDECIDED
+
+
+def _direction(outcome: Outcome, estimate: float) -> Word:
+    higher = estimate > 0
+    if outcome.better is None:
+        return "higher" if higher else "lower"
+    return "better" if higher == (outcome.better == "higher") else "worse"
+
+
+def _more(
+    row: Effect, said: tuple[Word, Word], p: float | None, at_any_time: float | None, confidence: float
+) -> int | None:
+    """About how many more records it takes, if the effect stays as it is and the error goes on shrinking by 1/√n.
+
+    With the distance d to what is to be refuted and an interval that reaches r to that side, it is n ((r/d)² − 1). A
+    correction that multiplies a p-value by k moves the end of an any-time interval from z to √(z² + 2 log k) errors.
+    """
+    if UNDECIDED not in said or row.estimate is None or not row.std_error or row.epsilon is not None:
+        return None
+    distance = _distance(row)
+    if distance < _TELLING * row.std_error:
+        return None
+    ends = (row.anytime_ci_lower, row.anytime_ci_upper)
+    reaches = [abs(end - row.estimate) for end in ends if end is not None and math.isfinite(end)]
+    if reaches and row.anytime_p_value and at_any_time:
+        further = 2 * math.log(at_any_time / row.anytime_p_value) * row.std_error**2
+        times = (reaches[0] ** 2 + further) / distance**2
+    elif said[0] == UNDECIDED and row.df is not None and row.p_value and p:
+        sides = 2 if row.alternative == "two-sided" else 1
+        level = (1 - confidence) * row.p_value / p * 2 / sides
+        times = (critical(1 - min(level, 1.0), row.df) * row.std_error / distance) ** 2
+    else:
+        return None
+    more = row.n * (times - 1)
+    return int(two_digits(more)) if math.isfinite(more) and more >= 1 else None
+
+
+def _distance(row: Effect) -> float:
+    """How far the estimate lies on the side that is to be shown."""
+    estimate, threshold = row.estimate or 0.0, row.threshold
+    match row.alternative:
+        case "greater":
+            return estimate - threshold
+        case "less":
+            return threshold - estimate
+        case "within":
+            return threshold - abs(estimate)
+        case _:
+            return abs(estimate)
