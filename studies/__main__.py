@@ -12,6 +12,7 @@ ALL = (
     "few_clusters",
     "groups_anytime",
     "decisions",
+    "quantiles",
     "power",
     "release",
     "coverage",
