@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from studies.quantiles import BINS, Design
 
+from foldaway.inference.quantiles import quantiles as quantiles_of
 from studies import quantiles
 
 
@@ -14,7 +15,7 @@ def test_trials_have_the_records_and_quantiles_of_their_design() -> None:
     n = binned.counts.sum(axis=(-1, -2))
     np.testing.assert_allclose(n.sum(axis=1), 12_000, rtol=0.1)
     np.testing.assert_allclose(n[:, 1] / n.sum(axis=1), 0.25, atol=0.03)
-    found = quantiles.quantiles(binned, 0.5, by_group=True)
+    found = quantiles_of(binned, 0.5, by_group=True)
     np.testing.assert_allclose(found.levels.value.mean(axis=0), [1, 1 + quantiles.EFFECT], rtol=0.04)
     plain = quantiles.plain_jackknife(binned, 0.5)
     np.testing.assert_allclose(plain.covariance[:, 0, 0], found.levels.covariance[:, 0, 0], rtol=0.7)
