@@ -142,8 +142,9 @@ def findings(results: dict[tuple[float, str], Result], trials: int, records: int
         rows,
         f"""At any time, wrong verdicts come in at most {100 * max(ours):.1f} % of trials: of {len(ours)} shares,
         {above} are above 5 %. The test for a single look, used again and again, is wrong in up to
-        {100 * max(again):.0f} %. Used once at the end, it is wrong in {100 * min(end):.1f} to {100 * max(end):.1f} % (Monte Carlo error: 1.96 standard
-        errors of {100 * error:.2f} points); less than 5 % where the margin is too narrow for the number of records.""",
+        {100 * max(again):.0f} %. Used once at the end, it is wrong in {100 * min(end):.1f} to {100 * max(end):.1f} %
+        (Monte Carlo error: 1.96 standard errors of {100 * error:.2f} points); less than 5 % where the margin is too
+        narrow for the number of records.""",
         left=3,
     )
 
