@@ -9,6 +9,7 @@ from hypothesis import settings
 
 from brokers import broker, kafka_server, nats_server, redis_server
 from browser import browser
+from compiled import compile_kernels
 from measured import EachLawOnce
 from postgres import postgres
 from served import served_from
@@ -22,6 +23,8 @@ settings.load_profile("same")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(EachLawOnce())
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        compile_kernels()
 
 
 @pytest.fixture(scope="session", autouse=True)

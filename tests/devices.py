@@ -135,6 +135,10 @@ def assert_as_kept_rows(
     for row in effects:
         if row.se_kind not in ("CR0", "CR1"):
             continue
+        if not row.reliable:  # too few units stand behind it
+            assert row.why
+            compared += 1
+            continue
         estimate, error, _ = fitted(plan, rows, row.estimator, row.arm, row.outcome, row.se_kind)
         if row.estimator == "interacted" and effects.plan is not None and effects.plan.mode == "one-message":
             error = math.hypot(error, math.sqrt(mean_variance(plan, rows, row.arm, row.outcome)))

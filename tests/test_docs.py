@@ -39,7 +39,12 @@ PAGES = sorted(p.relative_to(ROOT) for p in (ROOT / "docs").rglob("*.md"))
 RUN = [page for page in PAGES if page.parts[1] != "validation"]
 
 
-@pytest.mark.parametrize("page", RUN, ids=str)
+def marked(page: Path) -> Any:
+    """The page on engines starts Spark, and its calls are those of tests/engines."""
+    return pytest.param(page, marks=pytest.mark.slow, id=str(page)) if page.name == "engines.md" else page
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in RUN], ids=str)
 def test_the_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("FOLDAWAY_SERVER", "FOLDAWAY_TOKEN"):

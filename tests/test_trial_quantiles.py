@@ -194,6 +194,36 @@ def test_told_quantiles_are_rounded_and_the_histogram_is_nowhere_in_them() -> No
     assert len(trial.effects(rounded=True).to_json()) < 5_000
 
 
+def test_records_without_the_outcome_count_for_all_others() -> None:
+    rows = latencies()
+    n = len(rows["user"])
+    holes = np.where(np.arange(n) % 7 == 0, np.nan, rows["latency_ms"])
+    quantile = fa.Quantile("latency_ms", (0.5, 0.9), bounds=BOUNDS, missing="allowed")
+    given = rows | {"latency_ms": holes, "visits": np.ones(n), "before": np.arange(n) % 5.0}
+    for settings in ({}, {"covariates": ["before"]}):
+        trial = folded(plan_of("visits", quantile, unit="user", **settings), given, parts=4)
+        assert trial.n == n
+        here = ~np.isnan(holes)
+        alone = folded(plan_of(quantile, unit="user"), {name: column[here] for name, column in rows.items()})
+        complete = rows_of(alone, "jackknife")
+        for p, row in rows_of(trial, "jackknife").items():
+            assert row.estimate == pytest.approx(complete[p].estimate)
+            assert row.n == here.sum()
+            assert row.std_error == pytest.approx(complete[p].std_error)
+
+
+def test_rows_print_and_are_reported_like_those_of_any_outcome() -> None:
+    quantile = fa.Quantile("latency_ms", (0.5, 0.95), bounds=BOUNDS, better="lower", label="Latency", measure="ms")
+    trial = folded(plan_of("latency_ms", quantile, unit="user"), latencies())
+    effects = trial.effects()
+    assert list(fa.Effects.from_json(effects.to_json())) == list(effects)
+    page = trial.report().html
+    for percentile in ("p50", "p95"):
+        assert {f"latency_ms {percentile}", f"Latency {percentile}"} & set(str(effects).replace(":", "\n").splitlines())
+        assert f"Latency {percentile}" in page
+    assert "Histograms" in page
+
+
 def test_states_are_small_and_their_size_says_only_how_many_records_there_are() -> None:
     plan = plan_of(fa.Quantile("latency_ms", (0.5, 0.95), bounds=BOUNDS), unit="user")
     rows = latencies()

@@ -183,3 +183,18 @@ def test_replicates_take_the_key_and_identifiers() -> None:
     assert found.solved_with_keys == 300
     assert [each.needs for each in found.findings] == ["the trial's key and all identifiers"]
     assert solvable(200, 5000, 4000) == 0
+
+
+def test_a_histogram_tells_every_value_within_its_bounds_to_whoever_reads_it() -> None:
+    outcomes = [fa.Quantile("y", (0.5,), bounds=(10, 1_000)), fa.Quantile("y", (0.5,), bounds=(1, 9), name="coarse")]
+    plan = fa.Plan(name="seen", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=outcomes)
+    y = np.linspace(20, 1_100, 400)
+    rows = {"g": np.where(np.arange(400) % 2, "a", "b"), "y": y}
+    trial = fa.Trial(plan)
+    trial.fold({name: column[:300] for name, column in rows.items()})
+    before = trial.tallies
+    trial.fold({name: column[300:] for name, column in rows.items()})
+    (found,) = [each for each in audit(plan, trial.tallies).findings if each.attack == "histograms"]
+    assert (found.near, found.exact) == (int((y <= 1_000).sum()), 0)
+    (found,) = [each for each in audit(plan, trial.tallies, before).findings if each.attack == "histograms"]
+    assert found.near == int((y[300:] <= 1_000).sum())

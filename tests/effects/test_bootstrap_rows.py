@@ -137,7 +137,7 @@ def test_holm_adjusts_over_the_bootstrap_rows_of_all_arms_and_outcomes() -> None
 
 
 def test_rows_are_printed_and_exported() -> None:
-    plan, rows = of_units(outcomes=1)
+    plan, rows = of_units(outcomes=1, shift=10)
     effects = folded(plan, rows).effects()
     assert [each.lead.se_kind for each in comparisons(effects)] == ["bootstrap"]  # the best that units in pieces have
     assert [row.se_kind for row in comparisons(effects)[0].best] == 4 * ["bootstrap"]

@@ -215,7 +215,7 @@ def test_a_control_at_zero_has_no_relative_effect() -> None:
         assert known(row.std_error) > 0
         assert row.reliable
         assert (row.relative, row.relative_ci_lower) == (None, None)
-        assert row.relative_why == "The control's level is zero, or too close to it for a relative effect."
+        assert row.relative_why == "The control's level cannot be told from zero, so a relative effect has no bounds."
     assert strict(effects.to_json())["effects"][0]["relative"] is None
 
 

@@ -159,10 +159,11 @@ def assert_same_effects(ours: fa.Effects, theirs: fa.Effects) -> None:
     assert ours.counts == theirs.counts
     assert len(ours) == len(theirs) > 0
     for row, same in zip(ours, theirs, strict=True):
-        assert (row.estimator, row.se_kind, row.n, row.df) == (same.estimator, same.se_kind, same.n, same.df)
+        assert (row.estimator, row.se_kind, row.n) == (same.estimator, same.se_kind, same.n)
         assert (row.reliable, row.why) == (same.reliable, same.why)
         if same.reliable:
-            assert (row.estimate, row.std_error) == pytest.approx((same.estimate, same.std_error), rel=1e-9)
+            numbers, others = (row.estimate, row.std_error, row.df), (same.estimate, same.std_error, same.df)
+            assert numbers == pytest.approx(others, rel=1e-9)
 
 
 def test_a_record_counts_once_however_many_rules_it_breaks() -> None:
@@ -377,8 +378,8 @@ def units_trial(seed: int) -> tuple[fa.Plan, pd.DataFrame]:
 def clustered(plan: fa.Plan, rows: Any) -> list[float | None]:
     trial = fa.Trial(plan)
     trial.fold(rows)
-    found = [row for row in trial.effects() if row.se_kind in ("CR0", "CR1")]
-    assert found
+    found = [row for row in trial.effects() if row.se_kind in ("CR0", "CR1") and row.reliable]
+    assert {row.estimator for row in found} >= {"difference", "ipw"}  # regressions take more units
     return [number for row in found for number in (row.estimate, row.std_error, row.df)]
 
 

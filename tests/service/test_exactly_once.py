@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,13 +14,7 @@ from crashing import COLUMNS, PER_PRODUCER, PRODUCERS, Tale, batch, crash, digit
 from postgres import Postgres
 from servers import Nursery, Server
 
-KILLS = 12
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as found:
-        yield found
+KILLS = 9
 
 
 def crash_often(servers: list[Server], database: Postgres | None, seed: int) -> Tale:
@@ -44,17 +37,17 @@ def exactly_once(tale: Tale) -> bool:
     return tale.counted == Counter({1: tale.batches}) and tale.apart < 1e-9
 
 
-def test_a_server_on_sqlite(tmp_path: Path, nursery: Nursery) -> None:
-    tale = crash_often([Server(tmp_path, nursery=nursery)], None, 1)
+def test_a_server_on_sqlite(tmp_path: Path, served_from: Nursery) -> None:
+    tale = crash_often([Server(tmp_path, nursery=served_from)], None, 1)
     assert exactly_once(tale), tale
     assert tale.killed == Counter(server=KILLS)
 
 
 @pytest.mark.slow
-def test_two_servers_on_one_postgresql(tmp_path: Path, nursery: Nursery, postgres: Postgres) -> None:
+def test_two_servers_on_one_postgresql(tmp_path: Path, served_from: Nursery, postgres: Postgres) -> None:
     address = postgres.database()
     servers = [
-        Server(tmp_path / shard, database=address, shard=shard, nursery=nursery) for shard in ("first", "second")
+        Server(tmp_path / shard, database=address, shard=shard, nursery=served_from) for shard in ("first", "second")
     ]
     tale = crash_often(servers, postgres, 2)
     assert exactly_once(tale), tale

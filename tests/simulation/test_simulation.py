@@ -102,7 +102,9 @@ def test_the_study_says_of_memory_what_was_measured(end: int, flat: bool) -> Non
     [
         ["--mode", "telepathy"],
         ["--drop-out", "0.6", "--late", "0.6"],
-        ["--mode", "scores", "--clients", "100", "--drop-out", "0.9", "--processes", "1"],
+        pytest.param(
+            ["--mode", "scores", "--clients", "100", "--drop-out", "0.9", "--processes", "1"], marks=pytest.mark.slow
+        ),
         pytest.param(["--clients", "10", "--drop-out", "0.9", "--processes", "1"], marks=pytest.mark.slow),
     ],
 )

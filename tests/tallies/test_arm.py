@@ -136,3 +136,37 @@ def test_what_is_no_arm_is_refused(fault: str) -> None:
         state.tallies = {}
     with pytest.raises(StateError):
         ArmTally.restore([1] if fault == "form" else state, shape, arm.kinds)
+
+
+# Columns that nearly depend on one another: sums of fourth order lose the fourth power of that, unless every row is
+# folded in a frame that suits it.
+
+
+def powers(n: int, seed: int) -> tuple[Floats, Floats]:
+    rng = np.random.default_rng(seed)
+    x = 100 + rng.uniform(-1, 1, n)
+    return x[:, None] ** np.arange(5), x + rng.normal(size=n) * (1 + np.abs(x - 100))
+
+
+def check_robust(fit: fa.LeastSquares, X: Floats, y: Floats) -> None:
+    coef, classical, robust = long_regression(X, y)
+    assert np.all(np.abs(fit.coef - coef) <= 1e-7 * classical)
+    np.testing.assert_allclose(fit.std_error("classical"), classical, rtol=1e-7)
+    np.testing.assert_allclose(fit.std_error("HC0"), robust, rtol=1e-7)
+
+
+@pytest.mark.parametrize("records", [1, 2, 3, 7, 40])
+def test_columns_that_nearly_depend_on_one_another_cost_no_robust_error_its_digits(records: int) -> None:
+    X, y = powers(400, seed=4)
+    cuts = range(records, len(y), records)
+    check_robust(regression(X, y, *cuts), X, y)
+    check_robust(merged(X, y, *cuts), X, y)
+
+
+def test_nor_do_such_columns_that_few_records_have() -> None:
+    """Zero but in every tenth record, one after the other: nothing says beforehand how they hang together."""
+    X, y = powers(400, seed=5)
+    X[np.arange(400) % 10 > 0, 2:] = 0
+    X[np.arange(400) % 10 > 0, 1] = 3.0
+    check_robust(regression(X, y, *range(1, 400)), X, y)
+    check_robust(merged(X, y, *range(5, 400, 5)), X, y)

@@ -200,17 +200,25 @@ def test_first_records_that_are_unlike_the_others_cost_no_digits(compiled: bool)
     np.testing.assert_allclose(sums.square[:, 0], expected, rtol=1e-9)
 
 
-def test_the_level_is_zero_for_ordinary_outcomes_and_for_constants() -> None:
+def test_the_level_is_zero_for_ordinary_outcomes_and_says_nothing_of_one_record_among_others() -> None:
     rng = np.random.default_rng(4)
-    for v in (
-        rng.random(50) < 0.02,
-        rng.lognormal(size=50),
-        rng.normal(1000, 3, 50),
-        np.full(50, 1e9),
-        np.array([7.25]),
-    ):
+    for v in (rng.random(50) < 0.02, rng.lognormal(size=50), rng.normal(1000, 3, 50)):
         sums = Sums.empty(SumsShape(1, 1, 1)).fold(np.zeros(len(v), int), v[None].astype(float))
         assert sums.level[0] == 0
+    # All that there is to say of records that are alike, and gone as soon as one differs.
+    one = Sums.empty(SumsShape(1, 1, 1)).fold([0], [[7.25]])
+    assert one.level[0] == 7.25
+    assert one.fold([0, 0], [[7.0, 7.5]]).level[0] == 0
+    assert one.fold([0], [[7.25 + 2**-16]]).level[0] % 2**-11 == 0
+
+
+def test_the_first_records_of_an_outcome_far_from_zero_cost_no_digits() -> None:
+    v = 1e11 + np.random.default_rng(6).normal(size=7)
+    sums = Sums.empty(SumsShape(1, 1, 1))
+    for value in v:
+        sums = sums.fold([0], [[value]])
+    np.testing.assert_allclose(sums.square[0, 0], np.sum((v - v.mean()) ** 2), rtol=1e-9)
+    assert sums.level[0] + sums.total[0, 0, 0] / 7 == v.mean()
 
 
 # Groups.

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from foldaway.auditing import cells, combinations, replicates
+from foldaway.auditing import cells, combinations, histograms, replicates
 from foldaway.auditing.cells import attack_cells, cells_of_arms
 from foldaway.auditing.combinations import attack_combinations, scores_of_arms
 from foldaway.auditing.finding import Audit, Finding
+from foldaway.auditing.histograms import attack_histograms
 from foldaway.auditing.replicates import attack_replicates
 from foldaway.plan import Plan
 from foldaway.tallies import Arms, Holding
@@ -36,17 +37,19 @@ def audit(plan: Plan, tallies: Holding, before: Holding | None = None) -> Audit:
         trial=plan.name,
         records=sum(tallies.counts) - (0 if before is None else sum(before.counts)),
         findings=findings,
-        attacks=ON_MOMENTS if isinstance(tallies, Arms) else ON_SUMS,
+        attacks=ON_MOMENTS if isinstance(tallies, Arms) else (*ON_SUMS, *([histograms.NAME] if plan.bins else [])),
     )
 
 
 def _findings(plan: Plan, now: Holding, before: Holding | None) -> Iterator[Finding]:
     if isinstance(now, Arms):
-        then = before.arms if isinstance(before, Arms) else None
-        yield from attack_combinations(plan, scores_of_arms(now.arms, then))
-        if then is None:
+        arms = before.arms if isinstance(before, Arms) else None
+        yield from attack_combinations(plan, scores_of_arms(now.arms, arms))
+        if arms is None:
             yield from attack_replicates(plan, now.arms)
         return
-    earlier = None if before is None or isinstance(before, Arms) else before.plain()
+    then = None if before is None or isinstance(before, Arms) else before
+    yield from attack_histograms(plan, now.histograms, None if then is None else then.histograms)
+    earlier = None if then is None else then.plain()
     for column, value in enumerate(plan.values):
         yield from attack_cells(value.name, cells_of_arms(now.plain(), column, earlier))

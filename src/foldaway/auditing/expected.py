@@ -30,6 +30,8 @@ def expected(plan: Plan, units: int) -> Iterator[str]:
         yield "There are no groups, only sums by arm: nobody is expected to stand out, unless one value outweighs all."
     else:
         yield from _in_groups(plan, arms)
+    for bins in plan.bins:
+        yield f"The histogram of {bins.column!r} would hold everybody's value to the width of a bin, without a name."
 
 
 def _in_groups(plan: Plan, arms: list[float]) -> Iterator[str]:

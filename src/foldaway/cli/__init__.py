@@ -19,6 +19,7 @@ from foldaway.cli.commands import audit, consume, federated, plan, power, run, s
 from foldaway.cli.terminal.leaving import INTERRUPTED, Interrupted, leave, tell_unwritten
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import FoldawayError
+from foldaway.records.columns import leave_pandas_out
 
 app = typer.Typer(
     name="foldaway",
@@ -62,6 +63,7 @@ def main() -> NoReturn:
     """Run the command line as a process of its own."""
     # Arrow's handler would take control-C for itself while a block is read, and lose it if the block is nearly done.
     pa.enable_signal_handlers(False)
+    leave_pandas_out()
     leave(exit_code())
 
 

@@ -15,13 +15,14 @@ from foldaway.effects.effect import end, sentence, told
 from foldaway.errors import EstimateError
 from foldaway.inference.anytime_moments import anytime_of_moments
 from foldaway.inference.bootstrap import replicates_of, resampled, sum_variance
-from foldaway.inference.claim import claim_of
-from foldaway.inference.contrast import Answer, Estimate, Question
-from foldaway.inference.estimators import distribution, estimator
+from foldaway.inference.claim import Claim, claim_of
+from foldaway.inference.contrast import Answer, Contrast, Estimate, Question
+from foldaway.inference.estimators import computation, distribution, estimator
 from foldaway.inference.estimators.difference import MeanDifference
 from foldaway.inference.few_units import FewUnits, too_few_units
 from foldaway.inference.fit import ClusterScores
 from foldaway.inference.intervals import critical
+from foldaway.inference.levels import ONE_CARRIES, ROUNDING, TOO_SMALL, UNBOUNDED, Relative, share_of
 from foldaway.inference.loss import Loss, loss_of
 from foldaway.inference.rounding import INFLATION, STEPS, coarse_p_value, round_count, to_steps, two_digits
 from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio, sample_ratio, sample_ratio_of_records
@@ -33,15 +34,24 @@ from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS
 from foldaway.records.faults import SEVERAL_ARMS, WITHIN, Faults, excess
 from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.kinds import REPLICATES, UNITS
+from foldaway.tallies.kinds import RECORDS, REPLICATES, UNITS
 from foldaway.tallies.pooling import pooling_notes
+from foldaway.tallies.scores import Scores
 
-# What is left of a constant column, next to its length, when its mean is taken out.
-_ROUNDING = 1e-14
+# An error that is this share of the outcome's own, or less, is what rounding leaves of none.
+_EXPLAINED = 1e-13
 
+CONSTANT = "no record of an arm differs from another in this outcome, so there is no error to give."
+EXPLAINED = (
+    "too little is left to take an error from: the covariates explain nearly every difference between records, or a "
+    "few records have nearly all of the weight."
+)
+CARRIED = "one record has nearly all of an arm's weight, so there is no error to give."
+OUTCOME_TOO_SMALL = (
+    "the outcome's values are too close to zero to compute with: squares of numbers below 1e-100 are lost. Record it "
+    "in a smaller unit of measure, so that its numbers are larger."
+)
 _NOTHING = Estimate(*[math.nan] * len(Estimate._fields))
-_NO_SHARE = "The control's level is zero, or too close to it for a relative effect."
-
 
 _NO_ODDS = 'An odds ratio is read from sums by group: leave out `keep = "moments"`.'
 
@@ -87,8 +97,32 @@ def effects_of(
     ratio = _sample_ratio(plan, arms if not scored else next(iter(scored.values())))
     checks = Checks.of(plan, _counts(plan, arms), ratio, faults)
     checks = checks.told(plan) if rounded else checks
-    pooled = pooling_notes(plan, arms[0].pooled)
-    return assembled(plan, rows, checks, [*_notes(plan, checks.ratio), *pooled, *notes])
+    said = [*_notes(plan, checks.ratio), *pooling_notes(plan, arms[0].pooled), *notes]
+    if not rounded:  # to others it would say when the first record came that has a level
+        said += left_out_notes(plan, _left_out(plan, arms))
+    return assembled(plan, rows, checks, said)
+
+
+def _left_out(plan: Plan, arms: Sequence[ArmTally]) -> list[int]:
+    """The columns of covariates that the pooled regression leaves out, once there are enough records to say so."""
+    k = len(plan.regressors)
+    if k == 1 or min(arm.n for arm in arms) < 2 * k:
+        return []
+    question = Question(arms, list(plan.arms.values()), 1, 0)
+    contrast = cast(Contrast, computation("regression").fitted(question))
+    return [column - len(arms) for column in contrast.fit.left_out if column >= len(arms)]
+
+
+def left_out_notes(plan: Plan, columns: Sequence[int]) -> list[str]:
+    """What to say of columns of covariates without use."""
+    if not columns:
+        return []
+    names = " and ".join(f"“{plan.regressors[1 + column]}”" for column in columns)
+    each = "it is" if len(columns) == 1 else "each is"
+    return [
+        f"The effects are not adjusted for {names}: {each} the same in all records, determined by the covariates "
+        "listed before it, or too close to zero to compute with (below 1e-40)."
+    ]
 
 
 class Checks(NamedTuple):
@@ -199,15 +233,16 @@ def _withheld(row: Effect, why: str) -> Effect:
 
 def _rows(plan: Plan, question: Question, outcome: Outcome, name: str, rounded: bool) -> list[Effect]:
     """The rows of one estimator, one for each kind of error: what can be told, and why the rest cannot."""
-    kinds = errors_of(plan, name)
+    kinds, carried = errors_of(plan, name), _carried(plan, question)
     try:
         answer = estimator(name, question)
         point = answer.point()
     except EstimateError as reason:
-        return [_effect(plan, question, outcome, name, kind, _NOTHING, str(reason), rounded=rounded) for kind in kinds]
+        why = carried or str(reason)
+        return [_effect(plan, question, outcome, name, kind, _NOTHING, why, rounded=rounded) for kind in kinds]
     found: list[_Found] = []
     for kind in kinds:
-        estimate, why = point, _too_few(plan, question, kind, answer)
+        estimate, why = point, carried or _too_few(plan, question, kind, answer)
         more: dict[str, Any] = {}
         try:
             if not why:
@@ -241,8 +276,13 @@ def _told(found: Sequence[_Found]) -> list[_Found]:
     for each in found:
         exact = each.estimate
         estimate, base = (float(to_steps(value, step)) for value in (exact.estimate, exact.base))
-        relative = estimate / base if base and math.isfinite(exact.relative) else math.nan
-        error, relative_error = (float(two_digits(x * INFLATION)) for x in (exact.std_error, exact.relative_std_error))
+        error, base_error = (float(two_digits(x * INFLATION)) for x in (exact.std_error, exact.base_std_error))
+        both = exact.std_error * exact.base_std_error
+        correlation = min(max(round(exact.covariance / both, 2), -1.0), 1.0) if both else 0.0
+        told_estimate = Estimate(
+            estimate, error, float(two_digits(exact.df)), base, base_error, correlation * error * base_error
+        )
+        relative_error = float(_relative(told_estimate, 1.0).std_error)
         ends = {name: each.more[name] for name in each.more if "_ci_" in name and each.more[name] is not None}
         more = each.more | {
             name: float(to_steps(end, relative_error / STEPS if name.startswith("relative") else step))
@@ -250,7 +290,7 @@ def _told(found: Sequence[_Found]) -> list[_Found]:
         }
         if "percentile_p_value" in more:
             more["percentile_p_value"] = coarse_p_value(more["percentile_p_value"])
-        told_estimate = Estimate(estimate, error, float(two_digits(exact.df)), base, relative, relative_error)
+            more["relative_std_error"] = float(two_digits(more["relative_std_error"] * INFLATION))
         rounded.append(_Found(told_estimate, more, each.why))
     return rounded
 
@@ -262,10 +302,12 @@ def _resampled(
     claim = claim_of(plan, outcome)
     few = FewUnits.of([question.arms[arm] for arm in (0, question.arm)])
     sample = resampled(distribution(name, question), few.expanded(claim.coverage(plan.confidence)), claim)
-    return point._replace(std_error=sample.std_error, df=few.df, relative_std_error=sample.relative_std_error), {
+    errors = {name: getattr(sample, name) for name in ("std_error", "base_std_error", "covariance")}
+    return point._replace(df=few.df, **errors), {
         "percentile_ci_lower": end(sample.lower),
         "percentile_ci_upper": end(sample.upper),
         "percentile_p_value": few.p_value(sample.p_value, claim.sides),
+        "relative_std_error": sample.relative_std_error,
         "relative_percentile_ci_lower": end(sample.relative_lower),
         "relative_percentile_ci_upper": end(sample.relative_upper),
         "replicates": sample.used,
@@ -311,8 +353,7 @@ def _effect(
             row = replace(row, estimate=None, control_level=None)
         return replace(row, reliable=False, why=reason, relative_why=reason, anytime_why=reason)
     found = claim.tested(point.estimate, point.std_error, point.df, plan.confidence)
-    reach = critical(claim.coverage(plan.confidence), point.df) * point.relative_std_error
-    relative = claim.opened(point.relative - reach, point.relative + reach, of=point.base)
+    reach = critical(claim.coverage(plan.confidence), point.df)
     units = (_units(arms), _fewest_units(question)) if is_clustered(kind) else None
     anytime = anytime_of_moments(question, point, units, plan.confidence, plan.anytime_n, claim, rounded=rounded)
     return replace(
@@ -324,18 +365,29 @@ def _effect(
         p_against=found.p_against,
         ci_lower=found.lower,
         ci_upper=found.upper,
-        relative=told(point.relative),
-        relative_std_error=told(point.relative_std_error),
-        relative_ci_lower=end(relative[0]) if math.isfinite(reach) else None,
-        relative_ci_upper=end(relative[1]) if math.isfinite(reach) else None,
-        relative_why=None if math.isfinite(point.relative_std_error) else _NO_SHARE,
+        **_told_share(_relative(point, reach), reach, claim, point.base, more),
         anytime_ci_lower=end(anytime.lower),
         anytime_ci_upper=end(anytime.upper),
         anytime_p_value=anytime.p_value,
         anytime_p_against=anytime.p_against,
         anytime_why=sentence(anytime.why) or None,
-        **more,
+        **{name: value for name, value in more.items() if not name.startswith("relative")},
     )
+
+
+def _told_share(relative: Relative, reach: float, claim: Claim, base: float, more: Mapping[str, Any]) -> dict[str, Any]:
+    """The effect as a share of the control's level; by the replicates where there are any."""
+    if not relative.bounded:
+        return {"relative_why": sentence(UNBOUNDED)}
+    value, error = float(relative.estimate), float(relative.std_error)
+    share = {"relative": value, "relative_std_error": error}
+    ends = float(relative.lower), float(relative.upper)
+    if "replicates" in more:
+        share |= {name: found for name, found in more.items() if name.startswith("relative")}
+        error = share["relative_std_error"]
+        ends = value - reach * error, value + reach * error
+    lower, upper = claim.opened(*ends, of=base)
+    return share | {"relative_ci_lower": end(lower), "relative_ci_upper": end(upper)}
 
 
 def _too_few(plan: Plan, question: Question, kind: str, answer: Answer) -> str:
@@ -354,15 +406,50 @@ def _too_few(plan: Plan, question: Question, kind: str, answer: Answer) -> str:
     return ""
 
 
+def _carried(plan: Plan, question: Question) -> str:
+    """Why weights leave nothing to take an error from; empty if they do not."""
+    for arm in (question.arms[0], question.arms[question.arm]):
+        if plan.weight is not None and arm.n > 1 and RECORDS in arm.tallies:
+            squares = float(cast(Scores, arm.tallies[RECORDS]).vv[0, 0])
+            if float(arm.factor.R[0, 0]) ** 4 < ONE_CARRIES * squares:
+                return CARRIED
+    return ""
+
+
+def _relative(point: Estimate, reach: float) -> Relative:
+    return share_of(point.estimate, point.base, (point.std_error**2, point.base_std_error**2, point.covariance), reach)
+
+
 def _no_error(question: Question, point: Estimate, confidence: float) -> str:
     """Why an error that was computed is none; empty if it is one."""
-    if _is_constant([question.arms[0], question.arms[question.arm]], question.outcome):
-        return "no record of an arm differs from another in this outcome, so there is no error to give."
-    if not point.std_error:
-        return "the covariates explain every difference between records, so there is no error to give."
+    spreads = [_spread(question.arms[arm], question.outcome) for arm in (0, question.arm)]
+    size = max(each.size for each in spreads)
+    if 0 < size < TOO_SMALL:
+        return OUTCOME_TOO_SMALL
+    # Of an outcome that is the same for all, the error of an estimator that relies on its level still is one.
+    if all(each.own <= ROUNDING * each.size for each in spreads) and not point.std_error > 1e-10 * size:
+        return CONSTANT
+    if not point.std_error > _EXPLAINED * max(each.own / math.sqrt(each.n) for each in spreads):
+        return EXPLAINED
     if not math.isfinite(abs(point.estimate) + critical(confidence, point.df) * point.std_error):
         return "the numbers are too large to work with."
     return ""
+
+
+class _Spread(NamedTuple):
+    """An outcome in an arm: how many records, its size and its distance from the mean, as roots of mean squares."""
+
+    n: int
+    size: float
+    own: float
+
+
+def _spread(arm: ArmTally, outcome: int) -> _Spread:
+    """Scaled, so that no square is lost."""
+    R = arm.raw_factor()
+    column = np.abs(R[:, arm.shape.regressors + outcome] / R[0, 0])
+    largest = float(column.max()) or 1.0
+    return _Spread(arm.n, *(largest * float(np.linalg.norm(part / largest)) for part in (column, column[1:])))
 
 
 def _counts(plan: Plan, arms: Sequence[ArmTally]) -> dict[str, int]:
@@ -407,13 +494,6 @@ def _counts_by_stratum(plan: Plan, arms: Sequence[ArmTally]) -> Floats:
     first = np.array([[arm.n] for arm in arms]) - products.sum(axis=1, keepdims=True)
     counts: Floats = np.concatenate([first, products], axis=1).T
     return counts
-
-
-def _is_constant(arms: Sequence[ArmTally], outcome: int) -> bool:
-    """Whether an outcome is the same number in every record of an arm, for all arms."""
-    columns = [arm.raw_factor()[:, arm.shape.regressors + outcome] for arm in arms if arm.n]
-    spreads = [np.linalg.norm(column[1:]) <= _ROUNDING * np.linalg.norm(column) for column in columns]
-    return bool(spreads) and all(spreads)
 
 
 def _remedy(plan: Plan) -> str:

@@ -14,15 +14,15 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     of the effect, without which a row is not ``reliable``; ``relative_why`` and ``anytime_why`` for theirs. ``note``
     says what to know before relying on a row whose numbers are all there.
 
-    ``relative`` is the effect as a share of the control's level, its interval by Fieller's method, or by the delta
-    method in rows that come from moments. The ``anytime`` interval stays valid however often one looks (Waudby-Smith et
-    al. 2024). Rows of the bootstrap also have percentile intervals, the p-value that inverts them, and the number of
-    replicates behind them. Rows of shares have an odds ratio, and intervals of ratios on the log scale; rows of other
-    outcomes have none, without a reason. ``df`` is infinite where the normal distribution takes the place of Student's
-    t. Rows of a release have its ``epsilon`` and ``delta``, what it ``protects``, and by ``widening`` how many times as
-    wide the interval is as it would be without noise, estimated; None if it is mostly noise. Rows within a segment have
-    its level in ``segment``. Rows of the compliers' effect have F of the ``first_stage``: how strongly the arms differ
-    in what was received.
+    ``relative`` is the effect as a share of the control's level, its interval by Fieller's method (in rows of the
+    bootstrap, by the replicates' spread); where that level cannot be told from zero there is none. The ``anytime``
+    interval stays valid however often one looks (Waudby-Smith et al. 2024). Rows of the bootstrap also have percentile
+    intervals, the p-value that inverts them, and the number of replicates behind them. Rows of shares have an odds
+    ratio, and intervals of ratios on the log scale; rows of other outcomes have none, without a reason. ``df`` is
+    infinite where the normal distribution takes the place of Student's t. Rows of a release have its ``epsilon`` and
+    ``delta``, what it ``protects``, and by ``widening`` how many times as wide the interval is as it would be without
+    noise, estimated; None if it is mostly noise. Rows within a segment have its level in ``segment``. Rows of the
+    compliers' effect have F of the ``first_stage``: how strongly the arms differ in what was received.
 
     ``alternative`` and ``threshold`` say what the p-values test: that the effect is not zero, ``"two-sided"``; that it
     is ``"greater"`` or ``"less"`` than the threshold, with intervals that have one end and reach to infinity on the

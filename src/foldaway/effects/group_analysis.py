@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from foldaway.effects.analysis import Checks, assembled
+from foldaway.effects.analysis import CARRIED, CONSTANT, EXPLAINED, OUTCOME_TOO_SMALL, Checks, assembled, left_out_notes
 from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.effects import Effects
 from foldaway.effects.headline import comparisons
@@ -24,7 +24,17 @@ from foldaway.inference.adjusting import fit_starts
 from foldaway.inference.anytime import UNKNOWN_EVIDENCE, Anytime, anytime_effect, carriers_of, evidence_of
 from foldaway.inference.claim import claim_of
 from foldaway.inference.differing import JointTest, arms_differ
-from foldaway.inference.levels import ArmEffect, Levels, effect_of, over, share_effect_of
+from foldaway.inference.group_regression import left_out
+from foldaway.inference.levels import (
+    ONE_CARRIES,
+    ROUNDING,
+    TOO_SMALL,
+    ArmEffect,
+    Levels,
+    effect_of,
+    over,
+    share_effect_of,
+)
 from foldaway.inference.loss import Loss, loss_of
 from foldaway.inference.reading import Source, levels_of
 from foldaway.inference.reading.compliers import complier_effect
@@ -41,9 +51,13 @@ from foldaway.plan import Outcome, Plan
 from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import ESTIMATORS, JACKKNIFE
 from foldaway.records.faults import Faults
+from foldaway.tallies.complete_cases import CompleteCases
 from foldaway.tallies.grouped import Grouped
 from foldaway.tallies.release import cell_of
 from foldaway.tallies.sums import Sums
+
+# Next to the spread of all arms together, what products in one frame leave of an arm's own if it has none.
+_IN_ONE_FRAME = 1e-6
 
 
 def effects_of_groups(
@@ -80,10 +94,18 @@ def effects_of_groups(
     rows = [row for outcome in plan.outcomes for row in rows_of(plan, reading, outcome)]
     if plan.release is not None:
         notes = [*notes, *release_notes(plan, rows)]
+    if tallies.moments is not None and not rounded and not reading.why:
+        notes = [*notes, *left_out_notes(plan, _left_out(tallies.moments))]
     counts = dict(zip(plan.arms, tallies.counts, strict=True))
     checks = Checks.of(plan, counts, ratio, faults, [] if tallies.released else list(_losses(plan, reading.plain)))
     effects = assembled(plan, rows, checks.told(plan) if rounded else checks, notes)
     return dataclasses.replace(effects, joint=_joint(effects, reading))
+
+
+def _left_out(moments: CompleteCases) -> list[int]:
+    """The columns of covariates that no regression has a use for."""
+    found = [set(left_out(part)) for part in moments.parts if part.n]
+    return sorted(set.intersection(*found)) if found else []
 
 
 def _joint(effects: Effects, reading: Reading) -> dict[str, JointTest]:
@@ -191,6 +213,58 @@ class Reading(NamedTuple):
             return np.nan_to_num(over(np.abs(totals).sum(axis=1) ** 2, (totals**2).sum(axis=1)))
         return carriers_of(self.plain, value)
 
+    def without_rounding(self, levels: Levels, outcome: Outcome, estimator: str) -> Levels:
+        """The levels, without what rounding gives to arms that have no spread: an error, and a level that is not 0."""
+        if (place := self._place(outcome, estimator)) is None:
+            return levels
+        spread = np.sqrt(np.nan_to_num(over(self.plain.square[:, place], self.plain.mass[:, place])))
+        rounding = self._rounding(place)
+        flat = spread <= rounding
+        if not flat.any() or (ESTIMATORS[estimator].adjusts and not flat.all()):
+            return levels
+        value = np.where(flat & (np.abs(levels.value) <= rounding), 0.0, levels.value)
+        return levels._replace(value=value, covariance=np.where(flat | flat[:, None], 0.0, levels.covariance))
+
+    def _place(self, outcome: Outcome, estimator: str) -> int | None:
+        """Which sums levels are means of, where they are, and more is known of records than their sums."""
+        of_means = outcome.KIND in ("mean", "share") and not ESTIMATORS[estimator].of_effects
+        return self.tallies.plan.places(outcome)[0] if of_means and not self.first_order else None
+
+    def _size(self, place: int) -> float:
+        """The mean size of an outcome, of the arm where it is largest."""
+        weight = self.plain.weights(place).sum(axis=1)
+        return float(np.nan_to_num(over(self.plain.absolute[:, place], weight)).max())
+
+    def _rounding(self, place: int) -> float:
+        """The spread that rounding gives to an arm that has none.
+
+        Products of all arms are in one frame while the trial is rich, so it is a share of the spread over all.
+        """
+        if self.tallies.moments is None:
+            return ROUNDING * self._size(place)
+        mass, first = self.plain.mass[:, place], self.plain.first[:, place]
+        means = np.nan_to_num(over(first, mass)) - first.sum() / max(mass.sum(), 1e-300)
+        squares = self.plain.square[:, place].sum() + np.sum(mass * means**2)
+        return max(ROUNDING * self._size(place), _IN_ONE_FRAME * math.sqrt(squares / max(mass.sum(), 1e-300)))
+
+    def is_rounding(self, outcome: Outcome, estimator: str, std_error: float | None) -> bool:
+        """Whether an error is what products in one frame leave of none."""
+        place = self._place(outcome, estimator)
+        if place is None or self.tallies.moments is None:
+            return False
+        return (std_error or 0.0) <= self._rounding(place) / math.sqrt(max(sum(self.tallies.counts), 1))
+
+    def no_error(self, outcome: Outcome, arm: int, estimator: str) -> str:
+        """Why no comparison of an arm has an error; empty if it may have one."""
+        if (place := self._place(outcome, estimator)) is None:
+            return ""
+        if 0 < self._size(place) < TOO_SMALL:
+            return OUTCOME_TOO_SMALL
+        weight, n = self.plain.weights(place).sum(axis=1), self.plain.counts(place).sum(axis=1)
+        one = (n > 1) & (weight**2 < ONE_CARRIES * self.plain.mass[:, place])
+        involved = range(len(one)) if ESTIMATORS[estimator].adjusts else (0, arm)  # coefficients are those of all arms
+        return CARRIED if self.plain.shape.weighted and one[list(involved)].any() else ""
+
     def levels(self, estimator: str, kind: str, outcome: Outcome, *, recentred: bool = True) -> Levels:
         """The arms' levels by an estimator, with an error of this kind; recentred for all but any-time intervals."""
         tallies = self.tallies
@@ -226,6 +300,7 @@ def rows_of(plan: Plan, reading: Reading, outcome: Outcome) -> list[Effect]:
                 levels[each] = reading.levels(*each, outcome)
             except EstimateError as reason:
                 reasons[each] = str(reason)
+    levels = {each: reading.without_rounding(found, outcome, each[0]) for each, found in levels.items()}
     if reading.rounded:
         of_one = {name: {each: levels[each] for each in levels if each[0] == name} for name in names}
         levels = {
@@ -255,11 +330,14 @@ def _row(
             point = (share_effect_of if outcome.LEVEL == "share" else effect_of)(levels, arm, plan.confidence, claim)
         if why := drowned(plan, [counts[0], counts[arm]]):
             point = ArmEffect(None, None, reliable=False, why=why)
+        elif why := reading.no_error(outcome, arm, estimator):
+            point = ArmEffect(point.estimate, point.base, reliable=False, why=why)
         anytime = reading.anytime(estimator, kind, outcome, arm, levels)
     untold = reading.rounded and not math.isfinite(point.estimate or 0.0)  # an arm without spread has no steps
     if point.reliable and (untold or not (point.std_error and math.isfinite(point.std_error))):
-        why = "no record of an arm differs from another in this outcome, so there is no error to give."
-        point = ArmEffect(point.estimate, point.base, reliable=False, why=why, relative=point.relative)
+        point = ArmEffect(point.estimate, point.base, reliable=False, why=CONSTANT, relative=point.relative)
+    elif point.reliable and reading.is_rounding(outcome, estimator, point.std_error):
+        point = ArmEffect(point.estimate, point.base, reliable=False, why=EXPLAINED)
     if reading.rounded and not point.reliable:  # without an error there is nothing to round to
         point = ArmEffect(None, None, reliable=False, why=point.why)
     at_any_time, odds = anytime if point.reliable else None, point.odds_ratio

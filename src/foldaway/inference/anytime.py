@@ -61,6 +61,9 @@ class Anytime(NamedTuple):
     p_against: float | None = None
 
 
+_BEYOND_DOUBT = 1e100  # so many standard errors leave a p-value of 0
+
+
 def anytime_reach(
     n: Floats, confidence: float, tightest_at: int, df: Floats | float = math.inf, *, one_sided: bool = False
 ) -> Floats:
@@ -113,6 +116,7 @@ def anytime_p_value(
     df = np.asarray(df, dtype=np.float64)
     # On the other side of zero the half of the mixture is below 1, and says nothing.
     size = np.maximum(statistic, 0.0) if one_sided else np.abs(np.asarray(statistic))
+    size = np.minimum(size, _BEYOND_DOUBT)  # whose square is still a number
     z = np.where(np.isinf(df), size, -ndtri(stdtr(np.where(np.isinf(df), 1.0, df), -size)))
     time = np.asarray(n) * _rho2(confidence, tightest_at)
     evidence = z**2 * time / (time + 1) / 2 - np.log(time + 1) / 2

@@ -85,7 +85,8 @@ def _waiting(seen: Outcome, units: tuple[int, int] | None) -> str:
 def _inflation(seen: Outcome) -> float:
     """The pooled variance of the difference of means over the arm-wise one."""
     levels = Levels(seen.mean, np.diag(seen.variance / seen.n), np.zeros((2, 2)), seen.n)
-    return float(anytime_variance(levels, 1) / difference_of(levels, 1).variance)
+    variance = float(difference_of(levels, 1).variance)
+    return float(anytime_variance(levels, 1)) / variance if variance else 1.0
 
 
 def _outcome(question: Question) -> Outcome:

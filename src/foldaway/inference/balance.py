@@ -118,7 +118,9 @@ def prediction_balance(plan: Plan, tallies: Grouped) -> list[Balance]:
         spread = spread_of(sums, outcome)
         apart = np.array([1.0, -1.0])
         products = np.einsum("i,...ij,j->...", apart, spread.products, apart)
-        predicted = Spread(spread.n, spread.weight, (spread.mean @ apart)[:, None], products[:, None, None])
+        predicted = Spread(
+            spread.n, spread.weight, ((spread.level + spread.mean) @ apart)[:, None], products[:, None, None]
+        )
         levels = jackknife(_predicted, cells_of(sums, outcome)) if plan.grouped else welch(predicted)
         variances = np.maximum(products, 0) / np.maximum(spread.n - 1, 1)
         for arm in range(1, len(plan.arms)):

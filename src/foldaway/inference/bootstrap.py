@@ -58,12 +58,14 @@ class Distribution(NamedTuple):
 
 
 class Resampled(NamedTuple):
-    """What the replicates say of an effect and of its share of the control's level."""
+    """What the replicates say of an effect, of the control's level, and of the effect as a share of that."""
 
     std_error: float
     lower: float
     upper: float
     p_value: float
+    base_std_error: float
+    covariance: float
     relative_std_error: float
     relative_lower: float
     relative_upper: float
@@ -184,6 +186,8 @@ def resampled(distribution: Distribution, coverage: float, claim: Claim = DIFFER
         float(np.std(effects, ddof=1)),
         *claim.opened(float(lower), float(upper)),
         _percentile_p_value(effects, claim),
+        float(np.std(levels, ddof=1)),
+        float(np.cov(effects, levels)[0, 1]),
         float(relative_error),
         *claim.opened(float(relative_lower), float(relative_upper), of=float(np.mean(levels))),
         len(effects),

@@ -8,10 +8,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from foldaway.errors import EstimateError
 from foldaway.inference.few_units import degrees_of_freedom
 from foldaway.inference.fit import Fit
 from foldaway.inference.variance import covariance
 from foldaway.numerics.block import Floats
+from foldaway.plan.vocabulary import ERRORS
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.frame import Frame
 
@@ -27,14 +29,14 @@ class Question(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """An effect and its error, absolute and relative to the control's level."""
+    """An effect and the control's level, with their errors and covariance."""
 
     estimate: float
     std_error: float
     df: float
     base: float
-    relative: float
-    relative_std_error: float
+    base_std_error: float
+    covariance: float
 
 
 class Answer(Protocol):
@@ -61,19 +63,25 @@ class Contrast:
         self.center = center
 
     def point(self) -> Estimate:
-        """The effect and its share of the control's level."""
+        """The effect and the control's level."""
         self.fit.require_identified(self.effect)
         value, level = float(self.effect @ self.fit.coef), float(self.base @ self.fit.coef) + self.center
-        return Estimate(value, math.nan, math.nan, level, value / level if level else math.nan, math.nan)
+        return Estimate(value, math.nan, math.nan, level, math.nan, math.nan)
 
     def estimate(self, kind: str) -> Estimate:
-        """Both with their errors, that of the share by the delta method."""
-        point = self.point()
-        std_error, relative_error = root(self.variance(self.effect, kind)), math.nan
-        if point.base:
-            relative_error = root(self.variance((self.effect - point.relative * self.base) / point.base, kind))
-        df = degrees_of_freedom(self.fit, kind, self.effect)
-        return point._replace(std_error=std_error, df=df, relative_std_error=relative_error)
+        """Both with their errors."""
+        own, below, both = (self._variance(each, kind) for each in (self.effect, self.base, self.effect + self.base))
+        return self.point()._replace(
+            std_error=root(own),
+            df=degrees_of_freedom(self.fit, kind, self.effect),
+            base_std_error=root(below),
+            covariance=(both - own - below) / 2 if own and below else 0.0,
+        )
+
+    def _variance(self, contrast: Floats, kind: str) -> float:
+        """The variance of a combination of the coefficients; zero where rounding has left nothing of it."""
+        variance = self.variance(contrast, kind)
+        return 0.0 if self.fit.has_cancelled(variance, contrast, ERRORS[kind].tally) else variance
 
     def variance(self, contrast: Floats, kind: str) -> float:
         """The variance of a combination of the coefficients."""
@@ -92,21 +100,29 @@ def overall_mean(arms: Sequence[ArmTally], frame: Frame) -> Floats:
 
 
 def common_frame(question: Question) -> tuple[Frame, float]:
-    """A frame for all arms, and what the outcome is centred at in it: the control's mean."""
-    control = question.arms[0]
+    """A frame that all arms together make, and what the outcome is centred at in it: the control's mean."""
+    control, arms = question.arms[0], [arm for arm in question.arms if arm.n]
     R = control.factor.R
     mean = float(R[0] / R[0, 0] @ control.frame.F[:, control.shape.regressors + question.outcome])
-    return plain_frame(control, mean), mean
+    rows = np.vstack([arm.factor.R @ arm.frame.change_to(control.frame) for arm in arms])
+    if not np.isfinite(rows).all():
+        raise EstimateError("the tallies hold numbers that are too large to work with.")
+    triangle: Floats = np.linalg.qr(rows, mode="r")  # type: ignore[assignment]
+    frame = Frame.of(triangle @ control.frame.F, control.shape, sum(arm.n for arm in arms))
+    return _plain(frame, control.shape.regressors, mean), mean
 
 
 def plain_frame(arm: ArmTally, center: float) -> Frame:
     """The arm's frame for the covariates; outcomes in their own units, at most shifted, so that effects are too."""
-    k = arm.shape.regressors
-    F = arm.frame.F.copy(order="F")
+    return _plain(arm.frame, arm.shape.regressors, center)
+
+
+def _plain(frame: Frame, k: int, center: float) -> Frame:
+    F = frame.F.copy(order="F")
     F[:, k:] = 0
     F[0, k:] = center
     F[range(k, len(F)), range(k, len(F))] = 1
-    return Frame(F, arm.frame.n)
+    return Frame(F, frame.n)
 
 
 def root(variance: float) -> float:

@@ -45,10 +45,11 @@ def welch_degrees(parts: Sequence[float] | Floats, units: Sequence[float] | Floa
         >>> welch_degrees([1.0, 1.0], [11.0, 11.0])
         20.0
     """
-    variances, free = np.asarray(parts, dtype=np.float64), np.maximum(np.asarray(units) - 1, 1e-9)
+    variances, free = np.maximum(np.asarray(parts, dtype=np.float64), 0), np.maximum(np.asarray(units) - 1, 1e-9)
     if not variances.any():  # nothing varies: any number will do, and the pooled one is a number
         return float(free.sum())
-    return float(variances.sum() ** 2 / np.sum(variances**2 / free))
+    shares = variances / variances.sum()  # whose squares are not lost, however small the variances
+    return float(1 / np.sum(shares**2 / free))
 
 
 def degrees_of_freedom(fit: Fit, kind: str, contrast: Floats) -> float:

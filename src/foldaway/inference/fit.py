@@ -19,10 +19,17 @@ from foldaway.errors import EstimateError
 from foldaway.numerics.block import Floats
 from foldaway.numerics.linalg import solve_upper
 from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.frame import Frame
+from foldaway.tallies.frame import NO_DIRECTION, Frame
 
-# A column of which less than this share is left, once the columns before it are taken out, adds no direction.
+# A column of which less than this share is left, once the intercept and then the columns before it are taken out, adds
+# no direction: rounding is more than a millionth of what is left.
 COLLINEAR = 1e-10
+
+# Residuals that are this share of the response have lost half of their digits.
+_NO_RESIDUAL = 1e-8
+
+# So has a variance that is this share of what it is the difference of.
+_CANCELLED = 1e-8
 
 _NOT_IDENTIFIED = 1e-7
 
@@ -94,22 +101,23 @@ class Fit:
         self.outcome = outcome
         self.n = sum(model.arm.n for model in models)
         self._sandwiches: dict[str, list[Floats]] = {}
+        self._sizes: dict[str, list[tuple[Floats, Floats]]] = {}
         self._changes = [model.arm.frame.change_to(frame) for model in models]
         self._k = k = models[0].arm.shape.regressors
         self._column = k + outcome
-        stacked = np.vstack([self._rows(m, B, k) for m, B in zip(models, self._changes, strict=True)])
+        factors = [model.arm.factor.R @ B for model, B in zip(models, self._changes, strict=True)]
+        stacked = np.vstack([self._rows(m, R, k) for m, R in zip(models, factors, strict=True)])
         if not np.isfinite(stacked).all():
             raise EstimateError("the tallies hold numbers that are too large to work with.")
-        self._solve(_triangle(stacked))
+        self._solve(_triangle(stacked), _least(models, factors, frame))
 
-    def _rows(self, model: ArmModel, B: Floats, k: int) -> Floats:
-        """The arm's factor in the model's frame, as rows [L x, scale·y]."""
-        R = model.arm.factor.R @ B
+    def _rows(self, model: ArmModel, R: Floats, k: int) -> Floats:
+        """The arm's factor R in the model's frame, as rows [L x, scale·y]."""
         return np.column_stack([R[:, :k] @ model.L.T, model.scale * R[:, self._column]])
 
-    def _solve(self, R: Floats) -> None:
+    def _solve(self, R: Floats, least: Floats) -> None:
         q = R.shape[1] - 1
-        self.used = directions(R[:, :q])
+        self.used = directions(R[:, :q], least)
         self.left_out = [column for column in range(q) if column not in self.used]
         self.rank = r = len(self.used)
         if not r:
@@ -121,6 +129,7 @@ class Fit:
         self.coef[self.used] = solve_upper(self._R, R[:r, -1])
         # What the kept columns leave of the response stands below their rows.
         self.rss = float(np.sum(R[r:, -1] ** 2))
+        self._explained = bool(self.rss <= (_NO_RESIDUAL * np.linalg.norm(R[:, -1])) ** 2)
 
     @property
     def df(self) -> int:
@@ -191,6 +200,27 @@ class Fit:
         assumed: Floats = R.T @ R * (R[0, 0] ** 2 / max(clusters.scored, 1))
         return assumed
 
+    def has_cancelled(self, variance: float, contrast: Floats, tally: str) -> bool:
+        """Whether a contrast's variance, from that tally or from none, is rounding for the most part.
+
+        Either the model explains the response, but for rounding, or the clusters that the contrast rests on: their
+        scores are zero, and those of others cancel.
+        """
+        if self._explained or not tally:
+            return self._explained
+        if tally not in self._sizes:
+            self._sizes[tally] = [self._size(tally, a) for a in range(len(self.models))]
+        direction = self._inverse @ (self._inverse.T @ contrast[self.used])
+        size = sum(float(np.abs(direction @ rows) @ lengths) ** 2 for rows, lengths in self._sizes[tally])
+        return variance <= _CANCELLED * size
+
+    def _size(self, tally: str, arm: int) -> tuple[Floats, Floats]:
+        """An arm's rows, and how long what they are multiplied with would be if nothing cancelled."""
+        reading, clusters = self.reading(arm), _clusters_of(self.models[arm].arm, tally)
+        # With y turned around, what was subtracted is added.
+        both = sum(clusters.meat(self.outcome, reading.delta, side * reading.scale) for side in (1, -1))
+        return reading.rows, np.sqrt(np.maximum(np.diag(both), 0))
+
     def reading(self, arm: int) -> Reading:
         """The model in an arm's own frame; there δ is small, and nothing large cancels in the residual."""
         model, B, k = self.models[arm], self._changes[arm], self._k
@@ -230,17 +260,33 @@ def _triangle(rows: Floats) -> Floats:
     return R
 
 
-def directions(columns: Floats) -> list[int]:
-    """The columns that add a direction to those before them, by Gram–Schmidt done twice."""
-    lengths = np.linalg.norm(columns, axis=0)
-    typical = lengths.max(initial=0.0)  # in a frame the columns are of about one length
+def _least(models: Sequence[ArmModel], factors: Sequence[Floats], frame: Frame) -> Floats:
+    """How long a column must be, in the frame, after those before it: so that the digits it came with show it.
+
+    A frame brings every column to about one length, however little of it the others leave. What counts is the share in
+    the column as it came; or in what the intercept leaves of it, for that is taken out without rounding.
+    """
+    k = models[0].arm.shape.regressors
+    whole, about = np.zeros((2, len(models[0].L)))
+    # In each arm a column of the model is one of the frame's, up to a factor, or zero.
+    shares = np.sum([np.abs(model.L) for model in models], axis=0)
+    scale = shares @ np.abs(np.diag(frame.F)[:k]) / shares.sum(axis=1)
+    for model, R in zip(models, factors, strict=True):
+        whole += np.sum((R[:, :k] @ frame.F[:k, :k] @ model.L.T) ** 2, axis=0)
+        about += np.sum((R[:, 1:k] @ frame.F[1:k, 1:k] @ model.L[:, 1:].T) ** 2, axis=0)
+    least: Floats = np.maximum(NO_DIRECTION * np.sqrt(whole), COLLINEAR * np.sqrt(about)) / scale
+    return least
+
+
+def directions(columns: Floats, least: Floats) -> list[int]:
+    """The columns of which more than the least length is left after those before them, by Gram–Schmidt done twice."""
     basis = np.empty((len(columns), 0))
     chosen: list[int] = []
-    for column, length in enumerate(lengths):
+    for column in range(columns.shape[1]):
         rest = columns[:, column] - basis @ (basis.T @ columns[:, column])
         rest -= basis @ (basis.T @ rest)
         left = np.linalg.norm(rest)
-        if left > COLLINEAR * max(length, 1e-2 * typical):
+        if left > least[column]:
             basis = np.column_stack([basis, rest / left])
             chosen.append(column)
     return chosen

@@ -12,20 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldaway.errors import EstimateError
+from foldaway.inference.fit import COLLINEAR, directions
 from foldaway.inference.jackknife import effective_groups, jackknifed
 from foldaway.inference.levels import LEAST_GROUPS, Levels
 from foldaway.inference.welch import Spread, spread_of, welch
 from foldaway.numerics.block import Floats
-from foldaway.tallies.frame import Frame
-from foldaway.tallies.group_moments import GroupMoments
+from foldaway.numerics.linalg import solve_upper
+from foldaway.tallies.frame import NO_DIRECTION, Frame
+from foldaway.tallies.group_moments import GroupMoments, factor_of
 from foldaway.tallies.predictor import Predictor, lean
 
-# In a frame, columns have a variance of about 1. What is left below this is rounding.
-_NO_VARIANCE = 1e-18
-# Of columns as they came, what is left of one that is constant, next to its usual variance.
-_UNSHOWN = 1e-12
-# Of columns scaled to correlations, a direction below this share of them is none.
-_NO_DIRECTION = 1e-11
+# Of columns scaled to correlations, a direction below this share of them is none: half of its digits are lost.
+_NO_DIRECTION = 1e-8
+# And of a column in the frame, which is not squared, the root of that.
+_NO_LENGTH = 1e-4
 
 
 class Solved(NamedTuple):
@@ -36,33 +36,59 @@ class Solved(NamedTuple):
 
 
 def solve(square: Floats, right: Floats, n: Floats, F: Floats) -> Solved:
-    """The least-squares coefficients with square·β = right; 0 in directions that `square` does not show.
+    """The least-squares coefficients with square·β = right; 0 for columns that add no direction to those before them.
 
     Args:
         square: Σ x x' or centred products: (…, k, k), in a frame.
         right: Σ x y: (…, k).
         n: The total weight behind them: (…).
-        F: The frame's part for these columns.
+        F: The frame's part for these columns, and those that are taken out of them beforehand: at least k by k.
     """
-    n = np.asarray(n)[..., None]
-    framed = _solve(square, right, _NO_VARIANCE * n)
-    if np.all(framed.rank == len(F)):
-        return framed
-    # In the frame a column that is all zeros leans on others; only as it came it can be given the coefficient 0.
-    raw = _solve(F.T @ square @ F, right @ F, _UNSHOWN * n * np.sum(F**2, axis=0))
-    return Solved(np.where((framed.rank == len(F))[..., None], framed.coef, raw.coef @ F.T), raw.rank)
+    k = F.shape[1]
+    own = F[len(F) - k :]
+    least = _least(np.einsum("ji,...jl,li->...i", own, square, own), n, F)
+    shown = np.einsum("...ii->...i", square) > least**2
+    framed = _solve(square, right, shown)
+    # The frame's own records do not show a column either on which none of the others leans.
+    alone = ~np.triu(own, 1).any(axis=1)
+    good = (framed.rank == shown.sum(axis=-1)) & np.all(shown | alone, axis=-1)
+    for case in np.argwhere(~good):
+        at = tuple(case)
+        framed.coef[at], framed.rank[at] = _as_they_came(square[at], right[at], least[at], own)
+    return framed
 
 
-def _solve(square: Floats, right: Floats, least: Floats) -> Solved:
-    """By eigenvectors of the columns' correlations; columns with no more than the least sum of squares are none."""
+def _least(squares: Floats, n: Floats, F: Floats) -> Floats:
+    """How long a column must be in the frame, after those before it, to be one: as `fit` has it.
+
+    And of products more, for they are squares: in the frame that all records make, columns have mean squares of 1, and
+    what is left of that within arms, or without a group, is rounding below a share.
+    """
+    root = np.sqrt(np.asarray(n)[..., None])
+    least = np.maximum(NO_DIRECTION * root * np.linalg.norm(F, axis=0), COLLINEAR * np.sqrt(np.maximum(squares, 0)))
+    framed: Floats = np.maximum(least / np.abs(np.diag(F[len(F) - F.shape[1] :])), _NO_LENGTH * root)
+    return framed
+
+
+def _solve(square: Floats, right: Floats, shown: NDArray[np.bool_]) -> Solved:
+    """By eigenvectors of the correlations of the columns that are shown."""
     diagonal = np.einsum("...ii->...i", square)
-    shown = diagonal > least
     scale = np.where(shown, 1 / np.sqrt(np.where(shown, diagonal, 1)), 0)
     values, vectors = np.linalg.eigh(square * scale[..., :, None] * scale[..., None, :])
     real = values > _NO_DIRECTION
     inverse = np.where(real, 1 / np.where(real, values, 1), 0)
     rotated = np.einsum("...ji,...j->...i", vectors, scale * right) * inverse
     return Solved(scale * np.einsum("...ij,...j->...i", vectors, rotated), real.sum(axis=-1))
+
+
+def _as_they_came(square: Floats, right: Floats, least: Floats, F: Floats) -> tuple[Floats, int]:
+    """One case, by the columns as they came: in the frame, one that is all zeros here leans on others."""
+    raw = factor_of(square) @ F
+    used = directions(raw, least * np.abs(np.diag(F)))
+    R: Floats = np.linalg.qr(raw[:, used], mode="r")  # type: ignore[assignment]
+    half = solve_upper(R[::-1, ::-1].T, (right @ F)[used][::-1])[::-1]  # R'·half = the right side
+    coef: Floats = F[:, used] @ solve_upper(R, half)
+    return coef, len(used)
 
 
 class Slopes(NamedTuple):
@@ -85,9 +111,9 @@ def pooled_slopes(moments: Floats, frame: Frame, k: int, outcome: int) -> Slopes
         outcome: Which outcome.
     """
     within = _within(moments)
-    right = within[..., 1:k, :] @ frame.F[:, k + outcome]
+    right = within[..., 1:k, 1:] @ frame.F[1:, k + outcome]
     weight = moments[..., 0, 0].sum(axis=-1)
-    return Slopes(*solve(within[..., 1:k, 1:k], right, weight, frame.F[1:k, 1:k]))
+    return Slopes(*solve(within[..., 1:k, 1:k], right, weight, frame.F[:k, 1:k]))
 
 
 def _within(moments: Floats) -> Floats:
@@ -96,6 +122,17 @@ def _within(moments: Floats) -> Floats:
     safe = np.where(weight > 0, weight, 1)
     within: Floats = (moments - first[..., :, None] * first[..., None, :] / safe[..., None, None]).sum(axis=-3)
     return within
+
+
+def left_out(moments: GroupMoments) -> list[int]:
+    """The covariates that add no direction to those before them, within arms."""
+    moments, k = moments.reframed(), moments.shape.row.regressors
+    F, whole = moments.frame.F[:k, 1:k], moments.moments.sum(axis=1)
+    square = _within(whole)[1:k, 1:k]
+    least = _least(np.einsum("ji,jl,li->i", F[1:], square, F[1:]), whole[:, 0, 0].sum(), F)
+    raw = factor_of(square) @ F[1:]
+    used = directions(raw, least * np.abs(np.diag(F[1:])))
+    return [column for column in range(k - 1) if column not in used]
 
 
 def raw_slopes(slopes: Floats, frame: Frame, k: int) -> Floats:
@@ -109,6 +146,8 @@ def regression_levels(
 ) -> tuple[Floats, NDArray[np.int64]]:
     """The arms' levels by pooled regression at the overall means of the covariates, (…, A), and its rank.
 
+    They are less the outcome's level in the frame, which would cost what varies its digits.
+
     A statistic of moments as `adjusted_mean` is one of sums: with coefficients from these very records, λ = 1. If not
     recentred, the levels are those at the frame's origin, which no difference depends on.
     """
@@ -117,17 +156,21 @@ def regression_levels(
     with np.errstate(divide="ignore", invalid="ignore"):
         means = moments[..., 0, :] / weight[..., None]
         overall = moments[..., 0, :].sum(axis=-2) / weight.sum(axis=-1)[..., None]
-    away = means[..., 1:k] - (overall[..., None, 1:k] if recentred else 0.0)
-    levels = means @ frame.F[:, k + outcome] - np.einsum("...ai,...i->...a", away, slopes.coef)
+        away = means[..., 1:k] - (overall[..., None, 1:k] if recentred else 0.0)
+        levels = means[..., 1:] @ frame.F[1:, k + outcome] - np.einsum("...ai,...i->...a", away, slopes.coef)
     return levels, slopes.rank
 
 
 class LeftOut(NamedTuple):
-    """A regression's levels with all groups, and without each; and in how many groups it could be fitted, by arm."""
+    """A regression's levels with all groups, and without each; and in how many groups it could be fitted, by arm.
+
+    The levels are those less one that all share.
+    """
 
     value: Floats
     without: Floats
     shown: Floats
+    level: float
 
 
 def left_out_levels(moments: GroupMoments, outcome: int, *, recentred: bool = True) -> LeftOut:
@@ -140,14 +183,14 @@ def left_out_levels(moments: GroupMoments, outcome: int, *, recentred: bool = Tr
     weight = moments.moments[..., 0, 0]
     # A direction that only one group shows leaves its coefficient, and the levels, without an error.
     shown = (weight > 0).sum(axis=1) if np.all(ranks == rank) else np.zeros(len(value))
-    return LeftOut(value, levels, shown)
+    return LeftOut(value, levels, shown, float(moments.frame.F[0, k + outcome]))
 
 
 def jackknife_regression(moments: GroupMoments, outcome: int, *, recentred: bool = True) -> Levels:
     """The pooled regression's levels, and their covariance with the coefficients fitted anew without each group."""
-    value, without, shown = left_out_levels(moments, outcome, recentred=recentred)
+    value, without, shown, level = left_out_levels(moments, outcome, recentred=recentred)
     levels = jackknifed(value, without, moments.moments[..., 0, 0].T)
-    return levels._replace(n=moments.records.sum(axis=1), groups=shown)
+    return levels._replace(value=level + value, n=moments.records.sum(axis=1), groups=shown, away=value)
 
 
 def regression_welch(moments: GroupMoments, outcome: int) -> Levels:
@@ -165,7 +208,7 @@ def regression_welch(moments: GroupMoments, outcome: int) -> Levels:
     slope = pooled_slopes(whole, frame, k, outcome).coef
     slopes[outcome] = raw_slopes(slope, frame, k)
     both = spread_of(lean(moments, Predictor(np.zeros(k - 1), slopes)), outcome)
-    residuals = Spread(both.n, both.weight, both.mean[:, 1:], both.products[:, 1:, 1:])
+    residuals = Spread(both.n, both.weight, both.mean[:, 1:], both.products[:, 1:, 1:], both.level[1:])
     n = both.n.sum()
     with np.errstate(divide="ignore", invalid="ignore"):
         spent = (n - arms) / max(n - arms - int(rank), 0)
@@ -175,12 +218,14 @@ def regression_welch(moments: GroupMoments, outcome: int) -> Levels:
         pooled = np.sum(variances * both.weight**2) / both.weight.sum()
         overall = whole[:, 0, 1:k].sum(axis=0) / both.weight.sum()
         away = np.nan_to_num(whole[:, 0, 1:k] / both.weight[:, None] - overall)
-    toward = solve(_within(whole)[1:k, 1:k], away, np.full(arms, n), frame.F[1:k, 1:k]).coef
+    within = np.broadcast_to(_within(whole)[1:k, 1:k], (arms, k - 1, k - 1))
+    toward = solve(within, away, np.full(arms, both.weight.sum()), frame.F[:k, 1:k]).coef
     squared = (moments.moments if moments.squared is None else moments.squared).sum(axis=(0, 1))[:k, :k]
     centred = np.eye(k)[:, 1:] - np.outer(np.eye(k)[0], overall)  # x − x̄ of a row [1, x]
     common = slope @ centred.T @ squared @ centred @ slope / both.weight.sum() ** 2
     covariance = np.diag(variances) + pooled * away @ toward.T + common
-    return Levels(value, covariance, np.nan_to_num(own.doubt) * spent, both.n)
+    level = frame.F[0, k + outcome]
+    return Levels(level + value, covariance, np.nan_to_num(own.doubt) * spent, both.n, away=value)
 
 
 class JackknifedFit(NamedTuple):

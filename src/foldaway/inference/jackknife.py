@@ -94,13 +94,13 @@ def adjusted_mean(cells: Cells, rate: float | Floats, *, recentred: bool = True)
         recentred: Whether by p̄, which no difference depends on.
     """
     assert cells.adjusted is not None
-    offset = cells.level - cells.adjusted_level
     predicted = cells.value - cells.adjusted
-    overall = offset + over(predicted.sum(axis=-1, keepdims=True), cells.weight.sum(axis=-1, keepdims=True))
-    overall = overall if recentred else np.zeros_like(overall)
+    # Of p the part that all records share, level − adjusted_level, cancels where p̄ is taken out.
+    overall = over(predicted.sum(axis=-1, keepdims=True), cells.weight.sum(axis=-1, keepdims=True))
+    overall = overall if recentred else np.full_like(overall, cells.adjusted_level - cells.level)
     lam = np.asarray(rate, dtype=np.float64)
     lam = lam.reshape(lam.shape + (1,) * (cells.weight.ndim - lam.ndim))  # the same for all groups and arms
-    return mean(cells) - lam * (offset + over(predicted, cells.weight) - overall)
+    return mean(cells) - lam * (over(predicted, cells.weight) - overall)
 
 
 def total_per_unit(cells: Cells, probabilities: Floats, units: float = 1.0) -> Floats:
@@ -132,10 +132,19 @@ def jackknife(statistic: Statistic, *cells: Cells) -> Levels:
         >>> np.allclose(np.diag(levels.covariance), y.var(axis=0, ddof=1) / 16)
         True
     """
+    level = cells[0].level if getattr(statistic, "func", statistic) in _MOVING else 0.0
+    if level:  # without it until the end: it would cost what varies its digits
+        about = cells[0]._replace(level=0.0, adjusted_level=cells[0].adjusted_level - level)
+        levels = jackknife(statistic, about)
+        return levels._replace(value=level + levels.value, away=levels.value)
     value = statistic(*(each.total() for each in cells))
     without = statistic(*(each.left_out() for each in cells))
     levels = jackknifed(value, without, cells[0].weight)
     return levels if cells[0].records is None else levels._replace(n=cells[0].records.sum(axis=-2))
+
+
+# Statistics of one outcome that move with its level.
+_MOVING = (mean, adjusted_mean)
 
 
 def jackknifed(value: Floats, without: Floats, weight: Floats) -> Levels:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from foldaway.inference.claim import DIFFERS, Claim
 from foldaway.inference.intervals import critical
@@ -18,6 +18,20 @@ from foldaway.numerics.block import Floats
 
 LEAST_GROUPS = 5
 """With fewer non-empty groups in an arm, no error is told."""
+
+UNBOUNDED = "the control's level cannot be told from zero, so a relative effect has no bounds."
+"""Why a relative effect is withheld."""
+
+_ONE_GROUP = "one group of units has nearly all of an arm's weight, so there is no error to give."
+
+ROUNDING = 4e-16
+"""What sums leave of the spread of a number that is always the same, next to that number."""
+
+ONE_CARRIES = 1.01
+"""An arm with fewer effective records, (Σw)² / Σw², is one record."""
+
+TOO_SMALL = 1e-100
+"""Numbers below this have squares that double precision cannot tell from zero, or not exactly."""
 
 
 class Levels(NamedTuple):
@@ -30,6 +44,8 @@ class Levels(NamedTuple):
             own entry is 1/f; an entry of two arms is 0 if what is not known of their variances has nothing in common.
         n: The number of records: (…, A).
         groups: The number of groups with records: (…, A); None if records are taken as independent.
+        away: The levels less a number that they share, with the digits that this number takes away; None where the
+            levels themselves have all that there are.
         why: By arm, why no error can be told of it, empty if one can; no entries if that goes for all.
     """
 
@@ -38,6 +54,7 @@ class Levels(NamedTuple):
     doubt: Floats
     n: Floats
     groups: Floats | None = None
+    away: Floats | None = None
     why: tuple[str, ...] = ()
 
 
@@ -100,7 +117,7 @@ class ArmEffect(NamedTuple):
 
 def difference_of(levels: Levels, arm: int, control: int = 0) -> Difference:
     """The difference of two levels, with the degrees of freedom of its variance."""
-    value, covariance = levels.value, levels.covariance
+    value, covariance = levels.value if levels.away is None else levels.away, levels.covariance
     ours, theirs = covariance[..., arm, arm], covariance[..., control, control]
     variance = np.maximum(ours + theirs - 2 * covariance[..., arm, control], 0)
     df = _degrees(levels, arm, control, ours, theirs)
@@ -113,37 +130,51 @@ def _degrees(levels: Levels, arm: int, control: int, ours: Floats, theirs: Float
     Where nothing varies, that of equal variances.
     """
     nothing = ours + theirs == 0
-    one, other = np.where(nothing, 1.0, ours), np.where(nothing, 1.0, theirs)
     doubt = levels.doubt
-    own = one**2 * doubt[..., arm, arm] + other**2 * doubt[..., control, control]
     with np.errstate(divide="ignore", invalid="ignore"):
-        df: Floats = (one + other) ** 2 / (own + 2 * one * other * doubt[..., arm, control])
+        # Shares, whose squares are not lost, however small the variances.
+        one, other = (np.where(nothing, 0.5, each / (ours + theirs)) for each in (ours, theirs))
+        own = one**2 * doubt[..., arm, arm] + other**2 * doubt[..., control, control]
+        df: Floats = 1 / (own + 2 * one * other * doubt[..., arm, control])
     return df
 
 
 def relative_of(levels: Levels, arm: int, confidence: float, control: int = 0) -> Relative:
-    """The relative effect with Fieller's set (Fieller 1954): all ρ that a test of L_arm − ρ L_control does not reject.
-
-    The set is an interval only if the control's level differs from zero at this confidence. Otherwise it is unbounded,
-    and there is nothing to tell.
-    """
+    """The relative effect with Fieller's set, from the levels' covariance."""
     from scipy.special import stdtrit
 
-    a, b = levels.value[..., arm], levels.value[..., control]
+    base, difference = levels.value[..., control], difference_of(levels, arm, control)
     ours, theirs = levels.covariance[..., arm, arm], levels.covariance[..., control, control]
-    between = levels.covariance[..., arm, control]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = a / b
-        df = _degrees(levels, arm, control, ours, ratio**2 * theirs)
-        lower, upper, bounded = fieller(a, b, (ours, theirs, between), stdtrit(df, 0.5 + confidence / 2))
-        error = np.sqrt(np.maximum(ours - 2 * ratio * between + ratio**2 * theirs, 0)) / np.abs(b)
-    return Relative(ratio - 1, error, lower - 1, upper - 1, bounded)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        df = _degrees(levels, arm, control, ours, (1 + difference.estimate / base) ** 2 * theirs)
+        reach = stdtrit(df, 0.5 + confidence / 2)
+    between = levels.covariance[..., arm, control] - theirs
+    return share_of(difference.estimate, base, (difference.variance, theirs, between), reach)
+
+
+def share_of(effect: ArrayLike, base: ArrayLike, covariance: tuple[Any, Any, Any], reach: ArrayLike) -> Relative:
+    """An effect as a share of a base, with Fieller's set.
+
+    Args:
+        effect: The effect.
+        base: What it is a share of.
+        covariance: The variance of the effect, that of the base, and their covariance.
+        reach: How many standard errors an interval reaches to each side.
+    """
+    own, below, between = covariance
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        share = np.asarray(effect) / np.asarray(base)
+        spread = _unless_rounding(own + share**2 * below, 2 * share * between)
+        error = np.sqrt(spread) / np.abs(base)
+    return Relative(share, error, *fieller(effect, base, covariance, reach))
 
 
 def fieller(
-    a: Floats | float, b: Floats | float, covariance: tuple[Any, Any, Any], reach: Floats | float
+    a: ArrayLike, b: ArrayLike, covariance: tuple[Any, Any, Any], reach: ArrayLike
 ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Where the set of all ρ with |a − ρb| ≤ reach · error begins and ends, and whether it is bounded.
+    """Where the set of all ρ with |a − ρb| ≤ reach · error begins and ends (Fieller 1954), and whether it is bounded.
+
+    It is if b differs from zero at this confidence; otherwise there is nothing to tell.
 
     Args:
         a: The numerator.
@@ -156,14 +187,23 @@ def fieller(
         >>> float(lower.round(3)), float(upper.round(3)), bool(bounded)
         (0.394, 0.616, True)
     """
-    ours, theirs, between = covariance
-    t2 = np.square(reach)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        lead, middle, last = np.square(b) - t2 * theirs, a * b - t2 * between, np.square(a) - t2 * ours
-        root = np.sqrt(np.maximum(middle**2 - lead * last, 0))
-        bounded = np.asarray(lead > 0)
+    below, t2 = np.asarray(b, dtype=np.float64), np.square(reach)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        # In units of b, so that no square is lost; and what cancels in the roots of the quadratic is left out of them.
+        ratio = np.asarray(a) / below
+        ours, theirs, between = (np.asarray(each) / below / below for each in covariance)
+        spread = _unless_rounding(ours + ratio**2 * theirs, 2 * ratio * between)
+        lead, middle = 1 - t2 * theirs, ratio - t2 * between
+        root = np.sqrt(np.maximum(t2 * (spread - t2 * _unless_rounding(ours * theirs, between**2)), 0))
+        bounded = np.asarray((lead > 0) & np.isfinite(ratio))
         lower, upper = (np.where(bounded, (middle + side * root) / lead, np.nan) for side in (-1, 1))
     return lower, upper, bounded
+
+
+def _unless_rounding(large: Floats, other: Floats) -> Floats:
+    """What is left of a positive number less another that is no larger; 0 where that is rounding."""
+    left: Floats = np.where(large - other > 1e-14 * large, large - other, 0.0)
+    return left
 
 
 def effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFERS, control: int = 0) -> ArmEffect:
@@ -184,11 +224,12 @@ def effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = DIFFER
     estimate, variance, df = (float(x) for x in difference_of(levels, arm, control))
     error = float(np.sqrt(variance))
     base = float(levels.value[control])
+    if df < 1:
+        return ArmEffect(estimate, base, reliable=False, why=_ONE_GROUP, relative_why=_ONE_GROUP)
     found = ArmEffect(estimate, base, error, df, *(claim.tested(estimate, error, df, confidence) if error else ()))
     relative = relative_of(levels, arm, claim.coverage(confidence), control)
     if not relative.bounded:
-        unbounded = "the control's level cannot be told from zero, so a relative effect has no bounds."
-        return found._replace(relative_why=unbounded)
+        return found._replace(relative_why=UNBOUNDED)
     lower, upper = claim.opened(float(relative.lower), float(relative.upper), of=base)
     return found._replace(
         relative=float(relative.estimate),

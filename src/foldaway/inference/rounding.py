@@ -133,6 +133,7 @@ def _rounded(levels: Levels, errors: Floats, step: Floats | float) -> Levels:
     np.fill_diagonal(correlation, 1.0)
     return levels._replace(
         value=to_steps(levels.value, step),
+        away=None,
         covariance=correlation * np.outer(errors, errors),
         doubt=two_digits(levels.doubt),
         n=np.array([round_count(n) for n in levels.n], dtype=np.float64),

@@ -40,9 +40,10 @@ class Blocks(NamedTuple):
 def blocks_of(plan: Plan, sums: Sums, outcome: int) -> Blocks:
     """One outcome's, from sums whose arms are those of each stratum side by side."""
     assert plan.strata is not None
-    spread = Spread(*(each.reshape(-1, len(plan.arms), *each.shape[1:]) for each in spread_of(sums, outcome)))
-    there = spread.n.sum(axis=1) > 0
-    spread = Spread(*(each[there] for each in spread))
+    found = spread_of(sums, outcome)
+    n, weight, mean, products = (each.reshape(-1, len(plan.arms), *each.shape[1:]) for each in found[:4])
+    there = n.sum(axis=1) > 0
+    spread = Spread(n[there], weight[there], mean[there], products[there], found.level)
     # Records weigh 1/π of their arm besides the plan's own weights, so that the arms of a stratum weigh alike.
     size = (spread.weight * _shares(plan)[there]).sum(axis=1) if plan.weight is not None else spread.n.sum(axis=1)
     return Blocks(spread, size / size.sum())
@@ -55,7 +56,8 @@ def blocked(blocks: Blocks) -> Levels:
     variance = variances.sum(axis=0)
     known = np.diagonal(each.doubt, axis1=-2, axis2=-1)
     doubt = np.divide((variances**2 * known).sum(axis=0), variance**2, out=np.zeros(len(variance)), where=variance > 0)
-    return Levels(size @ each.value, np.diag(variance), np.diag(doubt), each.n.sum(axis=0))
+    away = None if each.away is None else size @ each.away
+    return Levels(size @ each.value, np.diag(variance), np.diag(doubt), each.n.sum(axis=0), away=away)
 
 
 def sample_ratio_of_strata(plan: Plan, counts: Floats) -> SampleRatio:

@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foldaway.inference.levels import Levels, over
+from foldaway.inference.levels import ONE_CARRIES, Levels, over
 from foldaway.numerics.block import Floats
 from foldaway.tallies.sums import Sums
+
+_NONE = np.zeros(2)
 
 
 class Spread(NamedTuple):
@@ -17,14 +19,16 @@ class Spread(NamedTuple):
     Attributes:
         n: The number of records: (…, A).
         weight: Σw: (…, A).
-        mean: The means of y and ỹ: (…, A, 2); of y alone (…, A, 1) without adjustment.
+        mean: The means of y and ỹ, less `level`: (…, A, 2); of y alone (…, A, 1) without adjustment.
         products: Σ w² (v − v̄)(v − v̄)', v̄ being these means: (…, A, 2, 2) or (…, A, 1, 1).
+        level: What of the means of y and ỹ all arms share, and the means have not: (2,) or (1,).
     """
 
     n: Floats
     weight: Floats
     mean: Floats
     products: Floats
+    level: Floats = _NONE
 
 
 def spread_of(sums: Sums, outcome: int) -> Spread:
@@ -41,7 +45,9 @@ def spread_of(sums: Sums, outcome: int) -> Spread:
     # They were kept about the means under w²; with weights those are not the means that are compared.
     apart = over(sums.first[:, columns], mass[:, None]) - about
     products += mass[:, None, None] * apart[:, :, None] * apart[:, None, :]
-    return Spread(sums.counts(outcome).sum(axis=1), weight, sums.level[columns] + about, products)
+    # Where one record has all of the weight, what is left of the others is rounding.
+    products[weight**2 < ONE_CARRIES * mass] = 0
+    return Spread(sums.counts(outcome).sum(axis=1), weight, about, products, sums.level[columns])
 
 
 def prediction_rate(spread: Spread) -> Floats:
@@ -54,8 +60,8 @@ def prediction_rate(spread: Spread) -> Floats:
     products = spread.products.sum(axis=-3)
     yy, aa, ya = products[..., 0, 0], products[..., 1, 1], products[..., 0, 1]
     predicted = yy + aa - 2 * ya
-    # A prediction that is constant within arms leaves rounding, which predicts nothing.
-    real = predicted > 1e-24 * (yy + aa)
+    # Of a prediction that hardly varies next to the outcome, rounding is left, which predicts nothing.
+    real = predicted > 1e-9 * (yy + aa)
     rate: Floats = np.divide(yy - ya, predicted, out=np.zeros(np.shape(yy)), where=real)
     return rate
 
@@ -71,8 +77,9 @@ def welch(spread: Spread, rate: Floats | float | None = None) -> Levels:
         unbiased = np.where(n > 1, n / (n - 1), np.nan)
         each = spread.products * (unbiased / spread.weight**2)[..., None, None]
     if rate is None:
-        variances = each[..., 0, 0]
-        return Levels(spread.mean[..., 0], variances[..., None] * np.eye(n.shape[-1]), _doubt(n), n)
+        variances, away = each[..., 0, 0], spread.mean[..., 0]
+        value = spread.level[0] + away
+        return Levels(value, variances[..., None] * np.eye(n.shape[-1]), _doubt(n), n, away=away)
     # An arm that has shown no spread, or no record, takes nothing away from what is known of the others.
     means, each = np.nan_to_num(spread.mean), np.nan_to_num(each)
     # Level a is (1 − λ) ȳ_a + λ ỹ_a + λ Σ_b s_b (ȳ_b − ỹ_b): linear in the means, s_b being the arms' shares.
@@ -80,9 +87,10 @@ def welch(spread: Spread, rate: Floats | float | None = None) -> Levels:
     share = (spread.weight / spread.weight.sum(axis=-1, keepdims=True))[..., None, :]
     own = np.eye(n.shape[-1])
     parts = np.stack([(1 - lam) * own + lam * share, lam * own - lam * share], axis=-1)  # (…, a, b, 2)
-    value = np.where(n > 0, np.einsum("...abi,...bi->...a", parts, means), np.nan)
+    # The parts of the ȳ add up to 1, those of the ỹ to 0.
+    away = np.where(n > 0, np.einsum("...abi,...bi->...a", parts, means), np.nan)
     covariance = np.einsum("...abi,...bij,...cbj->...ac", parts, each, parts)
-    return Levels(value, covariance, _doubt(n), n)
+    return Levels(spread.level[0] + away, covariance, _doubt(n), n, away=away)
 
 
 def ratio_welch(sums: Sums, places: tuple[int, int], rates: tuple[float, float] | None = None) -> Levels:
@@ -112,7 +120,7 @@ def ratio_welch(sums: Sums, places: tuple[int, int], rates: tuple[float, float] 
         if rates is not None:
             blends = [np.stack([(1 - r) * own + r * share, r * own - r * share], axis=-1) for r in rates]
             parts = np.stack(blends, axis=2)
-        means = np.nan_to_num(np.stack([spread.mean[:, :width] for spread in both], axis=1))
+        means = np.nan_to_num(np.stack([(spread.level + spread.mean)[:, :width] for spread in both], axis=1))
         levels = np.einsum("abvi,bvi->av", parts, means)
         value = np.where(n > 0, levels[:, 0] / levels[:, 1], np.nan)
         slope = np.stack([1 / levels[:, 1], -value / levels[:, 1]], axis=1)
@@ -147,9 +155,9 @@ def welch_total(spread: Spread, probabilities: Floats, units: float | None = Non
     """
     pi = np.asarray(probabilities)
     everyone = spread.n.sum(axis=-1, keepdims=True)
-    own = spread.mean[..., 0] * spread.weight
-    value = own / (pi * everyone)
-    squares = (spread.products[..., 0, 0] + spread.n * spread.mean[..., 0] ** 2) / (pi**2 * everyone)
+    mean = spread.level[0] + spread.mean[..., 0]
+    value = mean * spread.weight / (pi * everyone)
+    squares = (spread.products[..., 0, 0] + spread.n * mean**2) / (pi**2 * everyone)
     second = squares[..., None] * np.eye(len(pi))
     covariance = (second - value[..., :, None] * value[..., None, :]) / (everyone - 1)[..., None]
     doubt = np.broadcast_to(1 / (everyone - 1)[..., None], covariance.shape)

@@ -34,9 +34,9 @@ class ArmState(msgspec.Struct):
 class ArmTally:
     """A frame, the factor that every arm has, and further tallies by name, all in that frame.
 
-    The frame is made from the first block and made anew from the factor whenever the records have doubled,
-    so that even an arm that began with a single record ends up well conditioned. Columns of levels that are pooled
-    with the first level are zero in every record, those to come included.
+    The frame is made from the first block and made anew whenever it does not suit the records any more, and from the
+    factor when these have doubled, so that even an arm that began with a single record loses no digits. Columns of
+    levels that are pooled with the first level are zero in every record, those to come included.
     """
 
     shape: Shape
@@ -71,22 +71,19 @@ class ArmTally:
             rows = block.rows.copy()
             rows[sorted(self.pooled)] = 0
             block = replace(block, rows=rows)
-        frame = self.frame if self.frame.n else self._first_frame(block)
-        framed = frame.apply(block)
-        factor = self.factor.fold(framed)
-        if outgrown(self.factor, factor):
-            return self._refitted(factor)._fold_framed(block)
-        tallies = {name: tally.fold(framed) for name, tally in self.tallies.items()}
-        return replace(self, frame=frame, factor=factor, tallies=tallies).in_own_frame_if_doubled()
+        there = self if self.frame.n else replace(self, frame=self._first_frame(block))
+        framed = there.frame.apply(block)
+        factor = there.factor.fold(framed)
+        if not there.frame.suits(factor.R, self.shape):
+            there = there._refitted(factor)
+            framed = there.frame.apply(block)
+            factor = there.factor.fold(framed)
+        tallies = {name: tally.fold(framed) for name, tally in there.tallies.items()}
+        return replace(there, factor=factor, tallies=tallies).in_own_frame_if_doubled()
 
     def _refitted(self, factor: Factor) -> Self:
         """In the frame that this factor's rows make, of which the present frame gave only the form."""
         return self.rebase(Frame.of(factor.R @ self.frame.F, self.shape, factor.n))
-
-    def _fold_framed(self, block: Block) -> Self:
-        framed = self.frame.apply(block)
-        tallies = {name: tally.fold(framed) for name, tally in self.tallies.items()}
-        return replace(self, factor=self.factor.fold(framed), tallies=tallies)
 
     def __add__(self, other: Self) -> Self:
         """The tallies of both sets of records, in the frame of the larger; what is pooled in one is pooled in both."""
@@ -96,16 +93,11 @@ class ArmTally:
             return self
         if self.frame.n < other.frame.n or not self.n:
             return other + self if self.n else other
-        moved = other if other.frame is self.frame else other.rebase(self.frame)
-        factor = self.factor + moved.factor
-        if outgrown(self.factor, factor):
-            refitted = self._refitted(factor)
-            return refitted._plus(other.rebase(refitted.frame))
-        return self._plus(moved).in_own_frame_if_doubled()
-
-    def _plus(self, other: Self) -> Self:
-        tallies = {name: tally + other.tallies[name] for name, tally in self.tallies.items()}
-        return replace(self, factor=self.factor + other.factor, tallies=tallies)
+        factor = self.factor + other.factor.rebase(other.frame.change_to(self.frame))
+        there = self if self.frame.suits(factor.R, self.shape) else self._refitted(factor)
+        moved = other if other.frame is there.frame else other.rebase(there.frame)
+        tallies = {name: tally + moved.tallies[name] for name, tally in there.tallies.items()}
+        return replace(there, factor=there.factor + moved.factor, tallies=tallies).in_own_frame_if_doubled()
 
     def rebase(self, frame: Frame) -> Self:
         """The same tallies in another frame."""
@@ -172,19 +164,6 @@ class ArmTally:
         if not pooled <= set(range(1, shape.regressors)) or factor.R[:, sorted(pooled)].any():
             raise StateError("the state is damaged: its levels are not pooled as it says.")
         return cls(shape, kinds, Frame(F, saved.frame_n), factor, tallies, pooled)
-
-
-# A frame is left when a column has become this many times as long as the first.
-_OUTGROWN = 8
-
-
-def outgrown(before: Factor, after: Factor) -> bool:
-    """Whether rows came that the frame does not fit: far longer than its own, or in a column of zeros until now."""
-    if not before.n:
-        return False
-    lengths = np.sqrt(np.einsum("ij,ij->j", after.R, after.R))
-    new = (lengths > 0) & ~before.R.any(axis=0)
-    return bool(new.any() or lengths.max() > _OUTGROWN * lengths[0] > 0)
 
 
 def _arrays(state: Any) -> Iterator[Array]:

@@ -5,8 +5,7 @@ Per arm and group Σ w z z' of the rows z = [1, x, y]. Any regression without an
 saved it is mapped to `Sums` and destroyed.
 
 Rows are folded in a frame, which all arms and groups share, so that the normal equations lose no digits. The frame is
-made anew from the moments whenever the records have doubled. Few records only centre it: the directions that they
-happen to span would make a frame from which others change with a loss.
+made anew whenever it does not suit the records, and from the moments when these have doubled.
 """
 
 from __future__ import annotations
@@ -21,18 +20,13 @@ from numpy.typing import ArrayLike
 
 from foldaway.errors import EstimateError, StateError
 from foldaway.keeping.state import Array, decode_part
-from foldaway.numerics.block import Floats, Shape
+from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.numerics.linalg import append_rows, frame_rows
 from foldaway.tallies.cells import Cells, Dealt, deal, taken
 from foldaway.tallies.frame import Frame
 
 STEP = 1 << 16
 """Records per step: enough of them in each of some hundred cells for a product of theirs to pay."""
-
-# Columns in a frame are about as long as the first: below this share of it, what is there is rounding.
-_NO_LENGTH = 1e-11
-# So is a direction with this share, or less, of the squared length of the columns that make it up.
-_NO_DIRECTION = 1e-13
 
 
 class MomentsShape(NamedTuple):
@@ -133,12 +127,20 @@ class GroupMoments:
 
     def fold_pieces(self, pieces: Iterable[Dealt], *, compiled: bool) -> Self:
         """Take records in that come in pieces, of which the first makes the frame if there is none yet."""
-        made = self.emptied()
+        folded = self
         for piece in pieces:
-            if not made.frame.n:
-                made = replace(made, frame=_first_frame(piece, self.shape.row))
+            there = folded if folded.frame.n else replace(folded, frame=_first_frame(piece, self.shape.row))
+            made = there.emptied()
             made._write(piece, compiled)
-        return self + made
+            gram = made.moments.sum(axis=(0, 1))
+            if not there.frame.suits(factor_of(there._whole() + gram), self.shape.row):
+                # From the rows: of directions that the frame lacks, products of them have lost the digits.
+                R = append_rows(factor_of(there._whole()), np.asfortranarray(_framed(there.frame, piece).T))
+                there = there.rebase(Frame.of(R @ there.frame.F, self.shape.row, there.n + made.n))
+                made = there.emptied()
+                made._write(piece, compiled)
+            folded = there._plus(made)
+        return folded
 
     def _write(self, piece: Dealt, compiled: bool) -> None:
         """Add a piece's records to these moments, in place."""
@@ -172,15 +174,27 @@ class GroupMoments:
             return self if self.n else other
         if self.frame.n < other.frame.n:
             return other + self
-        moved = other if other.frame is self.frame else other.rebase(self.frame)
+        B = other.frame.change_to(self.frame)
+        R = append_rows(factor_of(self._whole()), np.asfortranarray(factor_of(other._whole()) @ B))
+        there = self
+        if not self.frame.suits(R, self.shape.row):
+            there = self.rebase(Frame.of(R @ self.frame.F, self.shape.row, self.n + other.n))
+        return there._plus(other if other.frame is there.frame else other.rebase(there.frame))
+
+    def _plus(self, other: Self) -> Self:
+        """Both, which are in one frame."""
         added = replace(
             self,
-            records=self.records + moved.records,
-            moments=self.moments + moved.moments,
-            squared=None if self.squared is None or moved.squared is None else self.squared + moved.squared,
-            absolute=self.absolute + moved.absolute,
+            records=self.records + other.records,
+            moments=self.moments + other.moments,
+            squared=None if self.squared is None or other.squared is None else self.squared + other.squared,
+            absolute=self.absolute + other.absolute,
         )
         return added.reframed() if added.n >= 2 * added.frame.n else added
+
+    def _whole(self) -> Floats:
+        whole: Floats = self.moments.sum(axis=(0, 1))
+        return whole
 
     def rebase(self, frame: Frame) -> Self:
         """The same moments in another frame."""
@@ -190,17 +204,7 @@ class GroupMoments:
 
     def reframed(self) -> Self:
         """In the frame that its own records make."""
-        whole = self.moments.sum(axis=(0, 1))
-        if self.n < _few(self.shape.row):
-            return self.rebase(_centred(whole, self.frame.F, self.n))
-        lengths = np.sqrt(np.maximum(np.diag(whole), 0))
-        lengths[lengths <= _NO_LENGTH * np.sqrt(whole[0, 0])] = 0  # a repeated column, of which rounding is left
-        scale = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-        values, vectors = np.linalg.eigh(whole * scale * scale[:, None])
-        values[values <= _NO_DIRECTION] = 0
-        rows = (np.sqrt(values)[:, None] * vectors.T * lengths) @ self.frame.F
-        K = self.shape.row.columns
-        R = append_rows(np.zeros((K, K), order="F"), np.asfortranarray(rows))
+        R = factor_of(self._whole()) @ self.frame.F
         return self.rebase(Frame.of(R, self.shape.row, self.n))
 
     def of_arms(self, places: Sequence[int]) -> Self:
@@ -248,20 +252,33 @@ class GroupMoments:
         return f"GroupMoments: n={self.n:_} | {arms} arms, {groups} groups, {row.columns} columns"
 
 
-def _few(row: Shape) -> int:
-    """So many records span every direction well, unless two columns are one."""
-    return 2 * row.columns
-
-
 def _first_frame(piece: Dealt, row: Shape) -> Frame:
     """The frame that the first records make."""
-    _, rows, weight = piece
-    n = rows.shape[1]
-    weighted = rows if weight is None else rows * np.sqrt(weight)
-    if n < _few(row):
-        return _centred(weighted @ weighted.T, np.eye(row.columns), n)
-    R = append_rows(np.zeros((row.columns, row.columns), order="F"), weighted.T)
-    return Frame.of(R, row, n)
+    K = row.columns
+    rows = _framed(Frame(np.eye(K, order="F"), 0), piece)
+    R = append_rows(np.zeros((K, K), order="F"), np.asfortranarray(rows.T))
+    return Frame.of(R, row, rows.shape[1])
+
+
+def _framed(frame: Frame, piece: Dealt) -> Floats:
+    """A piece's rows in a frame, times the roots of their weights."""
+    return frame.apply(Block(piece.columns, piece.weight)).rows
+
+
+def factor_of(gram: Floats) -> Floats:
+    """The triangular factor of rows with this Gram matrix, whose columns may be of any length, or repeat others.
+
+    Example:
+        >>> rows = np.array([[1.0, 2.0, 2e-9], [1.0, 5.0, 5e-9], [1.0, 3.0, 3e-9]])
+        >>> R = factor_of(rows.T @ rows)
+        >>> bool(np.allclose(R.T @ R, rows.T @ rows, rtol=1e-12, atol=0)), bool(R[2, 2] < 1e-15)
+        (True, True)
+    """
+    lengths = np.sqrt(np.maximum(np.diag(gram), 0))
+    scale = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    values, vectors = np.linalg.eigh(gram * scale * scale[:, None])
+    rows = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T * lengths
+    return append_rows(np.zeros_like(gram, order="F"), np.asfortranarray(rows))
 
 
 def _add_grams(rows: Floats, cell: Cells, grams: Floats) -> None:
@@ -272,11 +289,3 @@ def _add_grams(rows: Floats, cell: Cells, grams: Floats) -> None:
     for c in np.flatnonzero(counts):
         here = z[:, ends[c] - counts[c] : ends[c]]
         grams[c] += here @ here.T
-
-
-def _centred(moments: Floats, F: Floats, n: int) -> Frame:
-    """The frame in which the records behind these moments, which are in the frame F, have mean zero."""
-    C = np.eye(len(moments))
-    if moments[0, 0] > 0:
-        C[0, 1:] = moments[0, 1:] / moments[0, 0]
-    return Frame(np.asfortranarray(C @ F), n)

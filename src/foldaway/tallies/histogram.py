@@ -21,7 +21,7 @@ from foldaway.numerics.block import Floats
 from foldaway.tallies.cells import taken
 
 MOST_GROUPS = 32
-"""Groups of a histogram; a plan's further ones are joined to these. Intervals are 2 % wider than with 128, and what is
+"""Groups of a histogram; a plan's further ones are joined to these. Intervals are 3 % wider than with 128, and what is
 kept is a quarter."""
 
 

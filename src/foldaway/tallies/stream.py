@@ -34,6 +34,7 @@ class RowStream:
         tally = self._tally
         self._F = tally.frame.F
         self._R = tally.factor.R.copy(order="F")
+        self._most = tally.frame.longest(self._R)
         scores = self._scores()
         self._sums = np.empty(0) if scores is None else scores.sums.copy()
         self._taken = 0
@@ -53,7 +54,7 @@ class RowStream:
             self._row[self._k] = y
         except (TypeError, ValueError, OverflowError):
             return False
-        if not self._take(self._F, self._R, self._sums, self._row, self._k):
+        if not self._take(self._F, self._R, self._sums, self._row, self._k, self._most):
             return False
         self._taken += 1
         if self._taken >= self._room:

@@ -346,11 +346,14 @@ class Sums:
         mean = self.level + _ratio(self.first.sum(axis=0), total)
         deviation = np.sqrt(_ratio(self.square.sum(axis=0), total))
         with np.errstate(divide="ignore"):
-            grid = np.where(deviation > 0, np.exp2(np.ceil(np.log2(_COARSE * deviation))), 1.0)
-        far = (deviation > 0) & (np.abs(mean) > _FAR * deviation)
+            grid = np.where(deviation > 0, np.exp2(np.ceil(np.log2(_COARSE * deviation))), 0.0)
+        far = np.abs(mean) > _FAR * deviation
         # A level that still serves stays, if it is as coarse as it has to be.
-        serves = (np.abs(mean - self.level) <= _FAR * deviation) & (np.mod(self.level, grid) == 0)
-        return self._about(np.where(far, np.where(serves, self.level, np.round(mean / grid) * grid), 0.0))
+        multiple = np.where(grid > 0, grid, np.inf)
+        serves = (np.abs(mean - self.level) <= _FAR * deviation) & (np.mod(self.level, multiple) == 0)
+        # Where all records have one value so far, it is the level: any other would cost the next ones their digits.
+        near = np.where(grid > 0, np.round(mean / np.where(grid > 0, grid, 1)) * grid, mean)
+        return self._about(np.where(far, np.where(serves & (grid > 0), self.level, near), 0.0))
 
     def regrouped(self, groups: int) -> Self:
         """The same sums in fewer groups, a power of two: groups with the same lowest bits are added.

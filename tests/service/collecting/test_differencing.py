@@ -71,11 +71,11 @@ def opened(place: Place, plan: fa.Plan) -> Store:
 # The attacker's side.
 
 
-def stored_states(place: Place) -> Iterator[tuple[int, fa.Trial]]:
-    """What the database holds, opened with its key: without the store's help."""
+def stored_states(place: Place, seen: int) -> Iterator[fa.Trial]:
+    """What the database holds, if that is not what was seen, opened with its key: without the store's help."""
     for version, n, sealed in place.sql("SELECT version, n, state FROM foldaway_shards WHERE trial = 'target'"):
-        if sealed is not None:
-            yield n, fa.Trial.loads(VAULT.decrypt(bytes(sealed), f"state:target:main:{version}"))
+        if sealed is not None and n != seen:
+            yield fa.Trial.loads(VAULT.decrypt(bytes(sealed), f"state:target:main:{version}"))
 
 
 def sums(trial: fa.Trial) -> list[np.ndarray[Any, Any]]:
@@ -137,9 +137,7 @@ def attack(place: Place, plan: fa.Plan, sizes: list[int]) -> Solved:
     for number, size in enumerate(sizes, start=1):
         collector.receive(Decoded(table.slice(start, size)), "p", number)
         start += size
-        for n, state in stored_states(place):
-            if n != states[-1].n:
-                states.append(state)
+        states.extend(stored_states(place, states[-1].n))
         for exact, seen in answers.items():
             with suppress(TooEarly):
                 effects = fa.Effects.from_json(bytes(service.effects("target", exact=exact).effects))

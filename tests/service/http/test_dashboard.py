@@ -232,7 +232,9 @@ def test_arms_without_records_have_no_share(browser: Browser, server: Served) ->
 
 def test_what_cannot_be_told_is_said_with_its_reason(browser: Browser, server: Served) -> None:
     (plain, *_) = folded(*make_trial(1, covariates=0)).effects()
-    waiting = msgspec.structs.replace(plain, anytime_ci_lower=None, anytime_ci_upper=None, anytime_why="It waits.")
+    waiting = msgspec.structs.replace(
+        plain, anytime_ci_lower=None, anytime_ci_upper=None, anytime_why="It waits.", relative_why=None
+    )
     without = msgspec.structs.replace(
         waiting,
         reliable=False,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,15 +18,9 @@ from servers import Nursery
 BATCHES = 48
 
 
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as nursery:
-        yield nursery
-
-
 @pytest.mark.slow
-def test_killed_again_and_again_every_message_counts_once(broker: Server, nursery: Nursery, tmp_path: Path) -> None:
-    tale = kill_often(broker, nursery, tmp_path, fresh_name(), 4, random.Random(3), BATCHES)
+def test_killed_again_and_again_every_message_counts_once(broker: Server, served_from: Nursery, tmp_path: Path) -> None:
+    tale = kill_often(broker, served_from, tmp_path, fresh_name(), 4, random.Random(3), BATCHES)
     assert tale.counted == Counter({1: BATCHES})
     assert tale.apart < 1e-9
     assert tale.held == 0

@@ -23,26 +23,22 @@ class WeightedOutcomes:
     def __init__(self, question: Question) -> None:
         self.question = question
         arm, pi = question.arm, question.probabilities
-        self.fit = self._mean({arm: 1 / pi[arm], 0: -1 / pi[0]})
-        self._effect, self._base = float(self.fit.coef[0]), float(self._mean({0: 1 / pi[0]}).coef[0])
-        self._relative, self._ratio = np.nan, None
-        if self._base:
-            self._relative = self._effect / self._base
-            # The ratio's influence is (z − ratio·z_control)/base: again a mean of scaled outcomes.
-            self._ratio = self._mean({arm: 1 / pi[arm], 0: -(1 + self._relative) / pi[0]})
+        self.fit, self._control = self._mean({arm: 1 / pi[arm], 0: -1 / pi[0]}), self._mean({0: 1 / pi[0]})
+        self._treated = self._mean({arm: 1 / pi[arm]})
 
     def point(self) -> Estimate:
-        """The effect and its share of the control's level."""
-        return Estimate(self._effect, np.nan, np.nan, self._base, self._relative, np.nan)
+        """The effect and the control's level."""
+        return Estimate(float(self.fit.coef[0]), np.nan, np.nan, float(self._control.coef[0]), np.nan, np.nan)
 
     def estimate(self, kind: str) -> Estimate:
         """Both with their errors."""
-        std_error = root(covariance(self.fit, kind)[0, 0])
-        relative_error = np.nan
-        if self._ratio is not None:
-            relative_error = root(covariance(self._ratio, kind)[0, 0]) / abs(self._base)
-        df = degrees_of_freedom(self.fit, kind, np.ones(1))
-        return self.point()._replace(std_error=std_error, df=df, relative_std_error=relative_error)
+        own, below, above = (float(covariance(fit, kind)[0, 0]) for fit in (self.fit, self._control, self._treated))
+        return self.point()._replace(
+            std_error=root(own),
+            df=degrees_of_freedom(self.fit, kind, np.ones(1)),
+            base_std_error=root(below),
+            covariance=(above - own - below) / 2,
+        )
 
     def _mean(self, scales: dict[int, float]) -> Fit:
         """The regression on a constant of the outcome times the arm's scale, zero for arms not named."""

@@ -56,7 +56,8 @@ def _rich(source: Source, above: int, below: int) -> Levels:
     if source.by_group:
         moments = moments.reframed()
         one, two = (left_out_levels(moments, place) for place in (first, second))
-        levels = _divided((one.value, one.without), (two.value, two.without), moments.moments[..., 0, 0].T)
+        top, bottom = ((each.level + each.value, each.level + each.without) for each in (one, two))
+        levels = _divided(top, bottom, moments.moments[..., 0, 0].T)
         return levels._replace(n=moments.records.sum(axis=1), groups=np.minimum(one.shown, two.shown))
     sums: Sums = lean(moments, fit_start(moments).predictor, pairs=((first, second),))
     levels = ratio_welch(sums, (first, second), (1.0, 1.0))

@@ -12,12 +12,9 @@ from foldaway.numerics.kernels.compiling import njit
 
 Floats = NDArray[np.float64]
 
-# A row this many times as long as all before it together, in the frame, needs another frame.
-OUTGROWN = 8.0
-
 
 @njit
-def take_row(F: Floats, R: Floats, sums: Floats, row: Floats, k: int) -> bool:
+def take_row(F: Floats, R: Floats, sums: Floats, row: Floats, k: int, most: Floats) -> bool:
     """Take one raw row into a factor and a score tally, in place: O(K²), and O(k⁴) for the score tally.
 
     Args:
@@ -26,17 +23,19 @@ def take_row(F: Floats, R: Floats, sums: Floats, row: Floats, k: int) -> bool:
         sums: The score tally's sums (v v', then v s' and s s' per outcome, flat); empty if there is none.
         row: The row [x, y]; overwritten with what is left of it.
         k: How many of its entries are regressors.
+        most: How large its entries may be, in the frame, for the frame to suit it.
 
     Returns:
         False, with nothing changed, if the row has a number that is missing, infinite or too large.
 
     Example:
         >>> F, R = np.asfortranarray([[1.0, 3.0], [0.0, 2.0]]), np.asfortranarray(np.eye(2))
-        >>> take_row(F, R, np.empty(0), np.array([1.0, 7.0]), 1)  # (1, 7) is (1, 2) in the frame
+        >>> most = np.array([9.0, 9.0])
+        >>> take_row(F, R, np.empty(0), np.array([1.0, 7.0]), 1, most)  # (1, 7) is (1, 2) in the frame
         True
         >>> bool(np.allclose(R.T @ R, np.eye(2) + np.outer([1, 2], [1, 2])))
         True
-        >>> take_row(F, R, np.empty(0), np.array([1.0, np.nan]), 1)
+        >>> take_row(F, R, np.empty(0), np.array([1.0, np.nan]), 1, most)
         False
     """
     K = len(row)
@@ -51,7 +50,7 @@ def take_row(F: Floats, R: Floats, sums: Floats, row: Floats, k: int) -> bool:
             rest -= row[m] * F[m, j]
         row[j] = rest / F[j, j]
     for j in range(K):
-        if abs(row[j]) > OUTGROWN * abs(R[0, 0]) > 0.0:
+        if abs(row[j]) > most[j]:
             return False
     if len(sums):
         _add_products(sums, row, k)

@@ -19,6 +19,7 @@ import msgspec
 
 from foldaway import errors
 from foldaway.plan import Plan
+from foldaway.records.columns import leave_pandas_out
 from foldaway.sources.runs.shares import Count, Piece, ReadOptions, fold_share
 
 T = TypeVar("T")
@@ -92,6 +93,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     try:
+        leave_pandas_out()
         serve(sys.stdin.buffer, answers)
     except BrokenPipeError:
         os._exit(1)  # nobody is there to answer to; closing the pipe would only fail again
