@@ -114,7 +114,7 @@ def test_it_is_told_rounded_and_never_leads() -> None:
     assert told.estimate != exact.estimate
     assert told.estimate == pytest.approx(exact.estimate, abs=exact.std_error)
     assert told.first_stage == float(f"{exact.first_stage:.1e}")
-    assert "compliers" in str(trial.effects())
+    assert "compliers" in trial.effects().to_string(all=True)
 
 
 def test_bad_plans() -> None:
