@@ -104,7 +104,12 @@ def _connection(url: str, headers: dict[str, str], verify: str | bool) -> httpx.
         raise ServerError("a server's address begins with http:// or https://.")
     unusable = ServerError("the server's address, the token, or the certificate authority's file cannot be used.")
     with instead_of((OSError, ValueError, httpx.InvalidURL), unusable):  # ssl.SSLError is an OSError
-        trusted = ssl.create_default_context(cafile=verify) if isinstance(verify, str) else verify
+        # Where nothing is encrypted there is nobody to trust; to load whom one trusts takes longer than a request.
+        trusted = (
+            ssl.create_default_context(cafile=verify)
+            if isinstance(verify, str)
+            else verify and url.startswith("https://")
+        )
         return httpx.Client(base_url=url, headers=headers, timeout=60.0, verify=trusted)
 
 
