@@ -185,7 +185,7 @@ def fieller(
     Example:
         >>> lower, upper, bounded = fieller(1.0, 2.0, (0.01, 0.01, 0.0), 1.96)
         >>> float(lower.round(3)), float(upper.round(3)), bool(bounded)
-        (0.394, 0.616, True)
+        (0.395, 0.615, True)
     """
     below, t2 = np.asarray(b, dtype=np.float64), np.square(reach)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
