@@ -392,7 +392,7 @@ def test_too_few_rows_for_coefficients_or_errors() -> None:
     ("kind", "reason"),
     [
         ("HC2", "difference of means only"),
-        ("HC3", "no standard error 'HC3'"),
+        ("HC3", "difference of means only"),
         ("hc1", "no standard error"),
         ("", "no standard error"),
         ("CR0", "need every record to have come with its unit"),

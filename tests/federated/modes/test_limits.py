@@ -58,13 +58,14 @@ def test_a_device_that_claims_very_many_records_makes_no_effect(mode: Any) -> No
     unlimited = fa.Plan(**SMALL, federated=fa.Federated(mode, device_records=10**9))
     attack = message(plan, "b", CLAIMED, 55.0)
 
-    # With the limit off, the attack makes an effect of nothing, and nothing rings.
+    # With the limit off, one device has nearly all records of an arm: whatever it says, no error can be told.
     share, modes = honest(unlimited), mode_of(unlimited)
     assert p_of(share) > 0.01
     modes.fold(share, [attack], [modes.check(share, attack, None)], None)
     row, effects = effect(share)
-    assert p_of(share) < 1e-10, row
-    assert effects.alarm is None
+    assert abs(row.estimate or 9.0) > 4
+    assert not row.reliable
+    assert "those of one unit" in (row.why or "")
     assert any("came from one device: 95 %" in note for note in effects.notes)
 
     share = honest(plan)

@@ -100,7 +100,7 @@ def test_a_life_in_mode_scores(server: Served) -> None:
     told = trial.foldaway("close", "--deadline", "0")
     assert told.startswith("replies is closed; these effects are final.\n\n")
     assert trial.foldaway("close") == told
-    assert "CR2" in told
+    assert "CR2" in trial.foldaway("effects", "--all")
     assert "Integrity: some missing" in told
     assert "missing at random" in " ".join(told.split())
     status = trial.foldaway("status")

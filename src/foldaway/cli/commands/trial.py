@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from foldaway.cli.terminal.connecting import Authority, Server, Token, TrialName, connect
-from foldaway.cli.terminal.options import AsJson, PlanFile
+from foldaway.cli.terminal.options import AllEffects, AsJson, PlanFile
 from foldaway.cli.terminal.words import in_lines
 from foldaway.errors import ServerError
 
@@ -49,12 +49,18 @@ def create(
 
 @app.command("effects")
 def effects(
-    name: TrialName, server: Server, token: Token, ca: Authority = None, exact: Exact = False, json: AsJson = False
+    name: TrialName,
+    server: Server,
+    token: Token,
+    ca: Authority = None,
+    exact: Exact = False,
+    json: AsJson = False,
+    everything: AllEffects = False,
 ) -> None:
     """The effects of a trial so far."""
     with connect(server, token, ca) as client:
         answer = client.effects(name, exact=exact)
-    _print_answer(answer, json)
+    _print_answer(answer, json, everything=everything)
 
 
 @app.command("close")
@@ -123,7 +129,7 @@ def _print_json(answer: Any) -> None:
     print(msgspec.json.encode(answer).decode())
 
 
-def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
+def _print_answer(answer: dict[str, Any], as_json: bool, *, everything: bool = False) -> None:
     import msgspec
 
     from foldaway.cli.terminal.waiting import alarm
@@ -141,7 +147,7 @@ def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
         why = "too few records had come." if federated is None else federated["note"] or "an arm had too few reports."
         print(in_lines(f"{answer['name']} is closed without effects: {why}"))
     else:
-        print(Effects.from_json(msgspec.json.encode(answer["effects"])))
+        print(Effects.from_json(msgspec.json.encode(answer["effects"])).to_string(all=everything))
     if answer["left_out"]:
         what = "records" if federated is None else "messages of devices"
         print()
