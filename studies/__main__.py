@@ -12,6 +12,7 @@ ALL = (
     "few_clusters",
     "groups_anytime",
     "power",
+    "questions",
     "release",
     "coverage",
     "digits",
