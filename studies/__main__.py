@@ -14,6 +14,7 @@ ALL = (
     "decisions",
     "quantiles",
     "power",
+    "questions",
     "release",
     "coverage",
     "digits",
