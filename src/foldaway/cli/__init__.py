@@ -17,7 +17,7 @@ import typer
 
 from foldaway.cli.commands import audit, consume, federated, plan, power, run, send, serve, state, trial
 from foldaway.cli.terminal.leaving import INTERRUPTED, Interrupted, leave, tell_unwritten
-from foldaway.cli.terminal.words import tell
+from foldaway.cli.terminal.words import speak_any_encoding, tell
 from foldaway.errors import FoldawayError
 from foldaway.records.columns import leave_pandas_out
 
@@ -73,6 +73,7 @@ def exit_code() -> int:
     Returns:
         The exit code.
     """
+    speak_any_encoding()
     try:
         app()
     except FoldawayError as error:

@@ -39,6 +39,8 @@ def extra() -> Iterator[None]:
         return
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
+    if missing == "resource":  # which no package can add
+        raise ServerError("the service needs Linux or macOS; on Windows, run it in WSL or in a container.")
     if missing == "foldaway":
         raise ServerError("this installation of foldaway is incomplete; install it again.")
     raise ServerError(not_installed(missing, "serve"))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from textwrap import fill
 
 WIDTH = 80
+
+# What stands in for a character that an output cannot show, as where Windows writes to a file or a pipe.
+_PLAIN = {"−": "-", "─": "-", "≤": "<=", "≥": ">=", "→": "->", "∞": "inf"}
 
 
 def in_lines(text: str, indent: str = "") -> str:
@@ -25,6 +29,20 @@ def in_lines(text: str, indent: str = "") -> str:
         for line in text.splitlines()
     )
     return "\n".join(lines)
+
+
+def speak_any_encoding() -> None:
+    """Let no character that an output cannot show stop a command: it is written as a plain one, or as ``?``."""
+    codecs.register_error("plain", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="plain")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    unknown = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(character, "?") for character in unknown), error.end
 
 
 def tell(sentence: str) -> None:
