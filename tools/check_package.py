@@ -43,7 +43,7 @@ for call in (effects.to_pandas, effects.to_polars, effects.plot):
 """
 
 SERVICE = """
-import os, re, subprocess, sys, httpx
+import subprocess, sys, httpx
 from foldaway.client import Client
 from foldaway.simulation.demo import PLAN
 command = [sys.executable, "-m", "foldaway", "serve", "--data", "trials", "--port", "0"]
@@ -54,7 +54,7 @@ try:
     assert httpx.get(url + "/ready").status_code == 200
     assert "<html" in httpx.get(url + "/").text
     with Client(url, token) as client:
-        client.create(PLAN)
+        client.create(PLAN.to_toml())
         assert client.status(PLAN.name)["status"] == "open"
 finally:
     server.terminate()
