@@ -100,6 +100,10 @@ class CoordinatorWarning(UserWarning):
     """A device has taken a record, but its coordinator refuses it: what it records may never be counted."""
 
 
+class ServerWarning(UserWarning):
+    """A server does not answer, or holds what was sent to it in its memory alone."""
+
+
 class SampleRatioWarning(UserWarning):
     """The arms' counts do not fit the plan's probabilities."""
 
@@ -143,6 +147,10 @@ class ServerError(FoldawayError):
     def passes(self) -> bool:
         """Whether the same may be taken later: the server is away, busy, restarting, or has lost a race."""
         return self.status in (None, 408, 429, 500, 502, 503, 504)
+
+
+class UntrustedServer(ServerError):
+    """A server that no encrypted connection can be made to: its certificate is not trusted, or it has none."""
 
 
 class IngestError(FoldawayError):

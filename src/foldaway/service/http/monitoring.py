@@ -19,6 +19,8 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from foldaway.service.collecting.collector import GivenUp
+
 _METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"}
 
 
@@ -32,6 +34,12 @@ def log(event: str, **about: Any) -> None:
 def log_bug(event: str, error: BaseException) -> None:
     """Say that something failed which should not, and where; its message could hold anything, so not what it says."""
     log(event, error=type(error).__name__, place=place_of(error))
+
+
+def log_given_up(given_up: list[GivenUp]) -> None:
+    """Say which records never became durable: those with a number are still with their producers."""
+    for each in given_up:
+        log("given up", **msgspec.to_builtins(each))
 
 
 def place_of(error: BaseException) -> str:
