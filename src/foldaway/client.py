@@ -85,9 +85,9 @@ class Client:
             if stream.held:
                 _warn(
                     f'Batches sent to the trial "{stream.trial}" that are not durable yet: {len(stream.held):,}. The '
-                    "server holds them in memory at most, and they are lost if it stops before their cohort is full. To "
-                    "be able to send them again, give the client a producer's name, and keep batches until durable() "
-                    "has reached their numbers."
+                    "server holds them in memory at most, and they are lost if it stops before their cohort is full. "
+                    "To be able to send them again, give the client a producer's name, and keep batches until "
+                    "durable() has reached their numbers."
                 )
 
     def _warn_waiting(self, problem: ServerError) -> None:
@@ -210,6 +210,19 @@ class Client:
     def effects(self, trial: str, *, exact: bool = False) -> dict[str, Any]:
         """The effects so far, rounded for others; an admin may ask for exact ones, and the server notes it."""
         return self._ask("GET", f"/v1/trials/{trial}/effects" + ("/exact" if exact else ""))
+
+    def tokens(self) -> list[dict[str, Any]]:
+        """All tokens, without their secrets."""
+        return cast(list[dict[str, Any]], self._ask("GET", "/v1/tokens"))
+
+    def issue_token(self, scope: str, trial: str | None = None) -> dict[str, Any]:
+        """A new token: ``"admin"``, ``"metrics"``, or ``"ingest"`` or ``"read"`` for one trial."""
+        wanted = {"scope": scope} | ({} if trial is None else {"trial": trial})
+        return self._ask("POST", "/v1/tokens", json=wanted)
+
+    def revoke_token(self, id: str) -> None:
+        """Revoke a token, by its id."""
+        self._ask("DELETE", f"/v1/tokens/{quote(id, safe='')}")
 
     def finish(
         self,

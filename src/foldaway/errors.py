@@ -3,7 +3,7 @@
 All of them can be pickled, so that they reach the user from a worker process or a cluster.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
@@ -62,6 +62,21 @@ def not_installed(package: str, extra: str) -> str:
         "polars is not installed: pip install 'foldaway[polars]', or '.[polars]' in a checkout."
     """
     return f"{package} is not installed: pip install 'foldaway[{extra}]', or '.[{extra}]' in a checkout."
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about a name that nobody knows: with the nearest one that is known, if one is near.
+
+    Example:
+        >>> "no column 'revenu'" + did_you_mean("revenu", ["group", "revenue"])
+        "no column 'revenu'; did you mean `revenue`?"
+        >>> "no column 'age'" + did_you_mean("age", ["group", "revenue"])
+        "no column 'age'."
+    """
+    import difflib  # only where something is wrong
+
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean `{near[0]}`?" if near else "."
 
 
 class FoldawayError(Exception):

@@ -124,8 +124,8 @@ def test_sigterm_answers_what_is_under_way_and_stores_what_the_cohort_allows(
         server.stop()
         (given_up,) = server.events("given up")
         del given_up["time"]
-        told = {"trial": "ending", "records": 5, "unnumbered": 3, "producers": ["till-7"]}
-        assert given_up == {"event": "given up", **told}
+        expected = {"trial": "ending", "records": 5, "unnumbered": 3, "producers": ["till-7"]}
+        assert given_up == {"event": "given up", "level": "warning", **expected}
         server.start()
         assert server.ask("GET", "/v1/trials/ending").json()["records"] == 14  # 5 are too few to be stored
 
@@ -280,7 +280,7 @@ def test_a_full_disk_is_told_and_mended_without_a_restart(server: Served) -> Non
         assert answer.status_code == 503
         assert "disk is full" in answer.json()["detail"]
         assert "Retry-After" in answer.headers
-    assert server.ask("POST", path, token, json=rows(3)).status_code == 200  # it is only kept in memory
+    assert server.ask("POST", path, token, json=rows(3)).status_code == 202  # it is only kept in memory
     resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (unlimited, unlimited))
     answer = server.ask("POST", path, token, json=rows(10, 50), headers=headers)
     assert (answer.status_code, answer.json()["durable"]) == (200, 1)
@@ -380,8 +380,7 @@ def test_tls(served_from: Nursery, tmp_path: Path) -> None:
     server.url = f"https://127.0.0.1:{server.port}"
     server.start(wait=False)
     try:
-        said = eventually(lambda: (server.out.exists() and "admin token" in server.out.read_text()) or None)
-        assert said
+        eventually(lambda: server.out.exists() and "admin token" in server.out.read_text())
         assert f"Listening on {server.url}" in server.out.read_text()
         trust = ssl.create_default_context(cafile=str(chain))
         eventually(lambda: httpx.get(f"{server.url}/health", verify=trust).text == "alive")

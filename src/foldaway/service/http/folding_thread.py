@@ -91,7 +91,7 @@ class FoldingThread:
             try:
                 await self.run(self.service.tick)
             except FoldawayError as error:
-                log("tick", error=type(error).__name__)
+                log("tick", "warning", error=type(error).__name__)
             except Exception as error:
                 log_bug("tick", error)
             log_given_up(self.service.records.given_up())
