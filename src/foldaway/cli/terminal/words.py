@@ -54,6 +54,6 @@ def tell(sentence: str) -> None:
 
 
 def tell_waiting(problem: Exception) -> None:
-    """Say that a server does not answer, and that it is asked again."""
-    sentence = f"{problem} Asking again for up to a minute; control-C stops."
+    """Say that a server does not answer, and that the request is repeated."""
+    sentence = f"{problem} Trying again for up to a minute; control-C stops."
     tell(sentence[0].upper() + sentence[1:])
