@@ -75,6 +75,7 @@ package: $(DEV) ## build wheel and sdist to dist/, and try them and each extra i
 
 pins: $(DEV) ## compile requirements/*.txt again (UPGRADE=--upgrade for newer versions)
 	$(PIP_COMPILE) --output-file requirements/run.txt requirements/run.in
+	$(PIP_COMPILE) --output-file requirements/serve.txt requirements/serve.in
 	$(PIP_COMPILE) --output-file requirements/dev.txt requirements/dev.in
 	@if grep -nE '://|^ *(-i|-f|--(extra-)?index-url|--find-links|--trusted-host)' requirements/*.txt; then \
 		echo "The pins above carry an address; they must not." >&2; exit 1; fi
