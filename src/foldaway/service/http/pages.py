@@ -1,5 +1,4 @@
-"""The dashboard's files, and the API's page. They know of no trial: what they show they ask the API for, with the
-reader's token."""
+"""The dashboard's files, which know of no trial (they ask the API, with the reader's token), and the API's page."""
 
 from __future__ import annotations
 
