@@ -211,6 +211,14 @@ class Client:
         """The effects so far, rounded for others; an admin may ask for exact ones, and the server notes it."""
         return self._ask("GET", f"/v1/trials/{trial}/effects" + ("/exact" if exact else ""))
 
+    def outlook(
+        self, trial: str, *, records: int | None = None, days: float | None = None, width: float | None = None
+    ) -> dict[str, Any]:
+        """What the trial can still find by so many records or days, and when intervals will be as narrow as `width`."""
+        asked = {"records": records, "days": days, "width": width}
+        wanted = {name: value for name, value in asked.items() if value is not None}
+        return self._ask("GET", f"/v1/trials/{trial}/outlook", params=wanted)
+
     def tokens(self) -> list[dict[str, Any]]:
         """All tokens, without their secrets."""
         return cast(list[dict[str, Any]], self._ask("GET", "/v1/tokens"))

@@ -97,8 +97,8 @@ def send_files(
 
     from foldaway.keeping.ledger import Ledger, Pages
     from foldaway.plan import Plan
-    from foldaway.sources.formats.chunk import require_wanted, slices, wanted_by
-    from foldaway.sources.formats.files import read
+    from foldaway.sources.formats.chunk import slices, wanted_by
+    from foldaway.sources.formats.files import read, require_wanted
     from foldaway.sources.formats.paths import Stdin
 
     if any(isinstance(path, Stdin) for path in paths):
@@ -116,7 +116,7 @@ def send_files(
             rows = max(1, _CELLS // len(wanted.names))
             batches = (piece for batch in batches for piece in slices(batch, rows))
         for number, batch in enumerate(batches, start=1):
-            require_wanted(path, wanted, batch)
+            require_wanted(path, wanted, batch, delimiter)
             if batch.ragged and plan.on_fault == "refuse":
                 raise ServerError(f"{path} has {batch.ragged:,} lines that are not records; mend them first.")
             if number <= durable:
