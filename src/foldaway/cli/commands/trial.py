@@ -86,8 +86,8 @@ def outlook(
     from foldaway.effects.outlook import Ahead, Outlook
 
     rows = msgspec.convert(answer["rows"], tuple[Ahead, ...])
-    about = [answer[field] for field in ("name", "records", "by", "days", "power", "confidence")]
-    print(Outlook(rows, *about, sequential=True, wanted_width=width))
+    about = {field: answer[field] for field in ("records", "by", "days", "power", "confidence")}
+    print(Outlook(rows=rows, trial=name, sequential=True, wanted_width=width, **about))
 
 
 @app.command("report")
