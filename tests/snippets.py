@@ -8,8 +8,8 @@ A fenced block is run by its language:
 - any with a `title`: written to a file of that name;
 - `text`: what something prints, or a part of it, which is only shown.
 
-A block of another kind is an error, unless `<!-- not run: reason -->` stands before it. One after `<!-- needs: package -->` is
-run where that package is installed.
+A block of another kind is an error, unless `<!-- not run: reason -->` stands before it. One after
+`<!-- needs: package -->` is run where that package is installed.
 
 What a page takes for granted, such as a file of the reader's own, stands in comments that are not shown:
 `<!-- first: python` or `<!-- first: sh`, then the lines, then `-->`. In Python ones, `afterwards(call)` has something
@@ -35,7 +35,8 @@ from commands import program_in
 from postgres import _free_port as free_port
 
 _FENCE = re.compile(
-    r"^(?P<skip> *<!-- (?:not run: (?P<why>.+?)|needs: (?P<needs>\w+)) -->\n+)?(?P<indent> *)```(?P<language>\w*)(?P<about>[^\n]*)\n"
+    r"^(?P<skip> *<!-- (?:not run: (?P<why>.+?)|needs: (?P<needs>\w+)) -->\n+)?"
+    r"(?P<indent> *)```(?P<language>\w*)(?P<about>[^\n]*)\n"
     r"(?P<text>.*?)^(?P=indent)```$"
     r"|^<!-- first: (?P<set_up>python|sh)\n(?P<lines>.*?)^-->$",
     re.MULTILINE | re.DOTALL,
