@@ -132,7 +132,10 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "huge cohort": ({"cohort": 10**400}, "`privacy.cohort` must be a whole number from 1 to"),
     "none in a cell": ({"smallest_cell": 0}, "`privacy.smallest_cell` must be a whole number from 1 to"),
     "too many in a cell": ({"smallest_cell": 10**10}, "`privacy.smallest_cell` must be a whole number from 1 to"),
-    "federated bootstrap": ({"federated": "one-message", "errors": []}, "`bootstrap` cannot be combined with `federated`"),
+    "federated bootstrap": (
+        {"federated": "one-message", "errors": []},
+        "`bootstrap` cannot be combined with `federated`",
+    ),
 }
 
 RELEASED_CASES: dict[str, tuple[dict[str, Any], str]] = {
