@@ -16,7 +16,7 @@ from foldaway.errors import RecordError, did_you_mean, instead_of
 # An Arrow column, or a list of Python objects: a short one, or one that Arrow finds no type for.
 Column: TypeAlias = "pa.Array | list[Any]"
 
-REFUSED = "The batch was refused and nothing of it was folded"
+REFUSED = "The batch was rejected, and none of it was folded"
 
 _TAKEN = "a pandas, polars, pyarrow or DuckDB table, a dict of columns, or a list of dicts"
 
@@ -107,7 +107,7 @@ def attempt(step: Callable[[], T]) -> T:
 def _unreadable(error: Exception) -> RecordError | None:
     if isinstance(error, RecordError | MemoryError):
         return None
-    return RecordError(f"{REFUSED}: it could not be read ({type(error).__name__}); give {_TAKEN}.")
+    return RecordError(f"{REFUSED}: it could not be read ({type(error).__name__}); pass {_TAKEN}.")
 
 
 def _is_table(data: Any) -> bool:
@@ -135,7 +135,7 @@ def _given(data: Any, names: Sequence[str], lackable: Collection[str]) -> Given:
         return Given(table.column_names, lambda name: _joined(table.column(name)), table.num_rows)
     if isinstance(data, list):
         return _records(data, names, lackable)
-    raise RecordError(f"cannot read a batch from {type(data).__name__}; give {_TAKEN}.")
+    raise RecordError(f"cannot read a batch from {type(data).__name__}; pass {_TAKEN}.")
 
 
 def _table(data: Any) -> pa.Table:
@@ -164,7 +164,7 @@ def _sequence(data: Mapping[str, Any], name: str) -> Column:
         or getattr(values, "ndim", 1) != 1
         or not hasattr(values, "__len__")
     ):
-        raise RecordError(f"the column {name!r} is not a sequence; for a single record give a list of one dict.")
+        raise RecordError(f"the column {name!r} is not a sequence; for a single record, pass a list of one dict.")
     return _array(values)
 
 
