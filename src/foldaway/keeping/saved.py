@@ -23,7 +23,7 @@ import msgspec
 
 from foldaway.errors import StateError, instead_of
 from foldaway.keeping.disk import replace_file
-from foldaway.keeping.ledger import Pages
+from foldaway.keeping.folded_files import FilePositions
 from foldaway.keeping.sealing import BrokenSeal, seal, unseal
 from foldaway.keeping.state import MAGIC as BARE
 from foldaway.keeping.state import pack, unpack
@@ -55,10 +55,10 @@ class StreamPositions(msgspec.Struct, frozen=True, tag="stream"):
     missed: int = 0
 
 
-Positions = Pages | StreamPositions
-P = TypeVar("P", Pages, StreamPositions)
+Positions = FilePositions | StreamPositions
+P = TypeVar("P", FilePositions, StreamPositions)
 
-_MADE_BY = {Pages: "a run over files", StreamPositions: "the consumer of a stream", type(None): "`Trial.save`"}
+_MADE_BY = {FilePositions: "a run over files", StreamPositions: "the consumer of a stream", type(None): "`Trial.save`"}
 
 
 class Final(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foldaway.effects.numbers import bytes_text
-from foldaway.keeping.ledger import Pages
+from foldaway.keeping.folded_files import FilePositions
 from foldaway.keeping.saved import Saved, StreamPositions
 from foldaway.keeping.state import HEADER, unpack
 from foldaway.plan import Plan
@@ -62,7 +62,7 @@ _GROUPED = {
 }
 
 _POSITIONS = {
-    Pages: ("Ledger of files", "salted hashes of names, sizes and times, so that no file is folded twice"),
+    FilePositions: ("List of files", "salted hashes of names, sizes and times, so that no file is folded twice"),
     StreamPositions: ("Positions", "how far each source has been read, so that nothing is folded twice"),
 }
 
