@@ -189,7 +189,7 @@ class Fit:
         carries = 0.0
         if clusters.squared_sums is not None:
             carries = float(np.sum(self.leverage(arm) * squared)) * weight / float(squared[0, 0]) - 1
-        return Units(clusters.scored, weight**2 / float(squared[0, 0]), carries)
+        return Units(clusters.scored, weight * weight / float(squared[0, 0]), carries)
 
     def _squared_sums(self, tally: str, arm: int) -> Floats:
         """As the clusters tell it; if they do not, as if they were of one size, and records alike within."""
@@ -211,7 +211,8 @@ class Fit:
         if tally not in self._sizes:
             self._sizes[tally] = [self._size(tally, a) for a in range(len(self.models))]
         direction = self._inverse @ (self._inverse.T @ contrast[self.used])
-        size = sum(float(np.abs(direction @ rows) @ lengths) ** 2 for rows, lengths in self._sizes[tally])
+        sizes = [float(np.abs(direction @ rows) @ lengths) for rows, lengths in self._sizes[tally]]
+        size = sum(each * each for each in sizes)  # a power that overflows would raise; a product is infinite
         return variance <= _CANCELLED * size
 
     def _size(self, tally: str, arm: int) -> tuple[Floats, Floats]:
