@@ -68,6 +68,7 @@ ROOMS = (
     "numerics/kernels",
     "numerics",
     "keeping",
+    "evidence",
     "backoff",
     "errors",
 )

@@ -13,6 +13,8 @@ import msgspec
 import pytest
 
 import foldaway as fa
+from foldaway.evidence.ledger import REGISTERED
+from foldaway.evidence.verifying import chain_faults
 from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import StreamPositions, load
 from foldaway.sources.runs.backlog import Backlog, Outcome, files_of
@@ -90,6 +92,9 @@ def test_killed_at_any_moment_every_file_counts_once(tmp_path: Path, processes: 
     assert counted(state)[:FILES] == [1] * FILES
     assert list(folder.iterdir()) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["inbox", "plan.toml", "state"]
+    ledger = load(state).ledger
+    assert list(chain_faults(ledger)) == []
+    assert [entry.kind for entry in ledger].count(REGISTERED) == 1
 
 
 def wait_for_a_change(process: subprocess.Popen[bytes], folder: Path, state: Path) -> None:

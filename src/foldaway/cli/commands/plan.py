@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from foldaway.cli.terminal.options import AsJson, Delimiter, PlanFile
+from foldaway.cli.terminal.options import AsJson, Delimiter, KeyFile, PlanFile
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import PlanError, RecordError
 
@@ -79,6 +79,26 @@ def check(
             print(f"\n{question}")
             for sentence in sentences:
                 print(in_lines(f"· {sentence}", indent="  "))
+
+
+@app.command("register")
+def register(
+    plan: PlanFile,
+    save: Annotated[Path, typer.Option(metavar="STATE", help="Where the state is to be; it holds no record yet.")],
+    key: KeyFile = None,
+) -> None:
+    """Enter a plan into a new ledger before the first record, and print the hash that proves it once published."""
+    from foldaway.cli.commands.state import require_savable
+    from foldaway.evidence.ledger import head_sentence
+    from foldaway.keeping.secret import read_or_make_key
+    from foldaway.plan import Plan
+    from foldaway.trial import Trial
+
+    require_savable(save, None, False)
+    trial = Trial(Plan.load(plan), key=None if key is None else read_or_make_key(key))
+    trial.save(save)
+    tell(f"The plan is registered in {save}. Next: foldaway run {plan} FILE --resume {save} --save {save}")
+    print(head_sentence(trial.ledger.head))
 
 
 @app.command("new")

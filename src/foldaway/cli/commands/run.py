@@ -59,6 +59,7 @@ def run(
         for sentence in harden():  # starts the process again, so it comes first
             tell(sentence)
     from foldaway.cli.terminal.printing import print_effects
+    from foldaway.evidence.ledger import head_sentence
     from foldaway.keeping.secret import read_or_make_key
     from foldaway.plan import Plan
     from foldaway.records.faults import excess
@@ -82,6 +83,8 @@ def run(
             _fold_backlog(backlog, files, options, processes)
         _tell_rest(backlog.outcome, the_plan, save)
         trial, positions = backlog.outcome.trial, backlog.files.positions
+        if not going_on:
+            tell(head_sentence(trial.ledger.head))
     print_effects(trial, json=json, everything=everything)
     if report is not None:
         told = None if exact else trial.tell()

@@ -197,6 +197,7 @@ class Backlog:
                 self.files.leave(path)
         self.outcome.trial = trial.copy()
         self._write()
+        trial.ledger = self.outcome.trial.ledger
         for each in (trial, self.outcome.trial):
             each.wrote()
         self.outcome.folded += complete
