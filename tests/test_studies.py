@@ -119,7 +119,7 @@ def test_a_path_that_differs_is_found_and_one_that_does_not_is_shown(monkeypatch
 
 
 def test_a_study_is_the_same_in_every_run(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = "--trials 3 --few 20 --many 30 --replicates 19 --seed 2"
+    options = "--trials 3 --few 40 --many 60 --replicates 19 --seed 2"
     texts = []
     for _ in range(2):
         command.main(["bootstrap_coverage", *shlex.split(options), "--write"])
@@ -132,7 +132,7 @@ def test_a_study_is_the_same_in_every_run(pages: Path, capsys: pytest.CaptureFix
     assert len({line.count("|") for line in table}) == 1
     shown = capsys.readouterr()
     assert "by record" in shown.out
-    assert "trials of 30 units: 3 in" in shown.err
+    assert "trials of 60 units: 3 in" in shown.err
 
 
 def test_nothing_is_written_unless_asked_for(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,7 +85,7 @@ def test_every_mode_equals_kept_rows(case: str, server: Served) -> None:
         assert about["integrity"]["verdict"] == "all here"
 
 
-# Petersen's panel has no arms, but a regression on a constant and x. Five further devices, in an arm of their own, have
+# Petersen's panel has no arms, but a regression on a constant and x. 25 further devices, in an arm of their own, have
 # two records each with outcomes of zero, which are fitted exactly, and such x that the mean of all, at which the
 # interacted estimator compares the arms, is zero. The effect is then the constant of Petersen's regression, with its
 # error. Divided by x, with weights x², the same rows have the slope as their constant.
@@ -99,7 +99,7 @@ def petersen(what: str) -> tuple[pd.DataFrame, float, float]:
     if what == "slope":
         rows = rows.assign(x=1 / x, y=y / x, w=x**2)
     total = float((rows["w"] * rows["x"]).sum())
-    others = {"arm": "none", "unit": np.arange(-10, 0) // 2, "x": [1.0 - total, -1.0] + [1.0, -1.0] * 4}
+    others = {"arm": "none", "unit": np.arange(-50, 0) // 2, "x": [1.0 - total, -1.0] + [1.0, -1.0] * 24}
     other = pd.DataFrame({**others, "y": 0.0, "w": 1.0})
     return pd.concat([other, rows]), *((0.0297, 0.0670) if what == "constant" else (1.0348, 0.0506))
 
@@ -123,7 +123,7 @@ def test_petersens_errors_with_firms_as_devices(what: str, mode: str, server: Se
         weight="w",
         federated=mode,  # type: ignore[arg-type]
         estimators=["interacted"],
-        privacy=fa.Privacy(cohort=1, smallest_cell=1),  # the other arm is five devices
+        privacy=fa.Privacy(cohort=1, smallest_cell=1),  # the other arm is 25 devices
     )
     trial = Hosted(server, plan)
     devices = devices_for(plan, rows, trial.link, threads=16)
@@ -132,7 +132,7 @@ def test_petersens_errors_with_firms_as_devices(what: str, mode: str, server: Se
         trial.close(deadline=600)
         report_all(devices, rounds=1, threads=16)
     about = trial.close(deadline=0)["federated"]
-    assert about["reported"] == {"none": 5, "firm": 500}
+    assert about["reported"] == {"none": 25, "firm": 500}
     row = trial.effects().filter(estimator="interacted", se_kind="CR1")[0]
     assert row.estimate == pytest.approx(coefficient, abs=5e-5)
     assert row.std_error is not None
@@ -164,7 +164,7 @@ def by_definition(plan: fa.Plan, rows: pd.DataFrame, estimator: str, kind: str) 
 
 @pytest.mark.parametrize("kind", ["CR2", "CR3"])
 def test_leverage_is_corrected_for_where_the_records_are(kind: str, server: Served) -> None:
-    kept, plan, rows = trial_of("scores", 12, f"leverage-{kind}", made={"n": 80, "covariates": 1}, leverage=kind)
+    kept, plan, rows = trial_of("scores", 12, f"leverage-{kind}", made={"n": 240, "covariates": 1}, leverage=kind)
     trial = Hosted(server, plan)
     devices = devices_for(plan, rows, trial.link)
     report_all(devices)
@@ -199,7 +199,7 @@ def test_who_drops_out_or_is_late_is_missing_and_the_rest_is_exact(mode: str, se
 
 
 def test_in_mode_scores_missing_replies_change_the_errors_alone(server: Served) -> None:
-    kept, plan, rows = trial_of("scores", 14, "dropout-scores")
+    kept, plan, rows = trial_of("scores", 14, "dropout-scores", made={"n": 400, "covariates": 1})
     trial = Hosted(server, plan)
     devices = devices_for(plan, rows, trial.link)
     report_all(devices)

@@ -213,13 +213,13 @@ def _mean_variance(plan: Plan, arm: ArmTally, column: Floats) -> _MeanVariance:
     centred = column - _mean(arm, column) * np.eye(len(column))[0]
     total = float(arm.raw_factor()[0, 0]) ** 2
     if UNITS in arm.tallies and arm.tallies[UNITS].n == arm.n:
-        return _MeanVariance(_sum_squares(arm, UNITS, centred) / total**2)
+        return _MeanVariance(_sum_squares(arm, UNITS, centred) / total / total)
     if RECORDS in arm.tallies and not in_units:
-        return _MeanVariance(_sum_squares(arm, RECORDS, centred) / total**2)
+        return _MeanVariance(_sum_squares(arm, RECORDS, centred) / total / total)
     if count := replicates_of(arm):
-        return _MeanVariance(sum_variance(arm, centred) / total**2, count)
+        return _MeanVariance(sum_variance(arm, centred) / total / total, count)
     if RECORDS in arm.tallies:
-        return _MeanVariance(_sum_squares(arm, RECORDS, centred) / total**2, by_record=True)
+        return _MeanVariance(_sum_squares(arm, RECORDS, centred) / total / total, by_record=True)
     return _MeanVariance(_variance(arm, column) / arm.n, by_record=in_units or plan.weight is not None)
 
 

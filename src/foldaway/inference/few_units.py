@@ -148,4 +148,4 @@ def effective_units(arm: ArmTally) -> float:
     intercept = np.eye(arm.shape.regressors)[0]
     weight = float(arm.factor.R[0, 0]) ** 2
     squares = sum_variance(arm, intercept)
-    return weight**2 / squares if squares else np.inf
+    return weight * (weight / squares) if squares else np.inf

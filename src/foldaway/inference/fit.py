@@ -8,6 +8,7 @@ alike.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -189,7 +190,7 @@ class Fit:
         carries = 0.0
         if clusters.squared_sums is not None:
             carries = float(np.sum(self.leverage(arm) * squared)) * weight / float(squared[0, 0]) - 1
-        return Units(clusters.scored, weight * weight / float(squared[0, 0]), carries)
+        return Units(clusters.scored, weight * (weight / float(squared[0, 0])), carries)
 
     def _squared_sums(self, tally: str, arm: int) -> Floats:
         """As the clusters tell it; if they do not, as if they were of one size, and records alike within."""
@@ -211,9 +212,8 @@ class Fit:
         if tally not in self._sizes:
             self._sizes[tally] = [self._size(tally, a) for a in range(len(self.models))]
         direction = self._inverse @ (self._inverse.T @ contrast[self.used])
-        sizes = [float(np.abs(direction @ rows) @ lengths) for rows, lengths in self._sizes[tally]]
-        size = sum(each * each for each in sizes)  # a power that overflows would raise; a product is infinite
-        return variance <= _CANCELLED * size
+        size = math.hypot(*(float(np.abs(direction @ rows) @ lengths) for rows, lengths in self._sizes[tally]))
+        return math.sqrt(max(variance, 0)) <= math.sqrt(_CANCELLED) * size  # whose squares might overflow
 
     def _size(self, tally: str, arm: int) -> tuple[Floats, Floats]:
         """An arm's rows, and how long what they are multiplied with would be if nothing cancelled."""

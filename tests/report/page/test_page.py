@@ -261,7 +261,7 @@ def test_counts_and_shares(name: str) -> None:
         if trial.n:
             total = sum(effects.sample_ratio.observed.values())
             assert matches(share, effects.sample_ratio.observed[arm] / total)
-    assert page.one("section", id="asked").one("code").text == trial.plan.fingerprint
+    assert trial.plan.fingerprint in [code.text for code in page.find("code")]
     assert fa.Plan.loads(page.one("pre").raw) == trial.plan
 
 

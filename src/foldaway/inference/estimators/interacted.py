@@ -79,7 +79,7 @@ class InPopulation(Contrast):
             else:
                 raise EstimateError("errors for the population need the sums by unit, which devices have not sent.")
         weight = sum(float(arm.factor.R[0, 0]) ** 2 for arm in self._arms)
-        return float(slopes @ omega @ slopes) / (weight * weight)  # infinite, where a power would raise
+        return float(slopes @ omega @ slopes) / weight / weight
 
 
 def replicated(question: Question, arms: Sequence[ArmReplicates], center: float) -> Replicated:

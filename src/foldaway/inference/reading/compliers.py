@@ -81,7 +81,7 @@ def complier_effect(levels: Levels, arm: int, confidence: float, claim: Claim = 
     if not (b and theirs > 0 and ours > 0):
         why = "the arms do not differ in what was received, so nobody's effect can be told from it."
         return ComplierEffect(ArmEffect(None, None, reliable=False, why=why, relative_why=why), None)
-    strength = b**2 / theirs
+    strength = b * b / theirs
     lower, upper, bounded = fieller(a, b, (ours, theirs, between), critical(claim.coverage(confidence), df))
     if not bounded:
         why = (
@@ -92,7 +92,7 @@ def complier_effect(levels: Levels, arm: int, confidence: float, claim: Claim = 
 
     def spread(ratio: float) -> float:
         """The error of Δy − ρ Δd."""
-        return float(np.sqrt(max(ours - 2 * ratio * between + ratio**2 * theirs, 0.0)))
+        return float(np.sqrt(max(ours - 2 * ratio * between + ratio * ratio * theirs, 0.0)))
 
     tests = claim.by_student(lambda t: math.copysign(1.0, b) * (a - t * b) / (spread(t) or math.inf), df)
     ends = claim.opened(float(lower), float(upper))
