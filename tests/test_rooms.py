@@ -54,6 +54,7 @@ ROOMS = (
     "trial",
     "least_squares",
     "planning",
+    "dossier",
     "report/page",
     "report/drawing",
     "report",

@@ -101,6 +101,34 @@ def register(
     print(head_sentence(trial.ledger.head))
 
 
+@app.command("dossier")
+def dossier(
+    plan: PlanFile,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to: a .md file; a .json file goes beside it."),
+    ] = None,
+    expect: Annotated[
+        int, typer.Option(min=1, metavar="UNITS", help="How many units you expect, for the figures.")
+    ] = 10_000,
+    controller: Annotated[str, typer.Option(help="Name and contact details of who is responsible.")] = "",
+    purpose: Annotated[str, typer.Option(help="Why the trial is run, in a sentence.")] = "",
+    recipient: Annotated[list[str] | None, typer.Option(help="Who sees the effects; may be repeated.")] = None,
+) -> None:
+    """Write papers for the file: a record of processing and an annex to an impact assessment (GDPR Art. 30 and 35)."""
+    from foldaway.dossier import OPEN
+    from foldaway.dossier import dossier as written
+    from foldaway.plan import Plan
+
+    target = plan.with_suffix(".dossier.md") if output is None else output
+    if target.suffix == ".json":
+        raise PlanError("name the .md file; the .json file is written beside it.")
+    papers = written(Plan.load(plan), expect, controller=controller, purpose=purpose, recipients=recipient or ())
+    for path, text in ((target, papers.to_markdown()), (target.with_suffix(".json"), papers.to_json())):
+        _write(path, text)
+    tell(f"Written: {target} and {target.with_suffix('.json')}. Fill in what is marked {OPEN!r}.")
+
+
 @app.command("new")
 def new(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of the trial's records.")],
