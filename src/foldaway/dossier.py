@@ -100,7 +100,7 @@ def dossier(
 def _record(plan: Plan, controller: str, purpose: str, recipients: Sequence[str]) -> Iterator[Section]:
     arms = ", ".join(f"“{arm}” ({share:.4g})" for arm, share in plan.arms.items())
     outcomes = ", ".join(f"“{outcome.name}”" for outcome in plan.outcomes)
-    question = f"A randomised trial with the arms {arms}. It estimates how the outcomes {outcomes} differ between them."
+    question = f"A randomised trial with the arms {arms}. It estimates the differences between them in {outcomes}."
     yield Section("Controller and data protection officer", "Art. 30(1)(a)", [controller or OPEN])
     yield Section("Purpose", "Art. 30(1)(b)", [purpose or OPEN, question])
     who = f"the units in the column “{plan.unit}”" if plan.unit else "whoever a record is about; the plan names no unit"
@@ -189,7 +189,7 @@ def _assessment(plan: Plan, units: int) -> Iterator[Section]:
             f"Figures of this plan for {units:,} units. The first concern whoever reads the tallies in the clear, that "
             "is, has both the stored state and its key:",
             *(f"- {sentence}" for sentence in attacks),
-            "Risks that no setting of the plan removes:",
+            "Risks beyond these figures:",
             "- Whoever knows, or makes up, the records of all others in a group can subtract them and is left with one "
             "person's values. " + _noise(plan),
             "- Records are in the clear before they reach foldaway, and in its memory until they are folded.",
