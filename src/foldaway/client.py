@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
+import warnings
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Self, cast
@@ -10,11 +12,14 @@ from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from foldaway.asking import Asking
-from foldaway.errors import ServerError
+from foldaway.errors import ServerError, ServerWarning
 
 ARROW = "application/vnd.apache.arrow.stream"
+
+TOO_LARGE = 413
 
 _MOST_AGAIN = 1_000
 
@@ -23,17 +28,19 @@ class Client:
     """Talks to a foldaway server.
 
     A batch stays in this process until the server says that it is durable; after a break, what is not is sent again,
-    and the server counts it once.
+    and the server counts it once. A `ServerWarning` says so if the server does not answer for more than a moment, or if
+    the client is closed while batches are not durable.
 
     Args:
         url: The server's address.
         token: A token for what is asked.
         producer: The name under which batches are numbered; a random one if left out. A producer that goes on under its
             name after a restart must be the only one to use it, and begins again with the same batch that had the
-            number ``durable(trial) + 1``: the server may have it already, and goes by the number.
+            number ``durable(trial) + 1``: the server may have it already, and goes by the number. Since the numbers are
+            then yours, a batch that is too large for the server is refused, and not sent in parts.
         patience: Seconds to go on trying while the server does not answer.
         verify: A file with the certificate authority for https, or True for the system's.
-        told: Called once with what is wrong, if the server does not answer for more than a moment.
+        told: Called with what is wrong if the server does not answer for more than a moment, in place of the warning.
     """
 
     def __init__(
@@ -46,8 +53,10 @@ class Client:
         verify: str | bool = True,
         told: Callable[[ServerError], None] | None = None,
     ) -> None:
-        self._asking = Asking(url, token, patience=patience, verify=verify, told=told)
-        self.producer = producer or f"client-{uuid.uuid4().hex}"
+        self._patience = patience
+        self._asking = Asking(url, token, patience=patience, verify=verify, told=told or self._warn_waiting)
+        self._own_name = f"client-{uuid.uuid4().hex}"
+        self.producer = producer or self._own_name
         self._streams: dict[tuple[str, str], _Stream] = {}
 
     def __enter__(self) -> Self:
@@ -55,7 +64,7 @@ class Client:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ServerError):
-            self._asking.close()  # it has been tried for long enough
+            self._leave()  # it has been tried for long enough
         else:
             self.close()
 
@@ -68,10 +77,26 @@ class Client:
             for stream in self._streams.values():
                 self._deliver(stream)
         finally:
-            self._asking.close()
+            self._leave()
+
+    def _leave(self) -> None:
+        self._asking.close()
+        for stream in self._streams.values():
+            if stream.held:
+                _warn(
+                    f'Batches sent to the trial "{stream.trial}" that are not durable yet: {len(stream.held):,}. The '
+                    "server holds them in memory at most, and they are lost if it stops before their cohort is full. "
+                    "To be able to send them again, give the client a producer's name, and keep batches until "
+                    "durable() has reached their numbers."
+                )
+
+    def _warn_waiting(self, problem: ServerError) -> None:
+        _warn(f"{problem} Trying again for up to {self._patience:g} seconds.")
 
     def send(self, trial: str, batch: Any) -> dict[str, Any]:
         """Send a batch of records.
+
+        A batch that is larger than the server accepts is sent in parts, each of which is taken or refused by itself.
 
         Args:
             trial: The trial's name.
@@ -85,7 +110,26 @@ class Client:
                 passes (5xx), the server could not be reached for as long as the client's patience: the batch is kept
                 and goes out before the next one, or at ``close``; do not send it again.
         """
-        body = _arrow(batch)
+        return self._send(trial, _table(batch))
+
+    def _send(self, trial: str, table: pa.Table) -> dict[str, Any]:
+        """Send a table whole, or in halves if it is too large."""
+        try:
+            return self._send_whole(trial, _arrow(table))
+        except ServerError as refused:
+            if refused.status != TOO_LARGE or table.num_rows < 2:
+                raise
+            if self.producer != self._own_name:
+                raise ServerError(
+                    f"{refused} It is not sent in parts, since the producer {self.producer} numbers its own batches.",
+                    refused.status,
+                ) from None
+        plan = self.plan(trial)
+        parts = _halves(table, plan["unit"] if plan.get("complete_units") else None)
+        receipts = [self._send(trial, part) for part in parts]
+        return {**receipts[-1], "folded": sum(receipt["folded"] for receipt in receipts)}
+
+    def _send_whole(self, trial: str, body: bytes) -> dict[str, Any]:
         stream = self._stream(trial)
         stream.last += 1
         stream.held.append((stream.last, body))
@@ -167,6 +211,19 @@ class Client:
         """The effects so far, rounded for others; an admin may ask for exact ones, and the server notes it."""
         return self._ask("GET", f"/v1/trials/{trial}/effects" + ("/exact" if exact else ""))
 
+    def tokens(self) -> list[dict[str, Any]]:
+        """All tokens, without their secrets."""
+        return cast(list[dict[str, Any]], self._ask("GET", "/v1/tokens"))
+
+    def issue_token(self, scope: str, trial: str | None = None) -> dict[str, Any]:
+        """A new token: ``"admin"``, ``"metrics"``, or ``"ingest"`` or ``"read"`` for one trial."""
+        wanted = {"scope": scope} | ({} if trial is None else {"trial": trial})
+        return self._ask("POST", "/v1/tokens", json=wanted)
+
+    def revoke_token(self, id: str) -> None:
+        """Revoke a token, by its id."""
+        self._ask("DELETE", f"/v1/tokens/{quote(id, safe='')}")
+
     def finish(
         self,
         trial: str,
@@ -222,16 +279,36 @@ class _Stream:
             self.held.popleft()
 
 
-def _arrow(batch: Any) -> bytes:
-    """The batch as an Arrow IPC stream."""
+def _warn(sentence: str) -> None:
+    # At the line outside this file that the client was used on.
+    depth, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals["__name__"] in (__name__, Asking.__module__):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(sentence[0].upper() + sentence[1:], ServerWarning, stacklevel=depth)
+
+
+def _table(batch: Any) -> pa.Table:
     if hasattr(batch, "__arrow_c_stream__"):
-        table = pa.table(batch)
-    elif hasattr(batch, "__arrow_c_array__"):
-        table = pa.Table.from_batches([pa.record_batch(batch)])
-    elif isinstance(batch, dict):
-        table = pa.table(batch)
-    else:
-        table = pa.Table.from_pylist(list(batch))
+        return pa.table(batch)
+    if hasattr(batch, "__arrow_c_array__"):
+        return pa.Table.from_batches([pa.record_batch(batch)])
+    return pa.table(batch) if isinstance(batch, dict) else pa.Table.from_pylist(list(batch))
+
+
+def _halves(table: pa.Table, unit: str | None) -> list[pa.Table]:
+    """Two parts of a table; if units must come together, with all records of each in the same one."""
+    if unit is None or unit not in table.schema.names:
+        middle = table.num_rows // 2
+        return [table.slice(0, middle), table.slice(middle)]
+    units = pc.unique(table[unit])
+    if len(units) < 2:
+        raise ServerError("all records of a unit must come in one batch, and these are more than the server accepts.")
+    first = pc.is_in(table[unit], value_set=units.slice(0, len(units) // 2))
+    return [table.filter(first), table.filter(pc.invert(first))]
+
+
+def _arrow(table: pa.Table) -> bytes:
+    """The table as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

@@ -1,8 +1,8 @@
 """The command line.
 
 Each module of ``commands`` has the commands of its name, and those that belong to them: ``run`` also demo, ``state``
-merge, effects, outlook, report, export, release and seal, ``evidence`` certificate and verify, ``serve`` also rotate,
-``federated`` also those of sites.
+merge, effects, outlook, report, export, release and seal, ``evidence`` certificate and verify, ``serve`` also key and
+rotate, ``federated`` also those of sites.
 """
 
 from __future__ import annotations
@@ -16,9 +16,22 @@ from typing import Annotated, NoReturn
 import pyarrow as pa
 import typer
 
-from foldaway.cli.commands import audit, consume, evidence, federated, plan, power, run, send, serve, state, trial
+from foldaway.cli.commands import (
+    audit,
+    consume,
+    evidence,
+    federated,
+    plan,
+    power,
+    run,
+    send,
+    serve,
+    state,
+    token,
+    trial,
+)
 from foldaway.cli.terminal.leaving import INTERRUPTED, Interrupted, leave, tell_unwritten
-from foldaway.cli.terminal.words import tell
+from foldaway.cli.terminal.words import speak_any_encoding, tell
 from foldaway.errors import FoldawayError
 from foldaway.records.columns import leave_pandas_out
 
@@ -26,7 +39,7 @@ app = typer.Typer(
     name="foldaway",
     help="Randomised trials that keep no records: fold each one into running tallies, read effects from them.",
     no_args_is_help=True,
-    add_completion=False,
+    rich_markup_mode=None,  # plain text, which a narrow terminal does not cut off
     pretty_exceptions_enable=False,  # a traceback with local variables would show records
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -40,6 +53,7 @@ app.add_typer(evidence.app)
 app.add_typer(consume.app)
 app.add_typer(serve.app)
 app.add_typer(trial.app, name="trial")
+app.add_typer(token.app, name="token")
 app.add_typer(send.app)
 app.add_typer(federated.app)
 
@@ -75,6 +89,7 @@ def exit_code() -> int:
     Returns:
         The exit code.
     """
+    speak_any_encoding()
     try:
         app()
     except FoldawayError as error:

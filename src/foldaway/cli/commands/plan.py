@@ -6,7 +6,6 @@ from the counts, or the sample-ratio check would compare the counts with themsel
 
 from __future__ import annotations
 
-import difflib
 import re
 import secrets
 import shlex
@@ -20,7 +19,7 @@ import typer
 
 from foldaway.cli.terminal.options import AsJson, Delimiter, KeyFile, PlanFile
 from foldaway.cli.terminal.words import tell
-from foldaway.errors import PlanError, RecordError
+from foldaway.errors import PlanError, RecordError, did_you_mean
 
 if TYPE_CHECKING:
     from foldaway.plan import Plan
@@ -273,9 +272,8 @@ def _require_columns(file: Path, delimiter: str | None, wanted: Sequence[str], *
         raise PlanError(f"say which column names the arm, with --arm, and what to compare, with --outcome.{listed}")
     missing = [name for name in wanted if columns and name not in columns]
     if missing:
-        alike = difflib.get_close_matches(missing[0], columns, n=1)
-        hint = f" Is it {alike[0]!r}?" if alike else ""
-        raise PlanError(f"{file} has no column {missing[0]!r}.{hint} Its columns are: {', '.join(columns)}.")
+        hint = did_you_mean(missing[0], columns)
+        raise PlanError(f"{file} has no column {missing[0]!r}{hint} Its columns are: {', '.join(columns)}.")
 
 
 class _Once:

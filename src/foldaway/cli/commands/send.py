@@ -22,6 +22,10 @@ if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
 
 app = typer.Typer()
 
+# Numbers in a batch at most, 8 bytes each, a quarter of what a server accepts. It depends on nothing but the file, so
+# that a second run finds the same batches under the same numbers.
+_CELLS = 2**20
+
 # Statuses with which a server refuses a batch for what is in it.
 _FAULTY = (400, 422)
 
@@ -56,8 +60,8 @@ def send(
         outcome = send_files(client, name, paths, progress, key=_own_key(key), delimiter=delimiter)
     print(f"{outcome.sent:,} records sent." + (f" {outcome.known:,} were there already." if outcome.known else ""))
     if outcome.pending:
-        print("The last records wait on the server until their cohort has come together.")
-        print("Should the server stop before that, send the same files again.")
+        print("The last records are pending: the server holds them in memory alone until")
+        print("their cohort is full. If it stops before that, send the same files again.")
 
 
 class Outcome(NamedTuple):
@@ -93,7 +97,7 @@ def send_files(
 
     from foldaway.keeping.folded_files import FilePositions, FoldedFiles
     from foldaway.plan import Plan
-    from foldaway.sources.formats.chunk import require_wanted, wanted_by
+    from foldaway.sources.formats.chunk import require_wanted, slices, wanted_by
     from foldaway.sources.formats.files import read
     from foldaway.sources.formats.paths import Stdin
 
@@ -108,6 +112,9 @@ def send_files(
         client.producer = f"file-{marks.mark(path).hex()}"
         durable = client.durable(trial)
         batches = read(path, wanted, whole=plan.complete_units, delimiter=delimiter, progress=partial(progress, path))
+        if not plan.complete_units:
+            rows = max(1, _CELLS // len(wanted.names))
+            batches = (piece for batch in batches for piece in slices(batch, rows))
         for number, batch in enumerate(batches, start=1):
             require_wanted(path, wanted, batch)
             if batch.ragged and plan.on_fault == "refuse":

@@ -15,6 +15,7 @@ from foldaway.inference.rounding import round_count
 from foldaway.plan import Plan
 from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
 from foldaway.service.collecting.answers import Answers, History, Series
+from foldaway.service.collecting.collector import GivenUp
 from foldaway.service.collecting.device_closings import DeviceClosings
 from foldaway.service.collecting.device_trials import DeviceTrials, Federated, FederatedAnswer
 from foldaway.service.collecting.producers import Producers
@@ -267,10 +268,10 @@ class Service:
         if faults:
             raise faults[0]
 
-    def stop(self) -> None:
-        """Commit what the cohort allows; the rest is still with its producers."""
+    def stop(self) -> list[GivenUp]:
+        """Commit what the cohort allows; the records that are given up. Devices hold what is not durable themselves."""
         self.devices.tick()
-        self.records.stop()
+        return self.records.stop()
 
     def pending(self) -> bool:
         """Whether records or messages of any trial wait for their cohort."""

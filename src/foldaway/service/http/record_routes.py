@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from litestar import get, post
+from litestar import Response, get, post
 from litestar.params import HeaderParameter, PathParameter
 
 from foldaway.errors import IngestError
@@ -40,11 +40,13 @@ def record_routes(access: Access, patience: float) -> list[Any]:
     @post(
         "/v1/trials/{name:str}/records",
         status_code=200,
-        **about("records", "Fold a batch of records", guard, 404, 409, 410, 422, body=RecordsOperation),
+        **about(
+            "records", "Fold a batch of records", guard, 404, 409, 410, 422, body=RecordsOperation, pending=Receipt
+        ),
     )
     async def records(
         request: Asked, name: Name, producer: ProducerHeader = None, sequence: SequenceHeader = None
-    ) -> Receipt:
+    ) -> Response[Receipt]:
         if (producer is None) != (sequence is None):
             raise IngestError(400, "Foldaway-Producer and Foldaway-Sequence come together or not at all.")
         if sequence is not None and not request.headers["Foldaway-Sequence"].isdigit():
@@ -59,7 +61,7 @@ def record_routes(access: Access, patience: float) -> list[Any]:
                 # Whatever becomes of the request, the thread finishes the batch and wipes its body.
                 receipt = await thread.run(service.records.receive, name, body, kind, encoding, producer, sequence)
         thread.metrics.records.inc(receipt.folded)
-        return receipt
+        return Response(receipt, status_code=200 if receipt.note is None else 202)
 
     @get(
         "/v1/trials/{name:str}/producers/{producer:str}",

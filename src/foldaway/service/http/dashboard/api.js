@@ -10,6 +10,9 @@ export const token = {
   forget: () => sessionStorage.removeItem(KEPT),
 };
 
+/** The server's address: where this page is, which a proxy may have put below another path than the root. */
+export const server = new URL(".", document.baseURI).href.replace(/\/$/, "");
+
 /** An answer that is no answer: its status, 0 if there was none at all; and what the server says about it. */
 export class Refused extends Error {
   constructor(status, detail, wait = 0) {
@@ -24,7 +27,7 @@ export class Refused extends Error {
 }
 
 async function ask(path, query = {}) {
-  const address = new URL(path, location.origin);
+  const address = new URL(server + path);
   for (const [name, value] of Object.entries(query)) address.searchParams.set(name, value);
   let answer;
   let body;

@@ -57,7 +57,7 @@ function none() {
   return h("div", { class: "card empty" },
     h("h2", {}, "No trials yet"),
     h("p", {}, "A trial begins with its plan, registered before the first record:"),
-    h("pre", {}, "foldaway trial create plan.toml --server ", location.origin),
+    h("pre", {}, "foldaway trial create plan.toml --server ", api.server),
     h("p", { class: "soft" }, "It appears here as soon as it is there."));
 }
 

@@ -198,7 +198,7 @@ class TrialPage {
     say(this.headline, closed ? "Closed before there was an effect to tell" : "No effects yet");
     const durable = several(least, durableThing(this.plan));
     const pace = ` ${this.plan.federated ? "Reports" : "Records"} become durable ${count(this.status.cohort)} at a time, so that no answer gives one away.`;
-    const first = `foldaway send ${this.name} data.parquet --server ${location.origin}`;
+    const first = `foldaway send ${this.name} data.parquet --server ${api.server}`;
     this.explained.replaceChildren(closed
       ? `An arm had fewer than ${durable}.`
       : this.atClose()
