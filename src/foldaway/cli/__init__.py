@@ -1,8 +1,8 @@
 """The command line.
 
 Each module of ``commands`` has the commands of its name, and those that belong to them: ``run`` also demo, ``state``
-merge, effects, outlook, report, export, release and seal, ``serve`` also key and rotate, ``federated`` also those of
-sites.
+merge, effects, outlook, report, export, release and seal, ``evidence`` certificate and verify, ``serve`` also key and
+rotate, ``federated`` also those of sites.
 """
 
 from __future__ import annotations
@@ -16,7 +16,20 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from foldaway.cli.commands import audit, consume, federated, plan, power, run, send, serve, state, token, trial
+from foldaway.cli.commands import (
+    audit,
+    consume,
+    evidence,
+    federated,
+    plan,
+    power,
+    run,
+    send,
+    serve,
+    state,
+    token,
+    trial,
+)
 from foldaway.cli.terminal.leaving import INTERRUPTED, Interrupted, leave, tell_unwritten
 from foldaway.cli.terminal.words import speak_any_encoding, tell
 from foldaway.errors import FoldawayError
@@ -35,6 +48,7 @@ app.add_typer(plan.app, name="plan")
 app.add_typer(run.app)
 app.add_typer(state.app)
 app.add_typer(audit.app)
+app.add_typer(evidence.app)
 app.add_typer(consume.app)
 app.add_typer(serve.app)
 app.add_typer(trial.app, name="trial")

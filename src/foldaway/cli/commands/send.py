@@ -95,7 +95,7 @@ def send_files(
     """
     import msgspec
 
-    from foldaway.keeping.ledger import Ledger, Pages
+    from foldaway.keeping.folded_files import FilePositions, FoldedFiles
     from foldaway.plan import Plan
     from foldaway.sources.formats.chunk import slices, wanted_by
     from foldaway.sources.formats.files import read, require_wanted
@@ -105,7 +105,7 @@ def send_files(
         raise ServerError("standard input cannot be sent again after a break; send a file.")
     plan = Plan.loads(msgspec.json.encode(client.plan(trial)).decode())
     wanted = wanted_by(plan)
-    marks = Ledger(Pages(key, {}))
+    marks = FoldedFiles(FilePositions(key, {}))
     sent, known, pending = 0, 0, False
     for path in paths:
         assert isinstance(path, Path)

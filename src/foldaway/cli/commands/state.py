@@ -35,6 +35,7 @@ def merge(
 ) -> None:
     """Merge the tallies of trials that ran apart. Prints the effects of the whole."""
     from foldaway.cli.terminal.printing import print_effects
+    from foldaway.evidence.ledger import head_sentence
     from foldaway.trial import Trial
 
     require_savable(save, None, overwrite)
@@ -50,6 +51,7 @@ def merge(
     if save is not None and whole.n:
         whole.save(save)
         tell_saved(save)
+        tell(f"It also holds the ledgers of all {len(states):,} states. {head_sentence(whole.ledger.head)}")
     print_effects(whole, json=json, everything=everything)
 
 
@@ -136,8 +138,9 @@ def report(
     printed = str(target) == "-"
     if not printed:
         require_place(target)  # before the work
-    if load(file, secret).final is not None:
-        page = effects_page(saved_effects(file))
+    saved = load(file, secret)
+    if saved.final is not None:
+        page = effects_page(saved_effects(file), saved.ledger)
     else:
         told: Effects | None = None if exact else tell_from(file, secret)
         trial, positions = open_saved(file, key=secret)
@@ -189,11 +192,12 @@ def seal(
             trial.seal(everywhere=False)
             trial.save(file, positions=positions)
             trial.seal()  # only now: what a crash leaves must be readable
-        finish(file, key)
+        head = finish(file, key)
     if exact_effects is None:
         tell(f"{state} was sealed before; only rounded effects are left.")
     else:
         tell(f"{state} is sealed: its tallies and its key are destroyed.")
+    tell(head)
     found = exact_effects if exact and exact_effects is not None else saved_effects(file)
     print(found.to_json() if json else found)
 
@@ -216,7 +220,7 @@ def release(state: State, key: KeyOfState = None, json: AsJson = False) -> None:
             trial.save(file, positions=positions)  # before anybody sees it: drawn again, noise could be averaged away
             trial.seal()
             tell(f"{state} holds the release now, and no exact tallies. Delete older copies of it.")
-        finish(file, key)
+        tell(finish(file, key))
     found = saved_effects(file)
     if found.plan is None or found.plan.release is None:
         raise SealedError(f"{state} is sealed, and its plan has no `release`: its effects have no noise.")
@@ -231,16 +235,21 @@ def existing(state: Path) -> Path:
     return file
 
 
-def finish(file: Path, key: Path | None) -> None:
-    """Destroy the keys of a sealed trial: its own, if it is the user's, and the one in a file."""
+def finish(file: Path, key: Path | None) -> str:
+    """Destroy the keys of a sealed trial, its own, if it is the user's, and the one in a file, and note that.
+
+    Returns:
+        A sentence about the ledger's head.
+    """
+    from foldaway.evidence.ledger import head_sentence
     from foldaway.keeping.saved import load
     from foldaway.trial import finish_sealing
 
-    final = load(file).final
-    if final is not None:
-        finish_sealing(final)
-        if key is not None:
-            destroy_key(key)
+    if load(file).final is None:
+        return ""
+    if key is not None:
+        destroy_key(key)
+    return head_sentence(finish_sealing(file, given=key is not None and not key.exists()).head)
 
 
 def tell_from(file: Path, key: bytes | None) -> Effects:

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
 from foldaway.effects.headline import comparisons
+from foldaway.evidence.ledger import Ledger
 from foldaway.inference.balance import Balance, balance, prediction_balance
 from foldaway.inference.bootstrap import spread
 from foldaway.inference.contrast import Question
@@ -21,6 +22,7 @@ from foldaway.report.page.document import Report, Section, badge, document
 from foldaway.report.page.found import Spreads, found
 from foldaway.report.page.glance import glance
 from foldaway.report.page.kept import kept
+from foldaway.report.page.proven import proven
 from foldaway.report.page.segments import segments
 from foldaway.report.page.solved import solved
 from foldaway.report.page.trust import sample_ratio_check, trust
@@ -28,10 +30,11 @@ from foldaway.tallies import Arms, Holding
 from foldaway.tallies.arm import ArmTally
 
 
-def effects_page(effects: Effects) -> Report:
+def effects_page(effects: Effects, ledger: Ledger | None = None) -> Report:
     """What effects alone can tell: they know neither the covariates' balance nor what was kept."""
     first = [] if effects.plan is None else [asked(effects.plan)]
-    return _page(effects, [*first, found(effects, None), *segments(effects), trust(effects, None)])
+    last = proven(Ledger() if ledger is None else ledger)
+    return _page(effects, [*first, found(effects, None), *segments(effects), trust(effects, None), *last])
 
 
 def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> Report:
@@ -57,6 +60,7 @@ def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> 
         trust(effects, balances),
         kept(saved, sum(effects.counts.values())),
         solved(audit(plan, tallies), told=effects.rounded),
+        *proven(saved.ledger),
     ]
     return _page(effects, sections)
 
