@@ -17,6 +17,7 @@ FULL: dict[str, Any] = {
     "name": "full",
     "arm": "variant",
     "arms": {"control": 0.2, "gold": 0.3, "silver": 0.5},
+    "arm_values": {"gold": "G"},
     "outcomes": ["revenue", "converted"],
     "covariates": ["plan", "age", "country"],
     "levels": {"plan": ["free", "paid"], "country": ["de", "fr", "us"]},

@@ -240,4 +240,4 @@ def test_moments_of_devices_need_no_coefficients(folder: Path, tmp_path: Path) -
     settings |= {"covariates": ["revenue_before"], "federated": "one-message"}
     (tmp_path / "plan.json").write_text(json.dumps(settings))
     done = foldaway("plan", "calibrate", "plan.json", str(folder / "trial.parquet"), folder=tmp_path, code=1)
-    assert "`coefficients` are for sums" in done.stderr
+    assert "`coefficients` work only with sums" in done.stderr
