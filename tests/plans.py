@@ -17,7 +17,6 @@ FULL: dict[str, Any] = {
     "name": "full",
     "arm": "variant",
     "arms": {"control": 0.2, "gold": 0.3, "silver": 0.5},
-    "arm_values": {"gold": "G"},
     "outcomes": ["revenue", "converted"],
     "covariates": ["plan", "age", "country"],
     "levels": {"plan": ["free", "paid"], "country": ["de", "fr", "us"]},
@@ -77,6 +76,7 @@ RELEASED: dict[str, Any] = {
 # Those that look at parts of the records.
 CUT: dict[str, Any] = {
     **SMALL,
+    "arm_values": {"b": "1"},
     "cluster": "village",
     "segments": ["country"],
     "received": "opened",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -33,6 +34,7 @@ def test_numbers_in_the_column_are_arms_with_names(form: type, arms: list[int] |
     assert (row.estimate, row.std_error, row.n_arm) == (other.estimate, other.std_error, other.n_arm)
     assert "(control: 50, treated: 50)" in str(trial.effects())
     assert fa.Plan.loads(PLAN.to_toml()) == PLAN
+    assert PLAN.fingerprint != msgspec.structs.replace(PLAN, arm_values={}).fingerprint
 
 
 def test_the_name_itself_is_then_unknown() -> None:

@@ -121,7 +121,6 @@ OTHER: dict[str, Any] = {
     "name": "other",
     "arm": "other",
     "arms": {"control": 0.2, "gold": 0.4, "silver": 0.4},
-    "arm_values": {"control": "0"},
     "outcomes": ["converted", "revenue"],
     "covariates": ["age", "country", "plan"],
     "levels": {"country": ["de", "us", "fr"], "plan": ["free", "paid"]},
