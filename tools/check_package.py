@@ -50,7 +50,7 @@ command = [sys.executable, "-m", "foldaway", "serve", "--data", "trials", "--por
 server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 try:
     url = server.stdout.readline().split()[-1]
-    token = server.stdout.readline().split()[-1]
+    token = open("trials/admin.token").read().strip()
     assert httpx.get(url + "/ready").status_code == 200
     assert "<html" in httpx.get(url + "/").text
     with Client(url, token) as client:

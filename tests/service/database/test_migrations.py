@@ -34,7 +34,7 @@ def upgrade() -> None:
 """
 
 
-def revised(folder: Path, then: str) -> Path:
+def revised(folder: Path, then: str = "") -> Path:
     """A copy of the revisions, and a change of the trials' tables as their last one."""
     shutil.copytree(OURS, folder)
     last = max(file.stem[1:5] for file in (folder / "trials").glob("r*.py"))
@@ -80,7 +80,7 @@ def test_a_change_comes_to_open_trials_whole_or_not_at_all(
         place.open()
     assert (store.trial(NAME), store.shards.all(NAME), store.shards.sequences(NAME), version(place)) == before
 
-    monkeypatch.setattr(migrations, "REVISIONS", revised(tmp_path / "working", ""))
+    monkeypatch.setattr(migrations, "REVISIONS", revised(tmp_path / "working"))
     faults: list[BaseException] = []
 
     def start() -> None:

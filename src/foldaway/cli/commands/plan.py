@@ -152,7 +152,7 @@ def new(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; printed by default.")
     ] = None,
 ) -> None:
-    """Write a first plan for a file of records: look it over before you run it. Without options, list its columns."""
+    """Write a first plan for a file of records. Look it over before you run it. Without options, list its columns."""
     file = _only(file)
     if not (arm or outcome or covariate or levels or unit):
         _list_columns(file, delimiter)

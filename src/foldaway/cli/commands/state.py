@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foldaway.cli.terminal.connecting import Authority
 from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, Overwrite, Save
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import SealedError, StateError, TooEarly
@@ -32,7 +33,7 @@ def merge(
     json: AsJson = False,
     everything: AllEffects = False,
 ) -> None:
-    """Merge the tallies of trials that ran apart, and print the effects of the whole."""
+    """Merge the tallies of trials that ran apart. Prints the effects of the whole."""
     from foldaway.cli.terminal.printing import print_effects
     from foldaway.evidence.ledger import head_sentence
     from foldaway.trial import Trial
@@ -55,11 +56,35 @@ def merge(
 
 
 @app.command()
-def effects(state: State, key: KeyOfState = None, json: AsJson = False, everything: AllEffects = False) -> None:
-    """Print the effects in a saved state or a consumer's store, for yourself: they are not rounded."""
+def effects(
+    state: Annotated[
+        str,
+        typer.Argument(
+            metavar="STATE|STORE|URL",
+            help="A file that --save wrote, the folder of a consumer's store, or the address of a server's trial: "
+            "https://host/v1/trials/NAME.",
+        ),
+    ],
+    key: KeyOfState = None,
+    token: Annotated[
+        str | None, typer.Option(envvar="FOLDAWAY_TOKEN", help="URL: a token to read it; better in FOLDAWAY_TOKEN.")
+    ] = None,
+    ca: Authority = None,
+    json: AsJson = False,
+    everything: AllEffects = False,
+) -> None:
+    """Print the effects of a trial. Those of a state or a store are not rounded: they are for yourself."""
+    if state.startswith(("http://", "https://")):
+        from foldaway.cli.commands import trial
+        from foldaway.federated.link import trial_address
+
+        address, name = trial_address(state)
+        server = address.removesuffix(f"/v1/trials/{name}")
+        trial.effects(name, server, token or "", ca, json=json, everything=everything)
+        return
     from foldaway.trial import saved_effects
 
-    found = saved_effects(file_of(state), key=read_key(key))
+    found = saved_effects(file_of(Path(state)), key=read_key(key))
     print(found.to_json() if json else found.to_string(all=everything))
 
 
@@ -77,7 +102,7 @@ def outlook(
     key: KeyOfState = None,
     json: AsJson = False,
 ) -> None:
-    """Say what a trial can still find, and when its intervals will be narrow enough. For yourself: not rounded."""
+    """Say what a trial can still find, and when. Not rounded: for yourself."""
     from foldaway.trial import saved_effects
 
     ahead = saved_effects(file_of(state), key=read_key(key)).outlook(
@@ -102,7 +127,7 @@ def report(
     ] = False,
     key: KeyOfState = None,
 ) -> None:
-    """Write what a trial found as one HTML page, to read or to send: no other file, no network."""
+    """Write what a trial found as one HTML page. It needs no other file and no network."""
     from foldaway.keeping.saved import load
     from foldaway.report.page.document import require_place
     from foldaway.report.page.page import effects_page
@@ -129,7 +154,7 @@ def export(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to; - to print.")] = Path("-"),
     key: KeyOfState = None,
 ) -> None:
-    """Write the effects for others, as JSON: rounded, and new ones only after the trial has grown enough."""
+    """Write the effects for others, as JSON. They are rounded, and new ones come after the trial has grown enough."""
     from foldaway.keeping.disk import replace_file
 
     text = tell_from(file_of(state), read_key(key)).to_json()
@@ -149,7 +174,7 @@ def seal(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """End a trial: its effects take the place of its tallies, and its key is destroyed. This cannot be undone."""
+    """End a trial: keep its effects, destroy its tallies and its key. This cannot be undone."""
     from foldaway.keeping.locks import locked
     from foldaway.keeping.saved import is_encrypted
     from foldaway.trial import open_saved, quiet_effects, saved_effects
@@ -179,9 +204,9 @@ def seal(
 
 @app.command()
 def release(state: State, key: KeyOfState = None, json: AsJson = False) -> None:
-    """Tell a trial's effects once, with the noise that its plan asks for; the exact tallies are then gone.
+    """Tell a trial's effects once, with noise. Its exact tallies are then gone.
 
-    Safe to repeat: the file then holds the release, and gives the same effects again.
+    The plan says how much noise. Safe to repeat: the file then holds the release, and gives the same effects again.
     """
     from foldaway.keeping.locks import locked
     from foldaway.keeping.saved import is_encrypted
@@ -263,6 +288,8 @@ def file_of(state: Path) -> Path:
     """The file of a state: itself, or the one in a consumer's store."""
     if not state.is_dir():
         return state
+    if (state / "foldaway.db").exists():
+        raise StateError(f"{state} is the folder of a server: ask the server, with foldaway trial effects NAME.")
     if not (state / "state").exists():
         raise StateError(f"the store {state} holds no records yet.")
     return state / "state"

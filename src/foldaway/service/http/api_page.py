@@ -8,7 +8,6 @@ from litestar import Litestar
 
 from foldaway.report.drawing.markup import Child, Html, html, tag
 
-
 # In place of the framework's own words.
 _DONE = {"200": "Done.", "201": "Created.", "204": "Done; the answer has no body."}
 

@@ -1,5 +1,4 @@
-"""The dashboard's files, and the API's page. They know of no trial: what they show they ask the API for, with the
-reader's token."""
+"""The dashboard's files, which ask the API for what they show, with the reader's token; and the page of the API."""
 
 from __future__ import annotations
 

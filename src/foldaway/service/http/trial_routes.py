@@ -72,6 +72,14 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     async def exact(name: Name) -> Answer:
         return await thread.run(partial(service.effects, name, exact=True))
 
+    @get(
+        "/v1/trials/{name:str}/report",
+        media_type=MediaType.HTML,
+        **about("trials", "The report: the effects so far, as a page to read or send", needs("read"), 404, 422, 425),
+    )
+    async def report(name: Name) -> str:
+        return await thread.run(service.report, name)
+
     moved = "How the estimates have moved: the answers that were given"
 
     @get("/v1/trials/{name:str}/history", **about("trials", moved, needs("read"), 400, 404))
@@ -109,7 +117,7 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     async def certificate(name: Name) -> Response[bytes]:
         return Response(await thread.run(service.certificate, name), media_type=MediaType.JSON)
 
-    return [create, trials, status, plan, effects, exact, history, outlook, certificate, close]
+    return [create, trials, status, plan, effects, exact, report, history, outlook, certificate, close]
 
 
 async def _read_close_request(request: Asked, patience: float) -> CloseRequest | None:
