@@ -116,7 +116,7 @@ def test_the_unit_starts_a_server_on_a_bare_folder(secrets: Path, tmp_path: Path
     with (tmp_path / "log").open("wb") as log:
         server = subprocess.Popen([sys.executable, "-m", "foldaway", *words[1:-1], str(config)], stdout=log, stderr=log)
     try:
-        until(lambda: answers(port), 60, "the start")
+        until(lambda: answers(port), 240, "the start")
         assert (tmp_path / "data" / "admin.token").read_text().startswith("fa_")
     finally:
         server.terminate()
