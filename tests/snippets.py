@@ -8,7 +8,8 @@ A fenced block is run by its language:
 - any with a `title`: written to a file of that name;
 - `text`: what something prints, or a part of it, which is only shown.
 
-A block of another kind is an error, unless `<!-- not run: reason -->` stands before it.
+A block of another kind is an error, unless `<!-- not run: reason -->` stands before it. One after
+`<!-- needs: package -->` is run where that package is installed.
 
 What a page takes for granted, such as a file of the reader's own, stands in comments that are not shown:
 `<!-- first: python` or `<!-- first: sh`, then the lines, then `-->`. In Python ones, `afterwards(call)` has something
@@ -17,6 +18,7 @@ called when the page has been read.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -33,7 +35,8 @@ from commands import program_in
 from postgres import _free_port as free_port
 
 _FENCE = re.compile(
-    r"^(?P<skip> *<!-- not run: (?P<why>.+?) -->\n+)?(?P<indent> *)```(?P<language>\w*)(?P<about>[^\n]*)\n"
+    r"^(?P<skip> *<!-- (?:not run: (?P<why>.+?)|needs: (?P<needs>\w+)) -->\n+)?"
+    r"(?P<indent> *)```(?P<language>\w*)(?P<about>[^\n]*)\n"
     r"(?P<text>.*?)^(?P=indent)```$"
     r"|^<!-- first: (?P<set_up>python|sh)\n(?P<lines>.*?)^-->$",
     re.MULTILINE | re.DOTALL,
@@ -64,7 +67,9 @@ def snippets(page: str) -> Iterator[Snippet]:
         indent = len(found["indent"])
         text = "\n".join(line[indent:] for line in found["text"].splitlines()) + "\n"
         line = page.count("\n", 0, found.start("text")) + 1
-        yield Snippet(found["language"], title and title[1], text, line, found["why"])
+        missing = found["needs"] and importlib.util.find_spec(found["needs"]) is None
+        why = f"{found['needs']} is not installed" if missing else found["why"]
+        yield Snippet(found["language"], title and title[1], text, line, why)
 
 
 class Reader:

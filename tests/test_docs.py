@@ -12,7 +12,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -21,6 +21,7 @@ from mkdocs.config import load_config
 from typer.main import get_command
 
 import foldaway as fa
+from browser import sideways_scroll
 from foldaway import paper
 from foldaway.cli import app
 from foldaway.plan.outcomes import KINDS
@@ -32,6 +33,9 @@ from foldaway.sources.formats.body import Limits
 from plans import PARTS
 from snippets import Reader, snippets
 from stores import VAULT
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/foldaway"
@@ -109,6 +113,29 @@ def test_every_page_is_in_the_navigation_and_the_site_builds(site: Path) -> None
     for page in pages:
         fetched = re.findall(r'<(?:script|link|img)\b[^>]*?(?:src|href)="(https?://[^"]+)"', page.read_text("utf-8"))
         assert not [address for address in fetched if "canonical" not in address], page
+
+
+def test_the_navigation_is_visible_on_a_laptop_and_pages_fit_a_phone(browser: Browser, site: Path) -> None:
+    for width, visible in ((400, False), (1200, True)):
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        for name in ("index.html", "install/index.html", "drawings/index.html", "moving/index.html"):
+            page.goto((site / name).as_uri())
+            reach = page.locator(".md-sidebar--primary").bounding_box() or {"x": -1}
+            assert (reach["x"] >= 0) is visible, name
+            assert sideways_scroll(page) <= 0, name
+        page.close()
+
+
+def test_the_front_page_shows_what_it_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    found = list(snippets((ROOT / "docs/index.md").read_text(encoding="utf-8")))
+    with Reader("docs/index.md", tmp_path, dict(os.environ)) as reader:
+        for snippet in found:
+            reader.run(snippet)
+    assert [each.text for each in found if each.language == "text"] == [capsys.readouterr().out]
 
 
 def test_the_reference_of_the_plan_has_every_setting_as_it_is_declared(site: Path) -> None:

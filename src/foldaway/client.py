@@ -7,7 +7,7 @@ import uuid
 import warnings
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 from urllib.parse import quote
 
 import msgspec
@@ -37,7 +37,7 @@ class Client:
         producer: The name under which batches are numbered; a random one if left out. A producer that goes on under its
             name after a restart must be the only one to use it, and begins again with the same batch that had the
             number ``durable(trial) + 1``: the server may have it already, and goes by the number. Since the numbers are
-            then yours, a batch that is too large for the server is refused, and not sent in parts.
+            then yours, a batch that is too large for the server is not sent in parts, unless you number records.
         patience: Seconds to go on trying while the server does not answer.
         verify: A file with the certificate authority for https, or True for the system's.
         told: Called with what is wrong if the server does not answer for more than a moment, in place of the warning.
@@ -58,6 +58,7 @@ class Client:
         self._own_name = f"client-{uuid.uuid4().hex}"
         self.producer = producer or self._own_name
         self._streams: dict[tuple[str, str], _Stream] = {}
+        self._too_large: dict[str, _TooLarge] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -93,7 +94,7 @@ class Client:
     def _warn_waiting(self, problem: ServerError) -> None:
         _warn(f"{problem} Trying again for up to {self._patience:g} seconds.")
 
-    def send(self, trial: str, batch: Any) -> dict[str, Any]:
+    def send(self, trial: str, batch: Any, *, numbers: tuple[int, int] | None = None) -> dict[str, Any]:
         """Send a batch of records.
 
         A batch that is larger than the server accepts is sent in parts, each of which is taken or refused by itself.
@@ -101,6 +102,8 @@ class Client:
         Args:
             trial: The trial's name.
             batch: A pandas, polars, pyarrow or DuckDB table, a dict of columns, or a list of dicts.
+            numbers: The first and the last number of the batch, if its records are numbered, as the lines of a file
+                are; by default it has the next number alone. After a restart, batches may then be cut differently.
 
         Returns:
             The server's receipt: ``folded``, ``durable`` (the last sequence that is safe), ``pending``.
@@ -110,36 +113,61 @@ class Client:
                 passes (5xx), the server could not be reached for as long as the client's patience: the batch is kept
                 and goes out before the next one, or at ``close``; do not send it again.
         """
-        return self._send(trial, _table(batch))
+        return self._send(trial, _table(batch), numbers)
 
-    def _send(self, trial: str, table: pa.Table) -> dict[str, Any]:
-        """Send a table whole, or in halves if it is too large."""
-        try:
-            return self._send_whole(trial, _arrow(table))
-        except ServerError as refused:
-            if refused.status != TOO_LARGE or table.num_rows < 2:
-                raise
-            if self.producer != self._own_name:
-                raise ServerError(
-                    f"{refused} It is not sent in parts, since the producer {self.producer} numbers its own batches.",
-                    refused.status,
-                ) from None
-        plan = self.plan(trial)
-        parts = _halves(table, plan["unit"] if plan.get("complete_units") else None)
-        receipts = [self._send(trial, part) for part in parts]
+    def _send(self, trial: str, table: pa.Table, numbers: tuple[int, int] | None) -> dict[str, Any]:
+        """Send a table whole; or in two parts, if it is too large, or the server has the first part already."""
+        limit = self._too_large.get(trial)
+        if limit is None or table.num_rows < limit.rows:
+            try:
+                return self._send_whole(trial, _arrow(table), numbers)
+            except ServerError as error:
+                refused = error
+            parts = self._parts(trial, table, numbers, refused)
+        else:
+            parts = _halves(table, limit.unit)
+        receipts = []
+        for part in parts:
+            own = numbers
+            if numbers is not None:
+                own, numbers = (numbers[0], numbers[0] + part.num_rows - 1), (numbers[0] + part.num_rows, numbers[1])
+            receipts.append(self._send(trial, part, own))
         return {**receipts[-1], "folded": sum(receipt["folded"] for receipt in receipts)}
 
-    def _send_whole(self, trial: str, body: bytes) -> dict[str, Any]:
+    def _parts(
+        self, trial: str, table: pa.Table, numbers: tuple[int, int] | None, refused: ServerError
+    ) -> list[pa.Table]:
+        """What to send in place of a table that was refused; if that cannot be mended, the refusal is raised."""
+        by_record = numbers is not None and numbers[1] - numbers[0] + 1 == table.num_rows
+        if by_record and numbers and numbers[0] < (refused.expected or 0) <= numbers[1]:
+            # The first part counts as a repetition, and is held here until it is durable.
+            known = (refused.expected or 0) - numbers[0]
+            return [table.slice(0, known), table.slice(known)]
+        if refused.status != TOO_LARGE or table.num_rows < 2:
+            raise refused
+        plan = self.plan(trial)
+        unit = plan["unit"] if plan.get("complete_units") else None
+        if not (self.producer == self._own_name if numbers is None else by_record and unit is None):
+            whose = f"since the producer {self.producer} numbers its own batches"
+            raise ServerError(f"{refused} It is not sent in parts, {whose}.", refused.status)
+        self._too_large[trial] = _TooLarge(table.num_rows, unit)
+        return _halves(table, unit)
+
+    def _send_whole(self, trial: str, body: bytes, numbers: tuple[int, int] | None) -> dict[str, Any]:
         stream = self._stream(trial)
-        stream.last += 1
-        stream.held.append((stream.last, body))
+        before = stream.last
+        first, stream.last = numbers or (before + 1, before + 1)
+        if first != before + 1:
+            stream.last = before
+            raise ServerError(f"the next batch begins with the number {before + 1:,}, not with {first:,}.")
+        stream.held.append((first, stream.last, body))
         try:
             return self._deliver(stream, only_last=True)
         except ServerError as refused:
             if not refused.passes:
                 # For good: the number is free again.
                 stream.held.pop()
-                stream.last -= 1
+                stream.last = before
             raise
 
     def _stream(self, trial: str) -> _Stream:
@@ -153,10 +181,11 @@ class Client:
         """Send what is kept, or the last of it and what the server turns out to have lost, in order."""
         receipt: dict[str, Any] = {}
         again = 0
-        number = stream.last if only_last else stream.first
+        number = stream.held[-1][0] if only_last else stream.first
         while number <= stream.last:
+            batch = stream.batch(number)
             try:
-                receipt = self._post(stream, number)
+                receipt = self._post(stream, *batch)
             except ServerError as refused:
                 if refused.expected is None or not stream.first <= refused.expected < number:
                     raise
@@ -166,18 +195,18 @@ class Client:
                 if again > _MOST_AGAIN:  # without a status: what is kept stays kept
                     raise ServerError("the server loses batches as fast as they are sent again.") from None
             else:
-                number = max(number, receipt["durable"]) + 1
+                number = max(batch[1], receipt["durable"]) + 1
                 stream.forget(receipt["durable"])
         return receipt
 
-    def _post(self, stream: _Stream, number: int) -> dict[str, Any]:
+    def _post(self, stream: _Stream, first: int, last: int, body: bytes) -> dict[str, Any]:
         headers = {
             "Content-Type": ARROW,
             "Foldaway-Producer": stream.producer,
-            "Foldaway-Sequence": str(number),
+            "Foldaway-Sequence": str(first) if first == last else f"{first}-{last}",
         }
         path = f"/v1/trials/{stream.trial}/records"
-        return self._ask("POST", path, content=stream.body(number), headers=headers)
+        return self._ask("POST", path, content=body, headers=headers)
 
     def kept(self, trial: str) -> int:
         """How many batches this client still holds because they are not durable."""
@@ -210,6 +239,14 @@ class Client:
     def effects(self, trial: str, *, exact: bool = False) -> dict[str, Any]:
         """The effects so far, rounded for others; an admin may ask for exact ones, and the server notes it."""
         return self._ask("GET", f"/v1/trials/{trial}/effects" + ("/exact" if exact else ""))
+
+    def outlook(
+        self, trial: str, *, records: int | None = None, days: float | None = None, width: float | None = None
+    ) -> dict[str, Any]:
+        """What the trial can still find by so many records or days, and when intervals will be as narrow as `width`."""
+        asked = {"records": records, "days": days, "width": width}
+        wanted = {name: value for name, value in asked.items() if value is not None}
+        return self._ask("GET", f"/v1/trials/{trial}/outlook", params=wanted)
 
     def tokens(self) -> list[dict[str, Any]]:
         """All tokens, without their secrets."""
@@ -257,6 +294,13 @@ class Client:
         return cast(dict[str, Any], msgspec.json.decode(content) if content else None)
 
 
+class _TooLarge(NamedTuple):
+    """A batch that a server did not accept: how many rows it had, and the column of units that must come together."""
+
+    rows: int
+    unit: str | None
+
+
 class _Stream:
     """The batches of one producer for one trial: numbered, and kept until they are durable."""
 
@@ -264,18 +308,19 @@ class _Stream:
         self.trial = trial
         self.producer = producer
         self.last = durable
-        self.held: deque[tuple[int, bytes]] = deque()
+        self.held: deque[tuple[int, int, bytes]] = deque()  # first and last number, and body
 
     @property
     def first(self) -> int:
         """The number of the oldest batch that is held; if none is, the number that comes next."""
         return self.held[0][0] if self.held else self.last + 1
 
-    def body(self, number: int) -> bytes:
-        return self.held[number - self.first][1]
+    def batch(self, number: int) -> tuple[int, int, bytes]:
+        """The batch that holds this number."""
+        return next(batch for batch in self.held if batch[1] >= number)
 
     def forget(self, durable: int) -> None:
-        while self.held and self.held[0][0] <= durable:
+        while self.held and self.held[0][1] <= durable:
             self.held.popleft()
 
 

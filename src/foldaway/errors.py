@@ -132,10 +132,10 @@ class SealedError(FoldawayError):
 
 
 class SequenceGap(FoldawayError):
-    """A batch whose predecessors are missing."""
+    """A batch that does not begin where the one before it has ended."""
 
     def __init__(self, expected: int) -> None:
-        super().__init__(f"batches are missing: send sequence {expected} first, then those after it.")
+        super().__init__(f"batches are missing, or overlap: send sequence {expected} first, then those after it.")
         self.expected = expected
 
     def __reduce__(self) -> tuple[Any, ...]:

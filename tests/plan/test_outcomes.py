@@ -189,7 +189,7 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "a quantile twice": (
         lambda: fa.Quantile("y", (0.5, 0.5), bounds=(1, 5)),
-        "the quantiles of 'y' have one of them twice.",
+        "the quantiles of 'y' contain one of them twice.",
     ),
     "bounds upside down": (
         lambda: fa.Quantile("y", (0.5,), bounds=(5, 1)),
@@ -230,22 +230,25 @@ _MEDIAN = fa.Quantile("y", (0.5,), bounds=(1, 5))
         ({"outcomes": [fa.Ratio("y", "z")], "covariates": ["z"]}, "the column 'z' is used more than once"),
         (
             {"outcomes": [fa.Total("y")], "weight": "w"},
-            "'total y' is a sum of records as they are: leave out `weight`.",
+            "'total y' is a sum over unweighted records: leave out `weight`.",
         ),
         ({"outcomes": [_MEDIAN], "keep": "moments"}, "'y p50' is read from sums by group: leave out `keep"),
-        ({"outcomes": [_MEDIAN], "federated": "sums"}, "'y p50' is read from a histogram, which devices and sites"),
+        ({"outcomes": [_MEDIAN], "federated": "sums"}, "'y p50' needs a histogram, which devices and sites"),
         (
             {"outcomes": [_MEDIAN], "release": 1.0},
-            "'y p50' is read from a histogram, which a `release` does not cover: leave out the quantile",
+            "'y p50' needs a histogram, which a `release` does not cover: leave out the quantile",
         ),
         (
             {"outcomes": [_MEDIAN, fa.Quantile("y", (0.5, 0.9), bounds=(1, 9))]},
             "two outcomes are called 'y p50': give one of them another `name`.",
         ),
         ({"outcomes": [_MEDIAN], "estimators": ["adjusted"], "covariates": ["x"]}, "`estimators` has 'adjusted', wh"),
-        ({"outcomes": [fa.Mean("y", label="a\nb")]}, "names have no control characters"),
-        ({"outcomes": ["y"], "assigned_units": 5}, "`assigned_units` is for totals; this plan has none."),
-        ({"outcomes": [fa.Total("y")], "estimators": ["difference"]}, "`estimators` has 'difference', which no"),
+        ({"outcomes": [fa.Mean("y", label="a\nb")]}, "names must not contain control characters"),
+        (
+            {"outcomes": ["y"], "assigned_units": 5},
+            "`assigned_units` applies to totals, but this plan has none: leave it out.",
+        ),
+        ({"outcomes": [fa.Total("y")], "estimators": ["difference"]}, "`estimators` has 'difference', which fits no"),
     ],
 )
 def test_outcomes_that_do_not_fit_their_plan_get_a_sentence(settings: dict[str, Any], sentence: str) -> None:

@@ -397,5 +397,5 @@ def test_any_text_and_any_integer_type_can_be_assigned() -> None:
 def test_what_names_no_unit_is_refused_without_being_quoted() -> None:
     nothing: list[Any] = [None, True, np.bool_(True), 1.0, 1.5, ["u"], ("u",), {}, object()]
     for unit in nothing:
-        with pytest.raises(TypeError, match=r"^a unit is named by text, a whole number or bytes$"):
+        with pytest.raises(TypeError, match=r"^a unit must be text, a whole number or bytes$"):
             fa.Plan(**SMALL).assign(unit)

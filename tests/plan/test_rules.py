@@ -44,14 +44,14 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "bounds the wrong way": ({"bounds": {"age": [1, 0]}}, "`bounds` of 'age' must be two numbers, the lower one first"),
     "NaN bound": ({"bounds": {"age": [0, math.nan]}}, "`bounds` of 'age' must be two numbers"),
     "infinite bound": ({"bounds": {"age": [0, math.inf]}}, "`bounds` of 'age' must be two numbers"),
-    "beyond nothing": ({"beyond": "refuse"}, "`beyond` is for values beyond `bounds`"),
+    "beyond nothing": ({"beyond": "refuse"}, "`beyond` applies to values outside `bounds`"),
     "zero": ({"arms": {"a": 0.0, "b": 0.5, "c": 0.5}}, "the probability of 'a' must lie between 0 and 1"),
     "all": ({"arms": {"a": 1.0, "b": 0.5}}, "the probability of 'a' must lie"),
     "negative": ({"arms": {"a": -0.5, "b": 0.5, "c": 0.5}}, "the probability of 'a' must lie"),
     "NaN": ({"arms": {"a": math.nan, "b": 0.5}}, "the probability of 'a' must lie"),
     "infinite": ({"arms": {"a": math.inf, "b": -math.inf}}, "the probability of 'a', 'b' must lie"),
-    "sum": ({"arms": {"a": 0.5, "b": 0.4}}, "add up to 0.9 and not to 1"),
-    "sum by a little": ({"arms": {"a": 0.5, "b": 0.50000001}}, "add up to 1.00000001 and not to 1"),
+    "sum": ({"arms": {"a": 0.5, "b": 0.4}}, "add up to 0.9 instead of 1"),
+    "sum by a little": ({"arms": {"a": 0.5, "b": 0.50000001}}, "add up to 1.00000001 instead of 1"),
     "no outcome": ({"outcomes": []}, "`outcomes` must name at least one"),
     "column twice": ({"outcomes": ["y", "y"]}, "two outcomes are called 'y': give one of them another `name`"),
     "two roles": ({"weight": "age"}, r"the column 'age' is used more than once \(weight, covariates\)"),
@@ -60,16 +60,16 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"cluster": "variant", "complete_units": False},
         r"the column 'variant' is used more than once \(arm, cluster\)",
     ),
-    "clusters of both arms": ({"cluster": "village"}, "CR errors take every cluster to be in one arm"),
+    "clusters of both arms": ({"cluster": "village"}, "CR errors assume that every cluster is in one arm"),
     "clusters for nothing": (
         {"cluster": "village", "complete_units": False, "bootstrap": None},
-        "`cluster` is for sums by group or a bootstrap",
+        "`cluster` works only with sums by group or a bootstrap",
     ),
     "column without name": ({"weight": ""}, "`weight` has a column without a name"),
     "covariate without name": ({"covariates": [*FULL["covariates"], ""]}, "`covariates` has a column without a name"),
     "many columns": (  # with the five regressors, one too many
         {"outcomes": [f"y{i}" for i in range(MOST_COLUMNS - 4)]},
-        f"the plan has {MOST_COLUMNS + 1} columns .* the most is {MOST_COLUMNS}",
+        f"the plan has {MOST_COLUMNS + 1} columns, .* the limit is {MOST_COLUMNS}",
     ),
     "level of nothing": ({"levels": FULL["levels"] | {"w": ["1", "2"]}}, "`levels` names 'w', which is neither in"),
     "one level": ({"levels": FULL["levels"] | {"age": ["1"]}}, "`levels` of 'age' must have at least two"),
@@ -83,9 +83,9 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         },
         "the stratum 'x' must have a probability for each of control, gold, silver",
     ),
-    "half a character": ({"weight": "\ud800"}, r"no control characters in them, but '\\ud800' has"),
-    "escape code": ({"arms": {"\x1b[31m": 0.5, "b": 0.5}}, r"no control characters in them, but '\\x1b\[31m' has"),
-    "line in level": ({"levels": FULL["levels"] | {"age": ["1", "2\u2028"]}}, "no control characters"),
+    "half a character": ({"weight": "\ud800"}, r"not contain control characters, but '\\ud800' does"),
+    "escape code": ({"arms": {"\x1b[31m": 0.5, "b": 0.5}}, r"not contain control characters, but '\\x1b\[31m' does"),
+    "line in level": ({"levels": FULL["levels"] | {"age": ["1", "2\u2028"]}}, "not contain control characters"),
     "no estimator": ({"estimators": ["ols"]}, "`estimators` has 'ols'; the estimators are .*ipw"),
     "no kind of error": ({"errors": ["HC9"]}, "`errors` has 'HC9'; the kinds are .*CR1"),
     "kind of error twice": ({"errors": ["HC1", "HC1"]}, "`errors` has 'HC1' more than once"),
@@ -93,10 +93,10 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"errors": ["CR1"], "complete_units": False},
         "'CR1' needs `complete_units`",
     ),
-    "HC2 with weights": ({"errors": ["HC1", "HC2"], "weight": "w"}, "'HC2' is for records without weights"),
+    "HC2 with weights": ({"errors": ["HC1", "HC2"], "weight": "w"}, "'HC2' needs records without weights"),
     "nothing but HC2": (
         {"errors": ["HC2"], "weight": None, "bootstrap": None},
-        "'HC2' is for difference and ipw alone",
+        "'HC2' applies only to difference and ipw",
     ),
     "estimator twice": ({"estimators": ["ipw", "ipw"]}, "`estimators` has 'ipw' more than once"),
     "needs covariates": (
@@ -109,12 +109,12 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "NaN confidence": ({"confidence": math.nan}, "`confidence` must be a number from 0.5 to below 1"),
     "only harm": (
         {"outcomes": [fa.Mean("y", better="lower")], "alternative": "greater"},
-        "`alternative` = \"greater\" would look for harm alone in 'y', where lower is better: give that outcome "
+        "`alternative` = \"greater\" would look only for harm in 'y', where lower is better: give that outcome "
         '`question = "better"`.',
     ),
     "nobody asks": (
         {"outcomes": [fa.Mean("y", better="lower", margin=1)], "alternative": "less"},
-        "`alternative` is for outcomes without a `question` or a `margin`; this plan has none.",
+        "`alternative` applies to outcomes without a `question` or a `margin`; this plan has none: leave it out.",
     ),
     "no unit": ({"unit": None, "one_record_per_unit": False}, "`complete_units` needs `unit`"),
     "anytime zero": ({"anytime_n": 0}, "`anytime_n` must be a whole number from 1 to"),
@@ -132,25 +132,28 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "huge cohort": ({"cohort": 10**400}, "`privacy.cohort` must be a whole number from 1 to"),
     "none in a cell": ({"smallest_cell": 0}, "`privacy.smallest_cell` must be a whole number from 1 to"),
     "too many in a cell": ({"smallest_cell": 10**10}, "`privacy.smallest_cell` must be a whole number from 1 to"),
-    "federated bootstrap": ({"federated": "one-message", "errors": []}, "`bootstrap` cannot go with `federated`"),
+    "federated bootstrap": (
+        {"federated": "one-message", "errors": []},
+        "`bootstrap` cannot be combined with `federated`",
+    ),
 }
 
 RELEASED_CASES: dict[str, tuple[dict[str, Any], str]] = {
     "moments": ({"keep": "moments"}, "adds noise to sums"),
     "devices that send moments": (
         {"federated": "delta", "unit": None, "complete_units": False, "release": 1.0},
-        'of the modes of devices it needs "sums"',
+        'if there are devices, choose their mode "sums"',
     ),
     "without bounds": ({"outcomes": ["y", "z"]}, "`release` needs `bounds` for every column: add those of 'z'"),
     "without coefficients": (
         {"covariates": ["x"], "bounds": {"x": [0, 1], "y": [0, 10]}},
-        "adjusts by `coefficients` from before the trial alone",
+        "can adjust only by `coefficients` from before the trial",
     ),
     "weights": ({"weight": "w"}, "leave out `weight`"),
     "more groups than there are": ({"groups": 16}, "no more than `groups`"),
-    "records that nobody can count": ({"complete_units": False}, "goes with `complete_units`"),
-    "records that nobody limits": ({"release": 1.0}, "goes with `complete_units`"),
-    "squares": ({"errors": ["welch"]}, "sums of squares, which a `release` does not give away"),
+    "records that nobody can count": ({"complete_units": False}, "and `complete_units` need each other"),
+    "records that nobody limits": ({"release": 1.0}, "and `complete_units` need each other"),
+    "squares": ({"errors": ["welch"]}, "sums of squares, which a `release` does not publish"),
 }
 
 
@@ -176,7 +179,7 @@ FEDERATED_CASES: dict[str, tuple[dict[str, Any], str]] = {
     "NaN share": ({"reply_share": math.nan}, "`federated.reply_share` must be a number above 0"),
     "no retention": ({"retention": 59}, "`privacy.retention` must be a number of seconds from 60 to"),
     "endless retention": ({"retention": math.inf}, "`privacy.retention` must be a number of seconds from 60 to"),
-    "deltas with covariates": ({"federated": "delta"}, "sums of outcomes alone"),
+    "deltas with covariates": ({"federated": "delta"}, "only sums of outcomes"),
     "deltas with weights": (
         {"federated": "delta", "covariates": [], "weight": "w"},
         "counts records: leave out `weight`",
@@ -186,20 +189,20 @@ FEDERATED_CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"federated": "sums", "covariates": [], "weight": "w"},
         "counts records: leave out `weight`",
     ),
-    "sums of sites": ({"federated": "sums", "covariates": [], "unit": "u"}, "`unit` in a federated plan is for sites"),
+    "sums of sites": ({"federated": "sums", "covariates": [], "unit": "u"}, "in a federated plan, `unit` is for sites"),
     "moments of sums": ({"federated": "sums", "covariates": [], "keep": "moments"}, "keeps sums: leave out `keep`"),
     "errors of sums": (
         {"federated": "sums", "covariates": [], "errors": ["welch"]},
-        "its errors are jackknife by device",
+        "it has jackknife errors by device",
     ),
-    "clusters of devices": ({"cluster": "village"}, "`cluster` is not for a federated plan"),
-    "sites that reply": ({"unit": "u", "complete_units": True}, "`unit` in a federated plan is for sites"),
+    "clusters of devices": ({"cluster": "village"}, "a federated plan cannot have `cluster`"),
+    "sites that reply": ({"unit": "u", "complete_units": True}, "in a federated plan, `unit` is for sites"),
     "units that are spread": (
         {"unit": "u", "federated": "one-message"},
-        "`unit` in a federated plan is for sites",
+        "in a federated plan, `unit` is for sites",
     ),
     "no records left": ({"mode": "one-message"}, '`federated.leverage` needs `mode` = "scores"'),
-    "weighted leverage": ({"weight": "w"}, "`federated.leverage` is defined for plans without `weight`"),
+    "weighted leverage": ({"weight": "w"}, "`federated.leverage` needs a plan without `weight`"),
 }
 
 
@@ -308,11 +311,11 @@ CUT_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"segments": ["y"]}, r"'y' is used more than once \(outcomes, segments\)"),
     ({"segments": ["c", "c"]}, "`segments` has a column twice"),
     ({"segments": ["x"], "covariates": ["x"]}, "the segment 'x' is a covariate without levels"),
-    ({"segments": ["c"], "federated": "sums"}, "`segments` cannot go with `federated` or `release`"),
+    ({"segments": ["c"], "federated": "sums"}, "`segments` cannot be combined with `federated` or `release`"),
     ({"strata": {"column": "y", "probabilities": {"x": {"a": 0.5, "b": 0.5}}}}, "'y' is used more than once"),
     ({"strata": {"column": "", "probabilities": {"x": {"a": 0.5, "b": 0.5}}}}, "a column without a name"),
     ({"strata": {"column": "s", "probabilities": {}}}, "must have one to 10,000 strata"),
-    ({"strata": {"column": "s", "probabilities": {"x": {"a": 0.5, "b": 0.4}}}}, "'x' add up to 0.9 and not to 1"),
+    ({"strata": {"column": "s", "probabilities": {"x": {"a": 0.5, "b": 0.4}}}}, "'x' add up to 0.9 instead of 1"),
     ({"strata": {"column": "s", "probabilities": {"x": {"a": 1.5, "b": -0.5}}}}, "must lie between 0 and 1"),
 ]
 

@@ -76,5 +76,5 @@ def test_of_a_unit_no_more_records_are_taken_than_the_plan_says() -> None:
     trial = fa.Trial(plan, key=bytes(16))
     trial.fold({"u": [1] * 8 + [2] * 5 + [3], "group": ["a"] * 8 + ["b"] * 6, "y": [1.0] * 14})
     assert trial.counts == {"a": 5, "b": 6}
-    with pytest.raises(FaultyBatch, match="1 more records of a unit than the plan takes"):
+    with pytest.raises(FaultyBatch, match="1 more records of a unit than the plan allows"):
         fa.Trial(fa.Plan(**RELEASED), key=bytes(16)).fold({"u": [1] * 6, "group": ["a"] * 6, "y": [1.0] * 6})

@@ -201,7 +201,7 @@ def test_a_refusal_says_what_to_do() -> None:
     dates = str(refusal(fa.Trial(PLAN), pa.table({**good(), "x": pa.array(range(40), pa.date32())})))
     assert "written as numbers" in dates
     arms = str(refusal(fa.Trial(PLAN), {**good(), "group": [arm.upper() for arm in good()["group"]]}))
-    assert "spelt as in the plan" in arms
+    assert "spelled exactly as in the plan" in arms
     assert "drop" not in dates + arms
 
 
@@ -424,7 +424,7 @@ def test_a_slip_in_spelling_is_told_before_dropping_is() -> None:
     with pytest.raises(fa.RecordError) as refused:
         trial.fold(spoiled("group", "A", 0))
     told = str(refused.value)
-    assert 0 < told.index("must be spelt as in the plan") < told.index('on_fault = "drop"')
+    assert 0 < told.index("must be spelled exactly as in the plan") < told.index('on_fault = "drop"')
 
 
 def test_decimal_commas_are_told(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_every_form_tells_the_same_units_apart(seed: int, n: int) -> None:
 )
 def test_what_holds_no_records_is_refused_by_its_type(data: Any) -> None:
     trial = fa.Trial(PLAN)
-    with pytest.raises(fa.RecordError, match=f"cannot read a batch from {type(data).__name__}; give a pandas"):
+    with pytest.raises(fa.RecordError, match=f"cannot read a batch from {type(data).__name__}; pass a pandas"):
         trial.fold(data)
 
 

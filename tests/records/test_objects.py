@@ -195,7 +195,7 @@ def test_any_object_as_a_batch(data: Any) -> None:
 )
 def test_any_records(data: list[dict[Any, Any]]) -> None:
     refusal = fold(fa.Trial(PLAN), data)
-    assert refusal is None or str(refusal).startswith("The batch was refused and nothing of it was folded: ")
+    assert refusal is None or str(refusal).startswith("The batch was rejected, and none of it was folded: ")
 
 
 @pytest.mark.parametrize("n", [1, 30])

@@ -1,26 +1,38 @@
 """The command line.
 
 Each module of ``commands`` has the commands of its name, and those that belong to them: ``run`` also demo, ``state``
-merge, effects, outlook, report, export, release and seal, ``serve`` also key and rotate, ``federated`` also those of
-sites.
+merge, effects, outlook, report, export, release and seal, ``evidence`` certificate and verify, ``serve`` also key and
+rotate, ``federated`` also those of sites.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import sys
 import traceback
 from pathlib import Path
 from typing import Annotated, NoReturn
 
-import pyarrow as pa
 import typer
 
-from foldaway.cli.commands import audit, consume, federated, plan, power, run, send, serve, state, token, trial
+from foldaway.cli.commands import (
+    audit,
+    consume,
+    evidence,
+    federated,
+    plan,
+    power,
+    run,
+    send,
+    serve,
+    state,
+    token,
+    trial,
+)
 from foldaway.cli.terminal.leaving import INTERRUPTED, Interrupted, leave, tell_unwritten
 from foldaway.cli.terminal.words import speak_any_encoding, tell
 from foldaway.errors import FoldawayError
-from foldaway.records.columns import leave_pandas_out
 
 app = typer.Typer(
     name="foldaway",
@@ -36,6 +48,7 @@ app.add_typer(plan.app, name="plan")
 app.add_typer(run.app)
 app.add_typer(state.app)
 app.add_typer(audit.app)
+app.add_typer(evidence.app)
 app.add_typer(consume.app)
 app.add_typer(serve.app)
 app.add_typer(trial.app, name="trial")
@@ -54,18 +67,25 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def start(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,
 ) -> None:
     """Randomised trials that keep no records: fold each one into running tallies, read effects from them."""
+    if context.resilient_parsing or "--help" in sys.argv or "-h" in sys.argv:
+        return  # the rest takes longer than the help
+    import pyarrow as pa
+
+    from foldaway.records.columns import leave_pandas_out
+
+    # Arrow's handler would take control-C for itself while a block is read, and lose it if the block is nearly done.
+    pa.enable_signal_handlers(False)
+    leave_pandas_out()
 
 
 def main() -> NoReturn:
     """Run the command line as a process of its own."""
-    # Arrow's handler would take control-C for itself while a block is read, and lose it if the block is nearly done.
-    pa.enable_signal_handlers(False)
-    leave_pandas_out()
     leave(exit_code())
 
 

@@ -142,7 +142,7 @@ class Fixed(dict[str, Any]):
     __slots__ = ()
 
     def _refuse(self, *_: object, **__: object) -> None:
-        raise TypeError("a plan never changes: make another plan")
+        raise TypeError("a plan cannot be changed: create a new plan")
 
     __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = __ior__ = _refuse  # type: ignore[assignment]
 

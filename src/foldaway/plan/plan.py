@@ -91,7 +91,7 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
                 raise PlanError(f"the plan has strata: name one of them, {', '.join(self.strata.probabilities)}.")
             shares = {arm: self.strata.probabilities[stratum][arm] for arm in self.arms}
         if isinstance(unit, bool) or not isinstance(unit, str | Integral | bytes):
-            raise TypeError("a unit is named by text, a whole number or bytes")
+            raise TypeError("a unit must be text, a whole number or bytes")
         # Text that is not valid Unicode gets an arm like any other: an error would quote the identifier.
         text = unit if isinstance(unit, bytes) else str(unit).encode(errors="surrogatepass")
         key = bytes.fromhex(self.design)
@@ -129,7 +129,7 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         path = Path(path)
         kind = path.suffix.lower()
         if kind not in (".toml", ".json"):
-            raise PlanError(f"a plan is saved as .toml or .json, not {kind or 'without a suffix'}.")
+            raise PlanError(f"a plan's file name must end in .toml or .json, not {kind or 'lack a suffix'}.")
         path.write_text(self.to_json() if kind == ".json" else self.to_toml(), encoding="utf-8")
 
     @classmethod
@@ -146,7 +146,7 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
             return cls.loads(text, **others)
         except PlanError as error:
             faults = str(error)
-        raise PlanError(f"{path} is not a plan that can be run:\n{faults}")
+        raise PlanError(f"{path} is not a valid plan:\n{faults}")
 
     @classmethod
     def loads(cls, text: str, **others: Any) -> Self:
@@ -184,5 +184,5 @@ def when_calibrated(calibrate: Callable[[Plan, Any], Plan]) -> None:
 def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object of which no key comes twice; the parser would take the last in silence."""
     if len(dict(pairs)) < len(pairs):
-        raise ValueError("a key comes twice in one object")
+        raise ValueError("a key occurs twice in one object")
     return dict(pairs)

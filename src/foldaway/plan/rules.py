@@ -47,7 +47,10 @@ def faults_of(plan: Analysis) -> Iterator[str]:
     yield from _missing_faults(plan)
     yield from _segment_faults(plan)
     if plan.received is not None and (plan.keeps != SUMS or plan.federated is not None or plan.release is not None):
-        yield "`received` is read from sums by group, without `federated` and `release`: leave out either."
+        yield (
+            "`received` needs sums by group, and cannot be combined with `federated` or `release`: leave one "
+            "of them out."
+        )
     if plan.strata is not None:
         yield from plan.strata.misfits(plan.arms)
     if plan.release is not None:
@@ -73,7 +76,7 @@ def _keeping_faults(plan: Analysis) -> Iterator[str]:
     if plan.federated is None and plan.bootstrap is not None:
         yield from ERRORS[BOOTSTRAP].faults(plan)
     if plan.keeps == MOMENTS and plan.coefficients is not None:
-        yield "`coefficients` are for sums: leave them out, or leave out `keep`."
+        yield "`coefficients` work only with sums: leave out either `coefficients` or `keep`."
     if plan.coefficients is not None:
         yield from plan.coefficients.misfits(plan.regressors[1:], tuple(value.name for value in plan.values))
 
@@ -81,14 +84,15 @@ def _keeping_faults(plan: Analysis) -> Iterator[str]:
 def _cluster_faults(plan: Analysis) -> Iterator[str]:
     """Clusters with units of both arms: only what is joint over the arms allows for them."""
     if plan.federated is not None:
-        yield "`cluster` is not for a federated plan: its devices are the clusters."
+        yield "a federated plan cannot have `cluster`, because its devices are the clusters."
     elif plan.keeps == MOMENTS and plan.complete_units:
         yield (
-            "CR errors take every cluster to be in one arm. With `cluster`, leave out `complete_units` and `keep`: the "
-            "jackknife by groups of clusters is right for units of both arms."
+            "CR errors assume that every cluster is in one arm. With `cluster`, leave out `complete_units` and "
+            "`keep`: the "
+            "jackknife by groups of clusters allows for units of both arms."
         )
     elif plan.keeps == MOMENTS and plan.bootstrap is None:
-        yield "`cluster` is for sums by group or a bootstrap: leave out `keep`, or add `bootstrap`."
+        yield "`cluster` works only with sums by group or a bootstrap: leave out `keep`, or add `bootstrap`."
 
 
 def _outcome_faults(plan: Analysis) -> Iterator[str]:
@@ -98,14 +102,17 @@ def _outcome_faults(plan: Analysis) -> Iterator[str]:
         yield f"two outcomes are called {name!r}: give one of them another `name`."
     values = [value.name for value in plan.values]
     for name in dict.fromkeys(name for name in values if values.count(name) > 1):
-        yield f"a column has the name {name!r}, which foldaway gives to a value of another column: rename it."
+        yield f"a column has the name {name!r}, which foldaway uses for a value of another column: rename it."
     for outcome in plan.outcomes:
         yield from (need.fault.format(name=outcome.name) for need in outcome.NEEDS if not need.met(plan))
         if set(plan.estimators) <= set(ESTIMATORS) and plan.estimators and not estimators_of(plan, outcome):
             fitting = " or ".join(f'"{name}"' for name in outcome.READ_BY if ESTIMATORS[name].suits(plan))
-            yield f"`estimators` has none for {outcome.name!r}: add {fitting or 'one'}, or leave `estimators` out."
+            yield (
+                f"`estimators` has none that fits the outcome {outcome.name!r}: add {fitting or 'one'}, or "
+                "leave out `estimators`."
+            )
     if plan.assigned_units is not None and not any(TOTAL in outcome.READ_BY for outcome in plan.outcomes):
-        yield "`assigned_units` is for totals; this plan has none."
+        yield "`assigned_units` applies to totals, but this plan has none: leave it out."
 
 
 def _question_faults(plan: Analysis) -> Iterator[str]:
@@ -117,11 +124,11 @@ def _question_faults(plan: Analysis) -> Iterator[str]:
     for outcome in plain:
         if outcome.better == worse:
             yield (
-                f'`alternative` = "{plan.alternative}" would look for harm alone in {outcome.name!r}, where {worse} is '
+                f'`alternative` = "{plan.alternative}" would look only for harm in {outcome.name!r}, where {worse} is '
                 'better: give that outcome `question = "better"`.'
             )
     if plan.outcomes and not plain:
-        yield "`alternative` is for outcomes without a `question` or a `margin`; this plan has none."
+        yield "`alternative` applies to outcomes without a `question` or a `margin`; this plan has none: leave it out."
 
 
 def _missing_faults(plan: Analysis) -> Iterator[str]:
@@ -129,13 +136,13 @@ def _missing_faults(plan: Analysis) -> Iterator[str]:
     if not plan.lacking:
         return
     for setting, why in (
-        ("federated", "what devices send has one count for all outcomes"),
-        ("release", "its noise is for one count of records"),
+        ("federated", "devices send one count for all outcomes"),
+        ("release", "its noise is made for one count of records"),
     ):
         if getattr(plan, setting) is not None:
-            yield f'`missing = "allowed"` does not go with `{setting}`: {why}.'
+            yield f'`missing = "allowed"` cannot be combined with `{setting}`: {why}.'
     if plan.keep == MOMENTS:
-        yield '`missing = "allowed"` is for sums: leave out `keep = "moments"`, whose products need every outcome.'
+        yield '`missing = "allowed"` works only with sums: leave out `keep = "moments"`, which needs every outcome.'
 
 
 def _federated_faults(plan: Analysis) -> Iterator[str]:
@@ -149,7 +156,7 @@ def _federated_faults(plan: Analysis) -> Iterator[str]:
     yield from mode.faults(plan)
     if plan.unit is not None and not (mode.sites and plan.complete_units):
         yield (
-            "`unit` in a federated plan is for sites, which need `complete_units` and `federated.mode` = "
+            "in a federated plan, `unit` is for sites, which need `complete_units` and `federated.mode` = "
             '"one-message"; a device is a unit by itself.'
         )
     if plan.federated.leverage is not None:
@@ -164,30 +171,34 @@ def _bound_faults(plan: Analysis) -> Iterator[str]:
         if not -LARGEST <= lower < upper <= LARGEST:
             yield f"`bounds` of {name!r} must be two numbers, the lower one first."
     if plan.beyond == "refuse" and not plan.bounds:
-        yield "`beyond` is for values beyond `bounds`; this plan has none."
+        yield "`beyond` applies to values outside `bounds`, but this plan has none: leave it out."
 
 
 def _release_faults(plan: Analysis, release: Release) -> Iterator[str]:
     """What a release rests on: sums of bounded columns, of which nothing but the release tells."""
     if plan.keeps != SUMS:
-        yield '`release` adds noise to sums: leave out `keep = "moments"`; of the modes of devices it needs "sums".'
+        yield (
+            '`release` adds noise to sums: leave out `keep = "moments"`; if there are devices, choose their '
+            'mode "sums".'
+        )
     unbounded = [value.column for value in plan.values if value.bounds(plan.bounds) is None]
     unbounded += [name for name in plan.covariates if name not in plan.levels and name not in plan.bounds]
     if unbounded:
         yield f"`release` needs `bounds` for every column: add those of {_listed(unbounded)}."
     if plan.covariates and plan.coefficients is None:
         yield (
-            "`release` adjusts by `coefficients` from before the trial alone (`foldaway plan calibrate`): add them, or "
+            "`release` can adjust only by `coefficients` from before the trial (`foldaway plan calibrate`): add "
+            "them, or "
             "leave out `covariates`."
         )
     if plan.weight is not None:
-        yield "`release` counts records as they are: leave out `weight`."
+        yield "`release` needs records without weights: leave out `weight`."
     if release.noisy_groups & (release.noisy_groups - 1) or release.noisy_groups > plan.groups:
         yield "`release.noisy_groups` must be a power of two and no more than `groups`."
     if (release.unit_records is not None) != (plan.complete_units and plan.federated is None):
         yield (
-            "`release.unit_records` goes with `complete_units`: only of units whose records come together can they be "
-            "counted. Without both, the release protects records; devices have `federated.device_records`."
+            "`release.unit_records` and `complete_units` need each other: foldaway can limit a unit's records only if "
+            "they arrive together. Without both, the release protects records; devices have `federated.device_records`."
         )
 
 
@@ -200,7 +211,7 @@ def _arm_faults(plan: Analysis) -> Iterator[str]:
     if bad:
         yield f"the probability of {_listed(bad)} must lie between 0 and 1."
     elif plan.arms and not math.isclose(total := math.fsum(plan.arms.values()), 1, abs_tol=1e-9):
-        yield f"the probabilities of `arms` add up to {total:.10g} and not to 1."
+        yield f"the probabilities of `arms` add up to {total:.10g} instead of 1."
 
 
 def _column_faults(plan: Analysis) -> Iterator[str]:
@@ -220,14 +231,14 @@ def _column_faults(plan: Analysis) -> Iterator[str]:
         yield "`outcomes` must name at least one."
     most = MOST_COLUMNS if tallies_of(plan) else MOST_COLUMNS_OF_SUMS
     if len(plan.columns) > most:
-        yield f"the plan has {len(plan.columns)} columns with all levels and outcomes; the most is {most}."
+        yield f"the plan has {len(plan.columns)} columns, including all levels and outcomes; the limit is {most}."
 
 
 def _segment_faults(plan: Analysis) -> Iterator[str]:
     """Segments cut the arms of sums; a column may be a segment besides what else it is, if it has levels."""
     for setting, there in (("segments", bool(plan.segments)), ("strata", plan.strata is not None)):
         if there and (plan.federated is not None or plan.release is not None):
-            yield f"`{setting}` cannot go with `federated` or `release` as yet."
+            yield f"`{setting}` cannot be combined with `federated` or `release` yet."
     if plan.segments and plan.keeps == MOMENTS:
         yield '`segments` are read from sums by group: leave out `keep = "moments"`.'
     if len(set(plan.segments)) < len(plan.segments):
@@ -267,7 +278,7 @@ def _name_faults(plan: Analysis) -> Iterator[str]:
     names = dict.fromkeys((*columns, *plan.arms, *plan.measured, *told, *plan.covariates, *plan.levels, *levels))
     bad = [name for name in names if any(unicodedata.category(c) in _NOT_IN_NAMES for c in name)]
     if bad:
-        yield f"names have no control characters in them, but {_listed(bad)} has."
+        yield f"names must not contain control characters, but {_listed(bad)} does."
 
 
 def _estimator_faults(plan: Analysis) -> Iterator[str]:
@@ -279,14 +290,16 @@ def _estimator_faults(plan: Analysis) -> Iterator[str]:
         if estimator in ESTIMATORS:
             yield from ESTIMATORS[estimator].faults(plan)
             if plan.outcomes and not any(estimator in outcome.READ_BY for outcome in plan.outcomes):
-                yield f"`estimators` has {estimator!r}, which no outcome of the plan is read by."
+                yield f"`estimators` has {estimator!r}, which fits no outcome of the plan."
 
 
 def _error_faults(plan: Analysis) -> Iterator[str]:
     kinds = {name: word for name, word in ERRORS.items() if word.setting == "errors"}
     if plan.errors and plan.federated is not None:
         ours = " and ".join(name for name, word in kinds.items() if word.suits(plan))
-        yield f"`errors` is not for a federated plan: its errors are {ours} by device, and `federated.leverage`."
+        yield (
+            f"a federated plan cannot have `errors`: it has {ours} errors by device, and those of `federated.leverage`."
+        )
         return
     for kind in dict.fromkeys(plan.errors):
         if kind not in kinds:
@@ -300,7 +313,8 @@ def _error_faults(plan: Analysis) -> Iterator[str]:
     if plan.errors and len(asked) == len(plan.errors) and unserved and plan.bootstrap is None:
         only = " and ".join(asked[0].only_for)
         yield (
-            f"the error {asked[0].name!r} is for {only} alone; add another kind for the other estimators, for example "
+            f"the error {asked[0].name!r} applies only to {only}; add another kind for the other estimators, for "
+            "example "
             "HC1."
         )
 

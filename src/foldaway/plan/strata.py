@@ -50,7 +50,7 @@ class Strata(Part, frozen=True):
             if any(not 0 < share < 1 for share in shares.values()):
                 yield f"the probabilities of the stratum {stratum!r} must lie between 0 and 1."
             elif not math.isclose(total := math.fsum(shares.values()), 1, abs_tol=1e-9):
-                yield f"the probabilities of the stratum {stratum!r} add up to {total:.10g} and not to 1."
+                yield f"the probabilities of the stratum {stratum!r} add up to {total:.10g} instead of 1."
 
     def misfits(self, arms: Mapping[str, float]) -> Iterator[str]:
         """A sentence for each stratum that does not have the plan's arms."""

@@ -119,7 +119,7 @@ class Error(Word):
 
     @property
     def clusters(self) -> bool:
-        """Whether it allows for several records of a unit, wherever it is offered."""
+        """Whether it allows for units with several records, wherever it is offered."""
         return self.by_unit or self.name == JACKKNIFE
 
     def serves(self, estimator: str) -> bool:
@@ -158,11 +158,11 @@ def _by_name(*words: _Word) -> dict[str, _Word]:
 
 _DRAWN_HERE = Need(
     lambda plan: plan.federated is None,
-    "`bootstrap` cannot go with `federated`: its weights would have to be drawn where the records are.",
+    "`bootstrap` cannot be combined with `federated`: devices would have to draw its weights.",
 )
 _NO_COVARIATES = Need(
     lambda plan: not plan.covariates,
-    'mode "{name}" sends sums of outcomes alone: leave out `covariates`, or choose "one-message".',
+    'mode "{name}" sends only sums of outcomes: leave out `covariates`, or choose "one-message".',
 )
 _COUNTED = Need(
     lambda plan: plan.weight is None,
@@ -176,39 +176,44 @@ _CALIBRATED = Need(
 _COVARIATES = Need(lambda plan: len(plan.regressors) > 1, "the estimator {name!r} needs `covariates`.")
 _ONE_STRATUM = Need(
     lambda plan: plan.strata is None or plan.keeps == SUMS,
-    "the estimator {name!r} does not allow for `strata` from moments: take regression or interacted, or leave out "
+    "the estimator {name!r} cannot allow for `strata` when moments are kept: choose regression or interacted, or "
+    "leave out "
     '`keep = "moments"`.',
 )
 _FROM_MOMENTS = Need(lambda plan: plan.keeps == MOMENTS, '{name!r} is read from moments: add `keep = "moments"`.')
 FROM_SUMS = Need(lambda plan: plan.keeps == SUMS, '{name!r} is read from sums by group: leave out `keep = "moments"`.')
 _RECEIVED = Need(lambda plan: plan.received is not None, "the estimator {name!r} needs `received`.")
-_GROUPED = Need(lambda plan: plan.grouped, "the error {name!r} needs units of several records (`unit`), or `cluster`.")
-_RECORDS_HERE = Need(lambda plan: plan.federated is None, "the error {name!r} is not for a federated plan.")
+_GROUPED = Need(
+    lambda plan: plan.grouped, "the error {name!r} needs units with several records (`unit`), or `cluster`."
+)
+_RECORDS_HERE = Need(lambda plan: plan.federated is None, "the error {name!r} does not work in a federated plan.")
 _SQUARES_TOLD = Need(
     lambda plan: plan.release is None or plan.by_shares,
-    "the error {name!r} is read from sums of squares, which a `release` does not give away.",
+    "the error {name!r} needs sums of squares, which a `release` does not publish.",
 )
 _ONE_DESIGN = Need(
     lambda plan: plan.strata is None or not plan.grouped,
-    "the error {name!r} compares records within `strata`, and the plan's units may have several: take jackknife.",
+    "the error {name!r} compares records within `strata`, but the plan's units may have several records: choose "
+    "jackknife.",
 )
-_UNWEIGHTED = Need(lambda plan: plan.weight is None, "the error {name!r} is for records without weights.")
+_UNWEIGHTED = Need(lambda plan: plan.weight is None, "the error {name!r} needs records without weights.")
 _WHOLE_UNITS = Need(
     lambda plan: plan.complete_units or plan.federated is not None, "the error {name!r} needs `complete_units`."
 )
-_NO_WEIGHT = Need(lambda plan: plan.weight is None, "`federated.leverage` is defined for plans without `weight` only.")
+_NO_WEIGHT = Need(lambda plan: plan.weight is None, "`federated.leverage` needs a plan without `weight`.")
 
 TOTAL = "total"
 
 # In the order in which they are reported.
 ESTIMATORS = _by_name(
-    Estimator("difference", "the plain difference of the arms' means", needs=(_ONE_STRATUM,), rank=4),
+    Estimator("difference", "the plain difference between the arms' means", needs=(_ONE_STRATUM,), rank=4),
     Estimator(
         "adjusted",
-        "the difference of the arms' means, less what the covariates predict of it",
+        "the difference between the arms' means, minus what the covariates predict",
         needs=(_COVARIATES, FROM_SUMS),
         rank=1,
-        because="it takes out of each outcome what the covariates predict, which leaves the effect and narrows the "
+        because="it subtracts from each outcome what the covariates predict, which leaves the effect unchanged and "
+        "narrows the "
         "interval.",
         adjusts=True,
     ),
@@ -232,7 +237,7 @@ ESTIMATORS = _by_name(
     ),
     Estimator(
         "ipw",
-        "the difference of the arms' means, each record weighted by 1 over the probability of its arm",
+        "the difference between the arms' means, with each record weighted by 1 over the probability of its arm",
         needs=(_FROM_MOMENTS, _ONE_STRATUM),
         rank=5,
         residuals_of="difference",
@@ -240,7 +245,7 @@ ESTIMATORS = _by_name(
     ),
     Estimator(
         "horvitz_thompson",
-        "the mean over all records of outcomes divided by the probability of their arm, as the paper has it",
+        "the mean over all records of outcomes divided by the probability of their arm, as in the paper",
         needs=(_FROM_MOMENTS, _ONE_STRATUM),
         rank=7,
         residuals_of="difference",
@@ -256,7 +261,7 @@ ESTIMATORS = _by_name(
     ),
     Estimator(
         TOTAL,
-        "the difference of totals: what all units together would have had in the arm, and in the control",
+        "the difference between totals: what all units together would have had in the arm and in the control",
         needs=(FROM_SUMS,),
         rank=6,
         own=True,
@@ -266,17 +271,17 @@ ESTIMATORS = _by_name(
 
 CLASSICAL, HC2, HC3, CR0, CR1, BOOTSTRAP = "classical", "HC2", "HC3", "CR0", "CR1", "bootstrap"
 WELCH, JACKKNIFE = "welch", "jackknife"
-_UNEQUAL, _UNITS = "allows for unequal spread", "allows for several records of a unit"
+_UNEQUAL, _UNITS = "allows for unequal spread", "allows for units with several records"
 
 ERRORS = _by_name(
     Error(
         WELCH,
-        "takes records as independent, and each arm's spread as its own",
+        "assumes that records are independent, and that each arm has its own spread",
         (FROM_SUMS, _RECORDS_HERE, _SQUARES_TOLD, _ONE_DESIGN),
         rank=8,
     ),
     Error(JACKKNIFE, f"{_UNITS}, however they are scattered", (FROM_SUMS, _GROUPED), rank=1),
-    Error(CLASSICAL, "takes the spread as equal in all arms", (_FROM_MOMENTS, _RECORDS_HERE)),
+    Error(CLASSICAL, "assumes that the spread is equal in all arms", (_FROM_MOMENTS, _RECORDS_HERE)),
     Error("HC0", f"{_UNEQUAL}, without a correction for small samples", (_FROM_MOMENTS, _RECORDS_HERE), tally=RECORDS),
     Error("HC1", _UNEQUAL, (_FROM_MOMENTS, _RECORDS_HERE), rank=7, tally=RECORDS),
     # For other estimators leverage is not 1/n of the arm.
@@ -328,7 +333,7 @@ MODES: dict[str, Mode] = _by_name(
     Mode("one-message", "sends its tallies once", sites=True),
     Mode("scores", "sends tallies during the trial, and its scores at the close", collects=(UNITS, LEVERAGE)),
     Mode("delta", "sends sums of outcomes alone", (_NO_COVARIATES, _COUNTED)),
-    Mode("sums", "sends sums of outcomes and the group that it drew at random", (_CALIBRATED, _COUNTED), keeps=SUMS),
+    Mode("sums", "sends sums of outcomes and its random group", (_CALIBRATED, _COUNTED), keeps=SUMS),
 )
 
 

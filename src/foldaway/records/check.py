@@ -36,7 +36,7 @@ from foldaway.records.values import (
 RAGGED = "not a record"
 # Names beyond these, in one batch of a segment whose levels the plan does not list, are those of no level.
 _MOST_LEVELS = 100
-TOO_MANY = "more records of a unit than the plan takes"
+TOO_MANY = "more records of a unit than the plan allows"
 
 
 def check(

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from foldaway.errors import RecordError, instead_of
+from foldaway.errors import RecordError, did_you_mean, instead_of
 
 # An Arrow column, or a list of Python objects: a short one, or one that Arrow finds no type for.
 Column: TypeAlias = "pa.Array | list[Any]"
 
-REFUSED = "The batch was refused and nothing of it was folded"
+REFUSED = "The batch was rejected, and none of it was folded"
 
 _TAKEN = "a pandas, polars, pyarrow or DuckDB table, a dict of columns, or a list of dicts"
 
@@ -87,7 +87,7 @@ def columns_of(data: Any, names: Sequence[str], lackable: Collection[str] = ()) 
     if not given.names and not given.records:
         return {name: [] for name in names}, 0, given.others
     if missing := [name for name in names if name not in given.names]:
-        raise RecordError(f"{REFUSED}: it has no column {_listed(missing)}.")
+        raise RecordError(f"{REFUSED}: it has no column {missing_columns(missing, names, given.names)}")
     columns = attempt(lambda: {name: given.column(name) for name in names})
     lengths = sorted({len(column) for column in columns.values()})
     if len(lengths) > 1:
@@ -107,7 +107,7 @@ def attempt(step: Callable[[], T]) -> T:
 def _unreadable(error: Exception) -> RecordError | None:
     if isinstance(error, RecordError | MemoryError):
         return None
-    return RecordError(f"{REFUSED}: it could not be read ({type(error).__name__}); give {_TAKEN}.")
+    return RecordError(f"{REFUSED}: it could not be read ({type(error).__name__}); pass {_TAKEN}.")
 
 
 def _is_table(data: Any) -> bool:
@@ -135,7 +135,7 @@ def _given(data: Any, names: Sequence[str], lackable: Collection[str]) -> Given:
         return Given(table.column_names, lambda name: _joined(table.column(name)), table.num_rows)
     if isinstance(data, list):
         return _records(data, names, lackable)
-    raise RecordError(f"cannot read a batch from {type(data).__name__}; give {_TAKEN}.")
+    raise RecordError(f"cannot read a batch from {type(data).__name__}; pass {_TAKEN}.")
 
 
 def _table(data: Any) -> pa.Table:
@@ -164,7 +164,7 @@ def _sequence(data: Mapping[str, Any], name: str) -> Column:
         or getattr(values, "ndim", 1) != 1
         or not hasattr(values, "__len__")
     ):
-        raise RecordError(f"the column {name!r} is not a sequence; for a single record give a list of one dict.")
+        raise RecordError(f"the column {name!r} is not a sequence; for a single record, pass a list of one dict.")
     return _array(values)
 
 
@@ -223,6 +223,22 @@ def _plain(array: pa.Array) -> pa.Array:
 def as_numpy(column: pa.Array) -> NDArray[Any]:
     """An Arrow column as NumPy, without a copy where the type allows."""
     return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def missing_columns(missing: Sequence[str], wanted: Sequence[str], given: Sequence[str]) -> str:
+    """The end of a sentence about columns that are not there, with the nearest one that is.
+
+    If none of the wanted columns is there, nothing is repeated: the first line may be a record, and no names.
+
+    Example:
+        >>> missing_columns(["revenu"], ["group", "revenu"], ["group", "revenue"])
+        "'revenu'; did you mean `revenue`?"
+        >>> missing_columns(["group", "revenu"], ["group", "revenu"], ["a", "revenue"])
+        "'group', 'revenu'."
+    """
+    others = [name for name in given if name not in wanted] if len(missing) < len(wanted) else []
+    ends = [did_you_mean(name, others) for name in missing]
+    return _listed(missing) + next((end for end in ends if end != "."), ".")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -112,7 +112,7 @@ def none_folded(dropped: Faults, what: str) -> str:
         >>> print(none_folded(Faults([("a", 2)], [Fault("a", "y", "wrong type", 2)]), "report"))  # doctest: +ELLIPSIS
         no records were folded, so there is nothing to report: 2 were faulty and left out.
           y: 2 wrong type
-        A column that is wrong throughout must be written as numbers: a date as days, ...
+        A column in which every value has the wrong type must be written as numbers: a date ...
     """
     said = f"no records were folded, so there is nothing to {what}"
     if not dropped:
@@ -122,8 +122,8 @@ def none_folded(dropped: Faults, what: str) -> str:
 
 
 WITHIN = (
-    "If the arms were drawn within these units (people of both arms in a village), this is a design and no fault: name "
-    "the column as the plan's `cluster`, and what was randomised, if anything but the record, as its `unit`."
+    "If the arms were drawn within these units (people of both arms in a village), the records are right: name "
+    "the column as the plan's `cluster`, and what was randomised, unless it was the record, as its `unit`."
 )
 
 
@@ -156,21 +156,22 @@ def _hints(faults: Faults, n: int) -> list[str]:
     rules = list(faults.by_column().values())
     if any(counts.get("wrong type", 0) >= n for counts in rules):
         return [
-            "A column that is wrong throughout must be written as numbers: a date as days, a percentage as 0.17, "
-            "a decimal comma as a point (1.5), yes and no as 1 and 0; or, for a categorical covariate, "
-            "name its levels in the plan's `levels`."
+            "A column in which every value has the wrong type must be written as numbers: a date as days, a "
+            "percentage as 0.17, "
+            "a decimal comma as a point (1.5), yes and no as 1 and 0. For a categorical covariate, "
+            "list its levels in the plan's `levels`."
         ]
     if any(SEVERAL_ARMS in counts for counts in rules):
         return [WITHIN]
     unknown = [counts[rule] for counts in rules for rule in ("unknown arm", "unknown level") if rule in counts]
     if unknown:
-        spelling = "Arms and levels must be spelt as in the plan, capitals and blanks included."
+        spelling = "Arms and levels must be spelled exactly as in the plan, including capitals and spaces."
         drop = (
-            "Records that are not of this trial can be left out, counted, with "
+            "To leave out and count records that do not belong to this trial, set "
             'on_fault = "drop" and a high drop_limit in the plan.'
         )
         return [spelling] if max(unknown) >= n else [spelling, drop]
     return [
-        'Mend these records, or set on_fault = "drop" in the plan to leave such records out, counted (up to its '
-        "drop_limit, 5 % of all)."
+        'Repair these records, or set on_fault = "drop" in the plan to leave out and count such records (up to its '
+        "drop_limit, 5 % of all records)."
     ]

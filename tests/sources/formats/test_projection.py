@@ -123,7 +123,7 @@ def test_the_line_of_the_first_fault(tmp_path: Path, text: str, where: str) -> N
     path.write_bytes(text.encode())
     with pytest.raises(fa.RecordError) as caught:
         fa.fold_files(path, PLAN)
-    assert str(caught.value).startswith(f"{path}{where}The batch was refused")
+    assert str(caught.value).startswith(f"{path}{where}The batch was rejected")
 
 
 def test_the_line_of_the_first_fault_far_into_the_file(tmp_path: Path) -> None:

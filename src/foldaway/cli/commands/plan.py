@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from foldaway.cli.terminal.options import AsJson, Delimiter, PlanFile
+from foldaway.cli.terminal.options import AsJson, Delimiter, KeyFile, PlanFile
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import PlanError, RecordError, did_you_mean
 
@@ -80,6 +80,54 @@ def check(
                 print(in_lines(f"· {sentence}", indent="  "))
 
 
+@app.command("register")
+def register(
+    plan: PlanFile,
+    save: Annotated[Path, typer.Option(metavar="STATE", help="Where the state is to be; it holds no record yet.")],
+    key: KeyFile = None,
+) -> None:
+    """Enter a plan into a new ledger before the first record, and print the hash that proves it once published."""
+    from foldaway.cli.commands.state import require_savable
+    from foldaway.evidence.ledger import head_sentence
+    from foldaway.keeping.secret import read_or_make_key
+    from foldaway.plan import Plan
+    from foldaway.trial import Trial
+
+    require_savable(save, None, False)
+    trial = Trial(Plan.load(plan), key=None if key is None else read_or_make_key(key))
+    trial.save(save)
+    tell(f"The plan is registered in {save}. Next: foldaway run {plan} FILE --resume {save} --save {save}")
+    print(head_sentence(trial.ledger.head))
+
+
+@app.command("dossier")
+def dossier(
+    plan: PlanFile,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to: a .md file; a .json file goes beside it."),
+    ] = None,
+    expect: Annotated[
+        int, typer.Option(min=1, metavar="UNITS", help="How many units you expect, for the figures.")
+    ] = 10_000,
+    controller: Annotated[str, typer.Option(help="Name and contact details of who is responsible.")] = "",
+    purpose: Annotated[str, typer.Option(help="Why the trial is run, in a sentence.")] = "",
+    recipient: Annotated[list[str] | None, typer.Option(help="Who sees the effects; may be repeated.")] = None,
+) -> None:
+    """Write papers for the file: a record of processing and an annex to an impact assessment (GDPR Art. 30 and 35)."""
+    from foldaway.dossier import OPEN
+    from foldaway.dossier import dossier as written
+    from foldaway.plan import Plan
+
+    target = plan.with_suffix(".dossier.md") if output is None else output
+    if target.suffix == ".json":
+        raise PlanError("name the .md file; the .json file is written beside it.")
+    papers = written(Plan.load(plan), expect, controller=controller, purpose=purpose, recipients=recipient or ())
+    for path, text in ((target, papers.to_markdown()), (target.with_suffix(".json"), papers.to_json())):
+        _write(path, text)
+    tell(f"Written: {target} and {target.with_suffix('.json')}. Fill in what is marked {OPEN!r}.")
+
+
 @app.command("new")
 def new(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of the trial's records.")],
@@ -104,7 +152,7 @@ def new(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; printed by default.")
     ] = None,
 ) -> None:
-    """Write a first plan for a file of records: look it over before you run it. Without options, list its columns."""
+    """Write a first plan for a file of records. Look it over before you run it. Without options, list its columns."""
     file = _only(file)
     if not (arm or outcome or covariate or levels or unit):
         _list_columns(file, delimiter)

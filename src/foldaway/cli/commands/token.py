@@ -64,7 +64,7 @@ def revoke(
     token: Token,
     ca: Authority = None,
 ) -> None:
-    """Revoke a token: at once on this server, within a second on others of the same database."""
+    """Revoke a token. Takes a second on other servers of the same database."""
     with connect(server, token, ca) as client:
         client.revoke_token(id)
     print(f"The token {id} is revoked.")
@@ -72,7 +72,7 @@ def revoke(
 
 @app.command("new")
 def new() -> None:
-    """Print a new token that no server knows yet, to preset as FOLDAWAY_ADMIN_TOKEN."""
+    """Print a new token. No server knows it yet: preset it as FOLDAWAY_ADMIN_TOKEN."""
     with extra():
         from foldaway.service.keys.tokens import new_token
 

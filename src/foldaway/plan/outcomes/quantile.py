@@ -17,7 +17,9 @@ from foldaway.plan.vocabulary import FROM_SUMS, Need
 Quantiles = Annotated[
     tuple[float, ...], Meta(min_length=1, description="a list of numbers between 0 and 1, as in [0.5, 0.95]")
 ]
-Ends = Annotated[tuple[float, float], Meta(description="the lowest and the highest value told apart, as in [1, 60000]")]
+Ends = Annotated[
+    tuple[float, float], Meta(description="the lowest and the highest value to distinguish, as in [1, 60000]")
+]
 Resolution = Annotated[float, Meta(ge=1e-5, le=0.5, description="a number from 0.00001 to 0.5, for example 0.01")]
 
 MOST_BINS = 10_000
@@ -25,11 +27,11 @@ MOST_BINS = 10_000
 
 _HERE = Need(
     lambda plan: plan.federated is None,
-    "{name!r} is read from a histogram, which devices and sites do not send: leave out `federated`.",
+    "{name!r} needs a histogram, which devices and sites do not send: leave out `federated`.",
 )
 _EXACT = Need(
     lambda plan: plan.release is None,
-    "{name!r} is read from a histogram, which a `release` does not cover: leave out the quantile, or take a share.",
+    "{name!r} needs a histogram, which a `release` does not cover: leave out the quantile, or use a share.",
 )
 
 
@@ -98,7 +100,7 @@ class Quantile(Outcome, frozen=True):
         if not all(0 < p < 1 for p in self.quantiles):
             yield f"the quantiles of {self.column!r} must lie between 0 and 1: the median is 0.5."
         elif len(set(self.quantiles)) < len(self.quantiles):
-            yield f"the quantiles of {self.column!r} have one of them twice."
+            yield f"the quantiles of {self.column!r} contain one of them twice."
         elif not -LARGEST <= self.bounds[0] < self.bounds[1] <= LARGEST:
             yield f"the bounds of {self.column!r} must be two numbers, the lower one first."
         elif self.bins.number > MOST_BINS:

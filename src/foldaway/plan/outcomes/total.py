@@ -9,7 +9,7 @@ from foldaway.plan.outcomes.outcome import Column, Outcome
 from foldaway.plan.outcomes.value import Value
 from foldaway.plan.vocabulary import FROM_SUMS, TOTAL, Need
 
-_COUNTED = Need(lambda plan: plan.weight is None, "{name!r} is a sum of records as they are: leave out `weight`.")
+_COUNTED = Need(lambda plan: plan.weight is None, "{name!r} is a sum over unweighted records: leave out `weight`.")
 
 
 class Total(Outcome, frozen=True):

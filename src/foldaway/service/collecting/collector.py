@@ -121,11 +121,17 @@ class Collector:
         found, self._given_up = self._given_up, []
         return found
 
-    def receive(self, batch: Decoded, producer: str | None, sequence: int | None) -> Receipt:
+    def receive(self, batch: Decoded, producer: str | None, sequence: int | None, first: int | None = None) -> Receipt:
         """Fold a batch, unless it has come before; commit if a cohort has come together.
 
+        Args:
+            batch: The records.
+            producer: Who numbers the batches.
+            sequence: The batch's number, or the last one if it has several.
+            first: The first one, if it has several.
+
         Raises:
-            SequenceGap: Batches before this one are missing.
+            SequenceGap: Batches before this one are missing, or a part of it is there already.
             RecordError: The batch is faulty and was refused whole.
             TrialClosed: The trial takes no more records.
             Conflict: Another server has taken batches of the same producers; what was pending here must come again.
@@ -135,13 +141,14 @@ class Collector:
             raise TrialClosed(f"the trial {self.name} is closed and takes no more records.")
         durable, known = self._known(producer)
         if producer is not None and sequence is not None:
-            if sequence > known + 1 and self.durable_sequence(producer) != durable:
+            first = sequence if first is None else first
+            if first > known + 1 and self.durable_sequence(producer) != durable:
                 # The producer was with another server in between, so nothing that is pending here can be committed.
                 self._give_up()
                 durable, known = self._known(producer)
             if sequence <= known:
                 return self._receipt(producer, sequence, folded=0, repeated=True)
-            if sequence > known + 1:
+            if first != known + 1:
                 raise SequenceGap(known + 1)
         before = self._live.copy(), dict(self._sequences), self._unnumbered
         # Numbers may come as text: one bad cell makes text of its column, and `foldaway send` is judged as `run` is.

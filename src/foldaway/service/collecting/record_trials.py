@@ -67,13 +67,14 @@ class RecordTrials:
         encoding: str | None,
         producer: str | None,
         sequence: int | None,
+        first: int | None = None,
     ) -> Receipt:
         """Decode, check and fold a batch; its body is wiped, whatever becomes of it."""
         try:
             collector = self.collector(name)
             batch = decode(body, media_type, encoding, collector.plan, self._limits)
             try:
-                receipt = collector.receive(batch, producer, sequence)
+                receipt = collector.receive(batch, producer, sequence, first)
             finally:
                 self._decoys.add(collector.plan, batch.records.num_rows)
                 batch.wipe()

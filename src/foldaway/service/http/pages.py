@@ -1,4 +1,4 @@
-"""The dashboard's files, which know of no trial (they ask the API, with the reader's token), and the API's page."""
+"""The dashboard's files, which ask the API for what they show, with the reader's token; and the page of the API."""
 
 from __future__ import annotations
 
