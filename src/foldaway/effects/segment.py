@@ -43,7 +43,7 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the effects differ, in a sentence."""
         p = self.differ_p_value
         if p is None:
-            return f"Too few levels of {self.column} have an effect that can be told to say whether they differ."
+            return f"Too few levels of {self.column} have an effect to tell whether they differ."
         if p < _CLEAR:
             return f"The effects differ between levels of {self.column} (p {p_relation(p)})."
         return f"There is no sign that the effects differ between levels of {self.column} (p {p_relation(p)})."
@@ -92,7 +92,7 @@ def in_short(segments: Sequence[BySegment], headings: Sequence[str], correction:
 def _in_short(column: str, tests: Sequence[tuple[str, float | None]], correction: str) -> str:
     told = [(name, p) for name, p in tests if p is not None]
     if not told:
-        return f"By {column}: too few levels have effects that can be told to say whether they differ."
+        return f"By {column}: too few levels have an effect to tell whether they differ."
     adjusted = corrected([p for _, p in told], correction)
     differ = [name for (name, p), q in zip(told, adjusted, strict=True) if (p if q is None else q) < _CLEAR]
     if differ:

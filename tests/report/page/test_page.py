@@ -331,7 +331,7 @@ def test_no_replicate_of_the_bootstrap_is_on_the_page() -> None:
 def test_effects_alone_refer_to_the_trials_report_for_the_spread() -> None:
     text = parsed(effects_page(effects_of("resampled")).html).text
     assert "Bootstrap: 250 replicates" in text
-    assert "How they lie is told in the trial's own report." in text
+    assert "The trial's own report shows their distribution." in text
     assert "too few replicates" not in text
     assert "told in the trial's own report" not in page_of("resampled").text
 
