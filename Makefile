@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.run-stamp
 DEV := $(VENV)/.dev-stamp
-CODE := $(strip src tests $(foreach d,benchmarks studies examples,$(if $(wildcard $(d)/*.py),$(d))))
+CODE := $(strip src tests $(foreach d,benchmarks studies examples tools,$(if $(wildcard $(d)/*.py),$(d))))
 
 # The first Python that is new enough; `make PYTHON=/path/to/python …` chooses another.
 PYTHON ?= $(shell for p in python3.11 python3; do \
@@ -31,7 +31,7 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make pins" PIP_CONFIG_FILE=/dev/null PIP_
 	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(UPGRADE)
 
-.PHONY: help demo test long lint mypy format bench docs validate pins clean
+.PHONY: help demo test long lint mypy format bench docs validate package pins clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,8 +70,12 @@ docs: $(DEV) ## build the documentation to site/, without a network
 validate: $(DEV) ## run the long studies again and write their results to docs/validation
 	$(BIN)/python -m studies all --write $(ARGS)
 
+package: $(DEV) ## build wheel and sdist to dist/, and try them and each extra in empty environments
+	$(BIN)/python tools/check_package.py $(ARGS)
+
 pins: $(DEV) ## compile requirements/*.txt again (UPGRADE=--upgrade for newer versions)
 	$(PIP_COMPILE) --output-file requirements/run.txt requirements/run.in
+	$(PIP_COMPILE) --output-file requirements/serve.txt requirements/serve.in
 	$(PIP_COMPILE) --output-file requirements/dev.txt requirements/dev.in
 	@if grep -nE '://|^ *(-i|-f|--(extra-)?index-url|--find-links|--trusted-host)' requirements/*.txt; then \
 		echo "The pins above carry an address; they must not." >&2; exit 1; fi

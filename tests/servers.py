@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -108,6 +107,8 @@ class Server:
         self.url = f"http://127.0.0.1:{self.port}"
         self.data = folder / "data"
         place = ["--data", str(self.data)] if database is None else ["--database", database]
+        self._token = folder / "admin.token"
+        place += ["--admin-token-file", str(self._token)]
         self._arguments = ["serve", *place, "--port", str(self.port), "--shard", shard, "--quiet"]
         self._nursery = nursery
         self._program = ["-m", "foldaway"]
@@ -117,7 +118,7 @@ class Server:
         self.admin = ""
 
     def start(self, *, wait: bool = True) -> None:
-        """Start; the first time, the administrator's token is read from the output."""
+        """Start; the first server of a database writes the administrator's token to a file."""
         if self._nursery is not None:
             pid = self._nursery.start(self._arguments, self.out, self.err, self._environment)
         else:
@@ -139,8 +140,8 @@ class Server:
             assert self.runs(), self.said()
             assert time.monotonic() < deadline, self.said()
             time.sleep(0.02)
-        found = re.search(r"admin token, shown this once: (fa_\S+)", self.out.read_text())
-        self.admin = found[1] if found else self.admin
+        if self._token.exists():
+            self.admin = self._token.read_text().strip()
 
     def _answers(self) -> bool:
         try:

@@ -123,19 +123,22 @@ class Reader:
         assert done.returncode == 0, f"{self._name}, line {snippet.line}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
 
     def _serve(self, command: str) -> None:
-        port, said = free_port(), self._folder / "serve.out"
-        with said.open("wb") as out:
-            words = [sys.executable, "-m", *command.split("#")[0].split(), "--port", str(port)]
-            process = subprocess.Popen(
-                words, cwd=self._folder, env=self._environ, stdout=out, stderr=subprocess.DEVNULL
-            )
+        port, token = free_port(), self._folder / "admin.token"
+        words = [sys.executable, "-m", *command.split("#")[0].split(), "--port", str(port)]
+        process = subprocess.Popen(
+            [*words, "--admin-token-file", str(token)],
+            cwd=self._folder,
+            env=self._environ,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         self._stack.callback(process.wait, 30)
         self._stack.callback(process.terminate)
         deadline = time.monotonic() + 60
-        while not (token := re.search(r"fa_[\w-]+", said.read_text())):
+        while not token.exists():
             assert process.poll() is None, f"{self._name}: the server has ended"
             assert time.monotonic() < deadline, f"{self._name}: the server says nothing"
             time.sleep(0.05)
-        told = {"FOLDAWAY_SERVER": f"http://127.0.0.1:{port}", "FOLDAWAY_TOKEN": token[0]}
+        told = {"FOLDAWAY_SERVER": f"http://127.0.0.1:{port}", "FOLDAWAY_TOKEN": token.read_text().strip()}
         self._environ |= told
         os.environ.update(told)  # the test puts them back

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from foldaway.client import Client
-from foldaway.errors import ServerError
+from foldaway.client import Client, _halves
+from foldaway.errors import ServerError, ServerWarning
 from served import Served, rows
 from servers import Nursery
 
@@ -29,8 +30,8 @@ def server(served_from: Nursery, tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def steady(served_from: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server that is not stopped."""
-    with Served(tmp_path_factory.mktemp("steady"), served_from, measured=True) as server:
+    """A server that is not stopped, and takes small bodies only."""
+    with Served(tmp_path_factory.mktemp("steady"), served_from, "--max-body", 1, measured=True) as server:
         yield server
 
 
@@ -100,6 +101,44 @@ def test_a_batch_with_none_of_the_columns_is_refused(steady: Served) -> None:
     token = steady.create("strange")["ingest_token"]
     with Client(steady.url, token) as client, pytest.raises(ServerError):
         client.send("strange", [{"other": 1}])
+
+
+def test_a_batch_that_is_too_large_is_sent_in_parts_unless_its_number_is_the_callers(steady: Served) -> None:
+    token, many = steady.create("large")["ingest_token"], 150_000
+    table = pa.table({"group": ["a", "b"] * (many // 2), "y": [0.0, 1.0] * (many // 2)})  # nearly 2 MiB
+    with Client(steady.url, token) as client:
+        receipt = client.send("large", table)
+        assert (receipt["folded"], receipt["sequence"], receipt["durable"]) == (many, 2, 2)
+    assert records(steady, "large") == many
+    with (
+        Client(steady.url, token, producer="me") as named,
+        pytest.raises(ServerError, match="producer me numbers") as refused,
+    ):
+        named.send("large", table)
+    assert refused.value.status == 413
+    assert records(steady, "large") == many
+
+
+def test_units_stay_together_in_parts() -> None:
+    table = pa.table({"unit": list("abcbacddd"), "y": range(9)})
+    parts = _halves(table, "unit")
+    assert [sorted(set(part["unit"].to_pylist())) for part in parts] == [["a", "b"], ["c", "d"]]
+    assert sorted(y for part in parts for y in part["y"].to_pylist()) == list(range(9))
+    with pytest.raises(ServerError, match="all records of a unit"):
+        _halves(parts[0].slice(0, 1), "unit")
+
+
+def test_leaving_with_pending_batches_warns(steady: Served) -> None:
+    token = steady.create("leaving")["ingest_token"]
+    client = Client(steady.url, token)
+    client.send("leaving", rows(4))
+    client.send("leaving", rows(4))
+    with pytest.warns(ServerWarning, match="not durable yet: 2") as warned:
+        client.close()
+    assert warned[0].filename == __file__
+    with warnings.catch_warnings(), Client(steady.url, token) as client:
+        warnings.simplefilter("error")
+        assert client.send("leaving", rows(4))["pending"] is False
 
 
 def test_errors_are_sentences(steady: Served) -> None:
@@ -200,3 +239,8 @@ def test_back_off_spares_a_server_that_is_busy(monkeypatch: pytest.MonkeyPatch) 
     assert max(pauses) < 10
     assert sum(pauses[-3:]) > 10 * sum(pauses[:3])
     assert 30 < now <= 48
+    with (
+        pytest.warns(ServerWarning, match=r"is it running.* Trying again for up to 9 seconds"),
+        pytest.raises(ServerError, match="cannot be reached"),
+    ):
+        Client("http://127.0.0.1:9", "fa_x", patience=9).status("x")

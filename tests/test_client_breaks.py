@@ -13,12 +13,12 @@ import pytest
 import foldaway as fa
 from foldaway.cli.commands.send import send_files
 from foldaway.client import Client
-from foldaway.errors import FoldawayError, ServerError
+from foldaway.errors import FoldawayError, IngestError, ServerError
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.service.http import problems
 from foldaway.sources.formats.body import Limits
-from plans import SMALL
+from plans import SMALL, replaced
 from stores import VAULT
 
 PLAN = fa.Plan(**SMALL, privacy=fa.Privacy(cohort=10))
@@ -31,6 +31,7 @@ class Stand:
         self.store = store
         self.fates: list[str] = []
         self.sent: list[tuple[str, int]] = []
+        self.most = 2**30
         self.crash()
 
     def crash(self) -> None:
@@ -57,11 +58,14 @@ class Stand:
             if parts[-1] == "plan":
                 return self.service.plan(parts[3]).encode()
             return msgspec.json.encode({"durable": self.service.store.shards.producer(parts[3], parts[5])[0]})
-        producer, sequence = request.headers["Foldaway-Producer"], int(request.headers["Foldaway-Sequence"])
-        self.sent.append((producer, sequence))
-        media_type = request.headers["Content-Type"]
+        producer, numbers = request.headers["Foldaway-Producer"], request.headers["Foldaway-Sequence"].split("-")
+        first, last = int(numbers[0]), int(numbers[-1])
+        self.sent.append((producer, first))
+        if len(request.content) > self.most:
+            raise IngestError(413, "too large.")
+        body, media_type = bytearray(request.content), request.headers["Content-Type"]
         return msgspec.json.encode(
-            self.service.records.receive(parts[3], bytearray(request.content), media_type, None, producer, sequence)
+            self.service.records.receive(parts[3], body, media_type, None, producer, last, first)
         )
 
 
@@ -197,6 +201,25 @@ def test_every_file_is_a_producer_of_its_own(stand: Stand, tmp_path: Path) -> No
     assert len({producer for producer, _ in stand.sent}) == 3
     with made(stand) as client:
         assert send_files(client, "small", files, ignored, key=bytes(16))[:2] == (0, 23)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_file_is_counted_once_however_it_is_cut(stand: Stand, tmp_path: Path, crash: bool) -> None:
+    """In small parts at first, of which some are pending; in one piece after a break, which then overlaps with them."""
+    plan = replaced(PLAN, name="large", privacy=fa.Privacy(cohort=600))
+    stand.store.create_trial(plan, None)
+    file, records = [lines(tmp_path / "large.csv", 2_000)], stand.service.records
+    stand.most, stand.fates = 4_000, ["answer"] * 7 + ["unreachable"] * 9
+    with pytest.raises(ServerError, match="cannot be reached"), made(stand, patience=0.0) as client:
+        send_files(client, "large", file, ignored, key=bytes(16))
+    assert (records.exactly(plan).records, records.pending_of("large")) == (750, 250)
+    if crash:
+        stand.crash()
+    stand.most, stand.fates, stand.sent = 2**30, [], []
+    with made(stand) as client:
+        sent = send_files(client, "large", file, ignored, key=bytes(16)).sent
+    assert [first for _, first in stand.sent] == ([751] if crash else [751, 751, 1001])
+    assert (sent, stand.service.records.exactly(plan).records) == (1_250 if crash else 1_000, 2_000)
 
 
 ignored: Callable[..., None] = lambda *_: None  # noqa: E731

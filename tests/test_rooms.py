@@ -54,6 +54,7 @@ ROOMS = (
     "trial",
     "least_squares",
     "planning",
+    "dossier",
     "report/page",
     "report/drawing",
     "report",
@@ -68,6 +69,7 @@ ROOMS = (
     "numerics/kernels",
     "numerics",
     "keeping",
+    "evidence",
     "backoff",
     "errors",
 )

@@ -11,6 +11,7 @@ services=(
     "PostgreSQL|postgresql|have_postgres"
     "NATS|nats-server|have_nats"
     "Redis|redis-server|have_redis"
+    "nginx|nginx-light|have_nginx"
     "Chromium|chromium-headless-shell|have_chromium"
     "Java|openjdk-17-jre-headless|have_java"
 )
@@ -23,6 +24,7 @@ have_postgres() {
 
 have_nats() { command -v nats-server >/dev/null || [ -x /usr/sbin/nats-server ] || [ -x .venv/bin/nats-server ]; }
 have_redis() { command -v redis-server >/dev/null; }
+have_nginx() { command -v nginx >/dev/null || [ -x /usr/sbin/nginx ]; }
 # The whole browser will do as well, where its part without windows could not be had.
 have_chromium() { command -v chromium-headless-shell >/dev/null || { [ -n "$tried" ] && command -v chromium >/dev/null; }; }
 have_java() { command -v java >/dev/null; }

@@ -4,10 +4,9 @@ Each record is folded into running tallies the moment it arrives and is then gon
 intervals are those of an analysis that kept everything.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from foldaway.calibrating import Calibration
-from foldaway.effects import Effect, Effects, Verdict
 from foldaway.errors import (
     EstimateError,
     FoldawayError,
@@ -22,28 +21,30 @@ from foldaway.errors import (
     Unreleased,
     WorkerError,
 )
-from foldaway.least_squares import LeastSquares
-from foldaway.plan import (
-    Bootstrap,
-    Coefficients,
-    Federated,
-    Mean,
-    Outcome,
-    Plan,
-    Privacy,
-    Quantile,
-    Ratio,
-    Release,
-    Share,
-    Strata,
-    Total,
-)
-from foldaway.planning import Baseline, Power, power
-from foldaway.trial import Trial, saved_effects
 
 if TYPE_CHECKING:
+    from foldaway.calibrating import Calibration
+    from foldaway.effects import Effect, Effects, Verdict
+    from foldaway.least_squares import LeastSquares
+    from foldaway.plan import (
+        Bootstrap,
+        Coefficients,
+        Federated,
+        Mean,
+        Outcome,
+        Plan,
+        Privacy,
+        Quantile,
+        Ratio,
+        Release,
+        Share,
+        Strata,
+        Total,
+    )
+    from foldaway.planning import Baseline, Power, power
     from foldaway.sources.query import fold_query
     from foldaway.sources.runs.folding import fold_files
+    from foldaway.trial import Trial, saved_effects
 
 __version__ = "0.1.0"
 
@@ -87,13 +88,29 @@ __all__ = [
     "saved_effects",
 ]
 
-# What reads from elsewhere is loaded on first use, to keep `import foldaway` light.
-_LATER = {"fold_files": "foldaway.sources.runs.folding", "fold_query": "foldaway.sources.query"}
+# What is loaded on first use, so that `import foldaway` and `foldaway --help` are quick; all else is of a plan.
+_HOMES = {
+    "Baseline": "planning",
+    "Calibration": "calibrating",
+    "Effect": "effects",
+    "Effects": "effects",
+    "LeastSquares": "least_squares",
+    "Power": "planning",
+    "Trial": "trial",
+    "Verdict": "effects",
+    "fold_files": "sources.runs.folding",
+    "fold_query": "sources.query",
+    "power": "planning",
+    "saved_effects": "trial",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
+    value = globals()[name] = getattr(import_module(f"foldaway.{_HOMES.get(name, 'plan')}"), name)
+    return value
 
-    return getattr(importlib.import_module(_LATER[name]), name)
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

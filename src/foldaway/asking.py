@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from foldaway.backoff import pauses
-from foldaway.errors import ServerError, instead_of, not_installed
+from foldaway.errors import ServerError, UntrustedServer, instead_of, not_installed
 
 try:
     import httpx
@@ -20,6 +20,9 @@ except ModuleNotFoundError:
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
 _MORE_THAN_A_MOMENT = 2.0
+
+# Of a proxy, which does not say it in our words.
+_PLAIN = {413: "the request is larger than the server, or a proxy in front of it, accepts; send less at a time."}
 
 
 class Asking:
@@ -31,7 +34,7 @@ class Asking:
         patience: Seconds to go on trying while the server does not answer.
         verify: A file with the certificate authority for https, or True for the system's.
         look: Called with every answer's headers; what it raises ends the request.
-        told: Called once with what is wrong, if a request has to be repeated for more than a moment.
+        told: Called with what is wrong, once for every request that has to be repeated for more than a moment.
 
     Raises:
         ServerError: The address, or the file, cannot be used.
@@ -73,7 +76,7 @@ class Asking:
         Raises:
             ServerError: The server refuses, or has not answered for as long as that.
         """
-        began = time.monotonic()
+        began, told = time.monotonic(), self._told
         until = began + (self._patience if patience is None else patience)
         waits = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
@@ -81,22 +84,37 @@ class Asking:
             try:
                 response = self._http.request(method, path, **request)
             except httpx.TransportError as error:
-                # Without what stands before an @, which may be a password.
-                address = f"{self._http.base_url.scheme}://{self._http.base_url.netloc.decode()}"
-                problem = ServerError(
-                    f"the server at {address} cannot be reached ({type(error).__name__}): is it running, and is that "
-                    "its address?"
-                )
+                problem = self._unreachable(error)
             else:
                 if response.is_success:
                     return response.content
                 problem = _problem(response)
-            if not problem.passes or time.monotonic() + pause > until:
+            # A certificate does not mend itself within a minute.
+            if not problem.passes or isinstance(problem, UntrustedServer) or time.monotonic() + pause > until:
                 raise problem
-            if time.monotonic() - began > _MORE_THAN_A_MOMENT and self._told is not None:
-                self._told(problem)
-                self._told = None
+            if time.monotonic() - began > _MORE_THAN_A_MOMENT and told is not None:
+                told(problem)
+                told = None
             time.sleep(pause)
+
+    def _unreachable(self, error: BaseException) -> ServerError:
+        """Why there is no connection."""
+        # Without what stands before an @, which may be a password.
+        server = f"the server at {self._http.base_url.scheme}://{self._http.base_url.netloc.decode()}"
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, ssl.SSLError):
+            cause = cause.__cause__ or cause.__context__
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return UntrustedServer(
+                f"the certificate of {server} is not trusted: {cause.verify_message.rstrip('.')}. If it was issued by "
+                "an authority of your own, name that authority's file: --ca or FOLDAWAY_CA, in Python verify=."
+            )
+        if isinstance(cause, ssl.SSLError):
+            reason = (cause.reason or "no reason given").replace("_", " ").lower()
+            return UntrustedServer(f"no encrypted connection to {server} ({reason}): does it use https?")
+        return ServerError(
+            f"{server} cannot be reached ({type(error).__name__}): is it running, and is that its address?"
+        )
 
 
 def _connection(url: str, headers: dict[str, str], verify: str | bool) -> httpx.Client:
@@ -118,5 +136,6 @@ def _problem(response: httpx.Response) -> ServerError:
         problem = msgspec.json.decode(response.content, type=dict[str, Any])
     except msgspec.DecodeError:
         problem = {}
-    detail = problem.get("detail") or f"the server answered {response.status_code}."
+    plain = _PLAIN.get(response.status_code, f"the server answered {response.status_code}.")
+    detail = problem.get("detail") or plain
     return ServerError(detail, response.status_code, problem.get("expected"))

@@ -3,7 +3,7 @@
 All of them can be pickled, so that they reach the user from a worker process or a cluster.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
@@ -64,6 +64,21 @@ def not_installed(package: str, extra: str) -> str:
     return f"{package} is not installed: pip install 'foldaway[{extra}]', or '.[{extra}]' in a checkout."
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about a name that nobody knows: with the nearest one that is known, if one is near.
+
+    Example:
+        >>> "no column 'revenu'" + did_you_mean("revenu", ["group", "revenue"])
+        "no column 'revenu'; did you mean `revenue`?"
+        >>> "no column 'age'" + did_you_mean("age", ["group", "revenue"])
+        "no column 'age'."
+    """
+    import difflib  # only where something is wrong
+
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean `{near[0]}`?" if near else "."
+
+
 class FoldawayError(Exception):
     """Base of every error that foldaway raises on purpose."""
 
@@ -100,6 +115,10 @@ class CoordinatorWarning(UserWarning):
     """A device has taken a record, but its coordinator refuses it: what it records may never be counted."""
 
 
+class ServerWarning(UserWarning):
+    """A server does not answer, or holds what was sent to it in its memory alone."""
+
+
 class SampleRatioWarning(UserWarning):
     """The arms' counts do not fit the plan's probabilities."""
 
@@ -113,10 +132,10 @@ class SealedError(FoldawayError):
 
 
 class SequenceGap(FoldawayError):
-    """A batch whose predecessors are missing."""
+    """A batch that does not begin where the one before it has ended."""
 
     def __init__(self, expected: int) -> None:
-        super().__init__(f"batches are missing: send sequence {expected} first, then those after it.")
+        super().__init__(f"batches are missing, or overlap: send sequence {expected} first, then those after it.")
         self.expected = expected
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -143,6 +162,10 @@ class ServerError(FoldawayError):
     def passes(self) -> bool:
         """Whether the same may be taken later: the server is away, busy, restarting, or has lost a race."""
         return self.status in (None, 408, 429, 500, 502, 503, 504)
+
+
+class UntrustedServer(ServerError):
+    """A server that no encrypted connection can be made to: its certificate is not trusted, or it has none."""
 
 
 class IngestError(FoldawayError):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from foldaway.effects import Effects
 from foldaway.effects.analysis import effects_of
 from foldaway.effects.group_analysis import effects_of_groups
+from foldaway.effects.released import coarse
 from foldaway.effects.segment_analysis import effects_by_segment
 from foldaway.errors import (
     EstimateError,
@@ -28,12 +29,15 @@ from foldaway.errors import (
     TooEarly,
     instead_of,
 )
+from foldaway.evidence.ledger import CLOSED, KEY_DESTROYED, Ledger, now
+from foldaway.evidence.software import software
 from foldaway.inference.adjusting import Start, fit_starts
+from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, Newcomers, Told, may_tell, may_write, too_early
 from foldaway.keeping.saved import Final, Positions, Saved, load, naming
 from foldaway.keeping.secret import Secret
 from foldaway.keeping.state import pack, unpack
-from foldaway.keeping.user_keys import FileKey, destroy_user_key, user_file_key, user_key
+from foldaway.keeping.user_keys import FileKey, destroy_user_key, user_file_key, user_key, user_signer
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.records import Fault, Faults, check
@@ -96,6 +100,8 @@ class Trial:
         self._sealed = False
         self._secret = None if key is None else Secret(key)  # without one given, it comes with the first record
         self._given = key is not None
+        self.ledger = Ledger()  # what happened, once that is to outlive the process
+        self._begun = (now(), 0)  # when the plan was fixed, and how many records there were by then
         self._users_mark = b""  # of the user's own key, once the trial is sealed
         self._key_mark = self._secret.mark() if self._secret is not None and plan.keyed else b""
 
@@ -226,11 +232,14 @@ class Trial:
         """
         if not self._sealed and not self._given and self.n:
             self._users_mark = self._key_mark or self._own_mark()
+        if not self._sealed and not self.ledger.closed:
+            self._note_end()
         if self._secret is not None:
             self._secret.destroy()
         self._sealed = True
         if everywhere and self._users_mark:
             destroy_user_key(self.plan.design, self._users_mark)
+            self._note_destroyed(self._users_mark)
 
     def _own_mark(self) -> bytes:
         """The mark of the user's own key, under which the saved files of a plan without keyed hashes are encrypted."""
@@ -255,6 +264,8 @@ class Trial:
         merged._told = other._told if self._told is None else self._told.plus(other._told)
         merged._newcomers = (self._newcomers + other._newcomers).within(self.plan.privacy)
         merged._sealed = self._sealed or other._sealed
+        if other.ledger:  # workers of one run have none
+            merged.ledger = self.ledger.merge(other.ledger, user_signer())
         same = self._key_mark == other._key_mark
         if (not self.n and not same) or (self._secret is None and same):
             if not _same(self._secret, other._secret):
@@ -369,7 +380,7 @@ class Trial:
         """
         from foldaway.report.page.page import trial_page
 
-        saved = Saved(self.copy().dumps(), positions)  # a report fixes nothing
+        saved = Saved(self.copy().dumps(), positions, ledger=self.ledger)  # a report fixes nothing
         return trial_page(quiet_effects(self) if told is None else told, self.plan, self._tallies, saved)
 
     @property
@@ -457,6 +468,7 @@ class Trial:
         trial._faults = Faults(state.dropped.items(), state.faults)
         trial._restore_key(state, given=key is not None)
         trial._told = state.told
+        trial._begun = (now(), trial.n)
         if state.newcomers is not None:
             records, units, hashes = state.newcomers
             trial._newcomers = Newcomers(records, units, frozenset(hashes))
@@ -483,10 +495,83 @@ class Trial:
             path: Where to.
             positions: How far sources have been read, for those who go on from there.
         """
+        saved, key = self.saved(positions)
+        saved.save(Path(path), key)
+        self.ledger = saved.ledger
+
+    def saved(self, positions: Positions | None = None) -> tuple[Saved, FileKey | None]:
+        """What `save` writes: the state or what is left of it, with the ledger; and under which key."""
         if self._sealed:
-            Saved(b"", positions, self.final()).save(Path(path), None)
-        else:
-            Saved(self.dumps(), positions).save(Path(path), self.file_key())
+            return Saved(b"", positions, self.final(), self.ledger), None
+        state, key = self.dumps(), self.file_key()
+        self.register()
+        ledger = self.ledger.used(user_signer(), Secret(key.key).mark().hex())
+        return Saved(state, positions, None, ledger.written(user_signer(), self._told_count(), self._cohort)), key
+
+    def register(self) -> str:
+        """Begin the ledger with the plan, if it has not begun, and give its head, to be published elsewhere."""
+        time, records = self._begun
+        self.ledger = self.ledger.registered(user_signer(), self.plan.fingerprint, round_count(records), time)
+        return self.ledger.head
+
+    @property
+    def _cohort(self) -> int:
+        return self.plan.privacy.cohort
+
+    def _told_count(self) -> int:
+        """How many records others may know of."""
+        return (round_count if self.plan.release is None else coarse)(self.n)
+
+    def audited(self) -> None:
+        """Note in the ledger whether anybody could be solved for by whoever reads the tallies in the clear."""
+        from foldaway.auditing.audit import audit  # not for those who end nothing
+
+        self.register()
+        found = audit(self.plan, self._tallies)
+        self.ledger = self.ledger.audited(user_signer(), found.attacks, found.solved, found.solved_with_keys)
+
+    def _note_answer(self, effects: str) -> None:
+        """Note effects that others see, and the tallies they can be read from again, if these are the ones kept."""
+        self.register()
+        self.ledger = self.ledger.answered(user_signer(), effects, self.commitment(effects))
+
+    def commitment(self, effects: str) -> str:
+        """A hash of the tallies as they are kept, under the trial's key; empty if other effects are read from these.
+
+        It ties effects that were told to tallies that somebody has kept, and tells nothing to whoever lacks the key.
+        """
+        key = self._key()
+        if self.released or key is None:
+            return ""
+        kept = self.copy()
+        kept.fix()
+        if quiet_effects(kept, rounded=True).to_json() != effects:
+            return ""
+        return Secret(key).commitment(msgspec.msgpack.encode(kept._tallies.state()))
+
+    def _key(self) -> bytes | None:
+        """The trial's key, if it is there."""
+        if self._secret is not None and self._secret.held:
+            return self._secret.reveal()
+        return user_key(self.plan.design, new=False)
+
+    def _note_end(self) -> None:
+        """Note the audit, the final effects and the close, as long as tallies and key are there."""
+        self.register()
+        key, final = self._key(), self.final()
+        if key is not None:
+            self.ledger = self.ledger.used(user_signer(), Secret(key).mark().hex())
+        if not self.released:
+            self.audited()
+        if final.effects is not None:
+            self._note_answer(final.effects)
+        about = {"records": None if final.effects is None else self._told_count(), **software()}
+        self.ledger = self.ledger.add(user_signer(), CLOSED, about)
+
+    def _note_destroyed(self, mark: bytes) -> None:
+        """Note that a key is gone, if the ledger knows of it."""
+        if mark.hex() in self.ledger.keys_left():
+            self.ledger = self.ledger.add(user_signer(), KEY_DESTROYED, {"key": mark.hex()})
 
     def file_key(self) -> FileKey:
         """What saved files of this trial are encrypted under."""
@@ -529,6 +614,7 @@ class Trial:
         census = self.census()
         if may_tell(self.plan.privacy, census, None if self._told is None else self._told.census):
             self._told = Told(census, quiet_effects(self, rounded=True).to_json())
+            self._note_answer(self._told.effects)
         if self._told is None or not self._told.effects:
             raise too_early(self.plan.privacy)
         return Effects.from_json(self._told.effects)
@@ -579,7 +665,9 @@ def open_saved(
             f"{path}` prints them, and fa.saved_effects(path) reads them."
         )
     with naming(path):
-        return Trial.loads(saved.state, plan, key=key), saved.positions
+        trial = Trial.loads(saved.state, plan, key=key)
+    trial.ledger = saved.ledger
+    return trial, saved.positions
 
 
 def saved_effects(path: str | Path, *, key: bytes | None = None) -> Effects:
@@ -623,10 +711,27 @@ def _differing(plan: Plan, other: Plan) -> str:
     return ", ".join(f"`{name}`" for name in names) or "the order of its arms"
 
 
-def finish_sealing(final: Final) -> None:
-    """Destroy the user's key of a sealed trial, in case a crash came between the two."""
-    if final.key_mark:
-        destroy_user_key(Plan.loads(final.plan).design, final.key_mark)
+def finish_sealing(path: Path, *, given: bool = False) -> Ledger:
+    """Destroy the user's key of a sealed trial, in case a crash came before that, and note it in the trial's file.
+
+    Args:
+        path: The file of what is left of the trial.
+        given: Whether the trial had a key of its own, which is destroyed.
+    """
+    saved = load(path)
+    assert saved.final is not None
+    mark, ledger = saved.final.key_mark, saved.ledger
+    if mark:
+        destroy_user_key(Plan.loads(saved.final.plan).design, mark)
+    left = ledger.keys_left()
+    others = [each for each in left if each != mark.hex()]
+    for each in left:
+        # Of several keys, such as other users' whose states were merged, nobody here knows which was given.
+        if each not in others or (given and len(others) == 1):
+            ledger = ledger.add(user_signer(), KEY_DESTROYED, {"key": each})
+    if ledger.head != saved.ledger.head:
+        msgspec.structs.replace(saved, ledger=ledger).save(path, None)
+    return ledger
 
 
 def _same(secret: Secret | None, other: Secret | None) -> bool:

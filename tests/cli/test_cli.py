@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
 
 import foldaway as fa
 from commands import foldaway
+from foldaway import cli
 from foldaway.simulation.demo import PLAN
 
 SECRET = "SECRET-31415"
 
 
 def test_an_unexpected_error_shows_no_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    from foldaway import cli
-
     def fail(*_: object, **__: object) -> None:
         raise ValueError(SECRET)
 
@@ -47,7 +50,27 @@ def test_a_stream_that_was_closed_is_no_failure(closed: str) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_help_names_every_command() -> None:
-    done = foldaway("--help")
-    for command in ("run", "merge", "plan", "demo"):
-        assert command in done.stdout
+def every_command(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield words
+    for name, each in getattr(command, "commands", {}).items():
+        yield from every_command(each, (*words, name))
+
+
+def test_help_is_plain_whole_and_fits_a_terminal() -> None:
+    every = list(every_command(get_command(cli.app)))
+    assert len(every) > 30
+    for words in every:
+        shown = CliRunner().invoke(cli.app, [*words, "--help"], terminal_width=80).output
+        assert shown.startswith("Usage:"), words
+        assert max(map(len, shown.splitlines())) <= 80, words
+        assert not re.search(r"<bool>|[^\]}]\.\.\.$|[╭│]", shown, re.MULTILINE), words
+
+
+def test_help_and_completion_load_next_to_nothing() -> None:
+    for words in (["--help"], ["run", "--help"]):
+        program = f"import sys; sys.argv = ['foldaway', *{words}]; from foldaway.cli import exit_code; exit_code()"
+        program += "; assert not {'numpy', 'pyarrow', 'rich', 'scipy'} & set(sys.modules)"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+    asked = {"_FOLDAWAY_COMPLETE": "complete_bash", "COMP_WORDS": "foldaway trial re", "COMP_CWORD": "2"}
+    assert foldaway(env=asked).stdout.split() == ["report"]

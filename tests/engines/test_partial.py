@@ -99,7 +99,7 @@ def test_small_batches_are_gathered_and_none_is_lost(monkeypatch: pytest.MonkeyP
 def test_columns_that_are_missing_or_doubled_are_named() -> None:
     plan, _ = make_trial(1)
     assert partial.plan_columns(plan, ["y0", "other", "group", "x0"]) == ["y0", "x0", "group"]
-    with pytest.raises(fa.RecordError, match="no column 'x0', 'group'; nothing was folded"):
+    with pytest.raises(fa.RecordError, match="nothing was folded: the data has no column 'x0', 'group'"):
         partial.plan_columns(plan, ["y0", "other"])
     with pytest.raises(fa.RecordError, match="more than one column 'x0'"):
         partial.plan_columns(plan, ["y0", "x0", "x0", "group"])

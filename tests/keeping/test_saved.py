@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import foldaway as fa
 from foldaway.errors import TooEarly
-from foldaway.keeping.ledger import Entry, Pages
+from foldaway.keeping.folded_files import Entry, FilePositions
 from foldaway.keeping.saved import MAGIC, Positions, Saved, StreamPositions, load, loads, of_kind
 from foldaway.keeping.secret import Secret
 from foldaway.keeping.user_keys import FileKey, destroy_user_key, user_file_key, user_key
@@ -38,7 +38,7 @@ STREAM = StreamPositions("nats ORDERS", places={"": (17,)})
 @settings(deadline=None, max_examples=50)
 @given(
     st.builds(StreamPositions, st.text(max_size=9), st.text(max_size=9), places)
-    | st.builds(Pages, st.binary(max_size=16), st.dictionaries(st.binary(max_size=16), entries, max_size=3))
+    | st.builds(FilePositions, st.binary(max_size=16), st.dictionaries(st.binary(max_size=16), entries, max_size=3))
 )
 def test_what_goes_in_comes_out_as_the_kind_it_was(positions: Positions) -> None:
     saved = Saved(state(), positions)
@@ -47,13 +47,13 @@ def test_what_goes_in_comes_out_as_the_kind_it_was(positions: Positions) -> None
 
 
 def test_positions_of_another_kind_of_source_are_told_apart() -> None:
-    pages = Pages(b"salt", {})
-    assert of_kind(pages, Pages) is pages
+    files = FilePositions(b"salt", {})
+    assert of_kind(files, FilePositions) is files
     assert of_kind(STREAM, StreamPositions) is STREAM
     with pytest.raises(fa.StateError, match="saved by a run over files, not by the consumer of a stream"):
-        of_kind(pages, StreamPositions)
+        of_kind(files, StreamPositions)
     with pytest.raises(fa.StateError, match="saved by the consumer of a stream, not by a run over files"):
-        of_kind(STREAM, Pages)
+        of_kind(STREAM, FilePositions)
 
 
 def test_without_positions_it_is_the_state_itself() -> None:

@@ -177,7 +177,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "a plan's setting": ({"column": "y", "arm": "g"}, "`arm` belongs at the top of the plan, before the first table."),
     "a typo": (
         {"column": "y", "bettr": "lower"},
-        '`bettr` is not a setting of an outcome of kind "mean"; is it `better`?',
+        '`bettr` is not a setting of an outcome of kind "mean"; did you mean `better`?',
     ),
     "a percentile": (
         lambda: fa.Quantile("y", (95,), bounds=(1, 5)),

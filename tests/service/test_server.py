@@ -28,7 +28,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from litestar.testing import TestClient
 
-from foldaway.errors import FoldawayError
+from foldaway.client import Client
+from foldaway.errors import FoldawayError, ServerError, UntrustedServer
 from foldaway.service.collecting.access_tokens import TokenWanted
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.databases import postgres_engine
@@ -115,10 +116,18 @@ def test_sigterm_answers_what_is_under_way_and_stores_what_the_cohort_allows(
         server.start()
         status = server.ask("GET", "/v1/trials/ending").json()
         assert (status["records"], status["pending"]) == (14, False)
-        server.ask("POST", path, trial["ingest_token"], json=rows(3))
+        numbered = {"Foldaway-Producer": "till-7", "Foldaway-Sequence": "1"}
+        for count, headers, status in ((3, {}, 202), (2, numbered, 200)):
+            answer = server.ask("POST", path, trial["ingest_token"], json=rows(count), headers=headers)
+            assert answer.status_code == status
+            assert ("lost if the server stops" in (answer.json()["note"] or "")) == (status == 202)
         server.stop()
+        (given_up,) = server.events("given up")
+        del given_up["time"]
+        expected = {"trial": "ending", "records": 5, "unnumbered": 3, "producers": ["till-7"]}
+        assert given_up == {"event": "given up", "level": "warning", **expected}
         server.start()
-        assert server.ask("GET", "/v1/trials/ending").json()["records"] == 14  # 3 are too few to be stored
+        assert server.ask("GET", "/v1/trials/ending").json()["records"] == 14  # 5 are too few to be stored
 
 
 # Pressure from without
@@ -271,7 +280,7 @@ def test_a_full_disk_is_told_and_mended_without_a_restart(server: Served) -> Non
         assert answer.status_code == 503
         assert "disk is full" in answer.json()["detail"]
         assert "Retry-After" in answer.headers
-    assert server.ask("POST", path, token, json=rows(3)).status_code == 200  # it is only kept in memory
+    assert server.ask("POST", path, token, json=rows(3)).status_code == 202  # it is only kept in memory
     resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (unlimited, unlimited))
     answer = server.ask("POST", path, token, json=rows(10, 50), headers=headers)
     assert (answer.status_code, answer.json()["durable"]) == (200, 1)
@@ -371,8 +380,7 @@ def test_tls(served_from: Nursery, tmp_path: Path) -> None:
     server.url = f"https://127.0.0.1:{server.port}"
     server.start(wait=False)
     try:
-        said = eventually(lambda: (server.out.exists() and "admin token" in server.out.read_text()) or None)
-        assert said
+        eventually(lambda: server.out.exists() and "admin token" in server.out.read_text())
         assert f"Listening on {server.url}" in server.out.read_text()
         trust = ssl.create_default_context(cafile=str(chain))
         eventually(lambda: httpx.get(f"{server.url}/health", verify=trust).text == "alive")
@@ -380,6 +388,15 @@ def test_tls(served_from: Nursery, tmp_path: Path) -> None:
             httpx.get(f"{server.url}/health")
         with pytest.raises(httpx.TransportError):
             httpx.get(f"http://127.0.0.1:{server.port}/health")
+        with Client(server.url, "fa_x", verify=str(chain)) as client, pytest.raises(ServerError, match="valid bearer"):
+            client.trials()
+        for address, words in (
+            (server.url, "certificate of the server at .* is not trusted: self-signed certificate"),
+            (f"https://localhost:{server.port}", "not trusted: Hostname mismatch"),
+        ):
+            trusted = str(chain) if "localhost" in address else True
+            with Client(address, "fa_x", verify=trusted) as client, pytest.raises(UntrustedServer, match=words):
+                client.trials()  # at once, and not after a minute
     finally:
         server.stop()
 

@@ -135,7 +135,10 @@ def test_no_rows_give_an_empty_trial(connect: Any) -> None:
 def test_a_missing_or_doubled_column_is_named_and_nothing_is_folded(connect: Any) -> None:
     plan, rows = make_trial(7)
     begun = fa.Trial(plan)
-    with closing(connect(rows)) as connection, pytest.raises(fa.RecordError, match="has no column 'x0'; nothing"):
+    with (
+        closing(connect(rows)) as connection,
+        pytest.raises(fa.RecordError, match="data has no column 'x0'"),
+    ):
         fa.fold_query(connection, 'select "group", y0 from visits', plan, into=begun)
     assert begun.n == 0
     with closing(in_sqlite(rows)) as connection, pytest.raises(fa.RecordError, match="more than one column 'x0'"):

@@ -1,31 +1,44 @@
 """The command line.
 
 Each module of ``commands`` has the commands of its name, and those that belong to them: ``run`` also demo, ``state``
-merge, effects, outlook, report, export, release and seal, ``serve`` also rotate, ``federated`` also those of sites.
+merge, effects, outlook, report, export, release and seal, ``evidence`` certificate and verify, ``serve`` also key and
+rotate, ``federated`` also those of sites.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import sys
 import traceback
 from pathlib import Path
 from typing import Annotated, NoReturn
 
-import pyarrow as pa
 import typer
 
-from foldaway.cli.commands import audit, consume, federated, plan, power, run, send, serve, state, trial
+from foldaway.cli.commands import (
+    audit,
+    consume,
+    evidence,
+    federated,
+    plan,
+    power,
+    run,
+    send,
+    serve,
+    state,
+    token,
+    trial,
+)
 from foldaway.cli.terminal.leaving import INTERRUPTED, Interrupted, leave, tell_unwritten
-from foldaway.cli.terminal.words import tell
+from foldaway.cli.terminal.words import speak_any_encoding, tell
 from foldaway.errors import FoldawayError
-from foldaway.records.columns import leave_pandas_out
 
 app = typer.Typer(
     name="foldaway",
     help="Randomised trials that keep no records: fold each one into running tallies, read effects from them.",
     no_args_is_help=True,
-    add_completion=False,
+    rich_markup_mode=None,  # plain text, which a narrow terminal does not cut off
     pretty_exceptions_enable=False,  # a traceback with local variables would show records
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -35,9 +48,11 @@ app.add_typer(plan.app, name="plan")
 app.add_typer(run.app)
 app.add_typer(state.app)
 app.add_typer(audit.app)
+app.add_typer(evidence.app)
 app.add_typer(consume.app)
 app.add_typer(serve.app)
 app.add_typer(trial.app, name="trial")
+app.add_typer(token.app, name="token")
 app.add_typer(send.app)
 app.add_typer(federated.app)
 
@@ -52,18 +67,25 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def start(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,
 ) -> None:
     """Randomised trials that keep no records: fold each one into running tallies, read effects from them."""
+    if context.resilient_parsing or "--help" in sys.argv or "-h" in sys.argv:
+        return  # the rest takes longer than the help
+    import pyarrow as pa
+
+    from foldaway.records.columns import leave_pandas_out
+
+    # Arrow's handler would take control-C for itself while a block is read, and lose it if the block is nearly done.
+    pa.enable_signal_handlers(False)
+    leave_pandas_out()
 
 
 def main() -> NoReturn:
     """Run the command line as a process of its own."""
-    # Arrow's handler would take control-C for itself while a block is read, and lose it if the block is nearly done.
-    pa.enable_signal_handlers(False)
-    leave_pandas_out()
     leave(exit_code())
 
 
@@ -73,6 +95,7 @@ def exit_code() -> int:
     Returns:
         The exit code.
     """
+    speak_any_encoding()
     try:
         app()
     except FoldawayError as error:

@@ -100,9 +100,8 @@ class Effects(Findings):
 
     def _remarks(self, all: bool) -> list[str]:
         """What the scorecard rests on and leaves out; segments in a sentence each where their tables are not shown."""
-        correction = "none" if self.plan is None else self.plan.correction
         headings = [self.heading(each.outcome) for each in self.segments]
-        segments = [] if all else in_short(self.segments, headings, correction)
+        segments = [] if all else in_short(self.segments, headings)
         return [*explanations(self), *segments, *self.notes]
 
     def plot(self, axes: Axes | None = None, *, estimators: bool = False) -> Figure:

@@ -406,7 +406,8 @@ def _sample_ratio(plan: Plan, tallies: Grouped) -> SampleRatio:
         if tallies.strata is not None:
             return sample_ratio_of_strata(plan, tallies.strata.records.reshape(-1, len(plan.arms)))
         # Records weigh one over their probability, so that all arms are expected to weigh alike.
-        return sample_ratio_of_groups(tallies.plain().weights(0), dict.fromkeys(plan.arms, 1 / len(plan.arms)))
+        alike = dict.fromkeys(plan.arms, 1 / len(plan.arms))
+        return sample_ratio_of_groups(tallies.plain().weights(0), alike, "weighted records")
     # Records that were randomised one by one are to be counted, whatever clusters tie them together.
     if plan.grouped and (plan.release is not None or not plan.within_clusters):
         return sample_ratio_of_groups(tallies.records, plan.arms)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import fill
 
 import msgspec
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.numbers import interval_text, p_relation, p_text
-from foldaway.inference.intervals import corrected
 from foldaway.table import number, places_for, text_table
 
 OTHERS = "(others)"
@@ -28,6 +27,7 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
         effects: One for each level, which is its ``segment``; ``p_adjusted`` allows for there being several.
         differ_df: How many differences between levels are tested; None if there is no test.
         differ_p_value: How rare effects that differ so much are by chance if they are alike.
+        differ_p_adjusted: The same, allowing for the segment's tests of all outcomes and arms.
     """
 
     column: str
@@ -37,16 +37,25 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
     effects: list[Effect]
     differ_df: int | None = None
     differ_p_value: float | None = None
+    differ_p_adjusted: float | None = None
+
+    @property
+    def differs(self) -> bool | None:
+        """Whether the effects differ; None if there is no test."""
+        p = self.differ_p_value if self.differ_p_adjusted is None else self.differ_p_adjusted
+        return None if p is None else p < _CLEAR
 
     @property
     def summary(self) -> str:
         """Whether the effects differ, in a sentence."""
-        p = self.differ_p_value
-        if p is None:
+        if self.differs is None or self.differ_p_value is None:
             return f"Too few levels of {self.column} have an effect to tell whether they differ."
-        if p < _CLEAR:
-            return f"The effects differ between levels of {self.column} (p {p_relation(p)})."
-        return f"There is no sign that the effects differ between levels of {self.column} (p {p_relation(p)})."
+        p = f"p {p_relation(self.differ_p_value)}"
+        if self.differ_p_adjusted is not None:
+            p += f", adjusted {p_relation(self.differ_p_adjusted)}"
+        if self.differs:
+            return f"The effects differ between levels of {self.column} ({p})."
+        return f"There is no sign that the effects differ between levels of {self.column} ({p})."
 
     def table(self, confidence: float) -> tuple[list[str], list[list[str]]]:
         """The header and a row for each level."""
@@ -81,20 +90,17 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join([self.titled(heading), text_table(header, rows, left=1), *reasons, fill(self.summary, width)])
 
 
-def in_short(segments: Sequence[BySegment], headings: Sequence[str], correction: str) -> list[str]:
+def in_short(segments: Sequence[BySegment], headings: Sequence[str]) -> list[str]:
     """A sentence for each segment: where effects differ between its levels, allowing for several outcomes and arms."""
-    columns: dict[str, list[tuple[str, float | None]]] = {}
+    columns: dict[str, dict[str, bool | None]] = {}
     for each, heading in zip(segments, headings, strict=True):
-        columns.setdefault(each.column, []).append((f"{heading}, {each.arm}", each.differ_p_value))
-    return [_in_short(column, tests, correction) for column, tests in columns.items()]
+        columns.setdefault(each.column, {})[f"{heading}, {each.arm}"] = each.differs
+    return [_in_short(column, tests) for column, tests in columns.items()]
 
 
-def _in_short(column: str, tests: Sequence[tuple[str, float | None]], correction: str) -> str:
-    told = [(name, p) for name, p in tests if p is not None]
-    if not told:
+def _in_short(column: str, tests: Mapping[str, bool | None]) -> str:
+    if all(differs is None for differs in tests.values()):
         return f"By {column}: too few levels have an effect to tell whether they differ."
-    adjusted = corrected([p for _, p in told], correction)
-    differ = [name for (name, p), q in zip(told, adjusted, strict=True) if (p if q is None else q) < _CLEAR]
-    if differ:
+    if differ := [name for name, differs in tests.items() if differs]:
         return f"By {column}: effects differ between levels for {'; '.join(differ)}."
     return f"By {column}: there is no sign that effects differ between levels."

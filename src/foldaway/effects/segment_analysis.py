@@ -102,11 +102,17 @@ def _fewest_units(plan: Plan, cells: Grouped) -> int:
 
 
 def _adjusted(plan: Plan, found: Sequence[BySegment]) -> Iterator[BySegment]:
-    """With p-values corrected over all levels, outcomes and arms; those of guardrails stay as they are."""
+    """With p-values corrected over all levels, outcomes and arms; those of guardrails stay as they are.
+
+    Whether effects differ between a segment's levels is a question of its own, corrected over outcomes and arms.
+    """
     family = [row for each in found if not plan.outcome(each.outcome).guardrail for row in each.effects]
     told = [row for row in family if row.p_value is not None]
     values = zip(told, corrected([row.p_value for row in told], plan.correction), strict=True)
     adjusted = {id(row): value for row, value in values}
     for each in found:
         effects = [msgspec.structs.replace(row, p_adjusted=adjusted.get(id(row))) for row in each.effects]
-        yield msgspec.structs.replace(each, effects=effects)
+        alike = [other for other in found if other.column == each.column and other.differ_p_value is not None]
+        tests = corrected([other.differ_p_value for other in alike], plan.correction)
+        own = next((p for other, p in zip(alike, tests, strict=True) if other is each), None)
+        yield msgspec.structs.replace(each, effects=effects, differ_p_adjusted=own)

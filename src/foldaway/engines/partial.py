@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from foldaway.errors import FoldawayError, RecordError, SourceError, StateError, instead_of
+from foldaway.errors import FoldawayError, RecordError, StateError, instead_of
 from foldaway.keeping.sealing import KEY_LENGTH, BrokenSeal, seal, unseal
 from foldaway.numerics.threads import one_core
 from foldaway.plan import Plan
@@ -43,8 +42,6 @@ class Wrapping:
     """
 
     def __init__(self, key: bytes | None = None) -> None:
-        if find_spec("cryptography") is None:
-            raise SourceError("engines need the package cryptography: install foldaway[spark] or foldaway[dask].")
         self.key = secrets.token_bytes(KEY_LENGTH) if key is None else key
 
     def __repr__(self) -> str:

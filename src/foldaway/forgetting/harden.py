@@ -11,13 +11,17 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-import resource
 import sys
 from collections.abc import Mapping
 
 import numpy as np
 
 from foldaway.forgetting.wiped_arrays import arrays_are_wiped
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 _MARK = "FOLDAWAY_HARDENED"
 
@@ -62,7 +66,7 @@ def harden() -> list[str]:
         What could not be done here, a sentence each.
     """
     wanted = environment(os.environ)
-    if _MARK not in os.environ and wanted != dict(os.environ):
+    if _MARK not in os.environ and wanted != dict(os.environ) and os.name == "posix":
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
@@ -113,6 +117,8 @@ _CAP_IPC_LOCK = 14
 
 def without_dumps() -> str:
     """Switch off core dumps of this process; a sentence if that cannot be done here."""
+    if resource is None:
+        return "a crash may write the memory to a disk; switch crash dumps off (Windows Error Reporting)."
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # The limit does not count where dumps go to a program (|/usr/lib/…/coredump); this does, and it also keeps other
     # processes of the same user out of this one's memory.
@@ -127,9 +133,8 @@ def _locked() -> str:
         # Pages are locked when they are first used; otherwise every thread's stack would be there in full.
         if ctypes.CDLL(None).mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0:
             return ""
-    return (
-        "memory may reach the swap space; switch swap off, or raise the limit of locked memory (ulimit -l unlimited)."
-    )
+    raising = "" if resource is None else ", or raise the limit of locked memory (ulimit -l unlimited)"
+    return f"memory may reach the swap space; switch swap off{raising}."
 
 
 def _may_lock() -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
-from foldaway.plan import Plan
+from foldaway.plan import Bootstrap, Coefficients, Plan, Quantile
 from foldaway.sources.formats.body import ARROW, JSON, NDJSON, Limits, decode
 from foldaway.trial import Trial
 
@@ -18,6 +19,9 @@ _SUMS = Plan(
     unit="unit",
 )
 _MOMENTS = msgspec.structs.replace(_SUMS, keep="moments", bootstrap=2)
+
+# So many records at once go through loops that fewer do not.
+_MANY = 100_000
 
 
 def rehearse() -> None:
@@ -36,6 +40,25 @@ def rehearse() -> None:
             trial.fold(batch.records, text=True, unreadable=batch.ragged)
     for trial in trials:
         trial.effects()
+
+
+def compile_loops() -> None:
+    """Compile the loops for many records as well, which else the first trial of that size has to wait for.
+
+    For the installation of a server: numba's cache has them from then on.
+    """
+    rehearse()
+    i = np.arange(_MANY)
+    columns = {"arm": np.where(i % 2, "a", "b"), "unit": i.astype(str), "x": i % 7, "y": i % 11 + 0.5}
+    fixed = Coefficients(center={"x": 3.0}, slopes={"y": {"x": 0.1}})
+    for plan in (
+        msgspec.structs.replace(_SUMS, outcomes=("y", Quantile("y", (0.5,), bounds=(0.1, 20.0)))),
+        msgspec.structs.replace(_SUMS, coefficients=fixed),
+        _MOMENTS,
+        msgspec.structs.replace(_MOMENTS, bootstrap=Bootstrap(2, "double-or-nothing")),
+    ):
+        Trial(plan, key=bytes(16)).fold(pa.table(columns))
+    Trial(_SUMS, key=bytes(16)).fold(pa.table({**columns, "unit": i}))
 
 
 def _bodies(table: pa.Table) -> dict[str, bytes]:

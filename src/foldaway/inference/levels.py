@@ -279,6 +279,7 @@ def _log_ratio(
     logs = levels._replace(
         value=np.log(of, out=np.zeros_like(of), where=of > 0),
         covariance=levels.covariance / over_slope[:, None] / over_slope,
+        away=None,
     )
     estimate, variance, df = (float(x) for x in difference_of(logs, arm, control))
     reach = critical(claim.coverage(confidence), df) * float(np.sqrt(variance))

@@ -26,7 +26,7 @@ class SampleRatio(msgspec.Struct, frozen=True):
     """Observed counts, those expected under the plan, and the test between them.
 
     Attributes:
-        counted: What was counted: ``"units"`` or ``"records"``.
+        counted: What was counted: ``"units"``, ``"records"``, or, over strata, ``"weighted records"``.
         observed: The arms' counts.
         expected: Those that the plan's probabilities would give.
         statistic: The test's statistic, chi-square but for what is estimated; None if the check is open.
@@ -102,19 +102,22 @@ def sample_ratio_of_records(
     return SampleRatio("records", dict(observed), expected, statistic, p_value, "bootstrap")
 
 
-def sample_ratio_of_groups(records: Floats, probabilities: Mapping[str, float]) -> SampleRatio:
+def sample_ratio_of_groups(
+    records: Floats, probabilities: Mapping[str, float], counted: str = "records"
+) -> SampleRatio:
     """The test of records that come by groups of units: see `group_ratio`.
 
     Args:
         records: The number of records by arm and group.
         probabilities: The plan's.
+        counted: What these are.
     """
     observed = {arm: int(n) for arm, n in zip(probabilities, records.sum(axis=1), strict=True)}
     test = group_ratio(records, np.array(list(probabilities.values())))
     if test.p_value is None:
         return sample_ratio_of_records(observed, probabilities, None, 0)
     expected, _ = _pearson(observed, probabilities)
-    return SampleRatio("records", observed, expected, test.statistic, test.p_value, "groups")
+    return SampleRatio(counted, observed, expected, test.statistic, test.p_value, "groups")
 
 
 def sample_ratio_with_noise(

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+# Seconds between two tries on Windows, which has no way to wait for a lock.
+_PAUSE = 0.02
 
 
 @contextmanager
@@ -22,17 +27,12 @@ def locked(path: Path, taken: Exception | None = None) -> Iterator[None]:
     Raises:
         OSError: No lock can be made beside the file.
     """
-    try:
-        import fcntl
-    except ImportError:  # not on this operating system: there, take care yourself
-        yield
-        return
     name = path.with_name(path.name + ".lock")
     while True:
-        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if taken is None else fcntl.LOCK_NB))
-        except BlockingIOError:
+            _lock(handle, wait=taken is None)
+        except (BlockingIOError, PermissionError):
             os.close(handle)
             assert taken is not None
             raise taken from None
@@ -45,4 +45,29 @@ def locked(path: Path, taken: Exception | None = None) -> Iterator[None]:
         try:
             yield
         finally:
-            name.unlink(missing_ok=True)
+            with suppress(OSError):  # Windows removes no file that is open
+                name.unlink()
+
+
+def _lock(handle: int, *, wait: bool) -> None:
+    """Lock an open file; BlockingIOError or, on Windows, PermissionError if it is taken and this is not to wait."""
+    try:
+        import fcntl
+    except ImportError:
+        _lock_windows(handle, wait=wait)
+    else:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
+def _lock_windows(handle: int, *, wait: bool) -> None:
+    import msvcrt
+
+    windows: Any = msvcrt  # which has no functions on other systems
+    while True:
+        try:
+            windows.locking(handle, windows.LK_NBLCK, 1)
+            return
+        except PermissionError:
+            if not wait:
+                raise
+        time.sleep(_PAUSE)

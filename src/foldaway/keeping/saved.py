@@ -4,14 +4,15 @@ Whoever folds a source that can be read again must store the tallies and the pla
 the other, a crash between the two would lose records or count them twice. What is saved is a bare state, as
 ``Trial.dumps`` gives it, or a state with positions:
 
-    magic (8 bytes) | version (2) | SHA-256 of the body (32) | body: MessagePack of {state, positions, final}
+    magic (8 bytes) | version (2) | SHA-256 of the body (32) | body: MessagePack of {state, positions, final, ledger}
 
 Positions carry the kind of source that they are of: files or a stream. On the disk all of it is encrypted under a key
 that lies elsewhere, for its owner alone:
 
     magic (8 bytes) | design (16) | AES-256-GCM of what is saved
 
-Once the trial is sealed, its final effects take the place of the state. They are for others, and so in the clear.
+Once the trial is sealed, its final effects take the place of the state. They are for others, and so in the clear. The
+ledger of what happened goes with both, so that it never says other than what is there.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from typing import TypeVar
 import msgspec
 
 from foldaway.errors import StateError, instead_of
+from foldaway.evidence.ledger import Ledger
 from foldaway.keeping.disk import replace_file
-from foldaway.keeping.ledger import Pages
+from foldaway.keeping.folded_files import FilePositions
 from foldaway.keeping.sealing import BrokenSeal, seal, unseal
 from foldaway.keeping.state import MAGIC as BARE
 from foldaway.keeping.state import pack, unpack
@@ -55,10 +57,10 @@ class StreamPositions(msgspec.Struct, frozen=True, tag="stream"):
     missed: int = 0
 
 
-Positions = Pages | StreamPositions
-P = TypeVar("P", Pages, StreamPositions)
+Positions = FilePositions | StreamPositions
+P = TypeVar("P", FilePositions, StreamPositions)
 
-_MADE_BY = {Pages: "a run over files", StreamPositions: "the consumer of a stream", type(None): "`Trial.save`"}
+_MADE_BY = {FilePositions: "a run over files", StreamPositions: "the consumer of a stream", type(None): "`Trial.save`"}
 
 
 class Final(msgspec.Struct, frozen=True):
@@ -82,14 +84,16 @@ class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
         state: The state, as ``Trial.dumps`` gives it; empty once the trial is sealed.
         positions: How far the sources of the state have been read; none if nobody keeps that.
         final: What is left of the trial, once it is sealed.
+        ledger: What happened in it.
     """
 
     state: bytes
     positions: Positions | None = None
     final: Final | None = None
+    ledger: Ledger = Ledger()
 
     def dumps(self) -> bytes:
-        """The bytes of the file: without positions those of the state.
+        """The bytes of the file: without anything else those of the state.
 
         Example:
             >>> Saved(b"state").dumps()
@@ -97,7 +101,8 @@ class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
             >>> loads(Saved(b"state", StreamPositions("nats ORDERS", places={"": (17,)})).dumps()).positions.places
             {'': (17,)}
         """
-        return self.state if self.positions is None and self.final is None else pack(self, MAGIC)
+        bare = self.positions is None and self.final is None and not self.ledger
+        return self.state if bare else pack(self, MAGIC)
 
     def save(self, path: Path, key: FileKey | None) -> None:
         """Write the file, as `replace_file` does, for its owner alone.

@@ -63,6 +63,14 @@ class Secret:
         """The key that saved files are encrypted under."""
         return self._derived(b"file", 32)
 
+    def of_signing(self) -> bytes:
+        """The seed of the key that ledgers are signed with."""
+        return self._derived(b"sign", 32)
+
+    def commitment(self, data: bytes) -> str:
+        """A hash of tallies that tells nobody without the key anything, not even whether a guess at them is right."""
+        return blake2b(data, key=self._derived(b"commit", 32), digest_size=32).hexdigest()
+
     def of_shard(self, shard: bytes) -> bytes:
         """The key under which the records of a shard are numbered, so that no two shards share weights."""
         return self._derived(b"shard" + shard, LENGTH)

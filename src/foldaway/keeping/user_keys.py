@@ -2,7 +2,7 @@
 
 A trial with units needs a secret key. On one machine, for one user, it comes from a file of its own, outside of every
 folder with records or tallies, that only the user can read. Another machine needs a copy (`--key`); a server has a key
-store of its own. Sealing a trial destroys its file.
+store of its own. Sealing a trial destroys its file. One more key outlives all trials: the user signs ledgers with it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from foldaway.errors import SourceError, StateError
+from foldaway.evidence.signing import Signer
 from foldaway.keeping.disk import destroy_file, sync_folder
 from foldaway.keeping.secret import LENGTH, Secret, read_or_make_key
 
@@ -70,7 +72,23 @@ def user_key(design: str, *, new: bool = True) -> bytes | None:
     Raises:
         SourceError: There is a file that holds no key, such as a crash may leave where one was destroyed.
     """
-    path = _place(design)
+    return _kept_key(design[:_SHORT], _place(design), new)
+
+
+def user_signer() -> Signer:
+    """The user as who signs ledgers: with the same key for all trials."""
+    home = _home()
+    key = _kept_key("signing", None if home is None else home / "signing.key", True)
+    assert key is not None
+    return _signer(key)
+
+
+@cache
+def _signer(key: bytes) -> Signer:
+    return Signer(Secret(key).of_signing())
+
+
+def _kept_key(name: str, path: Path | None, new: bool) -> bytes | None:
     if path is not None and (path.exists() or new):
         try:
             if not path.parent.is_dir():
@@ -81,8 +99,7 @@ def user_key(design: str, *, new: bool = True) -> bytes | None:
                 return read_or_make_key(path, new=new)
         except OSError:
             pass  # nowhere to keep it
-    short = design[:_SHORT]
-    return _PROCESS_KEYS.setdefault(short, secrets.token_bytes(LENGTH)) if new else _PROCESS_KEYS.get(short)
+    return _PROCESS_KEYS.setdefault(name, secrets.token_bytes(LENGTH)) if new else _PROCESS_KEYS.get(name)
 
 
 def destroy_user_key(design: str, mark: bytes) -> None:
@@ -100,8 +117,13 @@ def destroy_user_key(design: str, mark: bytes) -> None:
 
 
 def _place(design: str) -> Path | None:
+    home = _home()
+    return None if home is None else home / "keys" / f"{design[:_SHORT]}.key"
+
+
+def _home() -> Path | None:
     try:
-        return state_home() / "keys" / f"{design[:_SHORT]}.key"
+        return state_home()
     except RuntimeError:
         return None  # a user without a home
 

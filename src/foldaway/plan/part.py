@@ -6,7 +6,6 @@ faults, the page of all settings and the tests read it from there.
 
 from __future__ import annotations
 
-import difflib
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -15,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, g
 import msgspec
 from msgspec import Meta
 
-from foldaway.errors import PlanError
+from foldaway.errors import PlanError, did_you_mean
 
 Seconds = Annotated[float, Meta(ge=1, le=10**7, description="a number of seconds from 1 to 10^7")]
 Count = Annotated[int, Meta(ge=1, le=10**9, description="a whole number from 1 to 10^9")]
@@ -130,9 +129,8 @@ def misnamed(part: type[Part], written: Mapping[str, Any]) -> Iterator[str]:
             where = f"in [{home.TABLE}]" if home.TABLE else "at the top of the plan, before the first table"
             yield f"`{name}` belongs {where}."
         else:
-            alike = difflib.get_close_matches(str(name), settings, n=1)
             of = f"[{part.TABLE}]" if part.TABLE else "a plan"
-            yield f"{name!r} is not a setting of {of}" + (f"; is it `{alike[0]}`?" if alike else ".")
+            yield f"{name!r} is not a setting of {of}{did_you_mean(str(name), settings)}"
     for name, setting in settings.items():
         if setting.default is msgspec.NODEFAULT and name not in written:
             yield f"`{setting.name}` is missing."

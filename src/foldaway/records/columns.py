@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from foldaway.errors import RecordError, instead_of
+from foldaway.errors import RecordError, did_you_mean, instead_of
 
 # An Arrow column, or a list of Python objects: a short one, or one that Arrow finds no type for.
 Column: TypeAlias = "pa.Array | list[Any]"
@@ -87,7 +87,7 @@ def columns_of(data: Any, names: Sequence[str], lackable: Collection[str] = ()) 
     if not given.names and not given.records:
         return {name: [] for name in names}, 0, given.others
     if missing := [name for name in names if name not in given.names]:
-        raise RecordError(f"{REFUSED}: it has no column {_listed(missing)}.")
+        raise RecordError(f"{REFUSED}: it has no column {missing_columns(missing, names, given.names)}")
     columns = attempt(lambda: {name: given.column(name) for name in names})
     lengths = sorted({len(column) for column in columns.values()})
     if len(lengths) > 1:
@@ -223,6 +223,22 @@ def _plain(array: pa.Array) -> pa.Array:
 def as_numpy(column: pa.Array) -> NDArray[Any]:
     """An Arrow column as NumPy, without a copy where the type allows."""
     return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def missing_columns(missing: Sequence[str], wanted: Sequence[str], given: Sequence[str]) -> str:
+    """The end of a sentence about columns that are not there, with the nearest one that is.
+
+    If none of the wanted columns is there, nothing is repeated: the first line may be a record, and no names.
+
+    Example:
+        >>> missing_columns(["revenu"], ["group", "revenu"], ["group", "revenue"])
+        "'revenu'; did you mean `revenue`?"
+        >>> missing_columns(["group", "revenu"], ["group", "revenu"], ["a", "revenue"])
+        "'group', 'revenu'."
+    """
+    others = [name for name in given if name not in wanted] if len(missing) < len(wanted) else []
+    ends = [did_you_mean(name, others) for name in missing]
+    return _listed(missing) + next((end for end in ends if end != "."), ".")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ import ipaddress
 import os
 import signal
 import socket
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -15,16 +16,23 @@ import uvicorn
 from foldaway.errors import FoldawayError, instead_of
 from foldaway.forgetting.harden import harden, settle
 from foldaway.forgetting.rehearsal import rehearse
-from foldaway.service.collecting.access_tokens import TokenWanted
+from foldaway.keeping.disk import replace_file
+from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
 from foldaway.service.http.connections import Connection, most_connections
 from foldaway.service.http.monitoring import catch_library_logs, log
+from foldaway.service.keys.tokens import new_token
 from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Limits
 
 PASSWORD = "FOLDAWAY_DATABASE_PASSWORD"
+
+
+ADMIN_TOKEN = "admin.token"
+
+_EXPORT = "Export them as FOLDAWAY_SERVER and FOLDAWAY_TOKEN for the other commands."
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,8 @@ class Settings:
     patience: float = 60.0
     quiet: bool = False
     password_file: Path | None = None
+    admin_token: str | None = None
+    admin_token_file: Path | None = None
 
 
 def serve(settings: Settings) -> None:
@@ -52,12 +62,13 @@ def serve(settings: Settings) -> None:
     if (settings.certificate is None) != (settings.certificate_key is None):
         raise FoldawayError("https needs both --certificate and --certificate-key.")
     for sentence in harden():
-        log("not hardened", reason=sentence)
+        log("not hardened", "warning", reason=sentence)
     catch_library_logs()
     listener = _listen(settings.host, settings.port)
     for sentence in _in_the_clear(settings, listener.getsockname()[0]):
-        log("not encrypted", reason=sentence)
+        log("not encrypted", "warning", reason=sentence)
     store = open_store(settings)
+    sentences = admit(settings, AccessTokens(store))
     rehearse()
     settle()
     shard = settings.shard or (socket.gethostname() if settings.database else "main")
@@ -84,7 +95,7 @@ def serve(settings: Settings) -> None:
         OSError, lambda error: FoldawayError(unusable.format(error.strerror or type(error).__name__))
     ):  # ssl.SSLError is one too
         config.load()
-    _say_hello(settings, service, listener.getsockname()[1])
+    _say_hello(settings, sentences, listener.getsockname()[1])
     _run(uvicorn.Server(config), listener)
 
 
@@ -122,9 +133,11 @@ def _in_the_clear(settings: Settings, address: str) -> list[str]:
     ]
 
 
-def open_store(settings: Settings) -> Store:
-    """The database, and the key that opens what is in it."""
+def open_store(settings: Settings, *, new: bool = True) -> Store:
+    """The database, and the key that opens what is in it; a folder without one is refused unless it may be new."""
     place = _place(settings)
+    if not new and settings.database is None and settings.data and not (settings.data / "foldaway.db").is_file():
+        raise FoldawayError(f"there are no trials in {settings.data}.")
     vault = Vault.open(settings.data, settings.key_file, os.environ)
     return Store.open(place, vault, _password(settings.password_file))
 
@@ -133,8 +146,11 @@ def _password(file: Path | None) -> str | None:
     """The database's password, if it is not in its address: any user of the machine can read a command line."""
     if file is None:
         return os.environ.get(PASSWORD)
-    unreadable = "the file of the database's password, {}, cannot be read: {}."
-    with instead_of(OSError, lambda error: FoldawayError(unreadable.format(file, error.strerror))):
+    return _text_of(file, "the database's password")
+
+
+def _text_of(file: Path, what: str) -> str:
+    with instead_of(OSError, lambda error: FoldawayError(f"{what} in {file} cannot be read: {error.strerror}.")):
         return file.read_text(encoding="utf-8").rstrip("\r\n")
 
 
@@ -146,11 +162,35 @@ def _place(settings: Settings) -> str | Path:
     return settings.data
 
 
-def _say_hello(settings: Settings, service: Service, port: int) -> None:
+def admit(settings: Settings, tokens: AccessTokens) -> list[str]:
+    """Make sure that somebody may administer the server; what to tell whoever starts it.
+
+    A token that was preset is taken as it is. Otherwise the first token of a new database is shown at a terminal, and
+    written to a file where standard output is the log of a container.
+    """
+    file = settings.admin_token_file
+    preset = settings.admin_token or (_text_of(file, "the admin token") if file and file.exists() else None)
+    if preset is not None:
+        tokens.adopt(preset)
+        return []
+    if tokens.has_admin():
+        return []
+    if file is None and sys.stdout.isatty():
+        return [f"admin token, shown this once: {tokens.issue(TokenWanted('admin')).token}", _EXPORT]
+    if file is None and settings.data is not None:
+        file = settings.data / ADMIN_TOKEN
+    if file is None:
+        return ["Nobody has an admin token yet: issue one with foldaway token recover, or preset FOLDAWAY_ADMIN_TOKEN."]
+    text = new_token()
+    with instead_of(
+        OSError, lambda error: FoldawayError(f"the admin token {file} cannot be written: {error.strerror}.")
+    ):
+        replace_file(file, f"{text}\n".encode(), mode=0o600)
+    tokens.adopt(text)  # only now: a token that nobody can read would lock everybody out
+    return [f"The admin token is in {file}, which only its owner can read.", _EXPORT]
+
+
+def _say_hello(settings: Settings, sentences: list[str], port: int) -> None:
     scheme = "https" if settings.certificate else "http"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    print(f"Listening on {scheme}://{host}:{port}", flush=True)
-    if not service.store.tokens.has_admin():
-        token = service.tokens.issue(TokenWanted("admin")).token
-        print(f"admin token, shown this once: {token}", flush=True)
-        print("Export them as FOLDAWAY_SERVER and FOLDAWAY_TOKEN for the other commands.", flush=True)
+    print("\n".join([f"Listening on {scheme}://{host}:{port}", *sentences]), flush=True)

@@ -21,6 +21,7 @@ import foldaway as fa
 from commands import at_terminal, foldaway
 from foldaway.simulation.datasets import checkout, wards
 from foldaway.simulation.demo import PLAN as DEMO
+from plans import replaced
 
 SECRET = "SECRET-31415"
 
@@ -338,3 +339,13 @@ def test_a_bootstrap_resumes_under_its_key(folder: Path, tmp_path: Path) -> None
 def _settings(plan: fa.Plan) -> dict[str, Any]:
     settings: dict[str, Any] = json.loads(plan.to_json())
     return settings
+
+
+def test_a_missing_column_is_met_with_the_nearest_name_but_never_with_a_record(folder: Path, tmp_path: Path) -> None:
+    replaced(DEMO, outcomes=["revenu"]).save(tmp_path / "plan.toml")
+    said = foldaway("run", tmp_path / "plan.toml", folder / "day1.parquet", code=1).stderr
+    assert "it has no column 'revenu'; did you mean `revenue`?" in said
+    (tmp_path / "no-header.csv").write_text("control,de,revenues,1,2,3\n")
+    said = foldaway("run", tmp_path / "plan.toml", tmp_path / "no-header.csv", code=1).stderr
+    assert "revenues" not in said
+    assert "names in the first line" in said

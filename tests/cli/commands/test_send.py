@@ -62,7 +62,7 @@ def test_less_than_a_cohort_is_said_and_told_to_its_admin_alone(
     name = f"rest-{exact}"
     register(server, plan_file(tmp_path, name, cohort=1500))
     sent = foldaway("send", name, folder / "day2.parquet", env=admin(server)).stdout
-    assert "records wait on the server" in sent
+    assert "records are pending" in sent
     assert max(map(len, sent.splitlines())) <= 80
     assert "--without-effects" in foldaway("trial", "close", name, code=1, env=admin(server)).stderr
     words = ["trial", "close", name, "--without-effects", *(["--exact"] if exact else [])]

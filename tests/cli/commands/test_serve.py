@@ -8,14 +8,18 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from commands import foldaway
+from postgres import _free_port as free_port
 from registered import plan_file, register
 from served import Served, eventually
-from servers import Nursery
+from servers import KEY, Nursery
+
+SECRET = "SECRET-31622"
 
 
 def test_rotate_changes_the_key_and_loses_nothing(tmp_path: Path, folder: Path, served_from: Nursery) -> None:
@@ -43,14 +47,16 @@ def test_serve_as_anybody_would(tmp_path: Path) -> None:
     try:
         said = eventually(
             lambda: re.search(
-                r"Listening on (http://127.0.0.1:\d+)\nadmin token, shown this once: (fa_\S+)\n",
+                r"Listening on (http://127.0.0.1:\d+)\nThe admin token is in (.+/trials/admin.token), which",
                 (tmp_path / "out").read_text(),
             ),
             90,
         )
         export = "Export them as FOLDAWAY_SERVER and FOLDAWAY_TOKEN for the other commands.\n"
         assert eventually(lambda: (tmp_path / "out").read_text().endswith(export) or None)
-        exported = {"FOLDAWAY_SERVER": said[1], "FOLDAWAY_TOKEN": said[2]}
+        assert Path(said[2]).stat().st_mode & 0o777 == 0o600
+        admin = Path(said[2]).read_text().strip()
+        exported = {"FOLDAWAY_SERVER": said[1], "FOLDAWAY_TOKEN": admin}
         assert "There are no trials yet" in foldaway("trial", "list", env=exported).stdout
         assert (tmp_path / "trials").stat().st_mode & 0o777 == 0o700
         assert (tmp_path / "trials" / "master.key").stat().st_mode & 0o777 == 0o600
@@ -60,8 +66,79 @@ def test_serve_as_anybody_would(tmp_path: Path) -> None:
     finally:
         serving.kill()
     log = (tmp_path / "err").read_text()
-    assert json.loads(log.splitlines()[-1])["event"] == "stopped"
-    assert said[2] not in log
+    last = json.loads(log.splitlines()[-1])
+    assert (last["event"], last["level"]) == ("stopped", "info")
+    assert abs(datetime.now(UTC) - datetime.fromisoformat(last["time"])) < timedelta(minutes=1)
+    assert admin not in log + (tmp_path / "out").read_text()
+
+
+def test_settings_come_from_flags_then_the_environment_then_a_file(tmp_path: Path, served_from: Nursery) -> None:
+    """And an admin token that was preset is the one; all others are lost, until it is recovered."""
+    preset = foldaway("token", "new").stdout.strip()
+    file, address = tmp_path / "foldaway.toml", "http://127.0.0.1:{}".format
+    ports = [free_port() for _ in range(3)]
+    file.write_text(f'data = "{tmp_path}/trials"\nport = {ports[0]}\nadmin-token = "{preset}"\nquiet = true\n')
+    server = Served(tmp_path, served_from)
+    for port, flags, environment in (
+        (ports[0], [], {}),
+        (ports[1], [], {"FOLDAWAY_PORT": str(ports[1])}),
+        (ports[2], ["--port", str(ports[2])], {"FOLDAWAY_PORT": str(ports[1])}),
+    ):
+        server.url, server._environment = address(port), environment
+        server._arguments = ["serve", "--config", str(file), *flags]
+        with server:
+            exported = {"FOLDAWAY_SERVER": server.url, "FOLDAWAY_TOKEN": preset}
+            assert "There are no trials yet" in foldaway("trial", "list", env=exported).stdout
+            if flags:
+                _manage_tokens(exported, file)
+    assert preset not in server.log() + server.out.read_text()
+
+
+def _manage_tokens(exported: dict[str, str], file: Path) -> None:
+    issued = foldaway("token", "issue", "metrics", env=exported).stdout.strip()
+    assert "no trial" in foldaway("token", "issue", "read", "unknown", code=1, env=exported).stderr
+    rows = json.loads(foldaway("token", "list", "--json", env=exported).stdout)
+    assert [row["scope"] for row in rows] == ["admin", "metrics"]
+    assert rows[1]["id"] in issued
+    assert "revoked" in foldaway("token", "revoke", rows[1]["id"], env=exported).stdout
+    shown = foldaway("token", "list", env=exported).stdout
+    assert [line.split()[-1] for line in shown.splitlines()[2:]] == ["valid", "revoked"]
+    assert max(map(len, shown.splitlines())) <= 80
+    lost = foldaway("token", "recover", "--config", file, "--revoke-others", env={"FOLDAWAY_KEY": KEY}).stdout.strip()
+    recovered = exported | {"FOLDAWAY_TOKEN": lost}
+    time.sleep(1.1)  # for as long as a server trusts a token without another look
+    assert "valid bearer token" in foldaway("token", "list", code=1, env=exported).stderr
+    assert "metrics" in foldaway("token", "list", env=recovered).stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("prot = 1", "has a line `prot`, which is no setting; did you mean `port`?"),
+        ("port = [1]", "`port` in the configuration"),
+        (f'admin-token = "{SECRET}', "is not TOML"),
+        (f'data = "x"\nadmin-token = "{SECRET}"', "make it with foldaway token new"),
+    ],
+)
+def test_what_is_wrong_with_a_configuration_is_said_without_its_secrets(
+    text: str, sentence: str, tmp_path: Path
+) -> None:
+    (tmp_path / "foldaway.toml").write_text(text)
+    words = ["serve", "--config", "foldaway.toml", "--port", "0"]
+    refused = foldaway(*words, folder=tmp_path, code=1, env={"FOLDAWAY_HARDENED": "1"})
+    assert sentence in refused.stderr
+    assert SECRET not in refused.stderr + refused.stdout
+
+
+def test_a_key_is_made_with_a_command_and_never_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "master.key"
+    foldaway("key", file)
+    assert re.fullmatch("[0-9a-f]{64}\n", file.read_text())
+    assert file.stat().st_mode & 0o777 == 0o600
+    before = file.read_text()
+    assert "cannot be made: File exists" in foldaway("key", file, code=1).stderr
+    assert file.read_text() == before
+    assert re.fullmatch("[0-9a-f]{64}\n", foldaway("key", "-").stdout)
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_a_sealed_state_holds_its_rounded_effects_and_nothing_else(tmp_path: Pat
     trial.save(state)
     before = state.read_bytes()
     done = foldaway("seal", "state", "--json", folder=tmp_path)
-    assert done.stderr == "state is sealed: its tallies and its key are destroyed.\n"
+    assert done.stderr.startswith("state is sealed: its tallies and its key are destroyed.\nHead of the ledger: ")
     assert done.stdout == trial.effects(rounded=True).to_json() + "\n"
     assert user_key(trial.plan.design, new=False) is None
     assert oct(state.stat().st_mode & 0o777) == "0o600"

@@ -38,6 +38,13 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert "\nrevenue  " in effects
     assert "final" not in effects
     assert max(map(len, effects.splitlines())) <= 80
+    assert foldaway("effects", f"{server.url}/v1/trials/life", env=as_read).stdout == effects
+    ahead = foldaway("trial", "outlook", "life", "--width", "1", env=as_read).stdout
+    assert ahead.startswith("life has 3,000 records. With 6,000 records")
+    assert max(map(len, ahead.splitlines())) <= 80
+    page = foldaway("trial", "report", "life", "-o", folder / "life.html", env=as_read)
+    assert "Report written to" in page.stderr
+    assert (folder / "life.html").read_text().startswith("<!doctype html>")
     whole = fa.Trial(fa.Plan.load(plan))
     for day in ("day1", "day2"):
         whole.fold(pq.read_table(folder / f"{day}.parquet"))

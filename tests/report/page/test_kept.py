@@ -117,4 +117,4 @@ def test_what_is_saved_with_the_state_is_on_the_page(tmp_path: Path) -> None:
     [table] = tables(section)
     sizes = {row[0]: int(row[-1].replace(",", "")) for row in table.rows}
     assert sizes.pop("In all") == sum(sizes.values()) == len(load(state).dumps())
-    assert sizes["Ledger of files"] > len(msgspec.msgpack.encode(load(state).positions))
+    assert sizes["List of files"] > len(msgspec.msgpack.encode(load(state).positions))

@@ -257,7 +257,7 @@ def test_a_fault_that_nobody_thought_of_is_ours_as_well(place: Place) -> None:
         commit(store, 1)
     assert said_plainly(fault.value, PRODUCER, meta)
     place.sql(f"DELETE FROM {meta}")
-    place.sql(f"INSERT INTO {meta} VALUES (1, ?)", VAULT.current)
+    place.sql(f"INSERT INTO {meta} VALUES (?)", VAULT.current)
     place.sql("CREATE UNIQUE INDEX odd ON foldaway_sequences (sequence)")
     with pytest.raises(StoreError, match=r"the database refused \((23505|SQLITE_CONSTRAINT_UNIQUE)\)") as fault:
         store.shards.commit(NAME, "main", version=1, n=1, state=b"", sequences={"other": (0, 1)})

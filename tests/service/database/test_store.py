@@ -22,7 +22,6 @@ from foldaway.errors import (
 )
 from foldaway.service.database.shard_table import ShardRow
 from foldaway.service.database.store import Store
-from foldaway.service.database.tables import SCHEMA
 from foldaway.service.keys.tokens import issue, verify
 from foldaway.service.keys.vault import Vault
 from plans import SMALL
@@ -248,12 +247,6 @@ def test_a_wrong_key_is_said_so_and_changes_nothing(store: Store, place: Place) 
             ask()
     store._seals.vault = VAULT
     assert everything(store) == before
-
-
-def test_tables_of_a_later_foldaway_are_left_alone(store: Store, place: Place) -> None:
-    place.sql(f"UPDATE foldaway_trials_meta SET schema = {SCHEMA + 1}")
-    with pytest.raises(StoreError, match=f"has form {SCHEMA + 1}, and this foldaway knows form {SCHEMA}"):
-        place.open()
 
 
 @pytest.mark.parametrize(

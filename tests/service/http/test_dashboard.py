@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+import foldaway as fa
 from browser import Scheme, Watched, browser, page_at, serious_findings, sideways_scroll
 from clustered import devices_of, federated, report
 from foldaway.effects.numbers import relative_text
@@ -94,7 +95,7 @@ def looking(
 
 def enter(page: Page, token: str) -> None:
     page.get_by_label("Access token").fill(token)
-    page.get_by_role("button", name="Open").click()
+    page.get_by_role("button", name="Sign in").click()
 
 
 def until(page: Page, is_so: Callable[[], Any]) -> None:
@@ -117,6 +118,61 @@ def number(words: str) -> float:
 def width_of(page: Page) -> float:
     lower, upper = text(page, "#interval").split(" to ")
     return number(upper) - number(lower)
+
+
+# From a plan to a closed trial.
+
+
+def test_an_admin_creates_reads_and_closes_a_trial(browser: Browser, server: Served, tmp_path: Path) -> None:
+    plan = fa.Plan(name="from-the-page", arm="variant", arms={"control": 0.5, "treatment": 0.5}, outcomes=["revenue"])
+    plan.save(tmp_path / "plan.toml")
+    with looking(browser, server, server.admin) as watched:
+        page = watched.page
+        page.get_by_text("Create a trial").click()
+        page.get_by_label("Plan file").set_input_files(tmp_path / "plan.toml")
+        page.get_by_role("button", name="Register").click()
+        page.get_by_text("they are not shown again").wait_for()
+        ingest = next(code for code in page.locator(".create code").all_inner_texts() if code.startswith("fa_"))
+        page.locator(".trials a", has_text="from-the-page").wait_for()
+        rng = random.Random(1)
+        lifts = {"control": 1.0, "treatment": 3.0}
+        records = [{"variant": arm, "revenue": rng.gauss(lifts[arm], 1)} for _ in range(250) for arm in plan.arms]
+        assert server.ask("POST", "/v1/trials/from-the-page/records", ingest, json=records).status_code == 200
+        until(page, lambda: "higher" in page.locator(".trials tr", has_text="from-the-page").inner_text())
+        assert "fits" in page.locator(".trials tr", has_text="from-the-page").inner_text()
+        page.locator(".trials a", has_text="from-the-page").click()
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Download the report").click()
+        report = download.value.path().read_text("utf-8")
+        assert "from-the-page" in report
+        assert "At a glance" in report
+        page.get_by_text("Word for word").click()
+        assert '"outcomes"' in page.locator("pre.plan").inner_text()
+        page.get_by_text("Close this trial").click()
+        assert page.get_by_role("button", name="Close the trial").is_disabled()
+        page.get_by_label("cannot be undone").check()
+        page.get_by_role("button", name="Close the trial").click()
+        page.get_by_text("This trial is closed.").wait_for()
+        assert not page.get_by_text("Close this trial").is_visible()
+        watched.require_quiet()
+
+
+def test_a_plan_that_is_refused_says_why_and_a_reader_is_offered_neither(
+    browser: Browser, server: Served, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.toml").write_text("name = 'bad'\n")
+    with looking(browser, server, server.admin) as watched:
+        page = watched.page
+        page.get_by_text("Create a trial").click()
+        page.get_by_label("Plan file").set_input_files(tmp_path / "bad.toml")
+        page.get_by_role("button", name="Register").click()
+        until(page, lambda: "arm" in text(page, ".create .fault"))
+    reader = Arriving(server, "for-readers")
+    reader.send(200)
+    with looking(browser, server, reader.read) as watched:
+        page = watched.page
+        page.get_by_role("button", name="Download the report").wait_for()
+        assert not page.get_by_text("Close this trial").is_visible()
 
 
 # Records arriving.
@@ -446,7 +502,7 @@ def test_the_token_is_in_no_address_and_goes_with_the_tab(browser: Browser, serv
         other = page.context.new_page()
         other.goto(server.url)
         other.get_by_label("Access token").wait_for()
-        page.get_by_role("button", name="Forget the token").click()
+        page.get_by_role("button", name="Sign out").click()
         page.get_by_label("Access token").wait_for()
         assert page.evaluate("sessionStorage.length") == 0
         watched.require_quiet()

@@ -66,6 +66,22 @@ def create(server: Served, name: str) -> None:
         assert server.ask("POST", path, made["ingest_token"], json=rows(40)).status_code == 200
 
 
+def test_the_page_shows_every_address_of_the_document_and_loads_nothing_from_elsewhere(server: Served) -> None:
+    page = server.ask("GET", "/api", "")
+    document = server.ask("GET", "/schema/openapi.json", "").json()
+    addresses = [f"{how.upper()} {path}" for path, methods in document["paths"].items() for how in methods]
+    assert len(addresses) > 20
+    assert [each for each in addresses if f"<code>{each}</code>" not in page.text] == []
+    assert "script-src 'self'" in page.headers["Content-Security-Policy"]
+    assert re.findall(r'(?:src|href)="([^"]+)"', page.text) == [
+        "dashboard/icon.svg",
+        "dashboard/style.css",
+        "dashboard/api.css",
+        "schema/openapi.json",
+    ]
+    assert not re.search(r"<script|style=|https?://", page.text)
+
+
 @pytest.mark.parametrize(("known", "least"), [(None, 250), ("known", 150), ("federated", 150)])
 def test_what_is_drawn_from_the_document_is_answered_as_it_says(
     server: Served, tmp_path: Path, known: str | None, least: int

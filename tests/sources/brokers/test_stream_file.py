@@ -12,7 +12,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.errors import SourceError, StateError
-from foldaway.keeping.ledger import Ledger
+from foldaway.keeping.folded_files import FoldedFiles
 from foldaway.keeping.saved import StreamPositions, load
 from foldaway.keeping.user_keys import FileKey
 from foldaway.sources.brokers.stream_file import STATE, StreamFile, StreamState, read
@@ -66,7 +66,7 @@ def test_another_kind_of_state_is_no_store(tmp_path: Path) -> None:
     trial.save(tmp_path / STATE)
     with pytest.raises(StateError, match=r"saved by `Trial\.save`, not by the consumer of a stream"):
         read(tmp_path)
-    trial.save(tmp_path / STATE, positions=Ledger().pages)
+    trial.save(tmp_path / STATE, positions=FoldedFiles().positions)
     with pytest.raises(StateError, match="saved by a run over files, not by the consumer of a stream"):
         read(tmp_path)
 
@@ -105,7 +105,7 @@ def test_a_store_is_free_once_its_process_is_gone_however_it_went(tmp_path: Path
     program = f"""
 import sys
 from pathlib import Path
-from foldaway.keeping.ledger import Ledger
+from foldaway.keeping.folded_files import FoldedFiles
 from foldaway.keeping.saved import Saved, StreamPositions, load
 from foldaway.sources.brokers.stream_file import StreamFile
 store = StreamFile(Path({str(tmp_path)!r}))

@@ -13,9 +13,11 @@ import msgspec
 import pytest
 
 import foldaway as fa
+from foldaway.evidence.ledger import REGISTERED
+from foldaway.evidence.verifying import chain_faults
 from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import StreamPositions, load
-from foldaway.sources.runs.backlog import Backlog, Outcome, ledger_of
+from foldaway.sources.runs.backlog import Backlog, Outcome, files_of
 from foldaway.sources.runs.shares import ReadOptions
 from measured import measured
 
@@ -90,6 +92,9 @@ def test_killed_at_any_moment_every_file_counts_once(tmp_path: Path, processes: 
     assert counted(state)[:FILES] == [1] * FILES
     assert list(folder.iterdir()) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["inbox", "plan.toml", "state"]
+    ledger = load(state).ledger
+    assert list(chain_faults(ledger)) == []
+    assert [entry.kind for entry in ledger].count(REGISTERED) == 1
 
 
 def wait_for_a_change(process: subprocess.Popen[bytes], folder: Path, state: Path) -> None:
@@ -289,14 +294,14 @@ def test_a_saved_file_reads_as_a_state_and_names_no_file(folder: Path, tmp_path:
     for path in folder.iterdir():
         assert os.fsencode(path.name) not in data
     assert os.fsencode(folder.name) not in data
-    assert len(ledger_of(load(state).positions)) == 4
+    assert len(files_of(load(state).positions)) == 4
     for damage in (data[:-3], data[:100], data[:60] + bytes([data[60] ^ 1]) + data[61:]):
         state.write_bytes(damage)
         with pytest.raises(fa.StateError, match="state"):
             fa.Trial.load(state)
     trial.save(state)
-    with Backlog(PLAN, state, resume=state) as backlog:  # a state without a ledger is one to go on from as well
-        assert len(backlog.ledger) == 0
+    with Backlog(PLAN, state, resume=state) as backlog:  # a state without a list of files is one to go on from as well
+        assert len(backlog.files) == 0
     trial.save(state, positions=StreamPositions("nats ORDERS"))
     with pytest.raises(fa.StateError, match="saved by the consumer of a stream, not by a run over files"):
         Backlog(PLAN, state, resume=state)

@@ -43,9 +43,10 @@ def audit(
     ca: Authority = None,
     json: AsJson = False,
 ) -> None:
-    """Attack your own tallies and answers: how many people could be solved for, by which numbers, and what stops it.
+    """Attack your own tallies and answers: who could be found?
 
-    Exits with 1 if somebody could be. States of one trial are attacked one by one, and each less the one before it.
+    Says how many people could be solved for, by which numbers, and what stops it. Exits with 1 if somebody could be.
+    States of one trial are attacked one by one, and each less the one before it.
     """
     import msgspec
 

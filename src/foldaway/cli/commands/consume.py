@@ -71,11 +71,12 @@ def consume(
                 broker, where.stream, the_plan, opened, key=secret, options=options, told=show, stopping=stop
             )
             trial = consumer.run()
-        if trial.sealed or closed:
-            finish(store / STATE, key if key is not None and key.exists() else None)
+        head = finish(store / STATE, key) if trial.sealed or closed else ""
     # Closed again, after a crash: the broker has forgotten the messages now, and only the effects are left.
     final = saved_effects(store / STATE) if closed else None
     show_end(trial, consumer, final, delete=delete, json=json)
+    if head:
+        tell(head)
 
 
 def _secret(file: Path | None, store: Path) -> bytes | None:

@@ -32,7 +32,7 @@ def site_run(
     ca: Authority = None,
     json: AsJson = False,
 ) -> None:
-    """Fold a site's records here, each unit a cluster, and send the tallies to the coordinator, once."""
+    """Fold a site's records here and send its tallies, once. Each unit is a cluster."""
     import msgspec
 
     from foldaway.cli.terminal.progress import file_progress
@@ -78,7 +78,7 @@ def simulate(
     seed: Annotated[int, typer.Option(help="The simulation's seed.")] = 0,
     json: AsJson = False,
 ) -> None:
-    """Run very many simulated devices against a real coordinator on this machine, and compare with kept rows."""
+    """Run very many simulated devices against a real coordinator. Compares the effects with those of kept rows."""
     with extra():
         from foldaway.plan.vocabulary import MODES
         from foldaway.simulation.federated.population import World

@@ -6,7 +6,6 @@ from the counts, or the sample-ratio check would compare the counts with themsel
 
 from __future__ import annotations
 
-import difflib
 import re
 import secrets
 import shlex
@@ -18,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from foldaway.cli.terminal.options import AsJson, Delimiter, PlanFile
+from foldaway.cli.terminal.options import AsJson, Delimiter, KeyFile, PlanFile
 from foldaway.cli.terminal.words import tell
-from foldaway.errors import PlanError, RecordError
+from foldaway.errors import PlanError, RecordError, did_you_mean
 
 if TYPE_CHECKING:
     from foldaway.plan import Plan
@@ -81,6 +80,54 @@ def check(
                 print(in_lines(f"· {sentence}", indent="  "))
 
 
+@app.command("register")
+def register(
+    plan: PlanFile,
+    save: Annotated[Path, typer.Option(metavar="STATE", help="Where the state is to be; it holds no record yet.")],
+    key: KeyFile = None,
+) -> None:
+    """Enter a plan into a new ledger before the first record, and print the hash that proves it once published."""
+    from foldaway.cli.commands.state import require_savable
+    from foldaway.evidence.ledger import head_sentence
+    from foldaway.keeping.secret import read_or_make_key
+    from foldaway.plan import Plan
+    from foldaway.trial import Trial
+
+    require_savable(save, None, False)
+    trial = Trial(Plan.load(plan), key=None if key is None else read_or_make_key(key))
+    trial.save(save)
+    tell(f"The plan is registered in {save}. Next: foldaway run {plan} FILE --resume {save} --save {save}")
+    print(head_sentence(trial.ledger.head))
+
+
+@app.command("dossier")
+def dossier(
+    plan: PlanFile,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to: a .md file; a .json file goes beside it."),
+    ] = None,
+    expect: Annotated[
+        int, typer.Option(min=1, metavar="UNITS", help="How many units you expect, for the figures.")
+    ] = 10_000,
+    controller: Annotated[str, typer.Option(help="Name and contact details of who is responsible.")] = "",
+    purpose: Annotated[str, typer.Option(help="Why the trial is run, in a sentence.")] = "",
+    recipient: Annotated[list[str] | None, typer.Option(help="Who sees the effects; may be repeated.")] = None,
+) -> None:
+    """Write papers for the file: a record of processing and an annex to an impact assessment (GDPR Art. 30 and 35)."""
+    from foldaway.dossier import OPEN
+    from foldaway.dossier import dossier as written
+    from foldaway.plan import Plan
+
+    target = plan.with_suffix(".dossier.md") if output is None else output
+    if target.suffix == ".json":
+        raise PlanError("name the .md file; the .json file is written beside it.")
+    papers = written(Plan.load(plan), expect, controller=controller, purpose=purpose, recipients=recipient or ())
+    for path, text in ((target, papers.to_markdown()), (target.with_suffix(".json"), papers.to_json())):
+        _write(path, text)
+    tell(f"Written: {target} and {target.with_suffix('.json')}. Fill in what is marked {OPEN!r}.")
+
+
 @app.command("new")
 def new(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of the trial's records.")],
@@ -105,7 +152,7 @@ def new(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; printed by default.")
     ] = None,
 ) -> None:
-    """Write a first plan for a file of records: look it over before you run it. Without options, list its columns."""
+    """Write a first plan for a file of records. Look it over before you run it. Without options, list its columns."""
     file = _only(file)
     if not (arm or outcome or covariate or levels or unit):
         _list_columns(file, delimiter)
@@ -225,9 +272,8 @@ def _require_columns(file: Path, delimiter: str | None, wanted: Sequence[str], *
         raise PlanError(f"say which column names the arm, with --arm, and what to compare, with --outcome.{listed}")
     missing = [name for name in wanted if columns and name not in columns]
     if missing:
-        alike = difflib.get_close_matches(missing[0], columns, n=1)
-        hint = f" Is it {alike[0]!r}?" if alike else ""
-        raise PlanError(f"{file} has no column {missing[0]!r}.{hint} Its columns are: {', '.join(columns)}.")
+        hint = did_you_mean(missing[0], columns)
+        raise PlanError(f"{file} has no column {missing[0]!r}{hint} Its columns are: {', '.join(columns)}.")
 
 
 class _Once:

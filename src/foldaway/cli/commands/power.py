@@ -83,7 +83,7 @@ def power(
     key: KeyOfState = None,
     json: AsJson = False,
 ) -> None:
-    """Say how many records, units or days an effect needs, or the smallest effect that a size can show."""
+    """Say how large a trial must be, or what a given size can show."""
     from foldaway.plan import Plan
     from foldaway.planning import power as ask
 

@@ -59,6 +59,7 @@ def run(
         for sentence in harden():  # starts the process again, so it comes first
             tell(sentence)
     from foldaway.cli.terminal.printing import print_effects
+    from foldaway.evidence.ledger import head_sentence
     from foldaway.keeping.secret import read_or_make_key
     from foldaway.plan import Plan
     from foldaway.records.faults import excess
@@ -81,7 +82,9 @@ def run(
         with Backlog(the_plan, save, resume=resume, delete_after=delete_after, key=secret) as backlog:
             _fold_backlog(backlog, files, options, processes)
         _tell_rest(backlog.outcome, the_plan, save)
-        trial, positions = backlog.outcome.trial, backlog.ledger.pages
+        trial, positions = backlog.outcome.trial, backlog.files.positions
+        if not going_on:
+            tell(head_sentence(trial.ledger.head))
     print_effects(trial, json=json, everything=everything)
     if report is not None:
         told = None if exact else trial.tell()
@@ -97,7 +100,7 @@ def demo(
     records: Annotated[int, typer.Option(min=1_000, help="How many records to simulate.")] = 200_000,
     seed: Annotated[int, typer.Option(help="The simulation's seed.")] = 0,
 ) -> None:
-    """Simulate a trial, fold it away, and compare with an analysis that kept every row."""
+    """Simulate a trial, and compare it with an analysis of kept rows."""
     from foldaway.cli.terminal.progress import file_progress
     from foldaway.simulation.demo import demonstrate
 
@@ -109,12 +112,12 @@ def _fold(
 ) -> Trial:
     """Fold files into a trial that is saved nowhere."""
     from foldaway.cli.terminal.progress import file_progress
-    from foldaway.sources.runs.backlog import ledger_of, not_in
+    from foldaway.sources.runs.backlog import files_of, not_in
     from foldaway.sources.runs.folding import fold_paths, started
     from foldaway.trial import open_saved
 
     into, positions = (None, None) if resume is None else open_saved(resume, plan, key=key)
-    paths = not_in(ledger_of(positions), patterns)
+    paths = not_in(files_of(positions), patterns)
     with file_progress(paths) as progress:
         return fold_paths(started(plan, key=None if into else key, into=into), paths, options, processes, progress)
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
 
 app = typer.Typer()
 
+# Cells in a batch at most, of 8 bytes each: a quarter of what a server accepts, unless it was told otherwise.
+_CELLS = 2**20
+
 # Statuses with which a server refuses a batch for what is in it.
 _FAULTY = (400, 422)
 
@@ -56,8 +59,8 @@ def send(
         outcome = send_files(client, name, paths, progress, key=_own_key(key), delimiter=delimiter)
     print(f"{outcome.sent:,} records sent." + (f" {outcome.known:,} were there already." if outcome.known else ""))
     if outcome.pending:
-        print("The last records wait on the server until their cohort has come together.")
-        print("Should the server stop before that, send the same files again.")
+        print("The last records are pending: the server holds them in memory alone until")
+        print("their cohort is full. If it stops before that, send the same files again.")
 
 
 class Outcome(NamedTuple):
@@ -87,40 +90,49 @@ def send_files(
 
     The name is made from the file's name, size, time of last change and place on the disk, under the sender's key. The
     server keeps it, so nothing in it is made from the file's content, and without the key nobody can test a guess.
-    The k-th batch of a file has the number k, so a second run knows what the server has.
+    The k-th record of a file has the number k, so a second run knows what the server has, however it cuts the file; but
+    where units must come together, a file is one batch.
     """
     import msgspec
 
-    from foldaway.keeping.ledger import Ledger, Pages
+    from foldaway.keeping.folded_files import FilePositions, FoldedFiles
     from foldaway.plan import Plan
-    from foldaway.sources.formats.chunk import require_wanted, wanted_by
-    from foldaway.sources.formats.files import read
+    from foldaway.sources.formats.chunk import slices, wanted_by
+    from foldaway.sources.formats.files import read, require_wanted
     from foldaway.sources.formats.paths import Stdin
 
     if any(isinstance(path, Stdin) for path in paths):
         raise ServerError("standard input cannot be sent again after a break; send a file.")
     plan = Plan.loads(msgspec.json.encode(client.plan(trial)).decode())
     wanted = wanted_by(plan)
-    marks = Ledger(Pages(key, {}))
+    marks = FoldedFiles(FilePositions(key, {}))
     sent, known, pending = 0, 0, False
     for path in paths:
         assert isinstance(path, Path)
         client.producer = f"file-{marks.mark(path).hex()}"
         durable = client.durable(trial)
         batches = read(path, wanted, whole=plan.complete_units, delimiter=delimiter, progress=partial(progress, path))
-        for number, batch in enumerate(batches, start=1):
-            require_wanted(path, wanted, batch)
+        if not plan.complete_units:
+            rows = max(1, _CELLS // len(wanted.names))
+            batches = (piece for batch in batches for piece in slices(batch, rows))
+        last = 0
+        for batch in batches:
+            require_wanted(path, wanted, batch, delimiter)
             if batch.ragged and plan.on_fault == "refuse":
                 raise ServerError(f"{path} has {batch.ragged:,} lines that are not records; mend them first.")
-            if number <= durable:
-                known += batch.records.num_rows
+            rows = batch.records.num_rows
+            first, last = last + 1, last + (1 if plan.complete_units else rows)
+            if last <= durable or not rows:
+                known += rows
                 continue
+            there = max(0, durable + 1 - first)
+            known += there
             try:
-                receipt = client.send(trial, batch.records)
+                receipt = client.send(trial, batch.records.slice(there), numbers=(first + there, last))
             except ServerError as error:
                 problem = ServerError(f"{path}{_where(plan, batch, error)}: {error}", error.status, error.expected)
             else:
-                known += batch.records.num_rows if receipt["repeated"] else 0
+                known += rows - there - receipt["folded"] if receipt["repeated"] else 0
                 sent += receipt["folded"]
                 pending = receipt["pending"]
                 continue

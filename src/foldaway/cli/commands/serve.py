@@ -1,4 +1,4 @@
-"""``foldaway serve`` and ``foldaway rotate``: a server, and the key of what it stores."""
+"""``foldaway serve``, ``foldaway key`` and ``foldaway rotate``: a server, and the key of what it stores."""
 
 from __future__ import annotations
 
@@ -7,64 +7,121 @@ from typing import Annotated
 
 import typer
 
+from foldaway.cli.terminal.configuration import Config, setting
 from foldaway.cli.terminal.connecting import extra
 
 app = typer.Typer()
 
+Data = Annotated[Path | None, setting("data", help="A folder for the trials, stored in SQLite there.")]
+Database = Annotated[str | None, setting("database", help="A PostgreSQL database, for several servers: postgresql://…")]
+KeyFile = Annotated[
+    Path | None,
+    setting("key-file", help="The key that encrypts what is stored. The default is FOLDAWAY_KEY, or DATA/master.key."),
+]
 PasswordFile = Annotated[
     Path | None,
-    typer.Option(
-        "--database-password-file",
-        help="A file with the database's password; FOLDAWAY_DATABASE_PASSWORD by default.",
+    setting(
+        "database-password-file",
+        help="A file with the database's password. The default is FOLDAWAY_DATABASE_PASSWORD.",
     ),
 ]
 
 
 @app.command()
 def serve(
-    data: Annotated[Path | None, typer.Option(help="A folder for the trials, stored in SQLite there.")] = None,
-    database: Annotated[
-        str | None, typer.Option(help="A PostgreSQL database, for several servers: postgresql://…")
-    ] = None,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port to listen on; 0 for any that is free.")] = 8321,
+    data: Data = None,
+    database: Database = None,
+    host: Annotated[str, setting("host", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, setting("port", help="The port to listen on; 0 for any that is free.")] = 8321,
     shard: Annotated[
-        str | None, typer.Option(help="This server's name among those on one database; the host's by default.")
+        str | None, setting("shard", help="This server's name among those on one database; the host's by default.")
     ] = None,
-    key_file: Annotated[
+    key_file: KeyFile = None,
+    admin_token: Annotated[
+        str | None,
+        setting(
+            "admin-token",
+            help="An admin token of your own, from `foldaway token new`. Do not give it on the command line, where "
+            "others can read it.",
+        ),
+    ] = None,
+    admin_token_file: Annotated[
         Path | None,
-        typer.Option(help="The key that encrypts what is stored; FOLDAWAY_KEY, or DATA/master.key, by default."),
+        setting(
+            "admin-token-file",
+            help="The same, in a file. If there is no such file, the server writes its first admin token there. The "
+            "default is DATA/admin.token; at a terminal the token is shown instead.",
+        ),
     ] = None,
-    certificate: Annotated[Path | None, typer.Option(help="A certificate for https.")] = None,
-    certificate_key: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
-    max_body: Annotated[int, typer.Option(min=1, help="The largest batch that the server accepts, in MiB.")] = 32,
+    certificate: Annotated[Path | None, setting("certificate", help="A certificate for https.")] = None,
+    certificate_key: Annotated[Path | None, setting("certificate-key", help="Its private key.")] = None,
+    max_body: Annotated[
+        int, setting("max-body", min=1, help="The largest batch that the server accepts, in MiB.")
+    ] = 32,
     queue: Annotated[
-        int, typer.Option(min=1, help="Batches in hand at once; a token's share is half of what others leave.")
+        int, setting("queue", min=1, help="Batches in hand at once; a token's share is half of what others leave.")
     ] = 64,
-    patience: Annotated[float, typer.Option(min=0.1, help="Seconds in which a batch must arrive.")] = 60.0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Log only what fails, not every request.")] = False,
-    password_file: PasswordFile = None,
+    patience: Annotated[float, setting("patience", min=0.1, help="Seconds in which a batch must arrive.")] = 60.0,
+    quiet: Annotated[bool, setting("quiet", help="Log only what fails, not every request.")] = False,
+    database_password_file: PasswordFile = None,
+    config: Config = None,
 ) -> None:
-    """Collect records over HTTP and keep none of them."""
+    """Collect records over HTTP and keep none of them.
+
+    Each setting may be a flag, an environment variable, or a line of the file that --config names. A flag wins over
+    the environment, and the environment over the file.
+    """
     with extra():
         from foldaway.service.server import Settings, serve
 
-    https = certificate, certificate_key
-    place = data, database, host, port, shard, key_file
-    serve(Settings(*place, *https, max_body * 2**20, queue, patience, quiet, password_file))
+    serve(
+        Settings(
+            data,
+            database,
+            host,
+            port,
+            shard,
+            key_file,
+            certificate,
+            certificate_key,
+            max_body * 2**20,
+            queue,
+            patience,
+            quiet,
+            database_password_file,
+            admin_token,
+            admin_token_file,
+        )
+    )
+
+
+@app.command()
+def key(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - prints it, to be kept as FOLDAWAY_KEY.")],
+) -> None:
+    """Make a key that a server encrypts its trials with. Keep it apart from the data, and do not lose it."""
+    with extra():
+        from foldaway.service.keys.master_key import make_key_file, new_key
+
+    if file == "-":
+        print(new_key())
+        return
+    make_key_file(Path(file), known=False)
+    print(f"A new key is in {file}, for its owner alone.")
 
 
 @app.command()
 def rotate(
-    data: Annotated[Path | None, typer.Option(help="The folder of the trials.")] = None,
-    database: Annotated[str | None, typer.Option(help="Or their database.")] = None,
-    key_file: Annotated[Path | None, typer.Option(help="The key file, if it is not DATA/master.key.")] = None,
-    password_file: PasswordFile = None,
+    data: Data = None,
+    database: Database = None,
+    key_file: KeyFile = None,
+    database_password_file: PasswordFile = None,
+    config: Config = None,
 ) -> None:
     """Encrypt everything that is stored under a new key."""
     with extra():
         from foldaway.service.database.store import rotate_key
         from foldaway.service.server import Settings, open_store
 
-    rotate_key(open_store(Settings(data, database, key_file=key_file, password_file=password_file)))
+    rotate_key(open_store(Settings(data, database, key_file=key_file, password_file=database_password_file)))
     print("Everything stored is now encrypted under a new key; the old one is gone.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foldaway.cli.terminal.connecting import Authority
 from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, Overwrite, Save
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import SealedError, StateError, TooEarly
@@ -32,8 +33,9 @@ def merge(
     json: AsJson = False,
     everything: AllEffects = False,
 ) -> None:
-    """Merge the tallies of trials that ran apart, and print the effects of the whole."""
+    """Merge the tallies of trials that ran apart. Prints the effects of the whole."""
     from foldaway.cli.terminal.printing import print_effects
+    from foldaway.evidence.ledger import head_sentence
     from foldaway.trial import Trial
 
     require_savable(save, None, overwrite)
@@ -49,15 +51,40 @@ def merge(
     if save is not None and whole.n:
         whole.save(save)
         tell_saved(save)
+        tell(f"It also holds the ledgers of all {len(states):,} states. {head_sentence(whole.ledger.head)}")
     print_effects(whole, json=json, everything=everything)
 
 
 @app.command()
-def effects(state: State, key: KeyOfState = None, json: AsJson = False, everything: AllEffects = False) -> None:
-    """Print the effects in a saved state or a consumer's store, for yourself: they are not rounded."""
+def effects(
+    state: Annotated[
+        str,
+        typer.Argument(
+            metavar="STATE|STORE|URL",
+            help="A file that --save wrote, the folder of a consumer's store, or the address of a server's trial: "
+            "https://host/v1/trials/NAME.",
+        ),
+    ],
+    key: KeyOfState = None,
+    token: Annotated[
+        str | None, typer.Option(envvar="FOLDAWAY_TOKEN", help="URL: a token to read it; better in FOLDAWAY_TOKEN.")
+    ] = None,
+    ca: Authority = None,
+    json: AsJson = False,
+    everything: AllEffects = False,
+) -> None:
+    """Print the effects of a trial. Those of a state or a store are not rounded: they are for yourself."""
+    if state.startswith(("http://", "https://")):
+        from foldaway.cli.commands import trial
+        from foldaway.federated.link import trial_address
+
+        address, name = trial_address(state)
+        server = address.removesuffix(f"/v1/trials/{name}")
+        trial.effects(name, server, token or "", ca, json=json, everything=everything)
+        return
     from foldaway.trial import saved_effects
 
-    found = saved_effects(file_of(state), key=read_key(key))
+    found = saved_effects(file_of(Path(state)), key=read_key(key))
     print(found.to_json() if json else found.to_string(all=everything))
 
 
@@ -75,7 +102,7 @@ def outlook(
     key: KeyOfState = None,
     json: AsJson = False,
 ) -> None:
-    """Say what a trial can still find, and when its intervals will be narrow enough. For yourself: not rounded."""
+    """Say what a trial can still find, and when. Not rounded: for yourself."""
     from foldaway.trial import saved_effects
 
     ahead = saved_effects(file_of(state), key=read_key(key)).outlook(
@@ -100,7 +127,7 @@ def report(
     ] = False,
     key: KeyOfState = None,
 ) -> None:
-    """Write what a trial found as one HTML page, to read or to send: no other file, no network."""
+    """Write what a trial found as one HTML page. It needs no other file and no network."""
     from foldaway.keeping.saved import load
     from foldaway.report.page.document import require_place
     from foldaway.report.page.page import effects_page
@@ -111,8 +138,9 @@ def report(
     printed = str(target) == "-"
     if not printed:
         require_place(target)  # before the work
-    if load(file, secret).final is not None:
-        page = effects_page(saved_effects(file))
+    saved = load(file, secret)
+    if saved.final is not None:
+        page = effects_page(saved_effects(file), saved.ledger)
     else:
         told: Effects | None = None if exact else tell_from(file, secret)
         trial, positions = open_saved(file, key=secret)
@@ -126,7 +154,7 @@ def export(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to; - to print.")] = Path("-"),
     key: KeyOfState = None,
 ) -> None:
-    """Write the effects for others, as JSON: rounded, and new ones only after the trial has grown enough."""
+    """Write the effects for others, as JSON. They are rounded, and new ones come after the trial has grown enough."""
     from foldaway.keeping.disk import replace_file
 
     text = tell_from(file_of(state), read_key(key)).to_json()
@@ -146,7 +174,7 @@ def seal(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """End a trial: its effects take the place of its tallies, and its key is destroyed. This cannot be undone."""
+    """End a trial: keep its effects, destroy its tallies and its key. This cannot be undone."""
     from foldaway.keeping.locks import locked
     from foldaway.keeping.saved import is_encrypted
     from foldaway.trial import open_saved, quiet_effects, saved_effects
@@ -164,20 +192,21 @@ def seal(
             trial.seal(everywhere=False)
             trial.save(file, positions=positions)
             trial.seal()  # only now: what a crash leaves must be readable
-        finish(file, key)
+        head = finish(file, key)
     if exact_effects is None:
         tell(f"{state} was sealed before; only rounded effects are left.")
     else:
         tell(f"{state} is sealed: its tallies and its key are destroyed.")
+    tell(head)
     found = exact_effects if exact and exact_effects is not None else saved_effects(file)
     print(found.to_json() if json else found)
 
 
 @app.command()
 def release(state: State, key: KeyOfState = None, json: AsJson = False) -> None:
-    """Tell a trial's effects once, with the noise that its plan asks for; the exact tallies are then gone.
+    """Tell a trial's effects once, with noise. Its exact tallies are then gone.
 
-    Safe to repeat: the file then holds the release, and gives the same effects again.
+    The plan says how much noise. Safe to repeat: the file then holds the release, and gives the same effects again.
     """
     from foldaway.keeping.locks import locked
     from foldaway.keeping.saved import is_encrypted
@@ -191,7 +220,7 @@ def release(state: State, key: KeyOfState = None, json: AsJson = False) -> None:
             trial.save(file, positions=positions)  # before anybody sees it: drawn again, noise could be averaged away
             trial.seal()
             tell(f"{state} holds the release now, and no exact tallies. Delete older copies of it.")
-        finish(file, key)
+        tell(finish(file, key))
     found = saved_effects(file)
     if found.plan is None or found.plan.release is None:
         raise SealedError(f"{state} is sealed, and its plan has no `release`: its effects have no noise.")
@@ -206,16 +235,21 @@ def existing(state: Path) -> Path:
     return file
 
 
-def finish(file: Path, key: Path | None) -> None:
-    """Destroy the keys of a sealed trial: its own, if it is the user's, and the one in a file."""
+def finish(file: Path, key: Path | None) -> str:
+    """Destroy the keys of a sealed trial, its own, if it is the user's, and the one in a file, and note that.
+
+    Returns:
+        A sentence about the ledger's head.
+    """
+    from foldaway.evidence.ledger import head_sentence
     from foldaway.keeping.saved import load
     from foldaway.trial import finish_sealing
 
-    final = load(file).final
-    if final is not None:
-        finish_sealing(final)
-        if key is not None:
-            destroy_key(key)
+    if load(file).final is None:
+        return ""
+    if key is not None:
+        destroy_key(key)
+    return head_sentence(finish_sealing(file, given=key is not None and not key.exists()).head)
 
 
 def tell_from(file: Path, key: bytes | None) -> Effects:
@@ -254,6 +288,8 @@ def file_of(state: Path) -> Path:
     """The file of a state: itself, or the one in a consumer's store."""
     if not state.is_dir():
         return state
+    if (state / "foldaway.db").exists():
+        raise StateError(f"{state} is the folder of a server: ask the server, with foldaway trial effects NAME.")
     if not (state / "state").exists():
         raise StateError(f"the store {state} holds no records yet.")
     return state / "state"

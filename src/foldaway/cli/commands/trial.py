@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -28,7 +29,7 @@ def create(
     ca: Authority = None,
     json: AsJson = False,
 ) -> None:
-    """Register a plan; prints a token to send records with and one to read effects with."""
+    """Register a plan. Prints a token to send records with and one to read effects with."""
     from foldaway.plan import Plan
 
     text = Plan.load(plan).to_toml()
@@ -63,6 +64,63 @@ def effects(
     _print_answer(answer, json, everything=everything)
 
 
+@app.command("outlook")
+def outlook(
+    name: TrialName,
+    server: Server,
+    token: Token,
+    records: Annotated[int | None, typer.Option(help="By so many records in all; twice as many by default.")] = None,
+    days: Annotated[float | None, typer.Option(help="By so many days from now.")] = None,
+    width: Annotated[float | None, typer.Option(help="How wide an interval may be: say when it will be.")] = None,
+    ca: Authority = None,
+    json: AsJson = False,
+) -> None:
+    """What a trial can still find, however often you look."""
+    with connect(server, token, ca) as client:
+        answer = client.outlook(name, records=records, days=days, width=width)
+    if json:
+        _print_json(answer)
+        return
+    import msgspec
+
+    from foldaway.effects.outlook import Ahead, Outlook
+
+    rows = msgspec.convert(answer["rows"], tuple[Ahead, ...])
+    about = {field: answer[field] for field in ("records", "by", "days", "power", "confidence")}
+    print(Outlook(rows=rows, trial=name, sequential=True, wanted_width=width, **about))
+
+
+@app.command("report")
+def report(
+    name: TrialName,
+    server: Server,
+    token: Token,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; NAME.html by default, - to print.")
+    ] = None,
+    ca: Authority = None,
+    exact: Exact = False,
+) -> None:
+    """Write what a trial found so far as one HTML page."""
+    import msgspec
+
+    from foldaway.cli.commands.state import save_report
+    from foldaway.effects import Effects
+    from foldaway.report.page.document import require_place
+    from foldaway.report.page.page import effects_page
+
+    target = Path(f"{name}.html") if output is None else output
+    printed = str(target) == "-"
+    if not printed:
+        require_place(target)
+    with connect(server, token, ca) as client:
+        found = client.effects(name, exact=exact)["effects"]
+    if found is None:
+        raise ServerError(f"{name} has no effects to report.")
+    page = effects_page(Effects.from_json(msgspec.json.encode(found)))
+    print(page) if printed else save_report(page, target)
+
+
 @app.command("close")
 def close(
     name: TrialName,
@@ -81,7 +139,7 @@ def close(
     exact: Exact = False,
     json: AsJson = False,
 ) -> None:
-    """End a trial: no more records, its key destroyed, its effects final.
+    """End a trial: no more records, its key gone, its effects final.
 
     Where records stay on devices, waits for their last reports and shows how many have come. Interrupted, the server
     goes on waiting; the same command without options shows it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foldaway.cli.terminal.words import tell_waiting
-from foldaway.errors import ServerError, not_installed
+from foldaway.errors import ServerError, ServerWarning, not_installed
 
 if TYPE_CHECKING:
     from foldaway.client import Client
@@ -28,6 +29,7 @@ def connect(server: str, token: str, ca: Path | None) -> Client:
     with extra():
         from foldaway.client import Client
 
+    warnings.simplefilter("ignore", ServerWarning)  # `foldaway send` says in its own words what is pending
     return Client(server, token, verify=True if ca is None else str(ca), told=tell_waiting)
 
 
@@ -39,6 +41,8 @@ def extra() -> Iterator[None]:
         return
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
+    if missing == "resource":  # which no package can add
+        raise ServerError("the service needs Linux or macOS; on Windows, run it in WSL or in a container.")
     if missing == "foldaway":
         raise ServerError("this installation of foldaway is incomplete; install it again.")
     raise ServerError(not_installed(missing, "serve"))

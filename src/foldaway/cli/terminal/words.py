@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from textwrap import fill
 
 WIDTH = 80
+
+# What stands in for a character that an output cannot show, as where Windows writes to a file or a pipe.
+_PLAIN = {"−": "-", "─": "-", "≤": "<=", "≥": ">=", "→": "->", "∞": "inf"}
 
 
 def in_lines(text: str, indent: str = "") -> str:
@@ -27,6 +31,20 @@ def in_lines(text: str, indent: str = "") -> str:
     return "\n".join(lines)
 
 
+def speak_any_encoding() -> None:
+    """Let no character that an output cannot show stop a command: it is written as a plain one, or as ``?``."""
+    codecs.register_error("plain", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="plain")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    unknown = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(character, "?") for character in unknown), error.end
+
+
 def tell(sentence: str) -> None:
     """Say something beside the output: at a terminal in lines; in a file, or for a script that looks for it, in one."""
     if sys.stderr is None:  # it was closed
@@ -36,6 +54,6 @@ def tell(sentence: str) -> None:
 
 
 def tell_waiting(problem: Exception) -> None:
-    """Say that a server does not answer, and that it is asked again."""
-    sentence = f"{problem} Asking again for up to a minute; control-C stops."
+    """Say that a server does not answer, and that the request is repeated."""
+    sentence = f"{problem} Trying again for up to a minute; control-C stops."
     tell(sentence[0].upper() + sentence[1:])

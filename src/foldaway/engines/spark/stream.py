@@ -14,7 +14,7 @@ from foldaway.errors import FoldawayError, PlanError, SealedError, SourceError, 
 from foldaway.keeping.cohort import may_write
 from foldaway.keeping.saved import StreamPositions
 from foldaway.plan import Plan
-from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
+from foldaway.sources.brokers.stream_file import STATE, StreamFile, StreamState, read
 from foldaway.trial import Trial, finish_sealing
 
 if TYPE_CHECKING:
@@ -228,18 +228,20 @@ class _Batches:
                 "checkpoint will not go back further. Nothing is lost: start the stream again, its trigger longer."
             )
 
-    def _write(self, trial: Trial, *, closed: bool = False) -> None:
+    def _write(self, trial: Trial) -> None:
         if self._store is None:
             raise StateError("the stream was stopped, and another may have gone on from its store: start it again.")
         reached = StreamPositions(_STREAM, self._query, {_PART: (self._batch,)})
-        self._stored = self._store.store(reached, trial, closed=closed)
+        self._stored = self._store.store(reached, trial)
 
     def close(self) -> Trial:
         """The final trial, sealed; its effects are stored in place of its tallies."""
         if not self._stored.closed:
             self._trial.prepare_sealing()
-            self._write(self._trial, closed=True)
+            self._write(self._trial)
             self._trial.seal()  # only now: what a crash leaves must be able to go on
+            if self._store is not None:
+                finish_sealing(self._store.folder / STATE)
             self.let_go()
         return self._trial
 
@@ -258,7 +260,7 @@ def _going_on(store: StreamFile, key: bytes | None) -> StreamState:
     if (stream := stored.reached.stream) != _STREAM:
         raise SourceError(f"the store {store.folder} belongs to another stream ({stream}); name another folder.")
     if stored.final is not None:
-        finish_sealing(stored.final)  # a crash may have left its key
+        finish_sealing(store.folder / STATE)  # a crash may have left its key
         raise SealedError("the trial in this store is closed: it takes no more records.")
     return stored
 

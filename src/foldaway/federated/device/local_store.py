@@ -238,7 +238,7 @@ def _in_our_words(file: Path) -> instead_of:
 
 
 def require_private(folder: Path) -> None:
-    """Make a folder for its owner alone, or refuse one that others may look into.
+    """Make a folder for its owner alone, or refuse one that others may look into, where a folder's mode tells.
 
     Raises:
         StateError: It is not private, or cannot be used.
@@ -246,7 +246,7 @@ def require_private(folder: Path) -> None:
     unusable = "the device's folder {} cannot be used: {}."
     with instead_of(OSError, lambda error: StateError(unusable.format(folder, error.strerror))):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shared = folder.stat().st_mode & 0o077
+        shared = os.name == "posix" and folder.stat().st_mode & 0o077
     if shared:
         raise StateError(f"others may look into {folder}: say chmod 700 {folder}, or choose another folder.")
 

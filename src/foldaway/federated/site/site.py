@@ -65,9 +65,9 @@ def fold_site(plan: Plan, files: Sequence[str], *, progress: OnBytes | None = No
     if few := too_few_to_send(plan.privacy, units):
         units_by_arm = ", ".join(f"{count:,} units in the arm {arm}" for arm, count in few.items() if count)
         raise RecordError(
-            f"the site has {units_by_arm or 'no units at all'}, and tallies of fewer than {plan.privacy.cohort:,} units "
-            "(the plan's `cohort`) of an arm stay here: they would say too much about each. Fold the records of several "
-            "sites together."
+            f"the site has {units_by_arm or 'no units at all'}, and tallies of fewer than {plan.privacy.cohort:,} "
+            "units (the plan's `cohort`) of an arm stay here: they would say too much about each. Fold the records of "
+            "several sites together."
         )
     return trial
 
@@ -176,8 +176,10 @@ def _digest(number: bytes, files: Sequence[str]) -> bytes:
     return whole.digest()
 
 
-
 def _file_digest(path: Path) -> bytes:
-    with instead_of(OSError, lambda error: SourceError(f"{path} cannot be read: {error.strerror}.")):
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "blake2b").digest()
+    unreadable = "{} cannot be read: {}."
+    with (
+        instead_of(OSError, lambda error: SourceError(unreadable.format(path, error.strerror))),
+        path.open("rb") as file,
+    ):
+        return hashlib.file_digest(file, "blake2b").digest()

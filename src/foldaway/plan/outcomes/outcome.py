@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import msgspec
 from msgspec import Meta
 
-from foldaway.errors import PlanError
+from foldaway.errors import PlanError, did_you_mean
 from foldaway.plan.outcomes.bins import Bins
 from foldaway.plan.outcomes.value import Value
 from foldaway.plan.part import Part, settings_of
@@ -171,5 +170,4 @@ def _misplaced(kind: type[Outcome], name: str) -> str:
     top = next((part for part in Part.__subclasses__() if not part.TABLE and name in settings_of(part)), None)
     if top is not None:
         return f"`{name}` belongs at the top of the plan, before the first table."
-    alike = difflib.get_close_matches(name, settings_of(kind), n=1)
-    return said + (f"; is it `{alike[0]}`?" if alike else ".")
+    return said + did_you_mean(name, settings_of(kind))

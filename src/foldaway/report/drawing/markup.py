@@ -47,6 +47,16 @@ def named(text: str) -> Html:
     return tag("bdi", text)
 
 
+def prose(text: str) -> Html:
+    """A sentence whose words between backticks are code.
+
+    Example:
+        >>> prose("Set `groups = 64`.")
+        'Set <code>groups = 64</code>.'
+    """
+    return html(tag("code", part) if i % 2 else part for i, part in enumerate(text.split("`")))
+
+
 def listed(parts: Iterable[Child], last: str = "and") -> Html:
     """Parts as one does in a sentence.
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foldaway.effects.numbers import bytes_text
-from foldaway.keeping.ledger import Pages
+from foldaway.evidence.ledger import Ledger
+from foldaway.keeping.folded_files import FilePositions
 from foldaway.keeping.saved import Saved, StreamPositions
 from foldaway.keeping.state import HEADER, unpack
 from foldaway.plan import Plan
@@ -71,7 +72,7 @@ _GROUPED = {
 }
 
 _POSITIONS = {
-    Pages: ("Ledger of files", "salted hashes of names, sizes and times, so that no file is folded twice"),
+    FilePositions: ("List of files", "salted hashes of names, sizes and times, so that no file is folded twice"),
     StreamPositions: ("Positions", "how far each source has been read, so that nothing is folded twice"),
 }
 
@@ -88,6 +89,11 @@ class Item(NamedTuple):
 def inventory(saved: Saved) -> list[Item]:
     """Everything in a saved file, by kind. The sizes add up to that of what is encrypted there."""
     items = _in_state(saved.state)
+    if saved.ledger:
+        bare = msgspec.structs.replace(saved, ledger=Ledger())
+        what = "what happened and when, signed; rounded counts, and no other number from records"
+        items.append(Item("Ledger", what, 0, len(saved.dumps()) - len(bare.dumps())))
+        saved = bare
     if saved.positions is None:
         return items
     name, what = _POSITIONS[type(saved.positions)]

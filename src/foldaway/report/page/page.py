@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
 
 from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
 from foldaway.effects.headline import comparisons
+from foldaway.evidence.ledger import Ledger
 from foldaway.inference.balance import Balance, balance, prediction_balance
 from foldaway.inference.bootstrap import spread
 from foldaway.inference.contrast import Question
 from foldaway.inference.estimators import distribution
 from foldaway.keeping.saved import Saved
 from foldaway.plan import Plan
-from foldaway.report.drawing.markup import Html, html, listed, named, tag
+from foldaway.report.drawing.markup import Html, html, named, tag
 from foldaway.report.page.asked import asked
 from foldaway.report.page.document import Report, Section, badge, document
 from foldaway.report.page.found import Spreads, found
 from foldaway.report.page.glance import glance
 from foldaway.report.page.kept import kept
+from foldaway.report.page.proven import proven
 from foldaway.report.page.segments import segments
 from foldaway.report.page.solved import solved
 from foldaway.report.page.trust import sample_ratio_check, trust
@@ -26,10 +30,11 @@ from foldaway.tallies import Arms, Holding
 from foldaway.tallies.arm import ArmTally
 
 
-def effects_page(effects: Effects) -> Report:
+def effects_page(effects: Effects, ledger: Ledger | None = None) -> Report:
     """What effects alone can tell: they know neither the covariates' balance nor what was kept."""
     first = [] if effects.plan is None else [asked(effects.plan)]
-    return _page(effects, [*first, found(effects, None), *segments(effects), trust(effects, None)])
+    last = proven(Ledger() if ledger is None else ledger)
+    return _page(effects, [*first, found(effects, None), *segments(effects), trust(effects, None), *last])
 
 
 def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> Report:
@@ -55,6 +60,7 @@ def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> 
         trust(effects, balances),
         kept(saved, sum(effects.counts.values())),
         solved(audit(plan, tallies), told=effects.rounded),
+        *proven(saved.ledger),
     ]
     return _page(effects, sections)
 
@@ -74,17 +80,22 @@ def spreads(effects: Effects, plan: Plan, arms: Sequence[ArmTally]) -> Spreads:
 
 def _page(effects: Effects, sections: Sequence[Section]) -> Report:
     end = html(
-        "Made with foldaway, which keeps no individual records. This page is self-contained: it loads nothing and "
-        "sends nothing."
+        f"Created on {_today()} with foldaway {version('foldaway')}, which keeps no individual records. This page is "
+        "self-contained: it loads nothing and sends nothing."
     )
     first = [glance(effects)] if any(row.estimate is not None for row in effects) else []
     return document(effects.trial, html(_lead(effects), _alarm(effects)), [*first, *sections], tag("p", end))
 
 
+def _today() -> str:
+    today = datetime.now(UTC)
+    return f"{today.day} {today:%B %Y}"
+
+
 def _lead(effects: Effects) -> Html:
     n = sum(effects.counts.values())
-    arms = listed(html(named(arm), f"\u00a0{count:,}") for arm, count in effects.counts.items())
-    return tag("p", f"{n:,} record{'' if n == 1 else 's'}: ", arms, ".", class_="lead")
+    arms = [html(named(arm), f":\u00a0{count:,}") for arm, count in effects.counts.items()]
+    return tag("p", f"{n:,} record{'' if n == 1 else 's'} (", Html(", ".join(arms)), ")", class_="lead")
 
 
 def _alarm(effects: Effects) -> Html | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foldaway.auditing.finding import Audit
-from foldaway.report.drawing.markup import html, tag
+from foldaway.report.drawing.markup import html, prose, tag
 from foldaway.report.page.document import Section, table
 
 _TITLE = "Could anybody be solved for?"
@@ -27,6 +27,6 @@ def solved(audit: Audit, *, told: bool = False) -> Section:
     remedies = dict.fromkeys(each.remedy for each in audit.findings)
     body = html(
         tag("p", audit.verdict(), " This is about the tallies, which are kept encrypted, and not about this page."),
-        *([found, *(tag("p", remedy) for remedy in remedies)] if rows else []),
+        *([found, *(tag("p", prose(remedy)) for remedy in remedies)] if rows else []),
     )
     return Section("solved", _TITLE, body)

@@ -51,7 +51,7 @@ def sample_ratio_check(effects: Effects) -> Check:
     ratio = effects.sample_ratio
     total = sum(ratio.observed.values())
     planned = {arm: expected / total for arm, expected in ratio.expected.items()} if total else {}
-    if effects.plan is not None:
+    if effects.plan is not None and effects.plan.strata is None:
         planned = dict(effects.plan.arms)
     rows = [
         [
@@ -94,7 +94,10 @@ def _ratio_statistics(ratio: SampleRatio) -> str:
         name += ", divided by the design effect from the bootstrap by unit"
     if ratio.test == "groups":
         name = "Hotelling's T² of the spread between groups of units"
-    since = ", since units were randomised" if ratio.counted == "units" else ""
+    since = {
+        "units": ", since units were randomised",
+        "weighted records": ": each weighs one over its arm's probability in its stratum, so that arms weigh alike",
+    }.get(ratio.counted, "")
     return (
         f"{name}: {typeset(number(ratio.statistic))} with {freedom} degree{'s' * (freedom > 1)} of freedom, p "
         f"{_equals(p_text(ratio.p_value))}. The check fails below {SUSPICIOUS}, which happens in one sound trial "

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from foldaway.errors import ServerError, instead_of
 from foldaway.service.database.store import Store
-from foldaway.service.keys.tokens import Scope, issue
+from foldaway.service.keys.tokens import Scope, issue, row_of, verify
 
 
 class TokenWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,6 +46,31 @@ class AccessTokens:
         row, text = issue(wanted.scope, wanted.trial)
         self._store.tokens.add(row)
         return Issued(row.id, text)
+
+    def adopt(self, text: str) -> None:
+        """Take a token that was made elsewhere for an admin's; the same one again changes nothing.
+
+        Raises:
+            ServerError: It is not one of `foldaway token new`, was revoked, or is another's.
+        """
+        with instead_of(ValueError, ServerError("the preset admin token is not one; make it with foldaway token new.")):
+            row = row_of(text, "admin")
+        self._store.tokens.add_new(row)
+        kept = self._store.tokens.find(row.id)
+        if not verify(text, kept) or kept is None or kept.scope != "admin":
+            raise ServerError("the preset admin token was revoked, or is that of another; make a new one.")
+
+    def has_admin(self) -> bool:
+        """Whether anyone holds a token for everything."""
+        return self._store.tokens.has_admin()
+
+    def recover(self, *, revoke_others: bool) -> str:
+        """A new admin token, for whoever holds the database and its key; on demand in place of all others."""
+        others = [row for row in self._store.tokens.all() if row.scope == "admin" and not row.revoked]
+        issued = self.issue(TokenWanted("admin"))
+        for row in others if revoke_others else ():
+            self._store.tokens.revoke(row.id)
+        return issued.token
 
     def all(self) -> list[TokenAbout]:
         """All tokens, without their secrets."""

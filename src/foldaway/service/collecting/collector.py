@@ -40,6 +40,7 @@ class Receipt(msgspec.Struct, frozen=True):
         durable: The producer's last sequence that is safe whatever crashes; null for batches without a sequence that
             are not yet safe.
         pending: Whether records of this server wait for their cohort; how many is not the sender's to know.
+        note: Of a batch without a sequence that is not durable yet, what may become of it.
     """
 
     fingerprint: str
@@ -49,6 +50,29 @@ class Receipt(msgspec.Struct, frozen=True):
     repeated: bool
     durable: int | None
     pending: bool
+    note: str | None = None
+
+
+PENDING = (
+    "pending, lost if the server stops: the records are in the server's memory until their cohort is full. Number your "
+    "batches (Foldaway-Producer and Foldaway-Sequence) to be able to send them again."
+)
+
+
+class GivenUp(msgspec.Struct, frozen=True):
+    """Records that were folded but never became durable, because the server stops or another one took over.
+
+    Attributes:
+        trial: The trial's name.
+        records: How many there are.
+        unnumbered: How many of these came without a sequence: nobody will send them again.
+        producers: Who sent the others, and still holds them.
+    """
+
+    trial: str
+    records: int
+    unnumbered: int
+    producers: list[str]
 
 
 class Collector:
@@ -56,19 +80,27 @@ class Collector:
 
     def __init__(self, store: Store, name: str, shard: str) -> None:
         self._store = store
+        self._given_up: list[GivenUp] = []
         self.name = name
         self.shard = shard
         self.plan = Plan.loads(store.trial(name).plan)
         self._reload()
 
     def _reload(self) -> None:
-        """Start again from what is durable; batches folded since are with their producers."""
+        """Start from what is durable."""
         row = self._store.shards.one(self.name, self.shard)
         key = self._store.trial_key(self.name) if self.plan.keyed else None
         live = Trial(self.plan, key=key) if row.state is None else Trial.loads(row.state, self.plan, key=key)
         # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
         self._version, self._live = row.version, live
         self._sequences: dict[str, tuple[int, int]] = {}
+        self._unnumbered = 0
+
+    def _give_up(self) -> None:
+        """Start again from what is durable; batches folded since are with their producers, if they have a number."""
+        given_up = self.pending_from()
+        self._reload()
+        self._given_up += given_up
 
     @property
     def pending(self) -> int:
@@ -80,11 +112,26 @@ class Collector:
         """Records of this shard that are durable."""
         return self._live.n - self.pending
 
-    def receive(self, batch: Decoded, producer: str | None, sequence: int | None) -> Receipt:
+    def pending_from(self) -> list[GivenUp]:
+        """Who sent the records that are pending, if there are any."""
+        return [GivenUp(self.name, self.pending, self._unnumbered, sorted(self._sequences))] if self.pending else []
+
+    def given_up(self) -> list[GivenUp]:
+        """What had to be given up since this was last asked."""
+        found, self._given_up = self._given_up, []
+        return found
+
+    def receive(self, batch: Decoded, producer: str | None, sequence: int | None, first: int | None = None) -> Receipt:
         """Fold a batch, unless it has come before; commit if a cohort has come together.
 
+        Args:
+            batch: The records.
+            producer: Who numbers the batches.
+            sequence: The batch's number, or the last one if it has several.
+            first: The first one, if it has several.
+
         Raises:
-            SequenceGap: Batches before this one are missing.
+            SequenceGap: Batches before this one are missing, or a part of it is there already.
             RecordError: The batch is faulty and was refused whole.
             TrialClosed: The trial takes no more records.
             Conflict: Another server has taken batches of the same producers; what was pending here must come again.
@@ -94,20 +141,23 @@ class Collector:
             raise TrialClosed(f"the trial {self.name} is closed and takes no more records.")
         durable, known = self._known(producer)
         if producer is not None and sequence is not None:
-            if sequence > known + 1 and self.durable_sequence(producer) != durable:
+            first = sequence if first is None else first
+            if first > known + 1 and self.durable_sequence(producer) != durable:
                 # The producer was with another server in between, so nothing that is pending here can be committed.
-                self._reload()
+                self._give_up()
                 durable, known = self._known(producer)
             if sequence <= known:
                 return self._receipt(producer, sequence, folded=0, repeated=True)
-            if sequence > known + 1:
+            if first != known + 1:
                 raise SequenceGap(known + 1)
-        before = self._live.copy(), dict(self._sequences)
+        before = self._live.copy(), dict(self._sequences), self._unnumbered
         # Numbers may come as text: one bad cell makes text of its column, and `foldaway send` is judged as `run` is.
         self._live.fold(batch.records, text=True, unreadable=batch.ragged)
         folded = self._live.n - before[0].n
         if producer is not None and sequence is not None:
             self._sequences[producer] = (durable, sequence)
+        else:
+            self._unnumbered += folded
         try:
             self.commit_if_due()
         except Conflict:
@@ -115,7 +165,7 @@ class Collector:
         except BaseException:
             # Not acknowledged: as if it had never come. Should the database have taken it nevertheless, the version
             # is no longer ours, and the next commit is a Conflict.
-            self._live, self._sequences = before
+            self._live, self._sequences, self._unnumbered = before
             raise
         receipt = self._receipt(producer, sequence, folded=folded, repeated=False)
         self.fix_if_due()
@@ -141,7 +191,8 @@ class Collector:
             durable = sequence  # it was in the commit just now
         else:
             durable = self._known(producer)[0]
-        return Receipt(self.plan.fingerprint, producer, sequence, folded, repeated, durable, self.pending > 0)
+        note = PENDING if producer is None and folded and self.pending else None
+        return Receipt(self.plan.fingerprint, producer, sequence, folded, repeated, durable, self.pending > 0, note)
 
     def commit_if_due(self) -> None:
         """Commit if a cohort has come together."""
@@ -161,10 +212,10 @@ class Collector:
             )
         except Conflict:
             # Another server has taken batches of the same producers: what is pending here will come again.
-            self._reload()
+            self._give_up()
             raise
         self._live.wrote()
-        self._sequences = {}
+        self._sequences, self._unnumbered = {}, 0
 
     def _stored(self) -> bytes:
         """The live tallies as they are stored; of moments, with rare levels pooled, which may become common here."""
@@ -197,7 +248,7 @@ class Collector:
         durable = self._store.shards.sequences(self.name, self._sequences)
         taken = any(durable.get(producer, 0) != was for producer, (was, _) in self._sequences.items())
         if taken or sum(row.version for row in shards if row.shard == self.shard) != self._version:
-            self._reload()
+            self._give_up()
             raise Conflict("another server has taken the same batches, or written this one's state, in between.")
         return merged(self.plan, others).merge(self._live)
 
@@ -211,7 +262,7 @@ class Collector:
         if self.pending:
             self._store.shards.leave_out(self.name, self.shard, self.pending)
         # Without asking the database, which might fail: they must not be counted twice.
-        self._live, self._sequences = Trial(self.plan), {}
+        self._live, self._sequences, self._unnumbered = Trial(self.plan), {}, 0
 
 
 def _fixed(plan: Plan, shards: Sequence[ShardRow]) -> dict[str, bytes]:

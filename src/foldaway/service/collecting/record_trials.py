@@ -18,7 +18,7 @@ from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, too_early
 from foldaway.plan import Plan
 from foldaway.service.collecting.answers import Answers, Candidate
-from foldaway.service.collecting.collector import Collector, Receipt, merged
+from foldaway.service.collecting.collector import Collector, GivenUp, Receipt, merged
 from foldaway.service.database.shard_table import ShardRow, left_out, versions, write_sequences
 from foldaway.service.database.store import Store
 from foldaway.service.database.trial_table import TrialRow
@@ -67,13 +67,14 @@ class RecordTrials:
         encoding: str | None,
         producer: str | None,
         sequence: int | None,
+        first: int | None = None,
     ) -> Receipt:
         """Decode, check and fold a batch; its body is wiped, whatever becomes of it."""
         try:
             collector = self.collector(name)
             batch = decode(body, media_type, encoding, collector.plan, self._limits)
             try:
-                receipt = collector.receive(batch, producer, sequence)
+                receipt = collector.receive(batch, producer, sequence, first)
             finally:
                 self._decoys.add(collector.plan, batch.records.num_rows)
                 batch.wipe()
@@ -177,13 +178,16 @@ class RecordTrials:
         del self._collectors[name]
         self._answers.drop(name)
 
-    def stop(self) -> None:
-        """Commit what the cohort allows; the rest is still with its producers."""
+    def stop(self) -> list[GivenUp]:
+        """Commit what the cohort allows; the rest is given up here, and still with its producers if it has a number."""
         for collector in self._collectors.values():
-            try:
+            with suppress(FoldawayError):
                 collector.commit_if_due()
-            except FoldawayError:
-                continue
+        return self.given_up() + [each for collector in self._collectors.values() for each in collector.pending_from()]
+
+    def given_up(self) -> list[GivenUp]:
+        """What had to be given up since this was last asked, because another server has taken over."""
+        return [each for collector in self._collectors.values() for each in collector.given_up()]
 
     def pending(self) -> int:
         """Records of all trials that wait for their cohort."""

@@ -9,12 +9,14 @@ import msgspec
 
 from foldaway.effects import Effects, outlook
 from foldaway.effects.released import coarse
-from foldaway.errors import FoldawayError, IngestError, TooEarly
+from foldaway.errors import EstimateError, FoldawayError, IngestError, TooEarly
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.inference.rounding import round_count
 from foldaway.plan import Plan
+from foldaway.report.page.page import effects_page
 from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
 from foldaway.service.collecting.answers import Answers, History, Series
+from foldaway.service.collecting.collector import GivenUp
 from foldaway.service.collecting.device_closings import DeviceClosings
 from foldaway.service.collecting.device_trials import DeviceTrials, Federated, FederatedAnswer
 from foldaway.service.collecting.producers import Producers
@@ -195,6 +197,18 @@ class Service:
             return answer
         return _answer(row, *trials.so_far(plan))
 
+    def report(self, name: str) -> str:
+        """What is told of a trial, as a page.
+
+        Raises:
+            TooEarly: Nothing may be told yet.
+            EstimateError: It was closed without effects.
+        """
+        answer = self.effects(name)
+        if bytes(answer.effects) == b"null":
+            raise EstimateError("the trial was closed without effects, so there is no report.")
+        return effects_page(Effects.from_json(answer.effects)).html
+
     def outlook(
         self, name: str, records: int | None = None, days: float | None = None, width: float | None = None
     ) -> Ahead:
@@ -267,10 +281,10 @@ class Service:
         if faults:
             raise faults[0]
 
-    def stop(self) -> None:
-        """Commit what the cohort allows; the rest is still with its producers."""
+    def stop(self) -> list[GivenUp]:
+        """Commit what the cohort allows; the records that are given up. Devices hold what is not durable themselves."""
         self.devices.tick()
-        self.records.stop()
+        return self.records.stop()
 
     def pending(self) -> bool:
         """Whether records or messages of any trial wait for their cohort."""

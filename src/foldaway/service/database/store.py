@@ -20,10 +20,11 @@ from foldaway.plan import Plan
 from foldaway.service.database.databases import postgres_engine, sqlite_engine, vacuum, writing
 from foldaway.service.database.device_table import DeviceTable
 from foldaway.service.database.history_table import HistoryTable
+from foldaway.service.database.migrations import migrate
 from foldaway.service.database.outages import guarded
 from foldaway.service.database.seals import Seals, key_context, key_of, seal_anew
 from foldaway.service.database.shard_table import ShardTable, read_versions
-from foldaway.service.database.tables import CLOSINGS, HISTORY, KEYS, SHARDS, TRIALS, Part, insert_new, prepare
+from foldaway.service.database.tables import CLOSINGS, HISTORY, KEYS, META, SHARDS, TRIALS, Part, insert_new
 from foldaway.service.database.token_table import TokenTable
 from foldaway.service.database.trial_table import TrialRow, find_trial, read_trial
 from foldaway.service.keys.master_key import VARIABLE, add_key, drop_old_keys
@@ -91,10 +92,15 @@ class Store:
         return store
 
     def prepare(self) -> None:
-        """Make what tables are not there yet, and finish what a crash has left undone."""
+        """Make what tables are not there yet, or upgrade them, and finish what a crash has left undone."""
         for part, engine in self._engines.items():
             with writing(engine).begin() as connection:
-                self._seals.under(prepare(connection, part, self.vault.current))
+                migrate(connection, part)
+                key = connection.execute(sa.select(META[part].c.key)).scalar_one_or_none()
+                if key is None:
+                    key = self.vault.current
+                    connection.execute(META[part].insert().values(key=key))
+                self._seals.under(key)
         with self._trials.begin() as connection:
             query = sa.select(TRIALS.c.fingerprint).where(TRIALS.c.status == "closed")
             closed = set(connection.execute(query).scalars())

@@ -1,4 +1,4 @@
-"""The tables, in two parts: the trials, and apart from them the trials' keys."""
+"""The tables, in two parts: the trials, and apart from them the trials' keys. A change here is a revision too."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from typing import Any, Literal, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from foldaway.errors import StoreError
-
-SCHEMA = 3
 Part = Literal["trials", "keys"]
 
 T = TypeVar("T")
@@ -19,23 +16,19 @@ T = TypeVar("T")
 # SQLite takes 32,766 values in one statement, PostgreSQL 65,535.
 _AT_ONCE = 5_000
 
-# About any number tells foldaway's lock from those of others in the same database.
-_LOCK = 0x666F6C64
-
-_about = {part: sa.MetaData() for part in ("trials", "keys")}
+ABOUT = {part: sa.MetaData() for part in ("trials", "keys")}
 
 
 def _meta_of(part: Part) -> sa.Table:
-    """One row: the form of the tables of this part, and the id of the key that everything in it is sealed under."""
-    name = f"foldaway_{part}_meta"
-    return sa.Table(name, _about[part], sa.Column("schema", sa.Integer), sa.Column("key", sa.Text))
+    """One row: the id of the key that everything in this part is sealed under."""
+    return sa.Table(f"foldaway_{part}_meta", ABOUT[part], sa.Column("key", sa.Text))
 
 
 META = {part: _meta_of(part) for part in ("trials", "keys")}
 
 TRIALS = sa.Table(
     "foldaway_trials",
-    _about["trials"],
+    ABOUT["trials"],
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("plan", sa.Text, nullable=False),
     sa.Column("fingerprint", sa.Text, nullable=False),
@@ -48,7 +41,7 @@ TRIALS = sa.Table(
 
 SHARDS = sa.Table(
     "foldaway_shards",
-    _about["trials"],
+    ABOUT["trials"],
     sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
     sa.Column("shard", sa.Text, primary_key=True),
     sa.Column("version", sa.BigInteger, nullable=False),
@@ -60,7 +53,7 @@ SHARDS = sa.Table(
 # A producer's last durable sequence, 0 before the first, and the id of the token that its name belongs to.
 SEQUENCES = sa.Table(
     "foldaway_sequences",
-    _about["trials"],
+    ABOUT["trials"],
     sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
     sa.Column("producer", sa.Text, primary_key=True),
     sa.Column("sequence", sa.BigInteger, nullable=False),
@@ -71,7 +64,7 @@ SEQUENCES = sa.Table(
 # the order of their hashes, so that the table says nothing about who came when; PostgreSQL knows no such tables.
 NUMBERS = sa.Table(
     "foldaway_numbers",
-    _about["trials"],
+    ABOUT["trials"],
     sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
     sa.Column("number", sa.LargeBinary, primary_key=True),
     sa.Column("used", sa.Boolean, nullable=False),
@@ -80,7 +73,7 @@ NUMBERS = sa.Table(
 
 DEVICES = sa.Table(
     "foldaway_devices",
-    _about["trials"],
+    ABOUT["trials"],
     sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
     sa.Column("arm", sa.Text, primary_key=True),
     sa.Column("enrolled", sa.BigInteger, nullable=False),
@@ -90,7 +83,7 @@ DEVICES = sa.Table(
 # A federated trial that is being closed: until when reports count, and what was published.
 CLOSINGS = sa.Table(
     "foldaway_closings",
-    _about["trials"],
+    ABOUT["trials"],
     sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
     sa.Column("deadline", sa.Double, nullable=False),
     sa.Column("share", sa.Double, nullable=False),
@@ -100,7 +93,7 @@ CLOSINGS = sa.Table(
 
 TOKENS = sa.Table(
     "foldaway_tokens",
-    _about["trials"],
+    ABOUT["trials"],
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("hash", sa.LargeBinary, nullable=False),
     sa.Column("scope", sa.Text, nullable=False),
@@ -112,7 +105,7 @@ TOKENS = sa.Table(
 # What was told of each trial, and when. The last one also has the whole answer, and who stood behind it.
 HISTORY = sa.Table(
     "foldaway_history",
-    _about["trials"],
+    ABOUT["trials"],
     sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
     sa.Column("records", sa.BigInteger, primary_key=True),
     sa.Column("time", sa.Double, nullable=False),
@@ -124,38 +117,10 @@ HISTORY = sa.Table(
 # By fingerprint, not by name: a key left behind by a registration that broke off never meets another plan.
 KEYS = sa.Table(
     "foldaway_keys",
-    _about["keys"],
+    ABOUT["keys"],
     sa.Column("fingerprint", sa.Text, primary_key=True),
     sa.Column("key", sa.LargeBinary, nullable=False),
 )
-
-
-def prepare(connection: sa.Connection, part: Part, key: str) -> str:
-    """Make the tables of a part if they are not there; the id of the key that they are sealed under.
-
-    Args:
-        connection: A connection in a transaction that writes.
-        part: The part.
-        key: The id of the key for tables that are made now.
-
-    Raises:
-        StoreError: The tables have a form that this foldaway does not know.
-    """
-    if connection.dialect.name == "postgresql":
-        # Two servers that start at once would otherwise make the same table twice.
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-    _about[part].create_all(connection)
-    meta = META[part]
-    row = connection.execute(sa.select(meta)).one_or_none()
-    if row is None:
-        connection.execute(meta.insert().values(schema=SCHEMA, key=key))
-        return key
-    if row.schema != SCHEMA:
-        raise StoreError(
-            f"the database has form {row.schema}, and this foldaway knows form {SCHEMA}; "
-            "use the foldaway that made it, or a later one."
-        )
-    return str(row.key)
 
 
 def insert_new(connection: sa.Connection, table: sa.Table, rows: Iterable[Mapping[str, Any]]) -> int:

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from foldaway.service.database.databases import writing
 from foldaway.service.database.outages import guarded
-from foldaway.service.database.tables import TOKENS
+from foldaway.service.database.tables import TOKENS, insert_new
 from foldaway.service.keys.tokens import TokenRow
 
 
@@ -22,6 +22,11 @@ class TokenTable:
         """Store a token."""
         with writing(self._engine).begin() as connection:
             connection.execute(TOKENS.insert().values(msgspec.structs.asdict(row)))
+
+    def add_new(self, row: TokenRow) -> None:
+        """Store a token, unless there is one with its id."""
+        with writing(self._engine).begin() as connection:
+            insert_new(connection, TOKENS, [msgspec.structs.asdict(row)])
 
     def find(self, id: str) -> TokenRow | None:
         """A token by the public part of its text, if there is one."""

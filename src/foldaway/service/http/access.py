@@ -66,6 +66,7 @@ class Access:
         if row.scope not in ("read", "admin"):
             raise PermissionDeniedException(extra={NEEDED: kinds(("read",))})
         connection.scope["state"]["trial"] = row.trial
+        connection.scope["state"]["token"] = row
 
     async def _holder(self, connection: Connection, scopes: tuple[Scope, ...]) -> TokenRow:
         """The token that a request comes with, if it is one."""
@@ -149,6 +150,11 @@ def token_routes(access: Access, patience: float) -> list[Any]:
             raise IngestError(400, f'ask for {{"scope": "admin" or "metrics"}}, or for {one}.')
         return await thread.run(service.tokens.issue, wanted)
 
+    @get("/v1/tokens/own", **about("tokens", "What the token of this request may do", access.listed, stamped=False))
+    async def own(request: Asked) -> TokenAbout:
+        row = request.scope["state"]["token"]
+        return TokenAbout(row.id, row.scope, row.trial, row.created, row.revoked)
+
     @get("/v1/tokens", **about("tokens", "All tokens, without their secrets", guard, stamped=False))
     async def tokens() -> list[TokenAbout]:
         return await thread.run(service.tokens.all)
@@ -158,4 +164,4 @@ def token_routes(access: Access, patience: float) -> list[Any]:
         if not await access.revoke(id):
             raise NotFoundException
 
-    return [issue, tokens, revoke]
+    return [issue, own, tokens, revoke]

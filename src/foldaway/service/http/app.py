@@ -22,7 +22,7 @@ from foldaway.service.http.bodies import closed_if_unread, one_length
 from foldaway.service.http.device_routes import device_routes
 from foldaway.service.http.documents import COMPONENTS, about, refusals
 from foldaway.service.http.folding_thread import FoldingThread
-from foldaway.service.http.monitoring import Metrics, log_requests
+from foldaway.service.http.monitoring import Metrics, log_given_up, log_requests
 from foldaway.service.http.pages import page_routes
 from foldaway.service.http.record_routes import record_routes
 from foldaway.service.http.trial_routes import trial_routes
@@ -48,7 +48,7 @@ def make_app(service: Service, *, quiet: bool = False, most_queued: int = 64, pa
             yield
         finally:
             ticking.cancel()
-            await thread.run(service.stop)
+            log_given_up(await thread.run(service.stop))
             thread.end()
 
     app = Litestar(

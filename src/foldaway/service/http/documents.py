@@ -48,7 +48,13 @@ _WHEN = {
 
 
 def about(
-    tag: str, summary: str, guard: Guard, *statuses: int, body: type[Operation] | None = None, stamped: bool = True
+    tag: str,
+    summary: str,
+    guard: Guard,
+    *statuses: int,
+    body: type[Operation] | None = None,
+    pending: type | None = None,
+    stamped: bool = True,
 ) -> dict[str, Any]:
     """What is said of an address that takes a token.
 
@@ -58,14 +64,17 @@ def about(
         guard: Who may ask.
         statuses: How it refuses, besides for want of a token or of the database; or for a body, if it takes one.
         body: The operation that describes its body.
+        pending: What it answers with 202, if it does.
         stamped: Whether it is about one trial, whose fingerprint is in every answer.
     """
     of_body = () if body is None else (400, 408, 413, 415)
+    later = "Taken, but pending: the records are lost if the server stops before their cohort is full."
+    accepted = {} if pending is None else {202: ResponseSpec(pending, generate_examples=False, description=later)}
     return {
         "guards": [guard],
         "operation_class": body or Operation,
         "response_headers": _STAMPED if stamped else [],
-        "responses": refusals(401, 403, 503, *of_body, *statuses),
+        "responses": accepted | refusals(401, 403, 503, *of_body, *statuses),
         "security": [{"token": []}],
         "summary": summary,
         "tags": [tag],

@@ -13,7 +13,7 @@ from foldaway.errors import FoldawayError, IngestError
 from foldaway.forgetting.harden import forget_now
 from foldaway.forgetting.wiped_arrays import wipe_arrays
 from foldaway.service.collecting.service import Service
-from foldaway.service.http.monitoring import Metrics, log, log_bug
+from foldaway.service.http.monitoring import Metrics, log, log_bug, log_given_up
 
 T = TypeVar("T")
 
@@ -91,9 +91,10 @@ class FoldingThread:
             try:
                 await self.run(self.service.tick)
             except FoldawayError as error:
-                log("tick", error=type(error).__name__)
+                log("tick", "warning", error=type(error).__name__)
             except Exception as error:
                 log_bug("tick", error)
+            log_given_up(self.service.records.given_up())
             await self.run(self._forget)
 
     def end(self) -> None:

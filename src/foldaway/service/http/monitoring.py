@@ -1,6 +1,6 @@
 """What whoever operates a server sees: structured logs, and counts and times for Prometheus.
 
-Logs are one JSON object per line on standard error. No query strings, no bodies, no tokens.
+Logs are one JSON object per line on standard error, with the time in UTC. No query strings, no bodies, no tokens.
 """
 
 from __future__ import annotations
@@ -11,27 +11,40 @@ import sys
 import time
 import traceback
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from foldaway.service.collecting.collector import GivenUp
+
 _METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"}
 
 
-def log(event: str, **about: Any) -> None:
+Level = Literal["info", "warning", "error"]
+
+
+def log(event: str, level: Level = "info", **about: Any) -> None:
     """Write one line; where the disk is full, go on without."""
-    line = msgspec.json.encode({"time": round(time.time(), 3), "event": event, **about})
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    line = msgspec.json.encode({"time": now, "level": level, "event": event, **about})
     with suppress(OSError):
         os.write(sys.stderr.fileno(), line + b"\n")  # past the buffers, which would keep what cannot be written
 
 
 def log_bug(event: str, error: BaseException) -> None:
     """Say that something failed which should not, and where; its message could hold anything, so not what it says."""
-    log(event, error=type(error).__name__, place=place_of(error))
+    log(event, "error", error=type(error).__name__, place=place_of(error))
+
+
+def log_given_up(given_up: list[GivenUp]) -> None:
+    """Say which records never became durable: those with a number are still with their producers."""
+    for each in given_up:
+        log("given up", "warning", **msgspec.to_builtins(each))
 
 
 def place_of(error: BaseException) -> str:
@@ -47,12 +60,12 @@ class PlainHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line."""
-        about: dict[str, Any] = {"logger": record.name, "level": record.levelname.lower()}
+        about: dict[str, Any] = {"logger": record.name}
         if record.name.startswith("uvicorn"):  # its templates are constant
             about["message"] = record.msg if isinstance(record.msg, str) else type(record.msg).__name__
         if record.exc_info and record.exc_info[1] is not None:
             about |= {"error": type(record.exc_info[1]).__name__, "place": place_of(record.exc_info[1])}
-        log("library", **about)
+        log("library", "error" if record.levelno >= logging.ERROR else "warning", **about)
 
 
 def catch_library_logs() -> None:
@@ -117,6 +130,7 @@ def log_requests(app: ASGIApp, metrics: Metrics, *, quiet: bool) -> ASGIApp:
                 about = {"error": state["error"]} if "error" in state else {}
                 log(
                     "request",
+                    "info" if status < 500 else "error",
                     method=method if method in _METHODS else "(other)",
                     route=route,
                     status=status,

@@ -1,4 +1,4 @@
-"""The dashboard's files. They know of no trial: what they show they ask the API for, with the reader's token."""
+"""The dashboard's files, which ask the API for what they show, with the reader's token; and the page of the API."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from litestar.params import PathParameter
 
 from foldaway.inference.sample_ratio import SUSPICIOUS
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, MODES, Word
+from foldaway.service.http.api_page import api_page
+from foldaway.service.http.bodies import Asked
 
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -38,7 +40,11 @@ def page_routes() -> list[Any]:
     async def part(file: Annotated[str, PathParameter()]) -> Response[bytes]:
         return _file(file)
 
-    return [front, part]
+    @get("/api", include_in_schema=False)
+    async def api(request: Asked) -> Response[bytes]:
+        return Response(api_page(request.app), media_type="text/html; charset=utf-8", headers=_HEADERS)
+
+    return [front, part, api]
 
 
 def _file(name: str) -> Response[bytes]:

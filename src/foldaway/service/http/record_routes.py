@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from litestar import get, post
+from litestar import Response, get, post
 from litestar.params import HeaderParameter, PathParameter
 
 from foldaway.errors import IngestError
@@ -20,8 +20,14 @@ Producer = Annotated[str, PathParameter(pattern=_PRODUCER, description="Who numb
 ProducerHeader = Annotated[
     str | None, HeaderParameter(name="Foldaway-Producer", pattern=_PRODUCER, description="Who numbers the batches.")
 ]
+_NUMBER = "[1-9][0-9]{0,14}"
 SequenceHeader = Annotated[
-    int | None, HeaderParameter(name="Foldaway-Sequence", ge=1, le=2**53, description="The batch's number: 1, 2, 3, …")
+    str | None,
+    HeaderParameter(
+        name="Foldaway-Sequence",
+        pattern=f"^{_NUMBER}(-{_NUMBER})?$",
+        description="The batch's number: 1, 2, 3, …; or its first and last, 1-500, where records are numbered.",
+    ),
 ]
 
 
@@ -32,6 +38,14 @@ class Progress(msgspec.Struct, frozen=True):
     durable: int
 
 
+def _numbers(sequence: str) -> tuple[int, int]:
+    """A batch's first and last number."""
+    first, last = int(sequence.partition("-")[0]), int(sequence.rpartition("-")[2])
+    if first > last:
+        raise IngestError(400, "Foldaway-Sequence gives the first number, then the last: 1-500.")
+    return first, last
+
+
 def record_routes(access: Access, patience: float) -> list[Any]:
     """The handlers."""
     thread, guard = access.thread, access.needs("ingest")
@@ -40,15 +54,16 @@ def record_routes(access: Access, patience: float) -> list[Any]:
     @post(
         "/v1/trials/{name:str}/records",
         status_code=200,
-        **about("records", "Fold a batch of records", guard, 404, 409, 410, 422, body=RecordsOperation),
+        **about(
+            "records", "Fold a batch of records", guard, 404, 409, 410, 422, body=RecordsOperation, pending=Receipt
+        ),
     )
     async def records(
         request: Asked, name: Name, producer: ProducerHeader = None, sequence: SequenceHeader = None
-    ) -> Receipt:
+    ) -> Response[Receipt]:
         if (producer is None) != (sequence is None):
             raise IngestError(400, "Foldaway-Producer and Foldaway-Sequence come together or not at all.")
-        if sequence is not None and not request.headers["Foldaway-Sequence"].isdigit():
-            raise IngestError(400, "Foldaway-Sequence is a whole number in digits.")  # not 1e3, which is read as one
+        first, last = (None, None) if sequence is None else _numbers(sequence)
         kind, encoding = request.headers.get("Content-Type", ""), request.headers.get("Content-Encoding")
         token = sender(request, federated=False)
         if producer is not None and not service.producers.known(name, producer, token):
@@ -57,9 +72,9 @@ def record_routes(access: Access, patience: float) -> list[Any]:
             body = await read_body(request, service.limits.max_body, patience)
             with thread.forgetting():
                 # Whatever becomes of the request, the thread finishes the batch and wipes its body.
-                receipt = await thread.run(service.records.receive, name, body, kind, encoding, producer, sequence)
+                receipt = await thread.run(service.records.receive, name, body, kind, encoding, producer, last, first)
         thread.metrics.records.inc(receipt.folded)
-        return receipt
+        return Response(receipt, status_code=200 if receipt.note is None else 202)
 
     @get(
         "/v1/trials/{name:str}/producers/{producer:str}",

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import msgspec
-from litestar import get, post
+from litestar import MediaType, get, post
 from litestar.params import QueryParameter
 
 from foldaway.errors import IngestError, instead_of
@@ -72,6 +72,14 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     async def exact(name: Name) -> Answer:
         return await thread.run(partial(service.effects, name, exact=True))
 
+    @get(
+        "/v1/trials/{name:str}/report",
+        media_type=MediaType.HTML,
+        **about("trials", "The report: the effects so far, as a page to read or send", needs("read"), 404, 422, 425),
+    )
+    async def report(name: Name) -> str:
+        return await thread.run(service.report, name)
+
     moved = "How the estimates have moved: the answers that were given"
 
     @get("/v1/trials/{name:str}/history", **about("trials", moved, needs("read"), 400, 404))
@@ -103,7 +111,7 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     async def close(request: Asked, name: Name) -> Answer:
         return await thread.run(service.close, name, await _read_close_request(request, patience))
 
-    return [create, trials, status, plan, effects, exact, history, outlook, close]
+    return [create, trials, status, plan, effects, exact, report, history, outlook, close]
 
 
 async def _read_close_request(request: Asked, patience: float) -> CloseRequest | None:

@@ -35,12 +35,21 @@ def read_keys(path: Path) -> list[bytes]:
     return parse_keys(text, f"the key file {path}")
 
 
-def make_key_file(path: Path) -> None:
-    """Write a file with one new key, for its owner alone. A file that is already there stays."""
+def new_key() -> str:
+    """A key as text."""
+    return secrets.token_hex(LENGTH)
+
+
+def make_key_file(path: Path, *, known: bool = True) -> None:
+    """Write a file with one new key, for its owner alone. A file that is already there stays.
+
+    Raises:
+        VaultError: It cannot be written; or it is there, and that is not wanted (`known`).
+    """
     with instead_of(OSError, lambda error: VaultError(f"the key file {path} cannot be made: {error.strerror}.")):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(FileExistsError):  # of a server that started at the same moment
-            make_file(path, f"{secrets.token_hex(LENGTH)}\n".encode())
+        with suppress(*([FileExistsError] if known else [])):  # of a server that started at the same moment
+            make_file(path, f"{new_key()}\n".encode())
 
 
 def write_keys(path: Path, keys: Iterable[bytes]) -> None:

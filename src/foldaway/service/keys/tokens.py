@@ -54,8 +54,25 @@ def issue(scope: Scope, trial: str | None = None) -> tuple[TokenRow, str]:
     """
     if (trial is None) != (scope in FOR_ALL):
         raise ValueError("a token for ingest or read is for one trial, any other for none in particular")
-    id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
-    return TokenRow(id, _hashed(secret), scope, trial, time.time()), f"fa_{id}_{secret}"
+    text = new_token()
+    return row_of(text, scope, trial), text
+
+
+def new_token() -> str:
+    """A token's text, which is good for nothing until its row is stored."""
+    return f"fa_{secrets.token_hex(8)}_{secrets.token_urlsafe(32)}"
+
+
+def row_of(text: str, scope: Scope, trial: str | None = None) -> TokenRow:
+    """What to keep of a token, from its text.
+
+    Raises:
+        ValueError: The text is no token.
+    """
+    form = _FORM.fullmatch(text)
+    if form is None:
+        raise ValueError("not the text of a token")
+    return TokenRow(form[1], _hashed(form[2]), scope, trial, time.time())
 
 
 def id_of(text: str) -> str | None:

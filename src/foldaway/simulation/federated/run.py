@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from foldaway.federated.link import HttpLink
 from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of
 from foldaway.plan.vocabulary import ERRORS, best
+from foldaway.service.keys.tokens import new_token
 from foldaway.simulation.federated.clients import ClientCounts, work
 from foldaway.simulation.federated.kept_rows import analysed
 from foldaway.simulation.federated.population import World
@@ -223,10 +223,12 @@ class Coordinator(NamedTuple):
 def coordinating(folder: Path, plan: Plan) -> Iterator[Coordinator]:
     """A coordinator on a free port, with its files in this folder and the plan registered; it ends with the block."""
     command = [sys.executable, "-m", "foldaway", "serve", "--data", str(folder / "trials"), "--port", "0", "--quiet"]
+    admin = new_token()
+    environment = {**os.environ, "FOLDAWAY_ADMIN_TOKEN": admin}
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
     try:
-        url, admin = _hello(process, folder / "log")
+        url = _address(process, folder / "log")
         link = HttpLink(url, admin)
         made = msgspec.json.decode(
             link.ask("POST", "/v1/trials", content=plan.to_json(), headers={"Content-Type": "application/json"})
@@ -238,12 +240,10 @@ def coordinating(folder: Path, plan: Plan) -> Iterator[Coordinator]:
         process.communicate()
 
 
-def _hello(process: subprocess.Popen[str], log: Path) -> tuple[str, str]:
-    """Its address and its administrator's token, which it prints."""
+def _address(process: subprocess.Popen[str], log: Path) -> str:
+    """Its address, which it prints."""
     assert process.stdout is not None
-    said = ""
     for line in process.stdout:
-        said += line
-        if hello := re.search(r"Listening on (\S+)\s.*: (fa_\S+)", said, re.DOTALL):
-            return hello[1], hello[2]
+        if line.startswith("Listening on "):
+            return line.split()[-1]
     raise ServerError(f"the coordinator did not start: {log.read_text(errors='replace').strip()[-500:]}")

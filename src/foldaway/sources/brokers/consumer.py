@@ -248,14 +248,14 @@ class Consumer:
         if rested and may_write(self.plan.privacy, self._live.newcomers):
             self._write(self._live)
 
-    def _write(self, trial: Trial, *, closed: bool = False) -> None:
+    def _write(self, trial: Trial) -> None:
         reached = msgspec.structs.replace(
             self._durable.reached,
             places=dict(self._positions),
             skipped=self._skipped,
             missed=self._missed,
         )
-        self._durable, self._live = self._store.store(reached, trial, closed=closed), trial
+        self._durable, self._live = self._store.store(reached, trial), trial
         self._safe += self._taken
         self._taken, self._owing = [], True
         self._written = time.monotonic()
@@ -274,7 +274,7 @@ class Consumer:
     def _close(self) -> None:
         """End the trial: its effects, of all records, take the place of its tallies, and its key goes."""
         self._live.prepare_sealing()
-        self._write(self._live, closed=True)
+        self._write(self._live)
         self._live.seal()  # only now: what a crash leaves must be able to go on
 
     def _tell(self, away: float | None = None) -> None:

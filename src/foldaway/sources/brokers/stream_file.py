@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from foldaway.errors import SourceError, StateError, instead_of
+from foldaway.evidence.ledger import Ledger
 from foldaway.keeping.disk import remove_draft, sync_folder
 from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import Final, Saved, StreamPositions, is_encrypted, load, naming, of_kind
@@ -30,11 +31,13 @@ class StreamState(NamedTuple):
         trial: The trial's state, as `Trial.dumps` gives it; empty before the first cohort, and once the trial is
             closed.
         final: What is left of a closed trial.
+        ledger: What happened in it.
     """
 
     reached: StreamPositions
     trial: bytes = b""
     final: Final | None = None
+    ledger: Ledger = Ledger()
 
     @property
     def closed(self) -> bool:
@@ -43,9 +46,8 @@ class StreamState(NamedTuple):
 
     def of(self, plan: Plan, key: bytes | None = None) -> Trial:
         """The trial, under the plan that made it; sealed and without tallies, if it is closed."""
-        if self.trial:
-            return Trial.loads(self.trial, plan, key=key)
-        trial = Trial(plan, key=key)
+        trial = Trial.loads(self.trial, plan, key=key) if self.trial else Trial(plan, key=key)
+        trial.ledger = self.ledger
         if self.closed:
             trial.seal(everywhere=False)
         return trial
@@ -110,17 +112,15 @@ class StreamFile:
             OSError,
             lambda error: StateError(f"the store {self.folder} cannot be written: {error.strerror}. {unwritten}"),
         ):
-            Saved(state.trial, state.reached, state.final).save(self.folder / STATE, key)
+            Saved(state.trial, state.reached, state.final, state.ledger).save(self.folder / STATE, key)
 
-    def store(self, reached: StreamPositions, trial: Trial, *, closed: bool = False) -> StreamState:
-        """Write a trial, and how far its stream was read; of a closed one what is left of it. What was written."""
-        if closed:
-            state = StreamState(reached, final=trial.final())
-            self.write(state, None)
-        else:
-            # Levels that are pooled in the state may still become common in memory.
-            state = StreamState(reached, (trial if trial.rich else trial.copy()).dumps())
-            self.write(state, trial.file_key())
+    def store(self, reached: StreamPositions, trial: Trial) -> StreamState:
+        """Write a trial, and how far its stream was read; of a sealed one what is left of it. What was written."""
+        # Levels that are pooled in the state may still become common in memory.
+        saved, key = (trial if trial.rich else trial.copy()).saved(reached)
+        state = StreamState(reached, saved.state, saved.final, saved.ledger)
+        self.write(state, key)
+        trial.ledger = saved.ledger
         trial.wrote()
         return state
 
@@ -146,4 +146,4 @@ def read(folder: Path, key: bytes | None = None) -> StreamState | None:
         return None
     saved = load(path, key)
     with naming(path):
-        return StreamState(of_kind(saved.positions, StreamPositions), saved.state, saved.final)
+        return StreamState(of_kind(saved.positions, StreamPositions), saved.state, saved.final, saved.ledger)

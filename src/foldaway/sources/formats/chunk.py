@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from pathlib import Path
 
 import pyarrow as pa
 
 from foldaway.errors import RecordError
 from foldaway.plan import Plan
-from foldaway.sources.formats.paths import Stdin
+from foldaway.records.columns import missing_columns
 
 ROWS = 65_536
 """Rows in a chunk: large enough that the cost per chunk vanishes, small enough to stay in cache."""
@@ -92,30 +91,10 @@ def require_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
     Raises:
         RecordError: It has.
     """
-    for rule, wrong in (
-        ("no column", [name for name in wanted if name not in names]),
-        ("more than one column", [name for name in wanted if names.count(name) > 1]),
-    ):
-        if wrong:
-            raise RecordError(f"the data has {rule} {', '.join(map(repr, wrong))}; nothing was folded.")
-
-
-def require_wanted(path: Path | Stdin, wanted: WantedColumns, chunk: Chunk) -> None:
-    """Refuse a file without one of the wanted columns.
-
-    Raises:
-        RecordError: It has not all of them.
-    """
-    missing = [name for name in wanted.names if name not in chunk.records.schema.names]
-    if not missing:
-        return
-    hint = (
-        " Is it separated by commas, with the names in the first line? If not, name the delimiter."
-        if len(missing) > 1
-        else ""
-    )
-    listed = ", ".join(map(repr, missing))
-    raise RecordError(f"{path} has no column {listed}; nothing of it was folded.{hint}")
+    if missing := [name for name in wanted if name not in names]:
+        raise RecordError(f"nothing was folded: the data has no column {missing_columns(missing, wanted, names)}")
+    if twice := [name for name in wanted if names.count(name) > 1]:
+        raise RecordError(f"the data has more than one column {', '.join(map(repr, twice))}; nothing was folded.")
 
 
 def present(names: Sequence[str], wanted: WantedColumns) -> dict[str, int]:

@@ -1,12 +1,14 @@
 """One function for every format."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from foldaway.errors import SourceError, instead_of
+from foldaway.errors import RecordError, SourceError, instead_of
 from foldaway.keeping.disk import trouble
 from foldaway.keeping.saved import is_saved
+from foldaway.records.columns import missing_columns
 from foldaway.sources.formats import arrow, delimited, ndjson, parquet
 from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns, join
 from foldaway.sources.formats.header import require_names, unique
@@ -161,6 +163,27 @@ def column_names(path: Path, delimiter: str | None = None) -> list[str]:
     with _in_our_words(path, kind):
         require_names(names, first.records)
     return names
+
+
+def require_wanted(path: Path | Stdin, wanted: WantedColumns, chunk: Chunk, delimiter: str | None = None) -> None:
+    """Refuse a file without one of the wanted columns.
+
+    Raises:
+        RecordError: It has not all of them.
+    """
+    missing = [name for name in wanted.names if name not in chunk.records.schema.names]
+    if not missing:
+        return
+    names: list[str] = []  # all of the file's, where it can be read again
+    with suppress(SourceError):
+        names = column_names(path, delimiter) if isinstance(path, Path) and size(path) is not None else names
+    hint = (
+        " Is it separated by commas, with the names in the first line? If not, name the delimiter."
+        if len(missing) == len(wanted.names) > 1
+        else ""
+    )
+    listed = missing_columns(missing, wanted.names, names)
+    raise RecordError(f"nothing of {path} was folded: it has no column {listed}{hint}")
 
 
 _NAMES: dict[str, Callable[..., list[str]]] = {

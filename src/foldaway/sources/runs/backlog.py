@@ -1,8 +1,8 @@
 """A backlog of files, folded into a saved state: resumable after any crash, each file deleted if so wished.
 
-The state and the ledger of the files in it go to the disk in one write. A file is deleted only after that, so at every
-moment its records are in the file, or in the state on the disk, or in both; and the ledger says which. That a file is
-to be deleted is in the ledger before it is; that it was, after: a run that was killed in between leaves it to the next
+The state and the list of the files in it go to the disk in one write. A file is deleted only after that, so at every
+moment its records are in the file, or in the state on the disk, or in both; and the list says which. That a file is
+to be deleted is in the list before it is; that it was, after: a run that was killed in between leaves it to the next
 one to see that the file is gone.
 """
 
@@ -22,7 +22,7 @@ from typing import Self
 from foldaway.errors import RecordError, SourceError, StateError, instead_of
 from foldaway.keeping.cohort import may_write
 from foldaway.keeping.disk import remove_draft, sync_folder, trouble
-from foldaway.keeping.ledger import Entry, Ledger, Pages
+from foldaway.keeping.folded_files import Entry, FilePositions, FoldedFiles
 from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import Positions, of_kind
 from foldaway.plan import Plan
@@ -92,10 +92,10 @@ class Backlog:
             remove_draft(save)  # of a run that was killed: less than a cohort apart from the next state, perhaps
             if resume is not None and (resume.exists() or resume != save):
                 into, positions = open_saved(resume, plan, key=key)
-                trial, self.ledger = started(plan, into=into), ledger_of(positions)
+                trial, self.files = started(plan, into=into), files_of(positions)
                 _make_durable(resume)
             else:
-                trial, self.ledger = started(plan, key=key), Ledger()
+                trial, self.files = started(plan, key=key), FoldedFiles()
             self.outcome = Outcome(trial)
             self._held = held.pop_all()
 
@@ -123,8 +123,8 @@ class Backlog:
         if self.delete_after and pipes:
             raise SourceError(f"--delete-after is for files; {pipes[0]} cannot be deleted.")
         for folder in {*map(_folder_of, patterns), *(file.parent for file in files)}:
-            self._struck |= self.ledger.strike_gone(folder)
-        is_folded = {file: self.ledger.is_folded(file) for file in files}
+            self._struck |= self.files.strike_gone(folder)
+        is_folded = {file: self.files.is_folded(file) for file in files}
         self.outcome.known = [file for file in files if is_folded[file]]
         self._delete(self.outcome.known)
         return [*(file for file in files if not is_folded[file]), *pipes]
@@ -146,7 +146,7 @@ class Backlog:
             StateError: There are too few records in all for a state to be saved.
         """
         files, pipes = files_and_pipes(paths)
-        before = {file: self.ledger.look(file) for file in files}
+        before = {file: self.files.look(file) for file in files}
         trial = self.outcome.trial
         shares = shares_of(files, trial.plan, options.format)
         complete: list[Path] = []
@@ -189,14 +189,15 @@ class Backlog:
     def _commit(self, trial: Trial, complete: list[Path], before: dict[Path, Entry]) -> None:
         start = time.monotonic()
         for path in complete:
-            now = self.ledger.look(path)
+            now = self.files.look(path)
             if (now.stamp, now.place) != (before[path].stamp, before[path].place):
                 raise SourceError(f"{path} changed while it was read, and is not in the state; run it again.")
-            self.ledger.enter(path, before[path])
+            self.files.enter(path, before[path])
             if self.delete_after and not before[path].barren:
-                self.ledger.leave(path)
+                self.files.leave(path)
         self.outcome.trial = trial.copy()
         self._write()
+        trial.ledger = self.outcome.trial.ledger
         for each in (trial, self.outcome.trial):
             each.wrote()
         self.outcome.folded += complete
@@ -205,22 +206,22 @@ class Backlog:
         self._next_save = end + (end - start) / _SAVING
 
     def _write(self) -> None:
-        self.outcome.trial.save(self.save, positions=self.ledger.pages)
+        self.outcome.trial.save(self.save, positions=self.files.positions)
 
     def _delete(self, paths: Sequence[Path]) -> None:
-        self.outcome.barren += [path for path in paths if self.ledger.is_barren(path)]
+        self.outcome.barren += [path for path in paths if self.files.is_barren(path)]
         if not self.delete_after:
             return
-        paths = [path for path in paths if not self.ledger.is_barren(path)]
-        newly = [path for path in paths if self.ledger.leave(path)]
+        paths = [path for path in paths if not self.files.is_barren(path)]
+        newly = [path for path in paths if self.files.leave(path)]
         if newly:
             self._write()
         for path in paths:
-            if not self.ledger.is_folded(path):
+            if not self.files.is_folded(path):
                 raise SourceError(f"{path} changed after it was folded, so it was not deleted.")
             with instead_of(OSError, partial(_undeleted, path)):
                 path.unlink()
-            self.ledger.strike(path)
+            self.files.strike(path)
             self.outcome.deleted.append(path)
 
     def _is_there(self, pattern: str) -> bool:
@@ -230,7 +231,7 @@ class Backlog:
         try:
             expand([pattern])
         except SourceError:
-            if (has_magic(pattern) and len(self.ledger)) or Path(pattern).expanduser() in self.ledger:
+            if (has_magic(pattern) and len(self.files)) or Path(pattern).expanduser() in self.files:
                 self.outcome.absent.append(pattern)
                 return False
             raise
@@ -242,23 +243,23 @@ def _folder_of(pattern: str) -> Path:
     return Path(pattern).expanduser().parent
 
 
-def ledger_of(positions: Positions | None) -> Ledger:
-    """The ledger in a saved file; a new one where nobody has kept positions.
+def files_of(positions: Positions | None) -> FoldedFiles:
+    """The files in a saved state; a new list where nobody has kept positions.
 
     Raises:
         StateError: The positions are of another kind of source.
     """
-    return Ledger(None if positions is None else of_kind(positions, Pages))
+    return FoldedFiles(None if positions is None else of_kind(positions, FilePositions))
 
 
-def not_in(ledger: Ledger, patterns: Sequence[str]) -> list[Path | Stdin]:
-    """The files of these names that are not in a ledger yet.
+def not_in(folded: FoldedFiles, patterns: Sequence[str]) -> list[Path | Stdin]:
+    """The files of these names that are not in a state yet.
 
     Raises:
         SourceError: A pattern matches no file, or a file has changed since it was folded.
     """
     files, pipes = files_and_pipes(expand(patterns))
-    return [*(file for file in files if not ledger.is_folded(file)), *pipes]
+    return [*(file for file in files if not folded.is_folded(file)), *pipes]
 
 
 def _make_durable(saved: Path) -> None:

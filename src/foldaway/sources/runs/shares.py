@@ -18,8 +18,8 @@ from foldaway.calibrating import Calibration, Earlier
 from foldaway.errors import RecordError, instead_of
 from foldaway.plan import Plan
 from foldaway.records.faults import FaultyBatch
-from foldaway.sources.formats.chunk import WantedColumns, require_wanted, wanted_by
-from foldaway.sources.formats.files import parts, read, require_options
+from foldaway.sources.formats.chunk import WantedColumns, wanted_by
+from foldaway.sources.formats.files import parts, read, require_options, require_wanted
 from foldaway.sources.formats.paths import Stdin, size
 from foldaway.tallies import empty_holding
 from foldaway.trial import Trial
@@ -175,7 +175,7 @@ def fold_columns(
         progress=progress,
     )
     for chunk in chunks:
-        require_wanted(path, wanted, chunk)
+        require_wanted(path, wanted, chunk, options.delimiter)
         with instead_of(RecordError, partial(_with_place, path, chunk.line)):
             into.fold(chunk.records, text=True, unreadable=chunk.ragged)
 

@@ -3,12 +3,16 @@
 
 const KEPT = "foldaway token";
 const PATIENCE = 15_000;
+const LONG_PATIENCE = 120_000; // for what changes something: a close reads all tallies
 
 export const token = {
   get: () => sessionStorage.getItem(KEPT),
   keep: (text) => sessionStorage.setItem(KEPT, text),
   forget: () => sessionStorage.removeItem(KEPT),
 };
+
+/** The server's address: where this page is, which a proxy may have put below another path than the root. */
+export const server = new URL(".", document.baseURI).href.replace(/\/$/, "");
 
 /** An answer that is no answer: its status, 0 if there was none at all; and what the server says about it. */
 export class Refused extends Error {
@@ -23,18 +27,20 @@ export class Refused extends Error {
   }
 }
 
-async function ask(path, query = {}) {
-  const address = new URL(path, location.origin);
+async function ask(path, query = {}, { read = "json", sent = null, kind = "application/json" } = {}) {
+  const address = new URL(server + path);
   for (const [name, value] of Object.entries(query)) address.searchParams.set(name, value);
   let answer;
   let body;
   try {
     answer = await fetch(address, {
-      headers: { Authorization: `Bearer ${token.get()}` },
+      method: sent === null ? "GET" : "POST",
+      body: sent,
+      headers: { Authorization: `Bearer ${token.get()}`, ...(sent === null ? {} : { "Content-Type": kind }) },
       cache: "no-store",
-      signal: AbortSignal.timeout(PATIENCE),
+      signal: AbortSignal.timeout(sent === null ? PATIENCE : LONG_PATIENCE),
     });
-    body = await answer.json();
+    body = await answer[answer.ok ? read : "json"]();
   } catch {
     throw new Refused(0, "The server does not answer.");
   }
@@ -48,7 +54,14 @@ const at = (name, part = "") => `/v1/trials/${encodeURIComponent(name)}${part}`;
 export const trials = async () => (await ask("/v1/trials")).body;
 export const plan = async (name) => (await ask(at(name, "/plan"))).body;
 export const status = (name) => ask(at(name));
+export const create = async (text, kind) => (await ask("/v1/trials", {}, { sent: text, kind })).body;
+export const close = async (name, wanted) => (await ask(at(name, "/close"), {}, { sent: JSON.stringify(wanted) })).body;
+export const report = async (name) => (await ask(at(name, "/report"), {}, { read: "blob" })).body;
+
 export const history = async (name, query) => (await ask(at(name, "/history"), query)).body.points;
+
+/** Whether the token may register and close trials. */
+export const isAdmin = async () => (await ask("/v1/tokens/own")).body.scope === "admin";
 
 /** What the trial can still find; nothing where that cannot be told. */
 export async function outlook(name) {

@@ -1,12 +1,15 @@
 // All trials that the token may see.
 
 import * as api from "./api.js";
+import { createForm } from "./create.js";
 import { h, named, table } from "./dom.js";
 import { count, moment } from "./format.js";
 import { Poll } from "./poll.js";
+import { ratioState, word } from "./words.js";
 
 const EVERY = 5_000;
 const MANY = 8;
+const ASKED = 50; // trials whose results are asked for
 
 export function statusPill(status) {
   return h("span", { class: `pill ${status}` }, status === "open" ? "open" : "closed");
@@ -17,47 +20,79 @@ export function showList(view, refused) {
   const field = h("input", { id: "search", type: "search", autocomplete: "off", oninput: () => draw() });
   const search = h("p", { class: "search", hidden: true }, h("label", { for: "search" }, "Find a trial"), field);
   const heading = h("div", { class: "heading" }, h("h1", {}, "Trials"), search);
-  view.append(heading, found);
+  const create = h("div", {});
+  view.append(heading, found, create);
   let trials = null;
   let drawn = "";
+  const results = new Map();
+  let admin = null;
 
   function draw() {
     const wanted = field.value.trim().toLowerCase();
     const rows = trials.filter((trial) => trial.name.toLowerCase().includes(wanted));
-    const state = JSON.stringify(rows);
+    const state = JSON.stringify([rows, rows.map((trial) => results.get(trial.name))]);
     if (state === drawn) return;
     drawn = state;
     search.hidden = trials.length <= MANY;
     const held = document.activeElement?.getAttribute("href");
-    found.replaceChildren(trials.length === 0 ? none() : rows.length === 0 ? noMatch() : listing(rows));
+    found.replaceChildren(trials.length === 0 ? none() : rows.length === 0 ? noMatch() : listing(rows, results));
     if (held?.startsWith("#/trials/")) [...found.querySelectorAll("a")].find((a) => a.getAttribute("href") === held)?.focus();
   }
 
   const poll = new Poll(async () => {
     trials = await api.trials();
     draw();
+    if (admin === null) {
+      admin = await api.isAdmin();
+      if (admin) create.replaceChildren(createForm(() => poll.soon(0)));
+    }
+    for (const trial of trials.slice(0, ASKED)) {
+      const moved = `${trial.records} ${trial.status}`;
+      if (results.get(trial.name)?.moved !== moved) results.set(trial.name, { moved, ...(await inShort(trial)) });
+    }
+    draw();
     return EVERY;
   }, refused).start();
   return () => poll.stop();
 }
 
-function listing(trials) {
+/** How many outcomes have which verdict, and whether the arms got their share. */
+async function inShort(trial) {
+  if (!trial.records) return {};
+  const { found } = await api.effects(trial.name);
+  if (!found) return {};
+  const verdicts = {};
+  for (const said of found.verdicts) verdicts[word(said)] = (verdicts[word(said)] ?? 0) + 1;
+  return { verdicts, ratio: ratioState(found.sample_ratio) };
+}
+
+const RATIO = { passes: ["good", "fits"], fails: ["bad", "does not fit"], open: ["soft", "cannot be told"] };
+
+function resultsOf(short) {
+  if (!short?.verdicts) return [h("span", { class: "soft" }, "none yet"), "–"];
+  const verdicts = Object.entries(short.verdicts).map(([text, n]) => (n === 1 ? text : `${n} ${text}`)).join("; ");
+  const [kind, text] = RATIO[short.ratio];
+  return [verdicts, h("span", { class: `verdict ${kind}` }, text)];
+}
+
+function listing(trials, results) {
   const rows = trials.map((trial) => [
     h("a", { href: `#/trials/${encodeURIComponent(trial.name)}` }, named(trial.name)),
     statusPill(trial.status),
+    ...resultsOf(results.get(trial.name)),
     count(trial.records),
     trial.status !== "open" ? "–" : trial.pending ? `some, fewer than ${count(trial.cohort)}` : "none",
     moment(trial.created),
   ]);
   return h("div", { class: "card flush" },
-    table("Trials", ["Trial", "Status", "Records folded", "Pending", "Registered"], rows, { class: "trials" }));
+    table("Trials", ["Trial", "Status", "Results", "Sample ratio", "Records folded", "Pending", "Registered"], rows, { class: "trials" }));
 }
 
 function none() {
   return h("div", { class: "card empty" },
     h("h2", {}, "No trials yet"),
     h("p", {}, "A trial begins with its plan, registered before the first record:"),
-    h("pre", {}, "foldaway trial create plan.toml --server ", location.origin),
+    h("pre", {}, "foldaway trial create plan.toml --server ", api.server),
     h("p", { class: "soft" }, "It appears here as soon as it is there."));
 }
 

@@ -20,7 +20,7 @@ export function showSignIn(view, words, then) {
     "aria-describedby": "token-help token-fault",
   });
   const fault = h("p", { id: "token-fault", class: "fault", role: "alert" }, words);
-  const button = h("button", { type: "submit" }, "Open");
+  const button = h("button", { type: "submit" }, "Sign in");
   const refuse = (text) => {
     fault.textContent = text;
     field.setAttribute("aria-invalid", "true");
@@ -38,7 +38,7 @@ export function showSignIn(view, words, then) {
     api.token.keep(text);
     try {
       const trials = await api.trials();
-      if (trials.length === 1 && location.hash.length < 3) {
+      if (trials.length === 1 && location.hash.length < 3 && !(await api.isAdmin())) {
         history.replaceState(null, "", `#/trials/${encodeURIComponent(trials[0].name)}`);
       }
       then();
@@ -52,9 +52,9 @@ export function showSignIn(view, words, then) {
 
   view.append(
     h("section", { class: "sign-in card" },
-      h("h1", {}, "Look at a trial"),
+      h("h1", {}, "Sign in"),
       h("p", { class: "soft" },
-        "Every trial has a read token, told when it was registered. An admin token shows all trials."),
+        "Every trial has a read token, shown when the trial was created. An admin token shows all trials."),
       h("form", { onsubmit: submit, novalidate: true },
         h("label", { for: "token" }, "Access token"),
         h("div", { class: "together" }, field, button),

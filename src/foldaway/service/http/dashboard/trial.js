@@ -9,6 +9,8 @@ import { chance, count, interval, moment, places, reach, several, signed } from 
 import { forest } from "./forest.js";
 import { glance } from "./glance.js";
 import { statusPill } from "./list.js";
+import { Manage } from "./manage.js";
+import { planCard } from "./plan.js";
 import { Poll } from "./poll.js";
 import { ERRORS, ESTIMATORS, MODES } from "./vocabulary.js";
 import { ahead, durableThing, explained, figures, heard, longer, reasons, relative, verdict } from "./words.js";
@@ -50,12 +52,14 @@ class TrialPage {
     this.forest = h("section", { class: "card", "aria-label": "Every arm and estimator" });
     this.rest = h("section", { class: "card", "aria-label": "All numbers" });
     this.about = h("section", { class: "card", "aria-label": "About this trial" });
+    this.planned = h("section", { class: "card", "aria-label": "The plan" });
+    this.manage = new Manage(name, () => this.poll.soon(0));
     view.append(
       h("nav", { "aria-label": "Back" }, h("a", { href: "#/", class: "back" }, "← All trials")),
       this.title, this.alarms,
       h("div", { class: "columns" },
         h("div", { class: "main" }, this.glance, this.now, this.forest, this.rest),
-        h("div", { class: "side" }, this.kept.element, this.arms, this.federated, this.about)));
+        h("div", { class: "side" }, this.kept.element, this.arms, this.federated, this.about, this.planned, this.manage.element)));
     this.whenThere = [this.glance, this.choice.element, this.figures, this.outlook, this.how, this.picture, this.forest, this.rest];
     for (const part of this.whenThere) part.hidden = true;
   }
@@ -67,7 +71,10 @@ class TrialPage {
 
   /** Ask for what may have changed, and show it; the milliseconds until the next time. */
   async look() {
-    this.plan ??= await api.plan(this.name);
+    if (!this.plan) {
+      this.plan = await api.plan(this.name);
+      this.planned.replaceChildren(...planCard(this.plan));
+    }
     const { body: status, now } = await api.status(this.name);
     if (!this.answer || status.records !== this.status?.records || status.status !== this.status?.status) {
       this.answer = this.tooEarly(status) ? NONE_YET : await api.effects(this.name);
@@ -80,6 +87,7 @@ class TrialPage {
     if (this.changed) this.draw();
     this.changed = false;
     this.drawFederated();
+    await this.manage.show({ open: status.status === "open", effects: Boolean(this.answer.found) });
     return status.status === "open" ? EVERY : CLOSED;
   }
 
@@ -198,7 +206,7 @@ class TrialPage {
     say(this.headline, closed ? "Closed before there was an effect to tell" : "No effects yet");
     const durable = several(least, durableThing(this.plan));
     const pace = ` ${this.plan.federated ? "Reports" : "Records"} become durable ${count(this.status.cohort)} at a time, so that no answer gives one away.`;
-    const first = `foldaway send ${this.name} data.parquet --server ${location.origin}`;
+    const first = `foldaway send ${this.name} data.parquet --server ${api.server}`;
     this.explained.replaceChildren(closed
       ? `An arm had fewer than ${durable}.`
       : this.atClose()

@@ -38,42 +38,42 @@ class Entry(msgspec.Struct, array_like=True):
     barren: bool = False
 
 
-class Pages(msgspec.Struct, tag="files"):
-    """What is saved of a ledger: its salt, and the entries by the hash of the files' names."""
+class FilePositions(msgspec.Struct, tag="files"):
+    """What is saved of the list: its salt, and the entries by the hash of the files' names."""
 
     salt: bytes
     files: dict[bytes, Entry]
 
 
-class Ledger:
+class FoldedFiles:
     """The files in a state.
 
     Args:
-        pages: What was saved of it; a new one if left out.
+        positions: What was saved of it; a new one if left out.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder, "day1.csv")
         ...     _ = file.write_text("records")
-        ...     ledger = Ledger()
-        ...     ledger.enter(file, ledger.look(file))
-        ...     Ledger(ledger.pages).is_folded(file)
+        ...     folded = FoldedFiles()
+        ...     folded.enter(file, folded.look(file))
+        ...     FoldedFiles(folded.positions).is_folded(file)
         True
     """
 
-    def __init__(self, pages: Pages | None = None) -> None:
-        self.pages = Pages(secrets.token_bytes(_LENGTH), {}) if pages is None else pages
-        entries = self.pages.files.values()
+    def __init__(self, positions: FilePositions | None = None) -> None:
+        self.positions = FilePositions(secrets.token_bytes(_LENGTH), {}) if positions is None else positions
+        entries = self.positions.files.values()
         self._places = {entry.place for entry in entries if entry.leaving or not entry.deleted}
         self._left = {entry.leaving for entry in entries if not entry.deleted}  # folders that files are to go from
 
     def __len__(self) -> int:
-        return len(self.pages.files)
+        return len(self.positions.files)
 
     def __contains__(self, path: Path) -> bool:
         """Whether a file of this name is in the state, there or not."""
-        return self._name(path) in self.pages.files
+        return self._name(path) in self.positions.files
 
     def look(self, path: Path) -> Entry:
         """The entry that the file would have as it is now.
@@ -100,7 +100,7 @@ class Ledger:
         Raises:
             SourceError: It has changed since it was folded, or was folded under another name.
         """
-        now, then = self.look(path), self.pages.files.get(self._name(path))
+        now, then = self.look(path), self.positions.files.get(self._name(path))
         if then is not None and then.stamp == now.stamp:
             return True
         if then is not None and not then.deleted and not then.barren:
@@ -116,12 +116,12 @@ class Ledger:
 
     def enter(self, path: Path, entry: Entry) -> None:
         """Note that the file's records are in the state."""
-        self.pages.files[self._name(path)] = entry
+        self.positions.files[self._name(path)] = entry
         self._places.add(entry.place)
 
     def leave(self, path: Path) -> bool:
         """Note that the file is to be deleted; whether that is new."""
-        entry, folder = self.pages.files[self._name(path)], self._folder(path.parent)
+        entry, folder = self.positions.files[self._name(path)], self._folder(path.parent)
         is_new = entry.leaving != folder
         entry.leaving = folder
         self._left.add(folder)
@@ -129,11 +129,11 @@ class Ledger:
 
     def is_barren(self, path: Path) -> bool:
         """Whether none of the file's records was folded."""
-        return self.pages.files[self._name(path)].barren
+        return self.positions.files[self._name(path)].barren
 
     def strike(self, path: Path) -> None:
         """Note that the file was deleted."""
-        entry = self.pages.files[self._name(path)]
+        entry = self.positions.files[self._name(path)]
         entry.deleted, entry.leaving = True, b""
         self._places.discard(entry.place)
 
@@ -146,7 +146,9 @@ class Ledger:
         mark = self._folder(folder)
         if mark not in self._left or not folder.is_dir():
             return False
-        gone = {name: entry for name, entry in self.pages.files.items() if entry.leaving == mark and not entry.deleted}
+        gone = {
+            name: entry for name, entry in self.positions.files.items() if entry.leaving == mark and not entry.deleted
+        }
         for name in os.listdir(folder):
             gone.pop(self._name(folder / name), None)
         for entry in gone.values():
@@ -162,4 +164,4 @@ class Ledger:
     def _hash(self, kind: str, what: str | bytes) -> bytes:
         data = what.encode() if isinstance(what, str) else what
         person = f"foldaway-{kind}".encode()[:16]
-        return blake2b(data, key=self.pages.salt, digest_size=_LENGTH, person=person).digest()
+        return blake2b(data, key=self.positions.salt, digest_size=_LENGTH, person=person).digest()

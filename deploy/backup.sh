@@ -1,0 +1,32 @@
+#!/bin/sh
+# Copies what a running server has stored: deploy/backup.sh DATA-FOLDER|postgresql://… BACKUP-FOLDER
+# The copy is encrypted as the original is, and its key is not in it. docs/deployment.md says what a backup means for the promises.
+set -eu
+umask 077
+from=${1:?name the folder or the database of the trials}
+to=${2:?name a new folder for the backup}
+mkdir "$to"
+
+case $from in
+*://*)
+    pg_dump --format=custom --file "$to/foldaway.dump" "$from"
+    ;;
+*)
+    # Trials and keys at the same moment: neither may change while both are copied.
+    "${PYTHON:-python3}" - "$from" "$to" <<'END'
+import sqlite3, sys
+from pathlib import Path
+
+source, target = map(Path, sys.argv[1:])
+files = ["foldaway.db", "keys.db"]
+held = [sqlite3.connect(f"file:{source / file}?mode=rw", uri=True, isolation_level=None, timeout=60) for file in files]
+for connection in held:
+    connection.execute("BEGIN IMMEDIATE")
+for file in files:
+    reading, writing = sqlite3.connect(f"file:{source / file}?mode=ro", uri=True), sqlite3.connect(target / file)
+    reading.backup(writing)
+    writing.close()
+END
+    ;;
+esac
+echo "Backed up to $to. It is of no use without the server's master key, which belongs elsewhere."

@@ -1,0 +1,22 @@
+#!/bin/sh
+# Puts a backup where there is nothing yet: deploy/restore.sh BACKUP-FOLDER DATA-FOLDER|postgresql://…
+# Stop all servers first. Then give the server the master key of that time; it upgrades the tables as it starts.
+set -eu
+umask 077
+from=${1:?name the folder of the backup}
+to=${2:?name the folder or the empty database to restore to}
+
+case $to in
+*://*)
+    # All or nothing; a database that has the tables already stays as it is.
+    pg_restore --exit-on-error --single-transaction --no-owner --no-privileges --dbname "$to" "$from/foldaway.dump"
+    ;;
+*)
+    mkdir -p "$to"
+    for file in foldaway.db keys.db; do
+        [ ! -e "$to/$file" ] || { echo "$to/$file is there already: move it away first." >&2; exit 1; }
+    done
+    cp "$from/foldaway.db" "$from/keys.db" "$to/"
+    ;;
+esac
+echo "Restored to $to. All that happened since the backup is unknown there: see docs/deployment.md before you go on."

@@ -1,0 +1,136 @@
+"""``foldaway certificate`` and ``foldaway verify``: proof for those who do not trust whoever ran a trial."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foldaway.cli.commands.state import State, existing, read_key
+from foldaway.cli.terminal.options import AsJson, KeyOfState
+from foldaway.cli.terminal.words import in_lines, tell
+from foldaway.errors import StateError
+
+if TYPE_CHECKING:
+    from foldaway.evidence.certificate import Certificate
+    from foldaway.evidence.verifying import Checked
+
+app = typer.Typer()
+
+
+@app.command()
+def certificate(
+    state: State,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to; STATE.certificate.json by default, - to print."),
+    ] = None,
+    key: KeyOfState = None,
+) -> None:
+    """Write a signed certificate: plan, effects and the ledger of what happened. Seal the trial first if it is over."""
+    from foldaway.keeping.disk import replace_file
+
+    file = existing(state)
+    issued = _issued(file, read_key(key))
+    target = state.with_name(f"{state.name}.certificate.json") if output is None else output
+    if str(target) == "-":
+        print(issued.dumps().decode(), end="")
+        return
+    replace_file(target, issued.dumps())
+    tell(f"Certificate written to {target}. `foldaway verify {target}` checks it, without a network.")
+
+
+def _issued(file: Path, key: bytes | None) -> Certificate:
+    from foldaway.evidence.certificate import issue
+    from foldaway.keeping.locks import locked
+    from foldaway.keeping.saved import is_encrypted, load
+    from foldaway.keeping.user_keys import user_signer
+    from foldaway.plan import Plan
+    from foldaway.report.page.kept import planned
+    from foldaway.trial import open_saved
+
+    with locked(file, StateError(f"another program is at work on {file}; wait until it has ended.")):
+        if is_encrypted(file):
+            trial, positions = open_saved(file, key=key)
+            effects: str | None = trial.tell().to_json()
+            trial.audited()
+            trial.save(file, positions=positions)
+            plan, ledger = trial.plan, trial.ledger
+        else:
+            saved = load(file)
+            if saved.final is None or not saved.ledger:
+                raise StateError(f"{file} has no ledger, so there is nothing to certify.")
+            plan, effects, ledger = Plan.loads(saved.final.plan), saved.final.effects, saved.ledger
+    if user_signer().key not in {entry.key for entry in ledger}:
+        raise StateError(f"another user has signed the ledger of {file}; only they can issue its certificate.")
+    return issue(user_signer(), plan.canonical().decode(), effects, ledger, planned(plan))
+
+
+@app.command()
+def verify(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A certificate.")],
+    head: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HASH", help="A head of its ledger that was published; may be repeated."),
+    ] = None,
+    signer: Annotated[str | None, typer.Option(metavar="KEY", help="The public key that must have signed it.")] = None,
+    state: Annotated[
+        Path | None, typer.Option(metavar="STATE", help="Tallies that were kept: compute every number again from them.")
+    ] = None,
+    key: KeyOfState = None,
+    json: AsJson = False,
+) -> None:
+    """Check a certificate offline, and say what it proves and what it does not. Exits with 1 if anything is wrong."""
+    import msgspec
+
+    from foldaway.evidence.verifying import verify
+
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise StateError(f"cannot read the certificate {file}: {error.strerror}.") from None
+    checked = verify(data, head or [], signer)
+    if state is not None and checked.good:
+        _replicate(checked, data, state, read_key(key))
+    if json:
+        print(msgspec.json.encode({"good": checked.good, **msgspec.to_builtins(checked)}).decode())
+    else:
+        print(_text(file, checked))
+    if not checked.good:
+        raise typer.Exit(1)
+
+
+def _replicate(checked: Checked, data: bytes, state: Path, key: bytes | None) -> None:
+    """Compute the effects again from tallies that were kept, and see whether they are the ones of the certificate."""
+    from foldaway.evidence.ledger import ANSWERED, Ledger
+    from foldaway.evidence.verifying import read_certificate
+    from foldaway.trial import Trial
+
+    read = read_certificate(data)
+    assert not isinstance(read, str)
+    body, trial = read.certificate, Trial.load(existing(state), key=key)
+    answered = Ledger(body.ledger).last(ANSWERED)
+    if body.effects is None or answered is None or not answered.content["tallies"]:
+        checked.unproven.append(f"That the numbers follow from {state}: the effects were not read from kept tallies.")
+    elif trial.plan.canonical().decode() != body.plan:
+        checked.faults.append(f"{state} is a state of another plan.")
+    elif trial.commitment(body.effects) != answered.content["tallies"]:
+        checked.faults.append(f"The effects cannot be read from {state}: its tallies are other ones.")
+    else:
+        checked.proven.append(f"Every number of the effects was computed again from the tallies in {state}: all agree.")
+
+
+def _text(file: Path, checked: Checked) -> str:
+    if not checked.good:
+        parts = {f"{file} is not a valid certificate. What is wrong:": checked.faults}
+    else:
+        parts = {
+            f"{file} is valid.\n\nWhat it proves:": checked.proven,
+            "What whoever signed it says has happened (times are UTC):": checked.stated,
+            "What it cannot prove:": checked.unproven,
+        }
+    return "\n\n".join(
+        "\n".join([title, *(in_lines(f"· {sentence}", indent="  ") for sentence in sentences)])
+        for title, sentences in parts.items()
+    )

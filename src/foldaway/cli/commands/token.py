@@ -1,0 +1,99 @@
+"""``foldaway token …``: who may do what on a server."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from foldaway.cli.commands.serve import Data, Database, KeyFile, PasswordFile
+from foldaway.cli.terminal.configuration import Config
+from foldaway.cli.terminal.connecting import Authority, Server, Token, connect, extra
+from foldaway.cli.terminal.options import AsJson
+
+app = typer.Typer(help="Tokens: who may do what on a server.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_tokens(server: Server, token: Token, ca: Authority = None, json: AsJson = False) -> None:
+    """List all tokens, without their secrets."""
+    from datetime import UTC, datetime
+
+    from foldaway.table import ABSENT, text_table
+
+    with connect(server, token, ca) as client:
+        rows = client.tokens()
+    if json:
+        import msgspec
+
+        print(msgspec.json.encode(rows).decode())
+        return
+    cells = [
+        [
+            row["id"],
+            row["scope"],
+            row["trial"] or ABSENT,
+            datetime.fromtimestamp(row["created"], UTC).isoformat(timespec="minutes").replace("+00:00", "Z"),
+            "revoked" if row["revoked"] else "valid",
+        ]
+        for row in rows
+    ]
+    print(text_table(["id", "scope", "trial", "issued", "status"], cells, left=5))
+
+
+@app.command("issue")
+def issue(
+    scope: Annotated[
+        Literal["admin", "ingest", "read", "metrics"],
+        typer.Argument(help="For everything; to send records to a trial; to read its effects; or for /metrics."),
+    ],
+    server: Server,
+    token: Token,
+    trial: Annotated[str | None, typer.Argument(help="The trial's name, for ingest and read.")] = None,
+    ca: Authority = None,
+) -> None:
+    """Issue a token and print it. It is shown this once."""
+    with connect(server, token, ca) as client:
+        print(client.issue_token(scope, trial)["token"])
+
+
+@app.command("revoke")
+def revoke(
+    id: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `foldaway token list` shows it.")],
+    server: Server,
+    token: Token,
+    ca: Authority = None,
+) -> None:
+    """Revoke a token. Takes a second on other servers of the same database."""
+    with connect(server, token, ca) as client:
+        client.revoke_token(id)
+    print(f"The token {id} is revoked.")
+
+
+@app.command("new")
+def new() -> None:
+    """Print a new token. No server knows it yet: preset it as FOLDAWAY_ADMIN_TOKEN."""
+    with extra():
+        from foldaway.service.keys.tokens import new_token
+
+    print(new_token())
+
+
+@app.command("recover")
+def recover(
+    data: Data = None,
+    database: Database = None,
+    key_file: KeyFile = None,
+    database_password_file: PasswordFile = None,
+    config: Config = None,
+    revoke_others: Annotated[
+        bool, typer.Option("--revoke-others", help="Revoke all other admin tokens, in case one was stolen.")
+    ] = False,
+) -> None:
+    """Issue an admin token when all others are lost. It takes the server's database and key, but no server."""
+    with extra():
+        from foldaway.service.collecting.access_tokens import AccessTokens
+        from foldaway.service.server import Settings, open_store
+
+    store = open_store(Settings(data, database, key_file=key_file, password_file=database_password_file), new=False)
+    print(AccessTokens(store).recover(revoke_others=revoke_others))

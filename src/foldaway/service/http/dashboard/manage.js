@@ -1,0 +1,60 @@
+// What can be done with a trial: download its report; with an admin token, close it.
+
+import * as api from "./api.js";
+import { h } from "./dom.js";
+
+/** The card; `then` is called when the trial was closed. */
+export class Manage {
+  constructor(name, then) {
+    this.name = name;
+    this.then = then;
+    this.fault = h("p", { class: "fault", role: "alert" });
+    this.report = h("button", { type: "button", class: "quiet", onclick: () => this.download() }, "Download the report");
+    this.sure = h("input", { type: "checkbox", id: "sure", onchange: () => { this.end.disabled = !this.sure.checked; } });
+    this.end = h("button", { type: "button", class: "danger", disabled: true, onclick: () => this.close() }, "Close the trial");
+    this.closing = h("details", { hidden: true },
+      h("summary", {}, "Close this trial"),
+      h("p", { class: "small" }, "Closing ends the trial: it accepts no more records, its key is destroyed and its effects are final."),
+      h("p", { class: "small check" }, this.sure, h("label", { for: "sure" }, "I understand that this cannot be undone.")),
+      this.end);
+    this.element = h("section", { class: "card", "aria-label": "Report and close" }, this.report, this.closing, this.fault);
+    this.element.hidden = true;
+  }
+
+  async show(state) {
+    this.admin ??= await api.isAdmin();
+    this.state = state;
+    this.report.hidden = !state.effects;
+    this.closing.hidden = !(this.admin && state.open);
+    this.element.hidden = this.report.hidden && this.closing.hidden;
+  }
+
+  async download() {
+    await this.attempt(this.report, async () => {
+      const address = URL.createObjectURL(await api.report(this.name));
+      h("a", { href: address, download: `${this.name}.html` }).click();
+      setTimeout(() => URL.revokeObjectURL(address), 10_000);
+    });
+  }
+
+  async close() {
+    await this.attempt(this.end, async () => {
+      await api.close(this.name, { without_effects: !this.state.effects });
+      this.sure.checked = false;
+      this.then();
+    });
+  }
+
+  async attempt(button, work) {
+    this.fault.textContent = "";
+    button.disabled = true;
+    try {
+      await work();
+    } catch (refused) {
+      if (!(refused instanceof api.Refused)) throw refused;
+      this.fault.textContent = refused.message || "The server could not answer; try again.";
+    } finally {
+      button.disabled = button === this.end && !this.sure.checked;
+    }
+  }
+}

@@ -1,0 +1,22 @@
+// The plan on the page: what was asked, in a few lines, and word for word.
+
+import { h, named } from "./dom.js";
+import { share } from "./format.js";
+
+const list = (names) => names.flatMap((name, i) => [i ? ", " : "", named(name)]);
+
+/** The card's content. */
+export function planCard(plan) {
+  const fact = (term, ...text) => h("div", { class: "tall" }, h("dt", {}, term), h("dd", {}, ...text));
+  const outcomes = plan.outcomes.map((outcome) => (typeof outcome === "string" ? outcome : outcome.label || outcome.name));
+  return [
+    h("h2", {}, "The plan"),
+    h("dl", { class: "facts plain" },
+      fact("Arms", Object.entries(plan.arms).flatMap(([arm, p], i) => [i ? ", " : "", named(arm), `: ${share(p, 1)}`])),
+      fact(outcomes.length === 1 ? "Outcome" : "Outcomes", list(outcomes)),
+      plan.covariates?.length ? fact("Adjusted for", list(plan.covariates)) : null,
+      plan.unit ? fact("Randomised by", named(plan.unit)) : null,
+      plan.segments?.length ? fact("Segments", list(plan.segments)) : null),
+    h("details", {}, h("summary", {}, "Word for word"), h("pre", { class: "plan", tabindex: "0", role: "region", "aria-label": "The plan, word for word" }, JSON.stringify(plan, null, 2))),
+  ];
+}

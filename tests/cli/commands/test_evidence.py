@@ -1,0 +1,90 @@
+"""`foldaway plan register`, `certificate` and `verify`: from a plan to a proof, as their users have them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+
+from commands import foldaway
+from evidence_of import PLAN, folded, records
+
+SCRIPT = Path(__file__).parents[3] / "tools" / "verify_certificate.py"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    PLAN.save(tmp_path / "plan.toml")
+    pyarrow.csv.write_csv(pa.table(records()), tmp_path / "records.csv")
+    return tmp_path
+
+
+def test_from_a_registered_plan_to_a_certificate_that_is_checked_elsewhere(folder: Path) -> None:
+    key = ("--key", "trial.key")
+    said = foldaway("plan", "register", "plan.toml", "--save", "state", *key, folder=folder).stdout
+    head = said.removeprefix("Head of the ledger: ").partition(".")[0]
+    words = ("run", "plan.toml", "records.csv", "--resume", "state", "--save", "state", *key)
+    assert "Head of the ledger" not in foldaway(*words, folder=folder).stderr  # it was registered before
+    foldaway("certificate", "state", "-o", "open.json", *key, folder=folder)
+    open_ = foldaway("verify", "open.json", "--head", head, "--state", "state", *key, folder=folder).stdout
+    assert "Every number of the effects was computed again from the tallies in state" in open_
+    assert "the trial is still open" in open_
+
+    for name in ("state", "trial.key"):  # what a second analyst keeps
+        (folder / f"kept {name}").write_bytes((folder / name).read_bytes())
+    done = foldaway("seal", "state", *key, folder=folder)
+    assert "Head of the ledger: " in done.stderr
+    assert not (folder / "trial.key").exists()
+    foldaway("certificate", "state", folder=folder)
+    name = "state.certificate.json"
+    checked = foldaway(
+        "verify", name, "--head", head, "--state", "kept state", "--key", "kept trial.key", folder=folder
+    )
+    said = " ".join(checked.stdout.split())
+    assert "up to 'key in use', existed when" in said
+    assert "No step is missing" in said
+    assert "computed again from the tallies in kept state: all agree" in said
+    alone = subprocess.run([sys.executable, SCRIPT, folder / name, head], capture_output=True, text=True)
+    assert alone.returncode == 0, alone.stdout
+    assert alone.stdout.startswith("valid; head of the ledger: ")
+
+    (folder / name).write_bytes((folder / name).read_bytes().replace(b"checkout", b"checkin_", 1))
+    wrong = foldaway("verify", name, "--json", folder=folder, code=1)
+    assert json.loads(wrong.stdout)["good"] is False
+    assert "is not a valid certificate" in foldaway("verify", name, folder=folder, code=1).stdout
+    assert subprocess.run([sys.executable, SCRIPT, folder / name], capture_output=True).returncode == 1
+
+
+def test_other_tallies_than_those_that_were_certified_are_told_apart(folder: Path) -> None:
+    folded().save(folder / "one")
+    folded(7).save(folder / "two")
+    foldaway("certificate", "one", folder=folder)
+    said = foldaway("verify", "one.certificate.json", "--state", "two", folder=folder, code=1).stdout
+    assert "The effects cannot be read from two: its tallies are other ones." in said
+
+
+def test_a_sealed_state_without_a_ledger_or_a_file_that_is_not_there_is_told(folder: Path) -> None:
+    assert "there is no state none" in foldaway("certificate", "none", folder=folder, code=1).stderr
+    assert "cannot read the certificate none" in foldaway("verify", "none", folder=folder, code=1).stderr
+
+
+def test_a_report_shows_the_ledger(folder: Path) -> None:
+    folded().save(folder / "state")
+    foldaway("report", "state", "-o", "open.html", folder=folder)
+    assert "Can it be proven?" in (folder / "open.html").read_text()
+    foldaway("seal", "state", folder=folder)
+    foldaway("report", "state", "-o", "closed.html", folder=folder)
+    assert "The trial was closed, and its tallies were deleted." in (folder / "closed.html").read_text()
+
+
+def test_only_who_has_signed_the_ledger_can_certify_it(folder: Path) -> None:
+    folded().save(folder / "state")
+    foldaway("seal", "state", folder=folder)
+    other = {"XDG_STATE_HOME": str(folder / "another user")}
+    said = foldaway("certificate", "state", folder=folder, env=other, code=1).stderr
+    assert "another user has signed the ledger" in said

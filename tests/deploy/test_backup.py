@@ -1,0 +1,109 @@
+"""Backup and restore: what was acknowledged since is missed loudly, and never counted twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from postgres import Postgres, programs
+from proxies import DEPLOY
+from served import Served, rows
+from servers import KEY, Nursery
+
+SIZE = 40
+
+
+class Kept:
+    """A server and the place of its trials, which can be emptied."""
+
+    def __init__(self, folder: Path, nursery: Nursery, postgres: Postgres | None) -> None:
+        self._postgres = postgres
+        database = None if postgres is None else postgres.database()
+        self.server = Served(folder, nursery, database=database)
+        self.place = database or str(self.server.data)
+
+    def empty(self) -> None:
+        if self._postgres is None:
+            shutil.rmtree(self.place)
+        else:
+            self._postgres.execute("DROP SCHEMA public CASCADE", self.place.rsplit("/", 1)[1])
+            self._postgres.execute("CREATE SCHEMA public", self.place.rsplit("/", 1)[1])
+
+    def send(self, sequence: int) -> httpx.Response:
+        return self.server.ask(
+            "POST",
+            "/v1/trials/kept/records",
+            json=rows(SIZE, SIZE * sequence),
+            headers={"Foldaway-Producer": "till", "Foldaway-Sequence": str(sequence)},
+        )
+
+
+@pytest.fixture(params=["folder", "database"])
+def kept(request: pytest.FixtureRequest, served_from: Nursery, tmp_path: Path) -> Iterator[Kept]:
+    postgres = request.getfixturevalue("postgres") if request.param == "database" else None
+    kept = Kept(tmp_path / "server", served_from, postgres)
+    with kept.server:
+        yield kept
+    if postgres is not None:
+        postgres.drop(kept.place)
+
+
+def script(name: str, *words: object) -> subprocess.CompletedProcess[str]:
+    folder = programs()
+    path = os.pathsep.join([*([] if folder is None else [str(folder)]), os.environ["PATH"]])
+    command = [str(DEPLOY / name), *map(str, words)]
+    environment = {**os.environ, "PATH": path, "PYTHON": sys.executable}
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+def test_nothing_acknowledged_after_the_backup_is_counted_twice(kept: Kept, tmp_path: Path) -> None:
+    server = kept.server
+    server.create("kept")
+    server.create("later-closed")
+    for sequence in (1, 2, 3):
+        answer = kept.send(sequence)
+    assert answer.json()["durable"] == 3
+    backup = tmp_path / "backup"
+    done = script("backup.sh", kept.place, backup)
+    assert done.returncode == 0, done.stderr
+    copied = b"".join(file.read_bytes() for file in backup.rglob("*"))
+    assert bytes.fromhex(KEY) not in copied
+    assert KEY.encode() not in copied
+    assert {file.stat().st_mode & 0o077 for file in [backup, *backup.rglob("*")]} == {0}
+    for sequence in (4, 5):
+        answer = kept.send(sequence)
+    assert answer.json()["durable"] == 5
+    assert server.ask("POST", "/v1/trials/later-closed/close", json={"without_effects": True}).status_code == 200
+
+    server.stop()
+    refused = script("restore.sh", backup, kept.place)
+    assert refused.returncode != 0
+    kept.empty()
+    done = script("restore.sh", backup, kept.place)
+    assert done.returncode == 0, done.stderr
+    server.start()
+
+    # A producer that goes on is told what is missing; one that repeats what was in the backup adds nothing.
+    gap = kept.send(6)
+    assert (gap.status_code, gap.json()["expected"]) == (409, 4)
+    assert kept.send(3).json()["durable"] == 3
+    for sequence in (4, 5, 4, 5, 6):
+        answer = kept.send(sequence)
+        assert answer.status_code == 200, answer.text
+    assert status(server, "later-closed")["status"] == "open"  # its close is forgotten as well
+    closed = server.ask("POST", "/v1/trials/kept/close")
+    assert closed.status_code == 200, closed.text
+    assert {row["n"] for row in closed.json()["effects"]["effects"]} == {6 * SIZE}
+
+
+def status(server: Served, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = server.ask("GET", f"/v1/trials/{name}").json()
+    return found
