@@ -205,8 +205,8 @@ def _legend(effects: Findings) -> str:
     adjusting = [name for name in names if ESTIMATORS[name].adjusts]
     if not adjusting:
         return _LOOKS
-    verbs = "makes use of the covariates and is" if len(adjusting) == 1 else "make use of the covariates and are"
-    return f"{_LOOKS} {' and '.join(adjusting).capitalize()} {verbs} mostly the more precise."
+    verbs = "uses the covariates and is" if len(adjusting) == 1 else "use the covariates and are"
+    return f"{_LOOKS} {' and '.join(adjusting).capitalize()} {verbs} usually more precise."
 
 
 def _joint_sentences(effects: Findings) -> list[str]:

@@ -191,7 +191,7 @@ def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:
     assert "what waits on the server that closes the trial counts, and what waits on others is left out" in one
     assert "reports of 10 devices (`smallest_cell`)" in one
     assert "30 days after its first record (`retention`)" in one
-    assert "A device refuses a faulty record, whatever `on_fault` says" in one
+    assert "A device rejects a faulty record, whatever `on_fault` says" in one
     assert "batch" not in one
     assert "Kept on the coordinator: " in one
     assert "reply" not in one
