@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foldaway.cli.terminal.connecting import Authority
+from foldaway.cli.terminal.connecting import Authority, connect
 from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, Overwrite, Save
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import SealedError, StateError, TooEarly
@@ -75,12 +75,13 @@ def effects(
 ) -> None:
     """Print the effects of a trial. Those of a state or a store are not rounded: they are for yourself."""
     if state.startswith(("http://", "https://")):
-        from foldaway.cli.commands import trial
+        from foldaway.cli.terminal.printing import print_answer
         from foldaway.federated.link import trial_address
 
         address, name = trial_address(state)
-        server = address.removesuffix(f"/v1/trials/{name}")
-        trial.effects(name, server, token or "", ca, json=json, everything=everything)
+        with connect(address.removesuffix(f"/v1/trials/{name}"), token or "", ca) as client:
+            answer = client.effects(name)
+        print_answer(answer, json, everything=everything)
         return
     from foldaway.trial import saved_effects
 
@@ -174,7 +175,7 @@ def seal(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """End a trial: keep its effects, destroy its tallies and its key. This cannot be undone."""
+    """End a trial: keep its effects, destroy tallies and key. This cannot be undone."""
     from foldaway.keeping.locks import locked
     from foldaway.keeping.saved import is_encrypted
     from foldaway.trial import open_saved, quiet_effects, saved_effects

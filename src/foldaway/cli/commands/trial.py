@@ -9,6 +9,7 @@ import typer
 
 from foldaway.cli.terminal.connecting import Authority, Server, Token, TrialName, connect
 from foldaway.cli.terminal.options import AllEffects, AsJson, PlanFile
+from foldaway.cli.terminal.printing import print_answer, print_json
 from foldaway.cli.terminal.words import in_lines, tell
 from foldaway.errors import ServerError
 from foldaway.evidence.ledger import head_sentence
@@ -37,7 +38,7 @@ def create(
     with connect(server, token, ca) as client:
         made = client.create(text)
     if json:
-        _print_json(made)
+        print_json(made)
         return
     name, mark = made["name"], f"(fingerprint {made['fingerprint'][:12]}…)"
     if made.get("new", True):
@@ -64,7 +65,7 @@ def effects(
     """The effects of a trial so far."""
     with connect(server, token, ca) as client:
         answer = client.effects(name, exact=exact)
-    _print_answer(answer, json, everything=everything)
+    print_answer(answer, json, everything=everything)
 
 
 @app.command("outlook")
@@ -82,7 +83,7 @@ def outlook(
     with connect(server, token, ca) as client:
         answer = client.outlook(name, records=records, days=days, width=width)
     if json:
-        _print_json(answer)
+        print_json(answer)
         return
     import msgspec
 
@@ -142,7 +143,7 @@ def close(
     exact: Exact = False,
     json: AsJson = False,
 ) -> None:
-    """End a trial: no more records, its key gone, its effects final.
+    """End a trial: no more records come, its effects are final.
 
     Where records stay on devices, waits for their last reports and shows how many have come. Interrupted, the server
     goes on waiting; the same command without options shows it.
@@ -156,7 +157,7 @@ def close(
             client, name, deadline=deadline, share=share, without_effects=without_effects, exact=exact
         )
         head = client.status(name).get("ledger_head")
-    _print_answer(answer, json)
+    print_answer(answer, json)
     if head:
         tell(head_sentence(head))
 
@@ -172,7 +173,7 @@ def certificate(
         typer.Option("--output", "-o", metavar="FILE", help="Where to; NAME.certificate.json by default, - to print."),
     ] = None,
 ) -> None:
-    """Write the signed certificate of a closed trial: plan, effects, and the ledger of what happened."""
+    """Write the signed certificate of a closed trial. It has the plan, the effects, and the ledger of what happened."""
     from foldaway.cli.commands.evidence import save_certificate
 
     with connect(server, token, ca) as client:
@@ -186,7 +187,7 @@ def status(name: TrialName, server: Server, token: Token, ca: Authority = None, 
     with connect(server, token, ca) as client:
         answer = client.status(name)
     if json:
-        _print_json(answer)
+        print_json(answer)
     else:
         _print_statuses([answer])
         if answer.get("federated") is not None:
@@ -201,40 +202,9 @@ def list_trials(server: Server, token: Token, ca: Authority = None, json: AsJson
     with connect(server, token, ca) as client:
         answer = client.trials()
     if json:
-        _print_json(answer)
+        print_json(answer)
     else:
         _print_statuses(answer)
-
-
-def _print_json(answer: Any) -> None:
-    import msgspec
-
-    print(msgspec.json.encode(answer).decode())
-
-
-def _print_answer(answer: dict[str, Any], as_json: bool, *, everything: bool = False) -> None:
-    import msgspec
-
-    from foldaway.cli.terminal.waiting import alarm
-    from foldaway.effects import Effects
-
-    if as_json:
-        _print_json(answer)
-        return
-    federated = answer.get("federated")
-    if answer["final"] and answer["effects"] is not None:
-        print(in_lines(f"{answer['name']} is closed; these effects are final.") + "\n")
-    if federated is not None and (warning := alarm(federated)) is not None:
-        print(f"{warning}\n")
-    if answer["effects"] is None:
-        why = "too few records had come." if federated is None else federated["note"] or "an arm had too few reports."
-        print(in_lines(f"{answer['name']} is closed without effects: {why}"))
-    else:
-        print(Effects.from_json(msgspec.json.encode(answer["effects"])).to_string(all=everything))
-    if answer["left_out"]:
-        what = "records" if federated is None else "messages of devices"
-        print()
-        print(in_lines(f"{answer['left_out']:,} {what} were left out at the close: they were fewer than a cohort."))
 
 
 def _print_statuses(rows: list[dict[str, Any]]) -> None:
