@@ -15,7 +15,7 @@ from foldaway.errors import ServerError
 app = typer.Typer(help="Trials on a server.", no_args_is_help=True)
 
 Exact = Annotated[
-    bool, typer.Option("--exact", help="Do not round. Needs an admin's token, and the server notes that you asked.")
+    bool, typer.Option("--exact", help="Do not round. Needs an admin token, and the server counts such requests.")
 ]
 
 # Each command imports what it needs, so that --help is quick.
@@ -69,9 +69,13 @@ def outlook(
     name: TrialName,
     server: Server,
     token: Token,
-    records: Annotated[int | None, typer.Option(help="By so many records in all; twice as many by default.")] = None,
-    days: Annotated[float | None, typer.Option(help="By so many days from now.")] = None,
-    width: Annotated[float | None, typer.Option(help="How wide an interval may be: say when it will be.")] = None,
+    records: Annotated[
+        int | None, typer.Option(help="Look ahead to this many records in total; by default, twice as many as now.")
+    ] = None,
+    days: Annotated[float | None, typer.Option(help="Look ahead this many days.")] = None,
+    width: Annotated[
+        float | None, typer.Option(help="The width of an interval to wait for; prints when it will be reached.")
+    ] = None,
     ca: Authority = None,
     json: AsJson = False,
 ) -> None:
@@ -116,7 +120,7 @@ def report(
     with connect(server, token, ca) as client:
         found = client.effects(name, exact=exact)["effects"]
     if found is None:
-        raise ServerError(f"{name} has no effects to report.")
+        raise ServerError(f"{name} has no effects to report yet.")
     page = effects_page(Effects.from_json(msgspec.json.encode(found)))
     print(page) if printed else save_report(page, target)
 
@@ -128,7 +132,7 @@ def close(
     token: Token,
     ca: Authority = None,
     deadline: Annotated[
-        float | None, typer.Option(min=0, help="Federated: seconds in which reports still count.")
+        float | None, typer.Option(min=0, help="Federated: for how many seconds reports still count.")
     ] = None,
     share: Annotated[
         float | None, typer.Option(help="Federated: the share of devices that is enough, above 0 and up to 1.")
@@ -139,7 +143,7 @@ def close(
     exact: Exact = False,
     json: AsJson = False,
 ) -> None:
-    """End a trial: no more records, its key gone, its effects final.
+    """End a trial: it accepts no more records, its key is destroyed, its effects are final.
 
     Where records stay on devices, waits for their last reports and shows how many have come. Interrupted, the server
     goes on waiting; the same command without options shows it.
@@ -202,7 +206,9 @@ def _print_answer(answer: dict[str, Any], as_json: bool, *, everything: bool = F
     if federated is not None and (warning := alarm(federated)) is not None:
         print(f"{warning}\n")
     if answer["effects"] is None:
-        why = "too few records had come." if federated is None else federated["note"] or "an arm had too few reports."
+        why = (
+            "too few records had arrived." if federated is None else federated["note"] or "an arm had too few reports."
+        )
         print(in_lines(f"{answer['name']} is closed without effects: {why}"))
     else:
         print(Effects.from_json(msgspec.json.encode(answer["effects"])).to_string(all=everything))
