@@ -114,7 +114,7 @@ class Coordinator:
 
     def _open(self) -> None:
         self._database = Database.open(str(self._folder), _VAULT)
-        self.trials = DeviceTrials(self._database, "main", Answers(self._database.history))
+        self.trials = DeviceTrials(self._database, "main", Answers(self._database.history, self._database.ledger))
 
     def crash(self) -> None:
         self._database.close() if hasattr(self._database, "close") else None

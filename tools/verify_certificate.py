@@ -100,7 +100,7 @@ def _faults(file: dict[str, Any], data: bytes, head: str) -> Any:
         kind: {entry["content"]["key"] for entry in entries if entry["kind"] == kind}
         for kind in ("key in use", "key destroyed")
     }
-    if "state written" in kinds and "key in use" not in kinds[: kinds.index("state written")]:
+    if "key in use" in kinds and "state written" in kinds[: kinds.index("key in use")]:
         yield "a state was written before its key was noted"
     if "trial closed" not in kinds:
         return

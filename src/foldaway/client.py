@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from foldaway.asking import Asking
 from foldaway.errors import ServerError, ServerWarning
+from foldaway.evidence.signing import canonical
 
 ARROW = "application/vnd.apache.arrow.stream"
 
@@ -239,6 +240,10 @@ class Client:
     def effects(self, trial: str, *, exact: bool = False) -> dict[str, Any]:
         """The effects so far, rounded for others; an admin may ask for exact ones, and the server notes it."""
         return self._ask("GET", f"/v1/trials/{trial}/effects" + ("/exact" if exact else ""))
+
+    def certificate(self, trial: str) -> bytes:
+        """The certificate of a closed trial, as the file that `foldaway verify` checks."""
+        return canonical(self._ask("GET", f"/v1/trials/{trial}/certificate"), indent=1) + b"\n"
 
     def outlook(
         self, trial: str, *, records: int | None = None, days: float | None = None, width: float | None = None

@@ -170,7 +170,7 @@ LIES: dict[str, tuple[bytes, str]] = {
     ),
     "another plan": (forged(STORY, plan='{"name":"other"}'), "not the plan that was registered"),
     "no registration": (forged(STORY[1:]), "missing: the registration"),
-    "no key": (forged([STORY[0], *STORY[2:-1]]), "under which key"),
+    "key too late": (forged([STORY[0], STORY[2], STORY[1], *STORY[3:]]), "under which key"),
     "no audit": (forged([*STORY[:3], *STORY[4:]]), "missing: the audit"),
     "audit of earlier tallies": (forged([*STORY[:4], STORY[2], *STORY[4:]]), "missing: the audit"),
     "other effects": (forged(STORY, effects='{"a":1}'), "not the ones in the ledger"),
@@ -191,6 +191,12 @@ def test_a_lie_is_found_and_named(lie: str) -> None:
     data, sentence = LIES[lie]
     assert any(sentence in fault for fault in verify(data).faults)
     assert independent(data)
+
+
+def test_a_trial_without_a_key_of_its_own_is_good_and_told_so() -> None:
+    data = forged([STORY[0], *STORY[2:-1]])
+    assert independent(data) == []
+    assert any("the trial had none of its own" in sentence for sentence in verify(data).unproven)
 
 
 def test_every_entry_that_is_left_out_breaks_the_chain(home: Path) -> None:

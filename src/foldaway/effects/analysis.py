@@ -547,7 +547,7 @@ def alarm_of(ratio: SampleRatio) -> str | None:
 
 
 def _seen(ratio: SampleRatio) -> str:
-    return ", ".join(f"{arm} {ratio.observed[arm]:,} for {ratio.expected[arm]:,.0f}" for arm in ratio.observed)
+    return ", ".join(f"{arm}: {ratio.observed[arm]:,} for {ratio.expected[arm]:,.0f}" for arm in ratio.observed)
 
 
 def _notes(plan: Plan, ratio: SampleRatio) -> Iterator[str]:

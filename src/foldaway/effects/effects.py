@@ -195,7 +195,7 @@ class Table(NamedTuple):
 
 
 def _headline(effects: Findings) -> str:
-    counts = ", ".join(f"{arm} {n:,}" for arm, n in effects.counts.items())
+    counts = ", ".join(f"{arm}: {n:,}" for arm, n in effects.counts.items())
     n = sum(effects.counts.values())
     return f"{effects.trial}: {n:,} record{'' if n == 1 else 's'} ({counts})"
 

@@ -150,7 +150,7 @@ def _in_story(body: Body, ledger: Ledger) -> Iterator[str]:
     kinds = [entry.kind for entry in entries]
     if REGISTERED not in kinds:
         yield "A step is missing: the registration of the plan."
-    if WRITTEN in kinds and KEY_IN_USE not in kinds[: kinds.index(WRITTEN)]:
+    if set(kinds) & {KEY_IN_USE} and WRITTEN in kinds[: kinds.index(KEY_IN_USE)]:
         yield "A step is missing: a state was written, and the ledger does not say under which key."
     answered = ledger.last(ANSWERED)
     if body.effects is not None and (answered is None or answered.content["effects"] != digest(body.effects)):
@@ -231,6 +231,8 @@ def _unproven(read: Certificate, ledger: Ledger, heads: Sequence[str], signer: s
             "When all this happened. Whoever holds the signing key could have written the ledger later, with other "
             f"times. Ask where its head was published, and compare: {ledger.head} (--head)."
         )
+    if ledger.last(KEY_IN_USE) is None:
+        yield "That a secret key is gone: the trial had none of its own. Its server's key has encrypted the tallies."
     if not ledger.closed:
         yield "That anything was destroyed: the trial is still open, and its tallies and its key still exist."
     keys = sorted({read.key, *(entry.key for entry in ledger)})

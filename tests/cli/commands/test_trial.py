@@ -64,6 +64,9 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert closed.startswith("life is closed; these effects are final.\n\nlife: 3,000 records")
     assert foldaway("trial", "close", "life", env=admin(server)).stdout == closed
     assert foldaway("trial", "effects", "life", env=as_read).stdout == closed
+    proof = folder / "life.json"
+    foldaway("trial", "certificate", "life", "-o", proof, env=as_read)
+    assert "is valid" in foldaway("verify", proof).stdout
     repeated = foldaway("trial", "create", plan, env=admin(server)).stdout
     assert "exists already and is closed" in repeated
     assert "New tokens beside the old ones" in " ".join(repeated.split())

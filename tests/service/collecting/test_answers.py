@@ -241,7 +241,7 @@ def test_of_two_servers_that_would_tell_at_once_one_does(place: Place) -> None:
     """The second has looked before the first told, computes for a while, and then finds that it is not due any more."""
     plan = plan_of(cohort=30)
     stores = [serving(place, plan).store for _ in range(2)]
-    first, second = (Answers(store.history) for store in stores)
+    first, second = (Answers(store.history, store.ledger) for store in stores)
     effects = [fa.Trial(plan) for _ in range(2)]
     for trial, seed in zip(effects, (1, 2), strict=True):
         trial.fold(people(60, seed))
@@ -265,7 +265,8 @@ def test_of_two_servers_that_would_tell_at_once_one_does(place: Place) -> None:
 
 def test_who_asks_again_makes_nobody_compute(folder: Place) -> None:
     plan = plan_of(cohort=30)
-    told = Answers(serving(folder, plan).store.history)
+    store = serving(folder, plan).store
+    told = Answers(store.history, store.ledger)
     trial = fa.Trial(plan)
     trial.fold(people(60))
     computed: list[int] = []

@@ -29,15 +29,20 @@ def certificate(
     key: KeyOfState = None,
 ) -> None:
     """Write a signed certificate: plan, effects and the ledger of what happened. Seal the trial first if it is over."""
-    from foldaway.keeping.disk import replace_file
-
     file = existing(state)
     issued = _issued(file, read_key(key))
     target = state.with_name(f"{state.name}.certificate.json") if output is None else output
+    save_certificate(issued.dumps(), target)
+
+
+def save_certificate(data: bytes, target: Path) -> None:
+    """Write a certificate, or print it."""
+    from foldaway.keeping.disk import replace_file
+
     if str(target) == "-":
-        print(issued.dumps().decode(), end="")
+        print(data.decode(), end="")
         return
-    replace_file(target, issued.dumps())
+    replace_file(target, data)
     tell(f"Certificate written to {target}. `foldaway verify {target}` checks it, without a network.")
 
 

@@ -9,8 +9,9 @@ import typer
 
 from foldaway.cli.terminal.connecting import Authority, Server, Token, TrialName, connect
 from foldaway.cli.terminal.options import AllEffects, AsJson, PlanFile
-from foldaway.cli.terminal.words import in_lines
+from foldaway.cli.terminal.words import in_lines, tell
 from foldaway.errors import ServerError
+from foldaway.evidence.ledger import head_sentence
 
 app = typer.Typer(help="Trials on a server.", no_args_is_help=True)
 
@@ -46,6 +47,8 @@ def create(
         print(in_lines(f"{name} {mark} exists already{closed}. New tokens beside the old ones, shown this once:"))
     print(f"  ingest token  {made['ingest_token']}")
     print(f"  read token    {made['read_token']}")
+    if made.get("ledger_head") and made.get("new", True):
+        print("\n" + in_lines(head_sentence(made["ledger_head"])))
 
 
 @app.command("effects")
@@ -156,7 +159,29 @@ def close(
         answer = close_and_wait(
             client, name, deadline=deadline, share=share, without_effects=without_effects, exact=exact
         )
+        head = client.status(name).get("ledger_head")
     _print_answer(answer, json)
+    if head:
+        tell(head_sentence(head))
+
+
+@app.command("certificate")
+def certificate(
+    name: TrialName,
+    server: Server,
+    token: Token,
+    ca: Authority = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to; NAME.certificate.json by default, - to print."),
+    ] = None,
+) -> None:
+    """Write the signed certificate of a closed trial: plan, effects, and the ledger of what happened."""
+    from foldaway.cli.commands.evidence import save_certificate
+
+    with connect(server, token, ca) as client:
+        issued = client.certificate(name)
+    save_certificate(issued, Path(f"{name}.certificate.json") if output is None else output)
 
 
 @app.command("status")

@@ -44,7 +44,8 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
 
 
 def _roles(plan: Plan) -> list[list[str]]:
-    arms = ", ".join(f"{name} {share:.4g}" for name, share in plan.arms.items())
+    said = {name: f" ({value})" for name, value in plan.arm_values.items()}
+    arms = ", ".join(f"{name}{said.get(name, '')}: {share:.4g}" for name, share in plan.arms.items())
     rows = [[plan.arm, "arm", f"{arms}; {plan.control} is the control"]]
     for outcome in plan.outcomes:
         compared = [

@@ -21,6 +21,7 @@ from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, may_tell
 from foldaway.plan import Plan
 from foldaway.service.database.history_table import HistoryTable, ToldRow, require_last
+from foldaway.service.database.ledger_table import LedgerTable
 
 # The share of this server's time that looking for something new to tell may take, and seconds between two looks.
 _SHARE = 0.05
@@ -106,8 +107,9 @@ class Told(NamedTuple):
 class Answers:
     """Decides what is told of trials, and when; remembers it."""
 
-    def __init__(self, table: HistoryTable) -> None:
+    def __init__(self, table: HistoryTable, ledger: LedgerTable) -> None:
         self._table = table
+        self._ledger = ledger
         self._seen: dict[str, Hashable] = {}
         self._not_before: dict[str, float] = {}
         self._opened: dict[str, Told] = {}
@@ -139,13 +141,10 @@ class Answers:
                 StoredEstimate(*(getattr(row, field) for field in StoredEstimate.__struct_fields__))
                 for row in headline(effects)
             ]
-            told = ToldRow(
-                new.records,
-                msgspec.msgpack.encode(rows),
-                effects.to_json().encode(),
-                msgspec.msgpack.encode(new.census),
-            )
-            self._table.append(plan.name, told, lambda row: may_tell(plan.privacy, new.census, _census(row)))
+            text, census = effects.to_json(), msgspec.msgpack.encode(new.census)
+            told = ToldRow(new.records, msgspec.msgpack.encode(rows), text.encode(), census)
+            note = self._ledger.answered(plan.name, text, round_count(new.records), plan.privacy.cohort)
+            self._table.append(plan.name, told, lambda row: may_tell(plan.privacy, new.census, _census(row)), note)
 
     def _last(self, name: str) -> Told | None:
         row = self._table.last(name)

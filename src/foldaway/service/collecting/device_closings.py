@@ -14,6 +14,7 @@ from functools import partial
 import msgspec
 import sqlalchemy as sa
 
+from foldaway.auditing.audit import audit
 from foldaway.errors import Conflict, IngestError, TrialClosed
 from foldaway.federated.coordinator.closing import CloseRequest, Closing, Course, WaitOn, waits_on
 from foldaway.federated.modes import mode_of
@@ -99,6 +100,7 @@ class DeviceClosings:
         collector.leave_out_late_moments()
         published = collector.published()
         whole, shards = self._trials.whole(plan, pending=True)
+        audited = audit(plan, whole.trial.tallies)
         if plan.release is not None and whole.trial.n:
             whole = whole.copy()
             whole.trial.release(everywhere=False)  # drawn once: what is told is stored in the transaction that closes
@@ -126,6 +128,8 @@ class DeviceClosings:
             note=None if step.why is None else f"{step.why}.",
         )
         answer = FederatedAnswer(effects, round_count(whole.trial.n), left_out(shards), federated)
+        text = None if effects is None else effects.to_json()
+        checks.append(self._trials.store.ledger.closed(plan.name, text, answer.records, audited))
         self._trials.store.close_trial(plan.name, final(answer), versions(shards), checks)
         self._trials.let_go(plan.name)
         self._trials.answers.drop(plan.name)

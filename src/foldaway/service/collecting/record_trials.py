@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
 from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed
 from foldaway.federated.coordinator.closing import would_be_without_effects
@@ -136,6 +137,7 @@ class RecordTrials:
         plan, shards = collector.plan, self._store.shards.all(row.name)
         whole = collector.whole(shards)
         candidate = _candidate(whole, whole.census())
+        audited = audit(plan, whole.tallies)
         if plan.release is not None and whole.n:
             whole.release(everywhere=False)  # drawn once: what is told is stored in the transaction that closes
         told, unless_told = self._answers.final(plan, candidate)
@@ -148,6 +150,9 @@ class RecordTrials:
         checks: list[Callable[[sa.Connection], None]] = [
             partial(write_sequences, trial=row.name, sequences=collector.sequences),
             unless_told,
+            self._store.ledger.closed(
+                row.name, None if effects is None else effects.to_json(), answer.records, audited
+            ),
         ]
         # A commit of another server after this look at its shard would be missing from the final answer.
         text = final(answer)

@@ -10,9 +10,11 @@ import msgspec
 from foldaway.effects import Effects, outlook
 from foldaway.effects.released import coarse
 from foldaway.errors import EstimateError, FoldawayError, IngestError, TooEarly
+from foldaway.evidence.certificate import issue
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.inference.rounding import round_count
 from foldaway.plan import Plan
+from foldaway.report.page.kept import planned
 from foldaway.report.page.page import effects_page
 from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
 from foldaway.service.collecting.answers import Answers, History, Series
@@ -37,6 +39,7 @@ class Created(msgspec.Struct, frozen=True):
         read_token: A token to read effects with.
         new: Whether this request has registered it; if not, the same plan was there, and only the tokens are new.
         status: How the trial stands.
+        ledger_head: The hash that stands for the trial's ledger so far: publish it elsewhere.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Created(msgspec.Struct, frozen=True):
     read_token: str
     new: bool = True
     status: str = "open"
+    ledger_head: str = ""
 
 
 class TrialStatus(msgspec.Struct, frozen=True):
@@ -60,6 +64,7 @@ class TrialStatus(msgspec.Struct, frozen=True):
             1970; null if none has come since it started. A finer time would be that of a single record.
         federated: Of a trial whose records stay on devices, who takes part in it.
         exact_answers: How often an admin has asked for exact numbers.
+        ledger_head: The hash that stands for the trial's ledger so far.
     """
 
     name: str
@@ -74,6 +79,7 @@ class TrialStatus(msgspec.Struct, frozen=True):
     forgotten: float | None
     federated: Federated | None = None
     exact_answers: int = 0
+    ledger_head: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -129,7 +135,7 @@ class Service:
         self.limits = limits
         self.tokens = AccessTokens(store)
         self.producers = Producers(store)
-        self.answers = Answers(store.history)
+        self.answers = Answers(store.history, store.ledger)
         self.records = RecordTrials(store, shard, limits, self.answers)
         self.devices = DeviceTrials(store, shard, self.answers)
         self.closings = DeviceClosings(self.devices)
@@ -140,7 +146,25 @@ class Service:
         key = secrets.token_bytes(16) if plan.keyed else None
         row = self.store.create_trial(plan, key)
         ingest, read = (self.tokens.issue(TokenWanted(scope, plan.name)).token for scope in ("ingest", "read"))
-        return Created(row.name, row.fingerprint, ingest, read, row.new, row.status)
+        head = self.store.ledger.head(row.name)
+        return Created(row.name, row.fingerprint, ingest, read, row.new, row.status, head)
+
+    def certificate(self, name: str) -> bytes:
+        """A signed file about a closed trial: plan, effects and ledger.
+
+        Raises:
+            IngestError: It is open, or older than ledgers.
+        """
+        row = self.store.trial(name)
+        if row.final is None:
+            raise IngestError(409, "the trial is open; a certificate is issued once it is closed.")
+        self.store.close_trial(name, row.final)  # in case a crash came before its key was destroyed, and that noted
+        ledger = self.store.ledger.read(name)
+        if not ledger.closed:
+            raise IngestError(409, "the trial was closed before foldaway kept ledgers; it has no certificate.")
+        effects = bytes(msgspec.json.decode(row.final, type=Answer).effects).decode()
+        kept = planned(Plan.loads(row.plan))
+        return issue(self.store.ledger.signer(), row.plan, None if effects == "null" else effects, ledger, kept).dumps()
 
     def plan(self, name: str) -> str:
         """The plan of a trial, in canonical form."""
@@ -182,6 +206,7 @@ class Service:
             self._forgotten(row.name),
             self.devices.who(plan) if federated else None,
             row.exact_answers,
+            self.store.ledger.head(row.name),
         )
 
     def effects(self, name: str, *, exact: bool = False) -> Answer:
@@ -207,7 +232,7 @@ class Service:
         answer = self.effects(name)
         if bytes(answer.effects) == b"null":
             raise EstimateError("the trial was closed without effects, so there is no report.")
-        return effects_page(Effects.from_json(answer.effects)).html
+        return effects_page(Effects.from_json(answer.effects), self.store.ledger.read(name)).html
 
     def outlook(
         self, name: str, records: int | None = None, days: float | None = None, width: float | None = None

@@ -71,8 +71,21 @@ class HistoryTable:
     def _opened(self, row: sa.Row[Any], part: str) -> bytes:
         return self._seals.opened(getattr(row, part), history_context(row.trial, row.records, part))
 
-    def append(self, trial: str, told: ToldRow, due: Callable[[ToldRow | None], bool]) -> None:
-        """Tell something new, unless the trial is closed, or it is not due after what any server has told last."""
+    def append(
+        self,
+        trial: str,
+        told: ToldRow,
+        due: Callable[[ToldRow | None], bool],
+        also: Callable[[sa.Connection], None],
+    ) -> None:
+        """Tell something new, unless the trial is closed, or it is not due after what any server has told last.
+
+        Args:
+            trial: The trial.
+            told: What is told.
+            due: Whether it is, after what was told last.
+            also: What else is to be written then.
+        """
         with writing(self._engine).begin() as connection:
             vault = self._seals.sealing(connection, "trials")
             # Servers take turns here, so that the last is the last for all of them.
@@ -86,6 +99,7 @@ class HistoryTable:
             connection.execute(HISTORY.update().where(HISTORY.c.trial == trial).values(answer=None, census=None))
             point = {"trial": trial, "records": told.records, "time": time.time(), **sealed}
             connection.execute(HISTORY.insert().values(point))
+            also(connection)
 
     def read(self, trial: str) -> list[PointRow]:
         """What was told, oldest first, without the whole answers."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from foldaway.service.database.tables import CLOSINGS, HISTORY, KEYS, META, SHARDS, Part
+from foldaway.service.database.tables import CLOSINGS, HISTORY, KEYS, META, SHARDS, SIGNING, Part
 from foldaway.service.keys.vault import Vault, sealed_under
 
 
@@ -82,6 +82,11 @@ def key_context(fingerprint: str) -> str:
     return f"key:{fingerprint}"
 
 
+def signing_context(purpose: str) -> str:
+    """The place of a key that the store signs with."""
+    return f"signing:{purpose}"
+
+
 # Every column that is sealed, the columns that name a place in it, and the context that they make.
 _SEALED: dict[Part, list[tuple[sa.Column[bytes], list[sa.Column[Any]], Callable[..., str]]]] = {
     "trials": [
@@ -92,5 +97,8 @@ _SEALED: dict[Part, list[tuple[sa.Column[bytes], list[sa.Column[Any]], Callable[
         ),
         (CLOSINGS.c.published, [CLOSINGS.c.trial], published_context),
     ],
-    "keys": [(KEYS.c.key, [KEYS.c.fingerprint], key_context)],
+    "keys": [
+        (KEYS.c.key, [KEYS.c.fingerprint], key_context),
+        (SIGNING.c.key, [SIGNING.c.purpose], signing_context),
+    ],
 }

@@ -17,14 +17,16 @@ import sqlalchemy as sa
 from foldaway.errors import Conflict, VaultError, instead_of
 from foldaway.keeping.locks import locked
 from foldaway.plan import Plan
-from foldaway.service.database.databases import postgres_engine, sqlite_engine, vacuum, writing
+from foldaway.service.database.databases import postgres_engine, sqlite_engine, writing
 from foldaway.service.database.device_table import DeviceTable
 from foldaway.service.database.history_table import HistoryTable
+from foldaway.service.database.key_table import KeyTable
+from foldaway.service.database.ledger_table import LedgerTable
 from foldaway.service.database.migrations import migrate
 from foldaway.service.database.outages import guarded
-from foldaway.service.database.seals import Seals, key_context, key_of, seal_anew
+from foldaway.service.database.seals import Seals, key_of, seal_anew
 from foldaway.service.database.shard_table import ShardTable, read_versions
-from foldaway.service.database.tables import CLOSINGS, HISTORY, KEYS, META, SHARDS, TRIALS, Part, insert_new
+from foldaway.service.database.tables import CLOSINGS, HISTORY, META, SHARDS, TRIALS, Part, insert_new
 from foldaway.service.database.token_table import TokenTable
 from foldaway.service.database.trial_table import TrialRow, find_trial, read_trial
 from foldaway.service.keys.master_key import VARIABLE, add_key, drop_old_keys
@@ -56,6 +58,7 @@ class Store:
         history: The points of each trial's course.
         devices: Who takes part in federated trials.
         tokens: Who may ask what.
+        ledger: What happened in each trial.
     """
 
     def __init__(self, trials: sa.Engine, keys: sa.Engine, vault: Vault) -> None:
@@ -63,6 +66,7 @@ class Store:
         self._trials = trials
         self._seals = Seals(vault)
         self._keys = KeyTable(keys, self._seals)
+        self.ledger = LedgerTable(trials, self._keys)
         self.shards = ShardTable(trials, self._seals)
         self.history = HistoryTable(trials, self._seals)
         self.devices = DeviceTable(trials, self._seals)
@@ -102,11 +106,13 @@ class Store:
                     connection.execute(META[part].insert().values(key=key))
                 self._seals.under(key)
         with self._trials.begin() as connection:
-            query = sa.select(TRIALS.c.fingerprint).where(TRIALS.c.status == "closed")
-            closed = set(connection.execute(query).scalars())
+            query = sa.select(TRIALS.c.fingerprint, TRIALS.c.name).where(TRIALS.c.status == "closed")
+            closed: dict[str, str] = {row.fingerprint: row.name for row in connection.execute(query)}
         # Those whose trial was closed right before a crash.
-        if left := self._keys.fingerprints() & closed:
+        if left := self._keys.fingerprints() & closed.keys():
             self._keys.destroy(left)
+            for fingerprint in left:
+                self.ledger.destroyed(closed[fingerprint])
 
     def close(self) -> None:
         """Let go of all connections."""
@@ -153,9 +159,11 @@ class Store:
         if trial_key is not None:  # first, since a trial without its key could take no records
             self._keys.add(plan.fingerprint, trial_key)
         row = TrialRow(plan.name, plan.canonical().decode(), plan.fingerprint, "open", time.time())
+        note = self.ledger.registered(row, None if trial_key is None else self._keys.find(plan.fingerprint))
         with writing(self._trials).begin() as connection:
             values = {column: getattr(row, column) for column in TRIALS.c.keys()}  # noqa: SIM118
-            insert_new(connection, TRIALS, [values])
+            if insert_new(connection, TRIALS, [values]):
+                note(connection)
             stored = read_trial(connection, plan.name)
         return msgspec.structs.replace(row, new=True) if stored == row else stored.require_plan(plan)
 
@@ -223,6 +231,7 @@ class Store:
         # Then: an open trial without its key would be stuck, a closed one is finished here, by another call or at
         # the next start.
         self._keys.destroy([row.fingerprint])
+        self.ledger.destroyed(name)
         return row
 
 
@@ -254,39 +263,3 @@ def rotate_key(store: Store) -> None:
         except VaultError:
             pass
     raise VaultError(f"all is sealed under the new key, but the old one stays in {file}: remove it by hand.")
-
-
-class KeyTable:
-    """The trials' keys, sealed, by their plan's fingerprint, for as long as their trials are open."""
-
-    def __init__(self, engine: sa.Engine, seals: Seals) -> None:
-        self._engine = engine
-        self._seals = seals
-
-    def add(self, fingerprint: str, key: bytes) -> None:
-        """Store a key, unless the plan has one: the first counts."""
-        with writing(self._engine).begin() as connection:
-            sealed = self._seals.sealing(connection, "keys").encrypt(key, key_context(fingerprint))
-            insert_new(connection, KEYS, [{"fingerprint": fingerprint, "key": sealed}])
-
-    def find(self, fingerprint: str) -> bytes | None:
-        """A plan's key, if it is there."""
-        with self._engine.begin() as connection:
-            query = sa.select(KEYS.c.key).where(KEYS.c.fingerprint == fingerprint)
-            sealed = connection.execute(query).scalar_one_or_none()
-        return None if sealed is None else self._seals.opened(sealed, key_context(fingerprint))
-
-    def fingerprints(self) -> set[str]:
-        """The plans that have a key."""
-        with self._engine.begin() as connection:
-            return set(connection.execute(sa.select(KEYS.c.fingerprint)).scalars())
-
-    def destroy(self, fingerprints: Iterable[str]) -> None:
-        """Delete keys, and leave nothing of them in the database's files.
-
-        SQLite overwrites what it deletes. PostgreSQL writes the table anew; its write-ahead log and backups hold the
-        sealed key until they are gone themselves, or the master key is rotated.
-        """
-        with writing(self._engine).begin() as connection:
-            connection.execute(KEYS.delete().where(KEYS.c.fingerprint.in_(list(fingerprints))))
-        vacuum(self._engine, KEYS)

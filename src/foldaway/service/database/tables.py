@@ -114,11 +114,28 @@ HISTORY = sa.Table(
     sa.Column("census", sa.LargeBinary),
 )
 
+# What happened in each trial: signed entries, each after those that it names.
+LEDGER = sa.Table(
+    "foldaway_ledger",
+    ABOUT["trials"],
+    sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True),
+    sa.Column("line", sa.Text, nullable=False),
+)
+
 # By fingerprint, not by name: a key left behind by a registration that broke off never meets another plan.
 KEYS = sa.Table(
     "foldaway_keys",
     ABOUT["keys"],
     sa.Column("fingerprint", sa.Text, primary_key=True),
+    sa.Column("key", sa.LargeBinary, nullable=False),
+)
+
+# What the store signs ledgers with. It outlives all trials.
+SIGNING = sa.Table(
+    "foldaway_signing",
+    ABOUT["keys"],
+    sa.Column("purpose", sa.Text, primary_key=True),
     sa.Column("key", sa.LargeBinary, nullable=False),
 )
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import msgspec
-from litestar import MediaType, get, post
+from litestar import MediaType, Response, get, post
 from litestar.params import QueryParameter
 
 from foldaway.errors import IngestError, instead_of
@@ -111,7 +111,13 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     async def close(request: Asked, name: Name) -> Answer:
         return await thread.run(service.close, name, await _read_close_request(request, patience))
 
-    return [create, trials, status, plan, effects, exact, report, history, outlook, close]
+    proof = "A signed file about a closed trial, which proves what happened: plan, effects and ledger"
+
+    @get("/v1/trials/{name:str}/certificate", **about("trials", proof, needs("read"), 404, 409))
+    async def certificate(name: Name) -> Response[bytes]:
+        return Response(await thread.run(service.certificate, name), media_type=MediaType.JSON)
+
+    return [create, trials, status, plan, effects, exact, report, history, outlook, certificate, close]
 
 
 async def _read_close_request(request: Asked, patience: float) -> CloseRequest | None:

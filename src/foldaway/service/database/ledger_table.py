@@ -1,0 +1,123 @@
+"""The ledgers' table: what happened in each trial, an entry in a row, signed with the store's own key.
+
+Entries are written in the transaction of what they are about, while the trial's row is locked: so they are in one order
+for all servers. Only that a key is destroyed has a transaction of its own, after the fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import sqlalchemy as sa
+
+from foldaway.auditing.finding import Audit
+from foldaway.evidence.ledger import CLOSED, KEY_DESTROYED, Ledger, Line
+from foldaway.evidence.signing import Signer
+from foldaway.evidence.software import software
+from foldaway.inference.rounding import round_count
+from foldaway.keeping.secret import Secret
+from foldaway.service.database.databases import writing
+from foldaway.service.database.key_table import KeyTable
+from foldaway.service.database.outages import guarded
+from foldaway.service.database.tables import LEDGER, SHARDS
+from foldaway.service.database.trial_table import TrialRow, read_trial
+
+
+@guarded
+class LedgerTable:
+    """The ledgers of a store's trials."""
+
+    def __init__(self, engine: sa.Engine, keys: KeyTable) -> None:
+        self._engine = engine
+        self._keys = keys
+        self._signer: Signer | None = None
+
+    def signer(self) -> Signer:
+        """The store as who signs: the same for all of its servers, made when it is first asked for."""
+        if self._signer is None:
+            self._signer = Signer(Secret(self._keys.signing("ledger")).of_signing())
+        return self._signer
+
+    def read(self, trial: str) -> Ledger:
+        """What happened in a trial."""
+        with self._engine.begin() as connection:
+            return _read(connection, trial)
+
+    def head(self, trial: str) -> str:
+        """The hash that stands for all of it; empty if there is nothing."""
+        query = sa.select(LEDGER.c.line).where(LEDGER.c.trial == trial).order_by(LEDGER.c.number.desc()).limit(1)
+        with self._engine.begin() as connection:
+            line = connection.execute(query).scalar_one_or_none()
+        return "" if line is None else msgspec.json.decode(line, type=Line).entry.hash
+
+    def registered(self, row: TrialRow, key: bytes | None) -> Callable[[sa.Connection], None]:
+        """Notes, in a transaction, that a plan was registered, and under which key its units will be hashed."""
+
+        def note(ledger: Ledger, signer: Signer) -> Ledger:
+            return ledger if key is None else ledger.used(signer, Secret(key).mark().hex())
+
+        return self._noting(row.name, note)
+
+    def answered(self, trial: str, effects: str, records: int, cohort: int) -> Callable[[sa.Connection], None]:
+        """Notes, in a transaction, effects that others see, and the stored tallies they come from."""
+        return self._noting(
+            trial,
+            lambda ledger, signer: ledger.written(signer, records, cohort).answered(signer, effects, ""),
+        )
+
+    def closed(
+        self, trial: str, effects: str | None, records: int, audit: Audit | None
+    ) -> Callable[[sa.Connection], None]:
+        """Notes, in the transaction that closes a trial, its audit, its final effects and its end."""
+
+        def note(ledger: Ledger, signer: Signer) -> Ledger:
+            if audit is not None:
+                ledger = ledger.audited(signer, audit.attacks, audit.solved, audit.solved_with_keys)
+            if effects is not None:
+                ledger = ledger.answered(signer, effects, "")
+            return ledger.add(signer, CLOSED, {"records": None if effects is None else records, **software()})
+
+        return self._noting(trial, note)
+
+    def destroyed(self, trial: str) -> None:
+        """Note that the key of a closed trial is gone, if that is not noted."""
+        ledger = self.read(trial)
+        if ledger.closed and ledger.keys_left():
+            note = self._noting(trial, _all_destroyed)
+            with writing(self._engine).begin() as connection:
+                read_trial(connection, trial, lock="update")
+                note(connection)
+
+    def _noting(self, trial: str, change: Callable[[Ledger, Signer], Ledger]) -> Callable[[sa.Connection], None]:
+        signer = self.signer()  # before the transaction: keys are in another database
+
+        def write(connection: sa.Connection) -> None:
+            before = _read(connection, trial)
+            ledger = before
+            if not ledger:
+                # Of a trial that is older than ledgers, records may have come already: then its first entry says so.
+                count = sa.select(sa.func.coalesce(sa.func.sum(SHARDS.c.n), 0)).where(SHARDS.c.trial == trial)
+                records = round_count(int(connection.execute(count).scalar_one()))
+                ledger = ledger.registered(signer, read_trial(connection, trial).fingerprint, records)
+            lines = change(ledger, signer).lines
+            rows = [
+                {"trial": trial, "number": number, "line": msgspec.json.encode(line).decode()}
+                for number, line in enumerate(lines)
+                if number >= len(before.lines)
+            ]
+            if rows:
+                connection.execute(LEDGER.insert(), rows)
+
+        return write
+
+
+def _read(connection: sa.Connection, trial: str) -> Ledger:
+    query = sa.select(LEDGER.c.line).where(LEDGER.c.trial == trial).order_by(LEDGER.c.number)
+    return Ledger([msgspec.json.decode(line, type=Line) for line in connection.execute(query).scalars()])
+
+
+def _all_destroyed(ledger: Ledger, signer: Signer) -> Ledger:
+    for key in ledger.keys_left():
+        ledger = ledger.add(signer, KEY_DESTROYED, {"key": key})
+    return ledger
