@@ -28,7 +28,7 @@ def certificate(
     ] = None,
     key: KeyOfState = None,
 ) -> None:
-    """Write a signed certificate: plan, effects and the ledger of what happened. Seal the trial first if it is over."""
+    """Write a signed certificate. It has the plan, effects and ledger; seal the trial first if it is over."""
     file = existing(state)
     issued = _issued(file, read_key(key))
     target = state.with_name(f"{state.name}.certificate.json") if output is None else output
@@ -86,7 +86,7 @@ def verify(
     key: KeyOfState = None,
     json: AsJson = False,
 ) -> None:
-    """Check a certificate offline, and say what it proves and what it does not. Exits with 1 if anything is wrong."""
+    """Check a certificate offline. Says what it proves and what it does not; exits with 1 if anything is wrong."""
     import msgspec
 
     from foldaway.evidence.verifying import verify

@@ -86,7 +86,7 @@ def register(
     save: Annotated[Path, typer.Option(metavar="STATE", help="Where the state is to be; it holds no record yet.")],
     key: KeyFile = None,
 ) -> None:
-    """Enter a plan into a new ledger before the first record, and print the hash that proves it once published."""
+    """Enter a plan into a new ledger. Do so before the first record; it prints a hash that you can publish as proof."""
     from foldaway.cli.commands.state import require_savable
     from foldaway.evidence.ledger import head_sentence
     from foldaway.keeping.secret import read_or_make_key
@@ -114,7 +114,7 @@ def dossier(
     purpose: Annotated[str, typer.Option(help="Why the trial is run, in a sentence.")] = "",
     recipient: Annotated[list[str] | None, typer.Option(help="Who sees the effects; may be repeated.")] = None,
 ) -> None:
-    """Write papers for the file: a record of processing and an annex to an impact assessment (GDPR Art. 30 and 35)."""
+    """Write papers for the file. A record of processing and an annex to an impact assessment (GDPR Art. 30, 35)."""
     from foldaway.dossier import OPEN
     from foldaway.dossier import dossier as written
     from foldaway.plan import Plan

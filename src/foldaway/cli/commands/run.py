@@ -101,7 +101,7 @@ def demo(
     records: Annotated[int, typer.Option(min=1_000, help="How many records to simulate.")] = 200_000,
     seed: Annotated[int, typer.Option(help="The simulation's seed.")] = 0,
 ) -> None:
-    """Simulate a trial, and compare it with an analysis of kept rows."""
+    """Simulate a trial, and compare it with kept rows."""
     from foldaway.cli.terminal.progress import file_progress
     from foldaway.simulation.demo import demonstrate
 

@@ -178,7 +178,7 @@ def seal(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """End a trial: keep its effects, destroy its tallies and its key. This cannot be undone."""
+    """End a trial: keep its effects, destroy tallies and key. This cannot be undone."""
     from foldaway.keeping.locks import locked
     from foldaway.keeping.saved import is_encrypted
     from foldaway.trial import open_saved, quiet_effects, saved_effects

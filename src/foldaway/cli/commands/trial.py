@@ -146,7 +146,7 @@ def close(
     exact: Exact = False,
     json: AsJson = False,
 ) -> None:
-    """End a trial: it accepts no more records, its key is destroyed, its effects are final.
+    """End a trial. It takes no more records, its key is destroyed, and its effects are final.
 
     Where records stay on devices, waits for their last reports and shows how many have come. Interrupted, the server
     goes on waiting; the same command without options shows it.
@@ -176,7 +176,7 @@ def certificate(
         typer.Option("--output", "-o", metavar="FILE", help="Where to; NAME.certificate.json by default, - to print."),
     ] = None,
 ) -> None:
-    """Write the signed certificate of a closed trial: plan, effects, and the ledger of what happened."""
+    """Write a closed trial's signed certificate. It has the plan, the effects and the ledger."""
     from foldaway.cli.commands.evidence import save_certificate
 
     with connect(server, token, ca) as client:
