@@ -55,7 +55,7 @@ def _issued(file: Path, key: bytes | None) -> Certificate:
     from foldaway.report.page.kept import planned
     from foldaway.trial import open_saved
 
-    with locked(file, StateError(f"another program is at work on {file}; wait until it has ended.")):
+    with locked(file, StateError(f"another program is using {file}; wait until it has finished.")):
         if is_encrypted(file):
             trial, positions = open_saved(file, key=key)
             effects: str | None = trial.tell().to_json()

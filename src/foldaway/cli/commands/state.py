@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
 app = typer.Typer()
 
 State = Annotated[
-    Path, typer.Argument(metavar="STATE", help="A file that --save wrote, or the folder of a consumer's store.")
+    Path, typer.Argument(metavar="STATE", help="A file written by --save, or the folder of a consumer's store.")
 ]
 
 
@@ -33,7 +33,7 @@ def merge(
     json: AsJson = False,
     everything: AllEffects = False,
 ) -> None:
-    """Merge the tallies of trials that ran apart. Prints the effects of the whole."""
+    """Merge the tallies of trials that ran separately. Prints the effects of the whole."""
     from foldaway.cli.terminal.printing import print_effects
     from foldaway.evidence.ledger import head_sentence
     from foldaway.trial import Trial
@@ -61,13 +61,13 @@ def effects(
         str,
         typer.Argument(
             metavar="STATE|STORE|URL",
-            help="A file that --save wrote, the folder of a consumer's store, or the address of a server's trial: "
+            help="A file written by --save, the folder of a consumer's store, or the address of a server's trial: "
             "https://host/v1/trials/NAME.",
         ),
     ],
     key: KeyOfState = None,
     token: Annotated[
-        str | None, typer.Option(envvar="FOLDAWAY_TOKEN", help="URL: a token to read it; better in FOLDAWAY_TOKEN.")
+        str | None, typer.Option(envvar="FOLDAWAY_TOKEN", help="URL: a token to read it; FOLDAWAY_TOKEN is safer.")
     ] = None,
     ca: Authority = None,
     json: AsJson = False,
@@ -92,11 +92,15 @@ def effects(
 @app.command()
 def outlook(
     state: State,
-    records: Annotated[float | None, typer.Option(help="By so many records in all; twice as many by default.")] = None,
-    days: Annotated[float | None, typer.Option(help="By so many days from now.")] = None,
-    records_per_day: Annotated[float | None, typer.Option(help="Records that come in a day.")] = None,
-    width: Annotated[float | None, typer.Option(help="How wide an interval may be: say when it will be.")] = None,
-    power: Annotated[float, typer.Option(help="The chance to find the smallest effect.")] = 0.8,
+    records: Annotated[
+        float | None, typer.Option(help="Look ahead to this many records in total; by default, twice as many as now.")
+    ] = None,
+    days: Annotated[float | None, typer.Option(help="Look ahead this many days.")] = None,
+    records_per_day: Annotated[float | None, typer.Option(help="Records that arrive in a day.")] = None,
+    width: Annotated[
+        float | None, typer.Option(help="The width of an interval to wait for; prints when it will be reached.")
+    ] = None,
+    power: Annotated[float, typer.Option(help="The chance of finding the smallest effect.")] = 0.8,
     sequential: Annotated[
         bool, typer.Option("--sequential", help="By the any-time interval, however often you look.")
     ] = False,
@@ -124,7 +128,7 @@ def report(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; STATE.html by default, - to print.")
     ] = None,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Do not round: a page for yourself, and not for others.")
+        bool, typer.Option("--exact", help="Do not round. The page is then for yourself, not for others.")
     ] = False,
     key: KeyOfState = None,
 ) -> None:
@@ -171,7 +175,7 @@ def seal(
     state: State,
     key: KeyOfState = None,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Print the effects without rounding; what is kept is rounded.")
+        bool, typer.Option("--exact", help="Print the effects without rounding; what is stored is rounded.")
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -181,7 +185,7 @@ def seal(
     from foldaway.trial import open_saved, quiet_effects, saved_effects
 
     file, exact_effects = existing(state), None
-    with locked(file, StateError(f"another program is at work on {state}; wait until it has ended.")):
+    with locked(file, StateError(f"another program is using {state}; wait until it has finished.")):
         if is_encrypted(file):
             trial, positions = open_saved(file, key=read_key(key))
             exact_effects = quiet_effects(trial)
@@ -195,7 +199,7 @@ def seal(
             trial.seal()  # only now: what a crash leaves must be readable
         head = finish(file, key)
     if exact_effects is None:
-        tell(f"{state} was sealed before; only rounded effects are left.")
+        tell(f"{state} was sealed before; only its rounded effects remain.")
     else:
         tell(f"{state} is sealed: its tallies and its key are destroyed.")
     tell(head)
@@ -214,17 +218,17 @@ def release(state: State, key: KeyOfState = None, json: AsJson = False) -> None:
     from foldaway.trial import open_saved, saved_effects
 
     file = existing(state)
-    with locked(file, StateError(f"another program is at work on {state}; wait until it has ended.")):
+    with locked(file, StateError(f"another program is using {state}; wait until it has finished.")):
         if is_encrypted(file):
             trial, positions = open_saved(file, key=read_key(key))
             trial.release(everywhere=False)
             trial.save(file, positions=positions)  # before anybody sees it: drawn again, noise could be averaged away
             trial.seal()
-            tell(f"{state} holds the release now, and no exact tallies. Delete older copies of it.")
+            tell(f"{state} now contains the release and no exact tallies. Delete older copies of it.")
         tell(finish(file, key))
     found = saved_effects(file)
     if found.plan is None or found.plan.release is None:
-        raise SealedError(f"{state} is sealed, and its plan has no `release`: its effects have no noise.")
+        raise SealedError(f"{state} is sealed, and its plan has no `release`, so its effects have no noise.")
     print(found.to_json() if json else found)
 
 
@@ -261,7 +265,7 @@ def tell_from(file: Path, key: bytes | None) -> Effects:
 
     if file.is_file() and not is_encrypted(file):
         return saved_effects(file)
-    with locked(file, StateError(f"another program is at work on {file}; wait until it has ended.")):
+    with locked(file, StateError(f"another program is using {file}; wait until it has finished.")):
         trial, positions = open_saved(file, key=key)
         told = trial.tell()
         trial.save(file, positions=positions)
@@ -324,10 +328,10 @@ def require_savable(target: Path | None, resume: Path | None, overwrite: bool) -
     if not target.exists():
         return
     if not target.is_file() or not _is_state(target):
-        raise StateError(f"{target} exists and is no foldaway state; save to another name.")
+        raise StateError(f"{target} exists and is not a foldaway state; save under another name.")
     if not overwrite and (resume is None or resume.resolve() != target.resolve()):
         raise StateError(
-            f"{target} holds a state: go on from it with --resume {target}, or say --overwrite to replace it."
+            f"{target} already contains a state: continue it with --resume {target}, or use --overwrite to replace it."
         )
 
 

@@ -17,7 +17,7 @@ from foldaway.evidence.ledger import head_sentence
 app = typer.Typer(help="Trials on a server.", no_args_is_help=True)
 
 Exact = Annotated[
-    bool, typer.Option("--exact", help="Do not round. Needs an admin's token, and the server notes that you asked.")
+    bool, typer.Option("--exact", help="Do not round. Needs an admin token, and the server counts such requests.")
 ]
 
 # Each command imports what it needs, so that --help is quick.
@@ -73,9 +73,13 @@ def outlook(
     name: TrialName,
     server: Server,
     token: Token,
-    records: Annotated[int | None, typer.Option(help="By so many records in all; twice as many by default.")] = None,
-    days: Annotated[float | None, typer.Option(help="By so many days from now.")] = None,
-    width: Annotated[float | None, typer.Option(help="How wide an interval may be: say when it will be.")] = None,
+    records: Annotated[
+        int | None, typer.Option(help="Look ahead to this many records in total; by default, twice as many as now.")
+    ] = None,
+    days: Annotated[float | None, typer.Option(help="Look ahead this many days.")] = None,
+    width: Annotated[
+        float | None, typer.Option(help="The width of an interval to wait for; prints when it will be reached.")
+    ] = None,
     ca: Authority = None,
     json: AsJson = False,
 ) -> None:
@@ -120,7 +124,7 @@ def report(
     with connect(server, token, ca) as client:
         found = client.effects(name, exact=exact)["effects"]
     if found is None:
-        raise ServerError(f"{name} has no effects to report.")
+        raise ServerError(f"{name} has no effects to report yet.")
     page = effects_page(Effects.from_json(msgspec.json.encode(found)))
     print(page) if printed else save_report(page, target)
 
@@ -132,7 +136,7 @@ def close(
     token: Token,
     ca: Authority = None,
     deadline: Annotated[
-        float | None, typer.Option(min=0, help="Federated: seconds in which reports still count.")
+        float | None, typer.Option(min=0, help="Federated: for how many seconds reports still count.")
     ] = None,
     share: Annotated[
         float | None, typer.Option(help="Federated: the share of devices that is enough, above 0 and up to 1.")
