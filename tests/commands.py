@@ -169,6 +169,8 @@ def _become_command(words: list[str], environment: dict[str, str], folder: str, 
         for stream, given in enumerate(streams):
             os.dup2(given, stream)
             os.close(given)
+        # As Python makes them at its start: those from before the fork remember whether they could be sought in.
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
         sys.argv = ["foldaway", *words]
         coverage.process_startup()  # if the environment says so
         cli.main()
