@@ -8,6 +8,7 @@ It was made when that revision was the last one. Do not make it again: later ser
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import tempfile
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 from counted_devices import Simulated, plan_of
 from foldaway.service.collecting.service import Service
+from foldaway.service.database.migrations import REVISIONS
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import JSON, Limits
 from stores import VAULT
@@ -31,6 +33,28 @@ PLAN: dict[str, Any] = {
     "unit": "who",
     "privacy": {"cohort": 10, "smallest_cell": 2},
 }
+
+
+CHANGE = """
+import sqlalchemy as sa
+from alembic import op
+
+revision = "next"
+down_revision = "{last}"
+
+def upgrade() -> None:
+    op.add_column("foldaway_trials", sa.Column("owner", sa.Text))
+    op.create_table("foldaway_visits", sa.Column("id", sa.Text, primary_key=True))
+    {then}
+"""
+
+
+def revised(folder: Path, then: str = "") -> Path:
+    """A copy of the revisions, and a change of the trials' tables as their last one."""
+    shutil.copytree(REVISIONS, folder)
+    last = max(file.stem[1:5] for file in (folder / "trials").glob("r*.py"))
+    (folder / "trials" / "r9999_next.py").write_text(CHANGE.format(last=last, then=then))
+    return folder
 
 
 def rows(batch: int) -> list[dict[str, Any]]:

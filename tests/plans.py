@@ -76,6 +76,7 @@ RELEASED: dict[str, Any] = {
 # Those that look at parts of the records.
 CUT: dict[str, Any] = {
     **SMALL,
+    "arm_values": {"b": "1"},
     "cluster": "village",
     "segments": ["country"],
     "received": "opened",

@@ -221,7 +221,7 @@ def test_more_dropped_records_than_the_plan_allows_leave_no_effect() -> None:
         effects = trial.effects()
     assert [row.estimate for row in effects] == [None] * len(effects)
     assert all(row.why and "drop_limit" in row.why for row in effects)
-    assert "No effect is told" in str(effects)
+    assert "No effect is shown" in str(effects)
     with pytest.warns(fa.LossWarning):
         assert not any(row.reliable for row in trial.effects(rounded=True))
     # It is the share of all records that counts, however they come: more good ones bring the effects back.

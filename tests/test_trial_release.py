@@ -123,7 +123,7 @@ def test_an_arm_that_noise_drowns_is_not_told() -> None:
     effects = folded(plan_of(), rows(300)).release()
     assert not effects[0].reliable
     assert effects[0].estimate is None
-    assert "cannot be told from the noise" in str(effects)
+    assert "cannot be distinguished from the noise" in str(effects)
 
 
 def test_every_result_says_what_was_spent_and_on_what() -> None:

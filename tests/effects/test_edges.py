@@ -15,7 +15,7 @@ from foldaway.numerics.block import Floats
 Keep = Literal["sums", "moments"]
 N = 400
 KEPT = pytest.mark.parametrize("keep", ["moments", "sums"])
-CONSTANT = "No record of an arm differs from another in this outcome, so there is no error to give."
+CONSTANT = "All records of an arm have the same value of this outcome, so it has no standard error."
 UNBOUNDED = "The control's level cannot be told from zero, so a relative effect has no bounds."
 
 
@@ -116,7 +116,7 @@ def test_one_record_with_all_the_weight_leaves_no_error(keep: Keep) -> None:
     weight = np.ones(N)
     weight[3] = 1e39
     for row in effects_of(data | {"w": weight}, keep):
-        assert row.why == "One record has nearly all of an arm's weight, so there is no error to give."
+        assert row.why == "One record has nearly all of an arm's weight, so there is no standard error."
 
 
 @KEPT

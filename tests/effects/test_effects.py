@@ -192,7 +192,7 @@ def test_an_outcome_without_variance(level: float) -> None:
     for row in rows:
         assert row.estimate == pytest.approx(0, abs=1e-9 * abs(level))
         assert (row.std_error, row.reliable) == (None, False)
-        assert row.why == "No record of an arm differs from another in this outcome, so there is no error to give."
+        assert row.why == "All records of an arm have the same value of this outcome, so it has no standard error."
 
 
 def test_an_outcome_of_zeros() -> None:

@@ -35,8 +35,7 @@ def test_probabilities_that_were_assumed_do_not_lead_astray() -> None:
     for name in ("ipw", "horvitz_thompson"):
         note = rows[name].note
         assert note == (
-            f"{name} relies on the plan's probabilities, which the arms' counts contradict: prefer an estimator that "
-            "does not."
+            f"{name} relies on the plan's probabilities, which the arms' counts contradict: prefer another estimator."
         )
         assert note in " ".join(effects.to_string(all=True).split())
     assert rows["difference"].note is None

@@ -84,7 +84,7 @@ def test_without_an_error_it_says_why(sequential: bool) -> None:
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"records": 10}, "has 4,000 records by now"),
+        ({"records": 10}, "already has 4,000 records"),
         ({"records": 5_000, "days": 1}, "not both"),
         ({"days": 1}, "needs `records_per_day`"),
         ({"width": 0}, "must be above 0"),

@@ -53,7 +53,7 @@ def test_axes_of_ones_own() -> None:
     axes = figure.subplots()
     assert effects.filter(outcome="y1").plot(axes) is figure
     assert len(points(axes)) == 4
-    with pytest.raises(ValueError, match="one pair of axes takes one outcome"):
+    with pytest.raises(ValueError, match="one pair of axes can show only one outcome"):
         effects.plot(axes)
 
 

@@ -132,7 +132,7 @@ def test_few_are_withheld_and_so_is_a_neighbour_where_others_read() -> None:
     assert [row.segment for row in by.effects if row.reliable] == ["app", "web"]
     (few,) = (row for row in by.effects if row.segment == "tv")
     assert few.estimate is few.std_error is few.p_value is None
-    assert few.why == "Fewer than 10 units of an arm are in it."
+    assert few.why == "An arm has fewer than 10 units in it."
     rounded = folded(UNITS, [data]).effects(rounded=True)
     told = next(each for each in rounded.segments if each.column == "platform")
     assert sum(row.reliable for row in told.effects) == 1

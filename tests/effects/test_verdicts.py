@@ -219,7 +219,7 @@ def test_no_verdict_where_the_arms_did_not_get_their_share_or_there_is_no_error(
     assert "share" in str(failed.why)
     [constant] = effects_of(["y"], {"g": ["a", "b"] * 20, "y": [1.0] * 40}, arms={"a": 0.5, "b": 0.5}).verdicts()
     assert constant.verdict == "no verdict"
-    assert "no error to give" in str(constant.why)
+    assert "no standard error" in str(constant.why)
 
 
 def test_the_leading_row_decides_and_the_correction_counts() -> None:

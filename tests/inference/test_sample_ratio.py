@@ -81,10 +81,10 @@ def test_an_open_check_neither_warns_nor_passes() -> None:
     ratio = effects.sample_ratio
     assert (ratio.state, ratio.test, ratio.statistic, ratio.p_value) == ("open", "none", None, None)
     assert ratio.ok  # there is no alarm to raise
-    assert "Whether the arms got their share cannot be told" in effects.notes[0]
+    assert "It is unknown whether the arms got their share" in effects.notes[0]
     printed = str(effects)
     assert "! " not in printed
-    assert "· Whether the arms got their share cannot be told" in printed
+    assert "· It is unknown whether the arms got their share" in printed
     again = fa.Effects.from_json(effects.to_json())
     assert again.sample_ratio == ratio
     assert str(again) == printed

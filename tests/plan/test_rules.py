@@ -238,6 +238,7 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "name": NOT_TEXT,
     "arm": NOT_TEXT,
     "arms": [None, 0.5, "ab", ["a", "b"], [("a", 0.5)], {1: 0.5, 2: 0.5}, {"a": "0.5"}, {"a": None}, {"a": 10**400}],
+    "arm_values": [None, 1, "ab", ["a"], {"control": 0}, {"control": ["0"]}],
     "outcomes": NOT_NAMES,
     "assigned_units": NOT_WHOLE[1:],
     "covariates": NOT_NAMES,

@@ -11,11 +11,12 @@ import pytest
 import sqlalchemy as sa
 
 from foldaway.service.collecting.service import Service
+from foldaway.service.database import migrations
 from foldaway.service.database.databases import postgres_engine, sqlite_engine, writing
 from foldaway.service.database.migrations import migrate
 from foldaway.service.database.tables import Part
 from foldaway.sources.formats.body import Limits
-from open_trials import FILE, MODES, rows, send
+from open_trials import FILE, MODES, revised, rows, send
 from stores import Place
 
 pytestmark = pytest.mark.usefixtures("exact_counts")
@@ -41,8 +42,12 @@ def left(place: Place) -> dict[str, Any]:
     return found
 
 
-def test_open_trials_go_on_after_an_upgrade(place: Place, left: dict[str, Any]) -> None:
+def test_open_trials_go_on_after_an_upgrade(
+    place: Place, left: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrations, "REVISIONS", revised(tmp_path / "revisions"))  # there is always a change to come
     service = Service(place.open(), "main", Limits())
+    assert place.sql("SELECT version_num FROM foldaway_trials_version") == [("next",)]
     assert {row.name: row.status for row in service.store.trials()} == dict.fromkeys(["records", *MODES], "open")
 
     assert send(service, 3).durable == 3  # it was counted before

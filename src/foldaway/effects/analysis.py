@@ -41,19 +41,20 @@ from foldaway.tallies.scores import Scores
 # An error that is this share of the outcome's own, or less, is what rounding leaves of none.
 _EXPLAINED = 1e-13
 
-CONSTANT = "no record of an arm differs from another in this outcome, so there is no error to give."
+CONSTANT = "all records of an arm have the same value of this outcome, so it has no standard error."
 EXPLAINED = (
-    "too little is left to take an error from: the covariates explain nearly every difference between records, or a "
+    "too little variation is left for a standard error: the covariates explain nearly every difference between "
+    "records, or a "
     "few records have nearly all of the weight."
 )
-CARRIED = "one record has nearly all of an arm's weight, so there is no error to give."
+CARRIED = "one record has nearly all of an arm's weight, so there is no standard error."
 OUTCOME_TOO_SMALL = (
     "the outcome's values are too close to zero to compute with: squares of numbers below 1e-100 are lost. Record it "
     "in a smaller unit of measure, so that its numbers are larger."
 )
 _NOTHING = Estimate(*[math.nan] * len(Estimate._fields))
 
-_NO_ODDS = 'An odds ratio is read from sums by group: leave out `keep = "moments"`.'
+_NO_ODDS = 'An odds ratio needs sums by group: leave out `keep = "moments"`.'
 
 
 ROUNDED = (
@@ -218,8 +219,8 @@ def _cautioned(row: Effect, ratio: SampleRatio) -> Effect:
     """The row, with a note if it takes the plan's probabilities for those of records that do not fit them."""
     if not ESTIMATORS[row.estimator].assumes or ratio.state == "passes":
         return row
-    doubt = "the arms' counts contradict" if ratio.state == "fails" else "may not be those that the records came with"
-    said = f"{row.estimator} relies on the plan's probabilities, which {doubt}: prefer an estimator that does not."
+    doubt = "the arms' counts contradict" if ratio.state == "fails" else "may not be the ones used for the allocation"
+    said = f"{row.estimator} relies on the plan's probabilities, which {doubt}: prefer another estimator."
     return replace(row, note=said if row.note is None else f"{said} {row.note}")
 
 
@@ -507,7 +508,7 @@ def _alarm(plan: Plan, checks: Checks) -> str | None:
     """What to read before any effect."""
     said = [
         alarm_of(checks.ratio),
-        f"No effect is told: {checks.excess}" if checks.excess else None,
+        f"No effect is shown: {checks.excess}" if checks.excess else None,
         *_loss_alarms(plan, checks.losses),
     ]
     return " ".join(filter(None, said)) or None
@@ -523,8 +524,8 @@ def _loss_alarms(plan: Plan, losses: Sequence[Loss]) -> Iterator[str]:
         of = ", ".join("their records as faulty" if each.outcome is None else repr(each.outcome) for each in those)
         shares = ", ".join(f"{arm} {_share(those[0], arm)}" for arm in those[0].lost)
         yield (
-            f"The arms lost different shares of {of} (p below {SUSPICIOUS}): {shares}. Those who are left are not "
-            "alike, so the effect may come from who is missing. Find out why before you trust it."
+            f"The arms lost different shares of {of} (p below {SUSPICIOUS}): {shares}. Those who remain are not "
+            "comparable, so the effect may come from who is missing. Find out why before you trust it."
         )
 
 
@@ -546,14 +547,14 @@ def alarm_of(ratio: SampleRatio) -> str | None:
 
 
 def _seen(ratio: SampleRatio) -> str:
-    return ", ".join(f"{arm} {ratio.observed[arm]:,} for {ratio.expected[arm]:,.0f}" for arm in ratio.observed)
+    return ", ".join(f"{arm}: {ratio.observed[arm]:,} for {ratio.expected[arm]:,.0f}" for arm in ratio.observed)
 
 
 def _notes(plan: Plan, ratio: SampleRatio) -> Iterator[str]:
     if ratio.state == "open":
         yield (
-            f"Whether the arms got their share cannot be told: {_seen(ratio)} records expected, which is more than "
-            "chance gives if every unit has one record, and may be chance if units have several. To check it, "
+            f"It is unknown whether the arms got their share: {_seen(ratio)} records expected. This is more than "
+            "chance if every unit has one record, and may be chance if units have several. To check it, "
             f"{_remedy(plan)}."
         )
     if plan.clustering is not None and not plan.complete_units:
@@ -567,7 +568,7 @@ def _notes(plan: Plan, ratio: SampleRatio) -> Iterator[str]:
 
 def _tested(loss: Loss) -> str:
     if loss.p_value is None:
-        return "; whether the arms differ in this cannot be told"
+        return "; it is unknown whether the arms differ in this"
     return f"; p = {loss.p_value:.2g} for no difference between the arms" if loss.p_value >= SUSPICIOUS else ""
 
 
@@ -575,26 +576,26 @@ def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
     """What to know about faulty records."""
     faults = checks.faults
     if checks.few_faults:
-        yield f"Faulty records were left out, fewer than {plan.privacy.smallest_cell} of an arm."
+        yield f"Faulty records were left out, but fewer than {plan.privacy.smallest_cell} of any arm."
     if checks.few_clipped:
-        yield f"Values beyond their bounds were clipped, fewer than {plan.privacy.smallest_cell} of an arm."
+        yield f"Values outside their bounds were clipped, but fewer than {plan.privacy.smallest_cell} of any arm."
     if faults:
         by_arm = ", ".join(f"{arm or 'arm unknown or unread'} {n:,}" for arm, n in sorted(faults.records.items()) if n)
         reasons = f" ({'; '.join(faults.lines())})" if faults.lines() else ""
         yield f"Faulty records left out: {by_arm}{reasons}. If this depends on the arm, the effects are biased."
         if any(fault.rule == SEVERAL_ARMS for fault in faults):
-            yield f"Some were left out as those of a unit in several arms. {WITHIN}"
+            yield f"Some were left out because their unit is in several arms. {WITHIN}"
     for loss in checks.losses:
         lost = ", ".join(f"{arm} {n:,} of {loss.records[arm]:,} ({_share(loss, arm)})" for arm, n in loss.lost.items())
         if loss.outcome is not None and any(loss.lost.values()):
             yield f"Records without {loss.outcome!r}: {lost}{_tested(loss)}."
         elif loss.outcome is None and loss.state == "fails" and plan.grouped:
             yield (
-                f"The arms' shares of faulty records differ: {lost}. That is more than chance if records are "
-                "independent, and may be chance if those of a unit are faulty together."
+                f"The arms' shares of faulty records differ: {lost}. This is more than chance if records are "
+                "independent, and may be chance if the records of a unit are faulty together."
             )
     columns: dict[str, list[str]] = {}
     for fault in faults.clipped:
         columns.setdefault(fault.column, []).append(f"{fault.arm} {fault.records:,}")
     for column, counts in columns.items():
-        yield f"Values of {column!r} beyond the plan's bounds, which were clipped to them: {', '.join(counts)}."
+        yield f"Values of {column!r} outside the plan's bounds were clipped: {', '.join(counts)}."

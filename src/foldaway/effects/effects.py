@@ -195,7 +195,7 @@ class Table(NamedTuple):
 
 
 def _headline(effects: Findings) -> str:
-    counts = ", ".join(f"{arm} {n:,}" for arm, n in effects.counts.items())
+    counts = ", ".join(f"{arm}: {n:,}" for arm, n in effects.counts.items())
     n = sum(effects.counts.values())
     return f"{effects.trial}: {n:,} record{'' if n == 1 else 's'} ({counts})"
 
@@ -205,8 +205,8 @@ def _legend(effects: Findings) -> str:
     adjusting = [name for name in names if ESTIMATORS[name].adjusts]
     if not adjusting:
         return _LOOKS
-    verbs = "makes use of the covariates and is" if len(adjusting) == 1 else "make use of the covariates and are"
-    return f"{_LOOKS} {' and '.join(adjusting).capitalize()} {verbs} mostly the more precise."
+    verbs = "uses the covariates and is" if len(adjusting) == 1 else "use the covariates and are"
+    return f"{_LOOKS} {' and '.join(adjusting).capitalize()} {verbs} usually more precise."
 
 
 def _joint_sentences(effects: Findings) -> list[str]:

@@ -84,9 +84,10 @@ def effects_of_groups(
     """
     if plan.release is not None and not tallies.released:
         raise Unreleased(
-            "effects of this trial are told once, with noise, as its plan says (`release`). So far there are more than "
-            f"{coarse(sum(tallies.counts)):,} records. The effects come with trial.release(), foldaway release STATE "
-            "or, on a server, foldaway trial close."
+            "the effects of this trial are published once, with noise, as its plan says (`release`). So far there are "
+            f"more than {coarse(sum(tallies.counts)):,} records. To publish them, use trial.release(), foldaway "
+            "release "
+            "STATE or, on a server, foldaway trial close."
         )
     rounded = rounded and not tallies.released  # noise hides more than rounding would
     reading = Reading.of(tallies, rounded)
@@ -169,13 +170,13 @@ class Reading(NamedTuple):
     def anytime(self, estimator: str, kind: str, outcome: Outcome, arm: int, shown: Levels) -> Anytime:
         """The interval at any time, beside the levels that are shown."""
         if self.tallies.released:
-            return Anytime(None, None, None, "a release is told once, so there is one look at it alone.")
+            return Anytime(None, None, None, "a release is published once, so there is only one look at it.")
         if self.first_order:
             return Anytime(None, None, None, UNKNOWN_EVIDENCE)
         if ESTIMATORS[estimator].of_effects:
-            return Anytime(None, None, None, "an any-time interval is for an effect, and not for a ratio of two.")
+            return Anytime(None, None, None, "there is no any-time interval for a ratio of two effects.")
         if outcome.LEVEL not in ("mean", "share"):
-            return Anytime(None, None, None, f"an any-time interval is for means, and not for {outcome.LEVEL}s.")
+            return Anytime(None, None, None, f"there is no any-time interval for {outcome.LEVEL}s, only for means.")
         plan = self.tallies.plan
         evidence = evidence_of(self.plain, plan.places(outcome)[0], arm)
         # What levels have in common would count as theirs where the arms' variances are pooled.

@@ -91,7 +91,11 @@ def why(effects: Findings, lead: Effect) -> str:
     plan = effects.plan
     if plan is not None and plan.estimators:
         first = plan.estimators[0] == lead.estimator
-        return "the plan names it first." if first else "those that the plan names before it could not be computed."
+        return (
+            "the plan names it first."
+            if first
+            else "the estimators that the plan names before it could not be computed."
+        )
     if plan is not None and plan.covariates and not ESTIMATORS[lead.estimator].adjusts:
-        return "those that adjust for the covariates could not be computed."
+        return "the estimators that adjust for the covariates could not be computed."
     return ESTIMATORS[lead.estimator].because

@@ -112,7 +112,7 @@ class Outlook(Sequence[Ahead]):
                 ]
         table = text_table(list(columns), [list(cells) for cells in zip(*columns.values(), strict=True)], left=2)
         reasons = dict.fromkeys(row.why for row in self.rows if row.why)
-        note = "This holds as long as new units come; more records of the same units say less."
+        note = "This holds as long as new units arrive; more records of the same units add less information."
         return "\n\n".join([in_lines(first), table, *(in_lines(f"· {each}", "  ") for each in (*reasons, note))])
 
     def __str__(self) -> str:
@@ -144,7 +144,7 @@ def outlook_of(
         raise EstimateError("`power` must be at least 0.5 and below 1.")
     by = records if records is not None else 2 * now if days is None else now + days * (records_per_day or 0)
     if not now <= by < math.inf:
-        raise EstimateError(f"the trial has {now:,} records by now: ask for more.")
+        raise EstimateError(f"the trial already has {now:,} records: ask for more.")
     rows = [_ahead(effects, each, by, power, width, records_per_day, sequential) for each in comparisons(effects)]
     ahead = None if records_per_day is None else (by - now) / records_per_day
     return Outlook(tuple(rows), effects.trial, now, math.ceil(by), ahead, power, effects.confidence, sequential, width)

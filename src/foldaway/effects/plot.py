@@ -45,7 +45,7 @@ def forest(effects: Findings, axes: Axes | None = None, *, estimators: bool = Fa
         raise ValueError("there are no effects to draw.")
     if axes is not None:
         if len(panels) > 1:
-            raise ValueError("one pair of axes takes one outcome: effects.filter(outcome=...).plot(axes).")
+            raise ValueError("one pair of axes can show only one outcome: effects.filter(outcome=...).plot(axes).")
         figure = axes.get_figure(root=True)
         assert figure is not None  # axes are always somewhere
         targets = [axes]

@@ -42,13 +42,14 @@ def protected(plan: Plan) -> str:
             return f"It protects each device with all of its records, at most {records}."
         case "unit" if plan.complete_units:
             return (
-                f"It protects each unit with all of its records, at most {records}, if these come in one batch as the "
+                f"It protects each unit with all of its records, at most {records}, if they arrive in one batch, "
+                "as the "
                 "plan promises."
             )
         case "unit":
-            return "It protects each unit, if it has one record as the plan promises."
+            return "It protects each unit, if it has one record, as the plan promises."
         case _:
-            several = "" if plan.unit is None else "; a unit of several records is protected the less, the more it has"
+            several = "" if plan.unit is None else "; the more records a unit has, the less it is protected"
             return f"It protects each record{several}."
 
 
@@ -57,8 +58,8 @@ def release_notes(plan: Plan, rows: Sequence[Effect]) -> Iterator[str]:
     assert plan.release is not None
     budget = f"ε = {plan.release.epsilon:g}, δ = {plan.release.delta:g}"
     yield (
-        f"Released once, with noise ({budget}; noise and accounting by OpenDP). {protected(plan)} Counts have noise in "
-        "them too, and how many records were faulty or clipped is not told."
+        f"Released once, with noise ({budget}; noise and accounting by OpenDP). {protected(plan)} Counts "
+        "contain noise too, and how many records were faulty or clipped is not shown."
     )
     wider = [row.widening for row in rows if row.widening is not None]
     mostly = any(row.reliable and row.widening is None for row in rows)
@@ -79,7 +80,7 @@ def drowned(plan: Plan, counts: Sequence[int]) -> str:
     """Why there is nothing to tell of arms of so many records; empty if there is."""
     if plan.release is None or min(counts) >= least_records(plan):
         return ""
-    return f"an arm cannot be told from the noise: it would take about {least_records(plan):,} records."
+    return f"an arm cannot be distinguished from the noise: this would take about {least_records(plan):,} records."
 
 
 def noisier(plan: Plan, sums: Sums) -> list[Sums]:

@@ -49,7 +49,7 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
     def summary(self) -> str:
         """Whether the effects differ, in a sentence."""
         if self.differs is None or self.differ_p_value is None:
-            return f"Too few levels of {self.column} have an effect that can be told to say whether they differ."
+            return f"Too few levels of {self.column} have an effect to tell whether they differ."
         p = f"p {p_relation(self.differ_p_value)}"
         if self.differ_p_adjusted is not None:
             p += f", adjusted {p_relation(self.differ_p_adjusted)}"
@@ -100,7 +100,7 @@ def in_short(segments: Sequence[BySegment], headings: Sequence[str]) -> list[str
 
 def _in_short(column: str, tests: Mapping[str, bool | None]) -> str:
     if all(differs is None for differs in tests.values()):
-        return f"By {column}: too few levels have effects that can be told to say whether they differ."
+        return f"By {column}: too few levels have an effect to tell whether they differ."
     if differ := [name for name, differs in tests.items() if differs]:
         return f"By {column}: effects differ between levels for {'; '.join(differ)}."
     return f"By {column}: there is no sign that effects differ between levels."

@@ -25,7 +25,7 @@ from foldaway.plan import Outcome, Plan
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, best
 from foldaway.tallies.grouped import Grouped, Segment
 
-_ALONE = "it is withheld together with a smaller one, which could be worked out from it and the whole."
+_ALONE = "it is withheld together with a smaller level, which could otherwise be worked out from it and the whole."
 
 
 def effects_by_segment(plan: Plan, tallies: Grouped, *, rounded: bool) -> list[BySegment]:
@@ -89,7 +89,7 @@ def _withheld(plan: Plan, cells: dict[str, Grouped], rounded: bool) -> dict[str,
     """Why the effects of some levels are not told."""
     least = plan.privacy.smallest_cell
     units = {level: _fewest_units(plan, held) for level, held in cells.items()}
-    few = {level: f"fewer than {least} units of an arm are in it." for level, n in units.items() if n < least}
+    few = {level: f"an arm has fewer than {least} units in it." for level, n in units.items() if n < least}
     if rounded and len(few) == 1 and len(cells) > 1:
         few[min((level for level in cells if level not in few), key=units.__getitem__)] = _ALONE
     return few

@@ -25,6 +25,7 @@ Outcomes = Annotated[
     Meta(description="a list of outcomes, each the name of a column or a table with its `kind`"),
 ]
 Arms = Annotated[Mapping[str, float], Meta(description="a table of arms with their probabilities")]
+ArmValues = Annotated[Mapping[str, str], Meta(description="a table of arms with what the column says for them")]
 Levels = Annotated[
     Mapping[str, Sequence[str]],
     Meta(description="a table that lists the levels of each categorical covariate or segment"),
@@ -48,6 +49,8 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
         name: The trial's name (letters, digits, dot, dash, underscore).
         arm: The column that names the arm.
         arms: Allocation probability of each arm; the first arm is the control.
+        arm_values: What the column says for an arm, where that is not the arm's name, such as
+            ``{"control": "0", "treated": "1"}``.
         outcomes: What to compare between arms: means (a column name is short for one), shares, ratios, quantiles
             and totals.
         assigned_units: How many units were assigned to the arms, if that is known: totals are then told per unit, and
@@ -104,6 +107,7 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     arm: Column
     arms: Arms
     outcomes: Outcomes
+    arm_values: ArmValues = Fixed()
     assigned_units: Count | None = None
     covariates: Columns = ()
     levels: Levels = Fixed()

@@ -212,6 +212,10 @@ def _arm_faults(plan: Analysis) -> Iterator[str]:
         yield f"the probability of {_listed(bad)} must lie between 0 and 1."
     elif plan.arms and not math.isclose(total := math.fsum(plan.arms.values()), 1, abs_tol=1e-9):
         yield f"the probabilities of `arms` add up to {total:.10g} instead of 1."
+    if unknown := [arm for arm in plan.arm_values if arm not in plan.arms]:
+        yield f"`arm_values` has {_listed(unknown)}, which is not an arm."
+    if len({plan.arm_values.get(arm, arm) for arm in plan.arms}) < len(plan.arms):
+        yield "`arm_values` must have different values for different arms."
 
 
 def _column_faults(plan: Analysis) -> Iterator[str]:
@@ -275,7 +279,18 @@ def _name_faults(plan: Analysis) -> Iterator[str]:
     ]
     levels = [level for levels in plan.levels.values() for level in levels]
     told = [text for each in plan.outcomes for text in (each.name, each.label, each.measure)]
-    names = dict.fromkeys((*columns, *plan.arms, *plan.measured, *told, *plan.covariates, *plan.levels, *levels))
+    names = dict.fromkeys(
+        (
+            *columns,
+            *plan.arms,
+            *plan.arm_values.values(),
+            *plan.measured,
+            *told,
+            *plan.covariates,
+            *plan.levels,
+            *levels,
+        )
+    )
     bad = [name for name in names if any(unicodedata.category(c) in _NOT_IN_NAMES for c in name)]
     if bad:
         yield f"names must not contain control characters, but {_listed(bad)} does."

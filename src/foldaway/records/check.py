@@ -78,7 +78,8 @@ class _Checked:
         self.masks: dict[str, Masks] = {}
         self.clipped: dict[str, Mask] = {}
         self.values: list[tuple[Floats | Codes, int | None]] = []
-        self.arm, self.masks[plan.arm] = codes(columns[plan.arm], list(plan.arms), "unknown arm")
+        values = [plan.arm_values.get(arm, arm) for arm in plan.arms]
+        self.arm, self.masks[plan.arm] = codes(columns[plan.arm], values, "unknown arm")
         for name in (*plan.covariates, *plan.fixed_effects):
             self._take(name, columns[name], text)
         measured = {name: self._numbers(name, columns[name], text) for name in plan.measured}

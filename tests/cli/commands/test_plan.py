@@ -191,7 +191,7 @@ def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:
     assert "what waits on the server that closes the trial counts, and what waits on others is left out" in one
     assert "reports of 10 devices (`smallest_cell`)" in one
     assert "30 days after its first record (`retention`)" in one
-    assert "A device refuses a faulty record, whatever `on_fault` says" in one
+    assert "A device rejects a faulty record, whatever `on_fault` says" in one
     assert "batch" not in one
     assert "Kept on the coordinator: " in one
     assert "reply" not in one
@@ -240,4 +240,4 @@ def test_moments_of_devices_need_no_coefficients(folder: Path, tmp_path: Path) -
     settings |= {"covariates": ["revenue_before"], "federated": "one-message"}
     (tmp_path / "plan.json").write_text(json.dumps(settings))
     done = foldaway("plan", "calibrate", "plan.json", str(folder / "trial.parquet"), folder=tmp_path, code=1)
-    assert "`coefficients` are for sums" in done.stderr
+    assert "`coefficients` work only with sums" in done.stderr

@@ -213,7 +213,7 @@ def test_refusals_of_a_report(folder: Path) -> None:
     assert not (folder / "my trial.csv.html").exists()
     before = (folder / "my trial.csv").read_bytes()
     done = foldaway("report", "state", "-o", "my trial.csv", folder=folder, code=1)
-    assert done.stderr == "error: my trial.csv exists and is no report; choose another name.\n"
+    assert done.stderr == "error: my trial.csv exists and is not a report; choose another name.\n"
     assert (folder / "my trial.csv").read_bytes() == before
 
 
@@ -227,5 +227,5 @@ def test_a_run_writes_a_report_along_with_its_table(folder: Path) -> None:
     exact = fa.fold_files(folder / "trial.parquet", PLAN)
     assert (folder / "exact.html").read_text(encoding="utf-8") == exact.report().html
     refused = foldaway("run", "whole.toml", "trial.parquet", "--report", "whole.toml", folder=folder, code=1)
-    assert refused.stderr == "error: whole.toml exists and is no report; choose another name.\n"
+    assert refused.stderr == "error: whole.toml exists and is not a report; choose another name.\n"
     assert refused.stdout == ""

@@ -41,7 +41,7 @@ def test_a_report_replaces_a_report_and_nothing_else(tmp_path: Path) -> None:
     report.save(str(target))
     assert target.read_text(encoding="utf-8") == report.html == str(report)
     other.write_text("<!doctype html><p>years of work")
-    with pytest.raises(ReportError, match="exists and is no report; choose another name"):
+    with pytest.raises(ReportError, match="exists and is not a report; choose another name"):
         report.save(other)
     assert other.read_text() == "<!doctype html><p>years of work"
     with pytest.raises(ReportError, match="there is no folder"):

@@ -88,7 +88,7 @@ def test_the_page_shows_it_and_its_sum(name: str) -> None:
     assert rows == [[kept.name, kept.numbers, kept.size] for kept in found]
     assert total == ["In all", sum(kept.numbers for kept in found), len(trial.dumps())]
     assert "No record was kept." in section.text
-    assert (f"{trial.n:,} records were folded" if trial.n else "No record has come in yet") in section.text
+    assert (f"{trial.n:,} records were folded" if trial.n else "No record has arrived yet") in section.text
 
 
 def test_it_does_not_grow_with_records() -> None:

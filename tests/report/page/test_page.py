@@ -331,9 +331,9 @@ def test_no_replicate_of_the_bootstrap_is_on_the_page() -> None:
 def test_effects_alone_refer_to_the_trials_report_for_the_spread() -> None:
     text = parsed(effects_page(effects_of("resampled")).html).text
     assert "Bootstrap: 250 replicates" in text
-    assert "How they lie is told in the trial's own report." in text
+    assert "The trial's own report shows their distribution." in text
     assert "too few replicates" not in text
-    assert "told in the trial's own report" not in page_of("resampled").text
+    assert "The trial's own report shows" not in page_of("resampled").text
 
 
 def test_the_bootstrap_is_told_of_also_where_another_kind_of_error_leads() -> None:
@@ -345,7 +345,9 @@ def test_the_bootstrap_is_told_of_also_where_another_kind_of_error_leads() -> No
     assert (each.bootstrap.se_kind, each.bootstrap.estimator) == ("bootstrap", each.lead.estimator)
     page = parsed(trial.report().html)
     assert "Bootstrap: 210 replicates" in page.text
-    assert any("Where the replicates of the effect lie" in caption.text for caption in page.find("figcaption"))
+    assert any(
+        "How the replicates of the effect are distributed" in caption.text for caption in page.find("figcaption")
+    )
 
 
 def test_effects_without_a_bootstrap_lead_say_nothing_of_replicates() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from pathlib import Path
 from typing import get_args
@@ -15,31 +14,10 @@ from alembic.migration import MigrationContext
 from foldaway.errors import StoreError
 from foldaway.service.database import migrations
 from foldaway.service.database.tables import ABOUT, Part
+from open_trials import revised
 from stores import PLAN, Place
 
 NAME = PLAN.name
-OURS = migrations.REVISIONS
-
-CHANGE = """
-import sqlalchemy as sa
-from alembic import op
-
-revision = "next"
-down_revision = "{last}"
-
-def upgrade() -> None:
-    op.add_column("foldaway_trials", sa.Column("owner", sa.Text))
-    op.create_table("foldaway_visits", sa.Column("id", sa.Text, primary_key=True))
-    {then}
-"""
-
-
-def revised(folder: Path, then: str = "") -> Path:
-    """A copy of the revisions, and a change of the trials' tables as their last one."""
-    shutil.copytree(OURS, folder)
-    last = max(file.stem[1:5] for file in (folder / "trials").glob("r*.py"))
-    (folder / "trials" / "r9999_next.py").write_text(CHANGE.format(last=last, then=then))
-    return folder
 
 
 def version(place: Place) -> str:

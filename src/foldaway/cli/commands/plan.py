@@ -392,10 +392,12 @@ def _plan(
         raise PlanError(f"there is no arm {control!r} in {arm!r}; there are {', '.join(seen.arms)}.")
     first = control or next((a for word in _CONTROLS for a in seen.arms if a.lower() == word), seen.arms[0])
     arms = [first, *(a for a in seen.arms if a != first)]
+    values = _named(arms)
     plan = Plan(
         name=name,
         arm=arm,
-        arms=dict.fromkeys(arms, 1 / len(arms)),
+        arms=dict.fromkeys(values or arms, 1 / len(arms)),
+        arm_values=values,
         outcomes=outcomes,
         covariates=covariates,
         levels=levels,
@@ -404,6 +406,10 @@ def _plan(
     )
     replace = "Replace these with the probabilities used for the allocation."
     guesses = [f"Assumed: equal probabilities for {', '.join(arms)}. {replace}"]
+    if values:
+        guesses.append(
+            f"Named: {', '.join(f'{arm!r} is {name}' for name, arm in values.items())}. Choose better names."
+        )
     if control is None:
         guesses.append(f'Assumed: "{first}" is the control arm (it is listed first).')
     guesses += [f"No record has the level {level} of {column}." for column, level in seen.unused]
@@ -413,6 +419,14 @@ def _plan(
             "out if later records may come from the same units."
         )
     return plan, guesses
+
+
+def _named(arms: list[str]) -> dict[str, str]:
+    """Names for arms that are numbers or truth values, by which nobody knows them; none if they have names."""
+    if not all(re.fullmatch(r"-?\d+|true|false", arm, re.IGNORECASE) for arm in arms):
+        return {}
+    others = ["treatment"] if len(arms) == 2 else [f"treatment {n}" for n in range(1, len(arms))]
+    return dict(zip(["control", *others], arms, strict=True))
 
 
 def _level_list(text: str) -> tuple[str, list[str]]:

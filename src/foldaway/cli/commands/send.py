@@ -113,8 +113,8 @@ def send_files(
         durable = client.durable(trial)
         batches = read(path, wanted, whole=plan.complete_units, delimiter=delimiter, progress=partial(progress, path))
         if not plan.complete_units:
-            rows = max(1, _CELLS // len(wanted.names))
-            batches = (piece for batch in batches for piece in slices(batch, rows))
+            most = max(1, _CELLS // len(wanted.names))
+            batches = (piece for batch in batches for piece in slices(batch, most))
         last = 0
         for batch in batches:
             require_wanted(path, wanted, batch, delimiter)

@@ -30,7 +30,7 @@ def asked(plan: Plan) -> Section:
             tag(
                 "p",
                 "The plan was fixed before the first record arrived. Its fingerprint is a checksum of all of it: a "
-                "plan that differs in anything has another one.",
+                "plan that differs in any way has another one.",
             ),
             tag("pre", plan.to_toml(), tabindex="0"),
         ),
@@ -44,10 +44,10 @@ def _terms(plan: Plan) -> Iterator[tuple[str, Html]]:
     if plan.covariates:
         yield "Adjusted for", html(listed(_covariate(plan, name) for name in plan.covariates), ", measured beforehand")
     if plan.unit is not None:
-        together = ", all records of one coming together" if plan.complete_units else ""
+        together = ", with all records of a unit together" if plan.complete_units else ""
         yield "Randomised", html("by ", named(plan.unit), together)
     if plan.cluster is not None:
-        yield "Clustered", html("by ", named(plan.cluster), ", of which units may be in different arms")
+        yield "Clustered", html("by ", named(plan.cluster), ", whose units may be in different arms")
     if plan.weight is not None:
         yield "Weighted by", html(named(plan.weight))
     if asked := [html(named(each.title), f": {each.wanted}") for each in plan.outcomes if each.wanted]:
@@ -61,7 +61,9 @@ def _terms(plan: Plan) -> Iterator[tuple[str, Html]]:
             "Bootstrap",
             html(f"{plan.bootstrap.replicates:,} replicates by ", by, f", {plan.bootstrap.weights} weights"),
         )
-    refused = "the batch it came in was refused" if plan.on_fault == "refuse" else "left out, and counted"
+    refused = (
+        "batches that contained invalid records were rejected" if plan.on_fault == "refuse" else "left out, and counted"
+    )
     yield "Faulty records", html(refused)
     yield "Fingerprint", tag("code", plan.fingerprint)
 

@@ -59,7 +59,7 @@ def require_place(path: Path) -> None:
     if path.is_dir():
         raise ReportError(f"{path} is a folder; give the report a name in it.")
     if path.exists() and path.stat().st_size and not _is_report(path):
-        raise ReportError(f"{path} exists and is no report; choose another name.")
+        raise ReportError(f"{path} exists and is not a report; choose another name.")
 
 
 def _is_report(path: Path) -> bool:

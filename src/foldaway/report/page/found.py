@@ -44,8 +44,8 @@ def found(effects: Effects, spreads: Spreads | None) -> Section:
     judged = zip(comparisons(effects), effects.verdicts(), strict=True)
     cards = [_card(effects, list(those), spreads) for _, those in groupby(judged, key=lambda each: each[0].outcome)]
     if not any(row.estimate is not None for row in effects):
-        why_not = " ".join(reasons(effects, [])) if any(effects.counts.values()) else "No record has come in."
-        return Section("found", "What was found", tag("p", f"There is nothing to tell yet. {why_not}"))
+        why_not = " ".join(reasons(effects, [])) if any(effects.counts.values()) else "No record has arrived."
+        return Section("found", "What was found", tag("p", f"There is nothing to show yet. {why_not}"))
     return Section(
         "found",
         "What was found",
@@ -94,10 +94,10 @@ def sentence(effects: Effects, comparison: Comparison, said: Verdict) -> Html:
     places = places_for([lead.std_error])
     outcome, arm, control = (tag("b", named(name)) for name in (said.label, lead.arm, lead.control))
     if lead.estimate is None:
-        return html(mark(said), html(" The effect of ", arm, " on ", outcome, f" cannot be told yet. {lead.why}"))
+        return html(mark(said), html(" The effect of ", arm, " on ", outcome, f" is not known yet. {lead.why}"))
     if not lead.reliable:
         effect = typeset(signed(number(lead.estimate, places=places)))
-        text = html(" The effect of ", arm, " on ", outcome, f" is {effect}, but how precise that is cannot be told. ")
+        text = html(" The effect of ", arm, " on ", outcome, f" is {effect}, but its precision is unknown. ")
         return html(mark(said), text, lead.why)
     return html(
         mark(said),
@@ -145,7 +145,7 @@ def _meaning(effects: Effects, row: Effect, said: Verdict, places: int | None) -
     if not said.decided:
         clear = row.p_value is not None and row.p_value < 1 - effects.confidence
         among = " By itself it would look clear, but not among so many comparisons." if clear else ""
-        proof = "" if said.margin is not None or clear else " That is no proof that there is no effect."
+        proof = "" if said.margin is not None or clear else " This does not prove that there is no effect."
         return f"{margin}So this is not decided yet.{among}{proof}"
     if said.holds:
         return f"{margin}This conclusion holds however often you checked the results."
@@ -226,7 +226,7 @@ def _all_numbers(effects: Effects, comparison: Comparison, spreads: Spreads | No
     lead = comparison.lead
     reason = tag(
         "p",
-        "The report leads with ",
+        "The main estimate is ",
         tag("strong", lead.estimator),
         f" ({ESTIMATORS[lead.estimator].phrase}), since {why(effects, lead)} Its standard error is ",
         tag("strong", lead.se_kind),
@@ -250,7 +250,7 @@ def _bootstrap(comparison: Comparison, spreads: Spreads | None) -> Html | None:
         "p",
         f"Bootstrap: {row.replicates:,} replicates{left_out}; percentile interval {interval}, p "
         f"{typeset(p_text(row.percentile_p_value))}. ",
-        "How they lie is told in the trial's own report." if spreads is None else _form(spread),
+        "The trial's own report shows their distribution." if spreads is None else _form(spread),
     )
     if spread is None:
         return sentence
@@ -258,18 +258,21 @@ def _bootstrap(comparison: Comparison, spreads: Spreads | None) -> Html | None:
     words = [f"{100 * share:g}\u202f%: {typeset(number(q, places=places))}" for share, q in quantiles]
     axis = axis_over(spread.quantiles)
     box = box_row(axis, spread.quantiles, title="Spread of the replicates", description=", ".join(words))
-    caption = tag("figcaption", "Where the replicates of the effect lie: ", "; ".join(words), ".")
+    caption = tag("figcaption", "How the replicates of the effect are distributed: ", "; ".join(words), ".")
     rows = tag("ul", tag("li", box), tag("li", axis_row(axis), class_="ends"), class_="rows plain")
     return html(sentence, tag("figure", caption, rows))
 
 
 def _form(spread: Spread | None) -> str:
     if spread is None:
-        return "There are too few replicates to tell of their spread."
+        return "There are too few replicates to show their spread."
     skewness = typeset(signed(number(spread.skewness, places=2)))
     if abs(spread.skewness) < 0.25:
-        return f"They lie nearly symmetrically (skewness {skewness}), so both kinds of interval should agree."
-    return f"They lie askew (skewness {skewness}); the percentile interval follows that, the other one does not."
+        return f"Their distribution is nearly symmetric (skewness {skewness}), so both kinds of interval should agree."
+    return (
+        f"Their distribution is skewed (skewness {skewness}); the percentile interval allows for that, the "
+        "other one does not."
+    )
 
 
 def _table(effects: Effects, comparison: Comparison) -> Html:

@@ -39,7 +39,7 @@ def glance(effects: Effects) -> Section:
     notes = [tag("li", note) for note in explanations(effects)]
     body = tag(
         "div",
-        table("Every outcome, one line each", header, rows, left=2 + several),
+        table("Every outcome at a glance", header, rows, left=2 + several),
         tag("ul", notes, class_="notes") if notes else None,
         class_="card",
     )

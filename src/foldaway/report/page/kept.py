@@ -24,35 +24,44 @@ _FIELDS = {
     "plan": ("Plan", "the question, as text"),
     "dropped": ("Records left out", "how many, by arm"),
     "faults": ("Reasons", "how many records were left out, by arm, column and rule"),
-    "key_mark": ("Mark of the key", "tells whether two states share a secret key; the key itself is not here"),
+    "key_mark": ("Mark of the key", "shows whether two states share a secret key; the key itself is not here"),
     "sealed": ("Seal", "whether further records can be folded"),
     "told": ("Effects for others", "what was last shown to others, and the number of records behind it, by group"),
 }
 
 TALLIES = {
     RECORDS: ("Error sums", "sums behind robust standard errors, over all records of an arm"),
-    UNITS: ("Error sums by unit", "the same over units, for errors that allow for several records of one"),
+    UNITS: ("Error sums by unit", "the same over units, for errors that allow for units with several records"),
     REPLICATES: ("Bootstrap sums", "the same sums again, once for each replicate, under its own secret weights"),
 }
 
-_SPREADS = ("Spreads", "sums of squares of each outcome, by arm, for errors of independent records")
+_SPREADS = ("Spreads", "sums of squares of each outcome, by arm, for errors that assume independent records")
 
 SUMS = {
     "records": ("Counts", "the number of records, by arm and group of units"),
     "present": ("Counts", "the number of records, by arm and group of units"),
     "weight": ("Weights", "sums of weights, by arm and group of units"),
-    "total": ("Sums", "sums of each outcome, and of what covariates leave of it, by arm and group of units"),
-    "level": ("Levels", "round numbers that sums are taken about, so that no digits are lost"),
+    "total": (
+        "Sums",
+        "sums of each outcome, and of each outcome minus what covariates predict, by arm and group of units",
+    ),
+    "level": ("Levels", "round numbers that are subtracted before summing, so that no digits are lost"),
     "mass": _SPREADS,
     "first": _SPREADS,
     "square": _SPREADS,
     "cross": _SPREADS,
-    "joint": ("Products", "sums of products of the two columns of a ratio, by arm, for errors of independent records"),
-    "absolute": ("Sizes", "sums of each outcome without its sign, by arm: whether any-time intervals can be told"),
+    "joint": (
+        "Products",
+        "sums of products of the two columns of a ratio, by arm, for errors that assume independent records",
+    ),
+    "absolute": ("Sizes", "sums of each outcome without its sign, by arm: whether any-time intervals can be computed"),
 }
 
 _GROUPED = {
-    "moments": ("Moments", "sums of products of two columns, by arm and group of units; gone when the trial is saved"),
+    "moments": (
+        "Moments",
+        "sums of products of two columns, by arm and group of units; deleted when the trial is saved",
+    ),
     "center": ("Coefficients", "how covariates predict each outcome, to three digits"),
     "slopes": ("Coefficients", "how covariates predict each outcome, to three digits"),
     "released": ("Release", "counts and sums with noise, by arm and group; the exact ones are gone"),
@@ -99,9 +108,9 @@ def _in_state(state: bytes) -> list[Item]:
         numbers, size = parts.get((name, what), (0, 0))
         parts[name, what] = numbers + _numbers(part), size + len(msgspec.msgpack.encode(part))
     items = [Item(*about, *sizes) for about, sizes in parts.items()]
-    items.append(Item("Header", "what marks the file as a state, its format and a checksum", 0, HEADER))
+    items.append(Item("Header", "a mark of the file type, its format and a checksum", 0, HEADER))
     rest = len(state) - sum(item.size for item in items)
-    return [*items, Item("Names of the parts", "which of the above is which", 0, rest)]
+    return [*items, Item("Names of the parts", "the names of the above", 0, rest)]
 
 
 def _parts(body: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
@@ -169,23 +178,24 @@ def kept(saved: Saved, n: int) -> Section:
     rows.append(["In all", "", f"{numbers:,}", f"{total:,}"])
     size = f"{numbers:,} numbers, {bytes_text(total)} in all"
     past = f"{n:,} records were" if n != 1 else "1 record was"
-    history = f"{past} folded into {size}, and forgotten. " if n else f"No record has come in yet. There are {size}. "
+    history = f"{past} folded into {size}, and forgotten. " if n else f"No record has arrived yet. There are {size}. "
     body = html(
         tag(
             "p",
             tag("strong", "No record was kept. "),
             history,
-            "The table below is everything that exists; further records would change these numbers and not add any.",
+            "The table below is everything that exists; further records would change these numbers, but add no new "
+            "ones.",
         ),
         table("Everything in the state", ["kind", "what it is", "numbers", "bytes"], rows, left=2),
         details(
-            "What can these numbers tell about a person?",
+            "What can these numbers reveal about a person?",
             tag(
                 "p",
                 "They are sums over all records of an arm, or over the units that a secret key dealt into one of its "
                 "groups. Nothing in them is tied to an identifier. In an arm of a "
-                "handful of records, or to someone who holds two states that differ by few, sums still say much about "
-                "those few: share states as you would share totals.",
+                "handful of records, or to someone who holds two states that differ by few, sums still reveal much "
+                "about those few: share states as you would share totals.",
             ),
             tag(
                 "p",

@@ -81,7 +81,7 @@ def spreads(effects: Effects, plan: Plan, arms: Sequence[ArmTally]) -> Spreads:
 def _page(effects: Effects, sections: Sequence[Section]) -> Report:
     end = html(
         f"Created on {_today()} with foldaway {version('foldaway')}, which keeps no individual records. This page is "
-        "complete in itself: it loads nothing and sends nothing."
+        "self-contained: it loads nothing and sends nothing."
     )
     first = [glance(effects)] if any(row.estimate is not None for row in effects) else []
     return document(effects.trial, html(_lead(effects), _alarm(effects)), [*first, *sections], tag("p", end))

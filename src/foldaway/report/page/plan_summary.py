@@ -27,13 +27,13 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
     Example:
         >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
         >>> print(summary(plan).splitlines()[0])
-        demo is a plan that can be run.
+        demo is a valid plan.
     """
     estimators = [[name, ", ".join(errors_of(plan, name))] for name in estimators_of(plan)]
     paragraphs = (*_release(plan), *more, _faults(plan), *_kept(plan))
     return "\n\n".join(
         [
-            f"{plan.name} is a plan that can be run.",
+            f"{plan.name} is a valid plan.",
             text_table(["column", "role", "detail"], _roles(plan), left=3),
             text_table(["estimator", "standard errors"], estimators, left=2),
             *_bootstrap(plan),
@@ -44,7 +44,8 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
 
 
 def _roles(plan: Plan) -> list[list[str]]:
-    arms = ", ".join(f"{name} {share:.4g}" for name, share in plan.arms.items())
+    said = {name: f" ({value})" for name, value in plan.arm_values.items()}
+    arms = ", ".join(f"{name}{said.get(name, '')}: {share:.4g}" for name, share in plan.arms.items())
     rows = [[plan.arm, "arm", f"{arms}; {plan.control} is the control"]]
     for outcome in plan.outcomes:
         compared = [
@@ -78,8 +79,8 @@ def _release(plan: Plan) -> list[str]:
     if plan.release is None:
         return []
     budget = f"ε = {plan.release.epsilon:g}, δ = {plan.release.delta:g}"
-    few = f"An arm of fewer than {least_records(plan):,} records would drown in the noise."
-    return [f"Effects are told once, with noise ({budget}). {protected(plan)} {few}"]
+    few = f"An arm of fewer than {least_records(plan):,} records would be lost in the noise."
+    return [f"Effects are published once, with noise ({budget}). {protected(plan)} {few}"]
 
 
 def _promise(plan: Plan) -> str:
@@ -100,12 +101,12 @@ def _bootstrap(plan: Plan) -> list[str]:
 def _faults(plan: Plan) -> str:
     refused = plan.on_fault == "refuse"
     if plan.federated is None:
-        return f"A batch with a faulty record is {'refused whole' if refused else 'folded without it'}."
-    device = "A device refuses a faulty record"
-    device += "." if refused else ", whatever `on_fault` says: it has nowhere to count it."
+        return f"A batch with a faulty record is {'rejected as a whole' if refused else 'folded without it'}."
+    device = "A device rejects a faulty record"
+    device += "." if refused else ", whatever `on_fault` says, because it has nowhere to count it."
     if plan.unit is None:
         return device
-    return f"{device} A site {'refuses a batch with one whole' if refused else 'folds its batch without it'}."
+    return f"{device} A site {'rejects a whole batch with one' if refused else 'folds its batch without it'}."
 
 
 def _kept(plan: Plan) -> list[str]:
@@ -114,7 +115,7 @@ def _kept(plan: Plan) -> list[str]:
     items = planned(plan)
     numbers = sum(count for *_, count in items)
     kinds = ", ".join(f"{count:,} {name.lower()}" for name, _, count in items)
-    kept = f"Kept: {numbers:,} numbers in all, however many records come ({kinds}): a state of about "
+    kept = f"Kept: {numbers:,} numbers in all, however many records arrive ({kinds}): a state of about "
     narrow = 0  # counts of four bytes, which hold up to 4·10⁹ records
     if plan.bins and not plan.weighted:
         narrow = Grouped.empty(plan).binned

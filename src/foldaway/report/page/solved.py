@@ -18,8 +18,8 @@ def solved(audit: Audit, *, told: bool = False) -> Section:
     """
     if told:
         needs_key = (
-            "Not from this page, whose numbers are rounded. The tallies behind it are encrypted; whoever had them and "
-            "their key could work out some people's values until the trial is sealed."
+            "Not from this page, whose numbers are rounded. The tallies behind it are encrypted; until the trial is "
+            "sealed, anyone who had them and their key could work out some people's values."
         )
         return Section("solved", _TITLE, tag("p", needs_key if audit.findings else audit.verdict()))
     rows = [[each.attack, each.outcome, f"{each.near:,}", each.needs or "nothing"] for each in audit.findings]

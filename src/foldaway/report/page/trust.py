@@ -70,11 +70,11 @@ def sample_ratio_check(effects: Effects) -> Check:
         state, sentence = "open", "There are no records yet."
     elif state == "open":
         sentence = (
-            "The arms' records do not fit the plan's probabilities as records of single units would. If units have "
-            "several records that may be chance, and units cannot be counted under this plan."
+            "The arms' records would not fit the plan's probabilities if every unit had one record. If units have "
+            "several, this may be chance; this plan does not allow counting units."
         )
     elif state == "passes":
-        sentence = f"The arms have about as many {ratio.counted} as the plan's probabilities would give."
+        sentence = f"The arms' {ratio.counted} fit the plan's probabilities."
     else:
         sentence = html(
             f"The arms' {ratio.counted} do not fit the plan's probabilities. Something other than chance decided who "
@@ -87,11 +87,11 @@ def sample_ratio_check(effects: Effects) -> Check:
 
 def _ratio_statistics(ratio: SampleRatio) -> str:
     if ratio.statistic is None or ratio.p_value is None:
-        return "There is no test of records that does not know which of them belong to the same unit."
+        return "There is no test, because this plan does not show which records belong to the same unit."
     freedom = len(ratio.observed) - 1
     name = "Pearson's chi-square"
     if ratio.test == "bootstrap":
-        name += ", over the design effect that the bootstrap by unit gives"
+        name += ", divided by the design effect from the bootstrap by unit"
     if ratio.test == "groups":
         name = "Hotelling's T² of the spread between groups of units"
     since = {
@@ -100,28 +100,29 @@ def _ratio_statistics(ratio: SampleRatio) -> str:
     }.get(ratio.counted, "")
     return (
         f"{name}: {typeset(number(ratio.statistic))} with {freedom} degree{'s' * (freedom > 1)} of freedom, p "
-        f"{_equals(p_text(ratio.p_value))}. The check fails below {SUSPICIOUS}: one sound trial in a thousand would. "
+        f"{_equals(p_text(ratio.p_value))}. The check fails below {SUSPICIOUS}, which happens in one sound trial "
+        "in a thousand. "
         f"The test counts {ratio.counted}{since}."
     )
 
 
 def missing_check(loss: Loss) -> Check:
     """Whether the arms lost an outcome alike."""
-    title = html("Is ", named(str(loss.outcome)), " missing alike in all arms?")
+    title = html("Is ", named(str(loss.outcome)), " missing equally often in all arms?")
     rows = [
         [named(arm), f"{n:,}", f"{loss.lost[arm]:,}", _share(loss.lost[arm] / n if n else math.nan)]
         for arm, n in loss.records.items()
     ]
     sentence = {
         "passes": "The arms' shares differ by no more than chance would give.",
-        "open": "Too few records or units have come to tell.",
-        "fails": "The arms lost different shares. Those who are left are not alike, so the effect may come from who is "
-        "missing. Find out why before you trust it.",
+        "open": "There are too few records or units to tell.",
+        "fails": "The arms lost different shares. Those who remain are not comparable, so the effect may come from who "
+        "is missing. Find out why before you trust it.",
     }[loss.state]
     if not any(loss.lost.values()):
-        sentence = "No record lacks it."
+        sentence = "No record is without it."
     tested = "" if loss.p_value is None else f"Test between the arms: p {_equals(p_text(loss.p_value))}. "
-    by = "errors are by groups of units" if loss.test == "groups" else "records are taken as independent"
+    by = "errors are clustered by groups of units" if loss.test == "groups" else "records are assumed to be independent"
     more = html(
         table("Records without it, by arm", ["arm", "records", "without it", "share"], rows),
         details("The statistics", tag("p", f"{tested}The check fails below {SUSPICIOUS}; {by}.")),
@@ -134,7 +135,7 @@ def left_out_check(effects: Effects) -> Check:
     title = "Were records left out?"
     total = sum(effects.dropped.values())
     if effects.plan is not None and effects.plan.release is not None:
-        return Check(title, "open", "A release does not tell how many records were left out.", html())
+        return Check(title, "open", "A release does not show how many records were left out.", html())
     if not total and effects.rounded and effects.plan is not None:
         few = f"None, or fewer than {effects.plan.privacy.smallest_cell} of an arm, were left out as faulty."
         return Check(title, "passes", few, html())
@@ -158,7 +159,7 @@ def left_out_check(effects: Effects) -> Check:
     ]
     sentence = (
         f"{total:,} faulty record{' was' if total == 1 else 's were'} left out. That is harmless if it has nothing to "
-        "do with the arm, and biases the effects if it has: compare the shares."
+        "do with the arm. Otherwise it biases the effects: compare the shares."
     )
     more = html(
         table("Records left out, by arm", ["arm", "folded", "left out", "share left out"], rows),
@@ -190,27 +191,28 @@ def _balance_sentence(balances: Sequence[Balance]) -> tuple[State, Html]:
     if "uneven" in by_verdict:
         some, columns = those("uneven")
         ask = ". If these columns were measured before treatment, ask how arms were assigned."
-        return "look", html(f"{some} lie further from zero than chance explains: ", columns, ask)
+        return "look", html(f"{some} are further from zero than chance explains: ", columns, ask)
     if "small" in by_verdict:
         some, columns = those("small")
         return "look", html(
             f"{some} are small, none beyond {CUSTOMARY} standard deviations, but more than chance explains: ",
             columns,
-            ". They hardly move the effects; if these columns were measured before treatment, ask all the same how "
+            ". They hardly move the effects. Even so, if these columns were measured before treatment, ask how "
             "arms were assigned.",
         )
     if "open" in by_verdict:
         some, columns = those("open")
         return "open", html(
-            f"{some} lie beyond {CUSTOMARY}: ",
+            f"{some} are beyond {CUSTOMARY}: ",
             columns,
-            ". Whether that is more than chance gives depends on how records belong together, which this plan does "
-            "not keep: leave out `keep`, or promise complete_units.",
+            ". Whether this is more than chance depends on which records belong to the same unit, which this plan "
+            "does not keep: leave out `keep`, or promise complete_units.",
         )
     if "chance" in by_verdict:
         some, _ = those("chance")
         return "passes", html(
-            f"{some} lie beyond {CUSTOMARY}, no more than chance gives in a trial of this size. The adjusted estimates "
+            f"{some} are beyond {CUSTOMARY}, as chance alone would give in a trial of this size. The adjusted "
+            "estimates "
             "allow for them."
         )
     what = "Nothing that the covariates predict" if balances[0].predicted else "No covariate"
@@ -241,7 +243,7 @@ def _love_plot(balances: Sequence[Balance]) -> Html:
     more = " (shapes repeat)" if len(arms) > SHAPES else ""
     caption = html(
         f"Distance of each arm from the control, in standard deviations of the {_subject(balances)}. "
-        f"The broken lines mark ±{CUSTOMARY}{more}."
+        f"The dashed lines mark ±{CUSTOMARY}{more}."
     )
     ends = tag("li", tag("span", class_="label"), axis_row(axis), class_="ends")
     return tag(
@@ -255,9 +257,9 @@ def _love_plot(balances: Sequence[Balance]) -> Html:
 _SO: dict[Verdict, str] = {
     "even": "even",
     "small": "small, but more than chance",
-    "chance": "as chance gives",
+    "chance": "within chance",
     "uneven": "more than chance",
-    "open": "cannot be told",
+    "open": "unknown",
 }
 
 
@@ -279,10 +281,10 @@ def _balance_table(balances: Sequence[Balance]) -> Html:
         "The statistics",
         tag(
             "p",
-            "The difference is the standardised mean difference: that of the means over the root mean square of the "
-            "two standard deviations (Austin 2009). By chance is the standard deviation that randomisation alone "
-            "gives it. ",
-            "A prediction is what the covariates say of an outcome; they are not kept themselves."
+            "The difference is the standardised mean difference: the difference between the means, divided by the root "
+            "mean square of the two standard deviations (Austin 2009). “By chance” is the standard deviation that "
+            "randomisation alone gives it. ",
+            "A prediction is what the covariates predict of an outcome; the covariates themselves are not kept."
             if balances[0].predicted
             else "For a level of a categorical covariate, the mean is the share of records that have it.",
         ),
