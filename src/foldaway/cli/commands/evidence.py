@@ -122,7 +122,7 @@ def _text(file: Path, checked: Checked) -> str:
     else:
         parts = {
             f"{file} is valid.\n\nWhat it proves:": checked.proven,
-            "What whoever signed it says has happened (times are UTC):": checked.stated,
+            "What the signer states (times are UTC):": checked.stated,
             "What it cannot prove:": checked.unproven,
         }
     return "\n\n".join(
