@@ -166,4 +166,4 @@ def test_the_command_line_releases_once_and_nobody_can_open_what_was_exact(tmp_p
     assert first.stdout == second.stdout
     with pytest.raises(fa.StateError, match="encrypted under a key"):
         fa.Trial.load(copy)
-    assert not list((tmp_path / "home").rglob("*.key"))
+    assert not list((tmp_path / "home" / "foldaway" / "keys").iterdir())

@@ -9,7 +9,8 @@ import typer
 
 from foldaway.cli.commands.state import State, existing, read_key
 from foldaway.cli.terminal.options import AsJson, KeyOfState
-from foldaway.cli.terminal.words import in_lines, tell
+from foldaway.cli.terminal.saving import save_certificate
+from foldaway.cli.terminal.words import in_lines
 from foldaway.errors import StateError
 
 if TYPE_CHECKING:
@@ -33,17 +34,6 @@ def certificate(
     issued = _issued(file, read_key(key))
     target = state.with_name(f"{state.name}.certificate.json") if output is None else output
     save_certificate(issued.dumps(), target)
-
-
-def save_certificate(data: bytes, target: Path) -> None:
-    """Write a certificate, or print it."""
-    from foldaway.keeping.disk import replace_file
-
-    if str(target) == "-":
-        print(data.decode(), end="")
-        return
-    replace_file(target, data)
-    tell(f"Certificate written to {target}. `foldaway verify {target}` checks it, without a network.")
 
 
 def _issued(file: Path, key: bytes | None) -> Certificate:
@@ -132,7 +122,7 @@ def _text(file: Path, checked: Checked) -> str:
     else:
         parts = {
             f"{file} is valid.\n\nWhat it proves:": checked.proven,
-            "What whoever signed it says has happened (times are UTC):": checked.stated,
+            "What the signer states (times are UTC):": checked.stated,
             "What it cannot prove:": checked.unproven,
         }
     return "\n\n".join(

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foldaway.cli.commands.state import require_savable, save_report, tell_saved
+from foldaway.cli.commands.state import require_savable, tell_saved
 from foldaway.cli.terminal.options import AllEffects, AsJson, Delimiter, KeyFile, Overwrite, PlanFile, Save
+from foldaway.cli.terminal.saving import save_report
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import RecordError, SourceError
 

@@ -10,12 +10,12 @@ import typer
 
 from foldaway.cli.terminal.connecting import Authority, connect
 from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, Overwrite, Save
+from foldaway.cli.terminal.saving import save_report
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import SealedError, StateError, TooEarly
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
     from foldaway.effects import Effects
-    from foldaway.report.page.document import Report
 
 app = typer.Typer()
 
@@ -298,12 +298,6 @@ def file_of(state: Path) -> Path:
     if not (state / "state").exists():
         raise StateError(f"the store {state} holds no records yet.")
     return state / "state"
-
-
-def save_report(page: Report, target: Path) -> None:
-    """Write a report, and say so."""
-    page.save(target)
-    tell(f"Report written to {target} ({target.stat().st_size:,} bytes). Open it in a browser.")
 
 
 def tell_saved(path: Path) -> None:

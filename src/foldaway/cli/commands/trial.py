@@ -10,6 +10,7 @@ import typer
 from foldaway.cli.terminal.connecting import Authority, Server, Token, TrialName, connect
 from foldaway.cli.terminal.options import AllEffects, AsJson, PlanFile
 from foldaway.cli.terminal.printing import print_answer, print_json
+from foldaway.cli.terminal.saving import save_certificate, save_report
 from foldaway.cli.terminal.words import in_lines, tell
 from foldaway.errors import ServerError
 from foldaway.evidence.ledger import head_sentence
@@ -112,7 +113,6 @@ def report(
     """Write what a trial found so far as one HTML page."""
     import msgspec
 
-    from foldaway.cli.commands.state import save_report
     from foldaway.effects import Effects
     from foldaway.report.page.document import require_place
     from foldaway.report.page.page import effects_page
@@ -178,8 +178,6 @@ def certificate(
     ] = None,
 ) -> None:
     """Write the signed certificate of a closed trial. It has the plan, the effects, and the ledger of what happened."""
-    from foldaway.cli.commands.evidence import save_certificate
-
     with connect(server, token, ca) as client:
         issued = client.certificate(name)
     save_certificate(issued, Path(f"{name}.certificate.json") if output is None else output)
