@@ -118,7 +118,7 @@ def test_it_is_told_rounded_and_never_leads() -> None:
 
 
 def test_bad_plans() -> None:
-    with pytest.raises(fa.PlanError, match="`received` is read from sums"):
+    with pytest.raises(fa.PlanError, match="`received` needs sums"):
         fa.Plan(**{**SETTINGS, "keep": "moments"})
     with pytest.raises(fa.PlanError, match="needs `received`"):
         fa.Plan(**{**SETTINGS, "received": None, "estimators": ["compliers"]})
