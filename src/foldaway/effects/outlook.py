@@ -213,7 +213,7 @@ class _Interval:
         return float(reach) * self.error_at(n)
 
     def smallest(self, n: float, power: float) -> float:
-        """The effect that the look at n finds with this chance; of a margin, the one that it shows without an effect."""
+        """The effect that the look at n finds with this chance, or the margin that it shows if there is no effect."""
         from scipy.special import ndtri
 
         if self.alternative == "within":  # both of its tests must succeed
