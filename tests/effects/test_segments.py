@@ -181,6 +181,6 @@ def test_the_report_shows_segments() -> None:
     data["platform"][:30] = "<q>"
     page = folded(UNITS, [data]).report().html
     assert "Does it work for everyone?" in page
-    assert "y: b against a, by platform" in page
+    assert "Effect against a within each level of platform" in page
     assert "&lt;q&gt;" in page
     assert "<q>" not in page
