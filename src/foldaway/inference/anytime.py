@@ -204,17 +204,12 @@ def carriers_of(sums: Sums, outcome: int) -> Floats:
     mean = sums.level[outcome] + np.nan_to_num(over(sums.first[:, outcome], mass))
     squares = sums.square[:, outcome] + mass * mean**2
     # Half of two arms that are alike: `evidence` has the rule for 0/1 outcomes.
-    parts = (
-        n,
-        total.sum(axis=1),
-        sums.absolute[:, outcome],
-        squares,
-        sums.weights(outcome).sum(axis=1),
-        mass,
-        mass * mean,
+    weight = sums.weights(outcome).sum(axis=1)
+    n, mass, first, weight, size, squares, whole = (
+        np.stack([each, each], -1)
+        for each in (n, mass, mass * mean, weight, sums.absolute[:, outcome], squares, total.sum(axis=1))
     )
-    *twice, weight, second, first = (np.stack([part, part], -1) for part in parts)
-    records = evidence(*twice, Weights(weight, second, first))
+    records = evidence(n, whole, size, squares, Weights(weight, mass, first))
     if total.shape[1] == 1:
         return records
     by_group = np.nan_to_num(over(np.abs(total).sum(axis=1) ** 2, (total**2).sum(axis=1)))
