@@ -151,6 +151,14 @@ def test_levels_that_few_have_in_common_leave_no_name_in_a_state() -> None:
     assert "(others)" in trial.effects().to_string(all=True)
 
 
+@pytest.mark.parametrize("settings", [UNITS, COVARIATES], ids=["units", "covariates"])
+def test_a_trial_is_saved_before_any_level_is_common(settings: dict[str, Any]) -> None:
+    trial = folded(settings, [records(20)])
+    loaded = fa.Trial.loads(trial.dumps(), key=KEY)
+    by = next(each for each in loaded.effects().segments if each.column == "platform")
+    assert [(row.segment, row.n) for row in by.effects] == [("", 20)]
+
+
 def test_many_levels_become_one() -> None:
     data = records(2000)
     data["platform"] = np.array([f"p{i % 500:03}" for i in range(2000)])
@@ -181,6 +189,6 @@ def test_the_report_shows_segments() -> None:
     data["platform"][:30] = "<q>"
     page = folded(UNITS, [data]).report().html
     assert "Does it work for everyone?" in page
-    assert "y: b against a, by platform" in page
+    assert "Effect against a within each level of platform" in page
     assert "&lt;q&gt;" in page
     assert "<q>" not in page

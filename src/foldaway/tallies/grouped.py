@@ -124,7 +124,8 @@ class Segment(NamedTuple):
         rest = Segment((OTHER,), self.level(OTHER))
         for level in rare:
             rest = rest.merged(Segment((OTHER,), self.level(level)))
-        return rest.merged(self.of_levels(sorted(level for level in counts if level not in rare)))
+        common = sorted(level for level in counts if level not in rare)
+        return rest.merged(self.of_levels(common)) if common else rest
 
 
 @dataclass(frozen=True, slots=True)
