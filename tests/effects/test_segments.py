@@ -138,6 +138,22 @@ def test_few_are_withheld_and_so_is_a_neighbour_where_others_read() -> None:
     assert sum(row.reliable for row in told.effects) == 1
 
 
+@pytest.mark.parametrize("settings", [SETTINGS, UNITS, COVARIATES], ids=["records", "units", "covariates"])
+def test_a_level_that_few_have_is_not_named_to_others(settings: dict[str, Any]) -> None:
+    data = records(900)
+    data["platform"] = data["platform"].astype(object)
+    data["platform"][:3] = "Secretville"
+    if settings is not SETTINGS:  # many records of one person in each arm are one person's still
+        few = [i for arm in "ab" for i in [np.flatnonzero(data["g"] == arm)[0]] * 12]
+        data = {name: np.concatenate([column, column[few]]) for name, column in data.items()}
+        data["platform"][900:] = "Secretville"
+    trial = folded(settings, [data])
+    assert "Secretville" in trial.effects().to_json()
+    assert "Secretville" not in trial.effects(rounded=True).to_json()
+    assert "Secretville" not in trial.tell().to_json()
+    assert b"Secretville" not in trial.dumps()
+
+
 def test_levels_that_few_have_in_common_leave_no_name_in_a_state() -> None:
     data = records(900)
     data["platform"] = data["platform"].astype(object)

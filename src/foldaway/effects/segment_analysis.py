@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import msgspec
-import numpy as np
 
 from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.group_analysis import Reading, rows_of
@@ -23,7 +22,7 @@ from foldaway.inference.intervals import corrected
 from foldaway.inference.rounding import coarse_p_value
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, best
-from foldaway.tallies.grouped import Grouped, Segment
+from foldaway.tallies.grouped import Grouped, Segment, units_of
 
 _ALONE = "it is withheld together with a smaller level, which could otherwise be worked out from it and the whole."
 
@@ -35,6 +34,8 @@ def effects_by_segment(plan: Plan, tallies: Grouped, *, rounded: bool) -> list[B
     if tallies.moments is not None:  # read as it would be once lean: levels have too few records to be fitted each
         start = fit_starts(tallies.moments)
         tallies = tallies.fixed(start.predictor, start.without, start.why)
+    if rounded:  # what few have in common is not named to others
+        tallies = tallies.pooled(plan.privacy.smallest_cell)
     found = [
         each
         for column, segment in zip(plan.segments, tallies.segments, strict=True)
@@ -88,17 +89,11 @@ def _leading(rows: Sequence[Effect]) -> list[Effect]:
 def _withheld(plan: Plan, cells: dict[str, Grouped], rounded: bool) -> dict[str, str]:
     """Why the effects of some levels are not told."""
     least = plan.privacy.smallest_cell
-    units = {level: _fewest_units(plan, held) for level, held in cells.items()}
+    units = {level: min(units_of(plan, held.records)) for level, held in cells.items()}
     few = {level: f"an arm has fewer than {least} units in it." for level, n in units.items() if n < least}
     if rounded and len(few) == 1 and len(cells) > 1:
         few[min((level for level in cells if level not in few), key=units.__getitem__)] = _ALONE
     return few
-
-
-def _fewest_units(plan: Plan, cells: Grouped) -> int:
-    """The units that the smallest arm certainly has: one in each of its groups, or one for each record."""
-    by_arm = np.count_nonzero(cells.records, axis=1) if plan.grouped else cells.counts
-    return int(min(by_arm))
 
 
 def _adjusted(plan: Plan, found: Sequence[BySegment]) -> Iterator[BySegment]:
