@@ -138,6 +138,24 @@ def test_few_are_withheld_and_so_is_a_neighbour_where_others_read() -> None:
     assert sum(row.reliable for row in told.effects) == 1
 
 
+@pytest.mark.parametrize("settings", [SETTINGS, UNITS], ids=["records", "units"])
+def test_what_is_withheld_from_others_is_that_of_many(settings: dict[str, Any]) -> None:
+    """Whoever subtracts all levels that are told from the whole has the effect of no few."""
+    data = records(900)
+    data["country"] = np.where(data["country"] == "us", "de", data["country"])
+    levels = ["de", "fr", "gb", "us"]
+    data["country"][[np.flatnonzero(data["g"] == arm)[i] for arm in "ab" for i in (0, 1)]] = ["gb", "us"] * 2
+    effects = folded({**settings, "levels": {"country": levels}}, [data]).effects(rounded=True)
+    rows = {row.segment: row for each in effects.segments if each.column == "country" for row in each.effects}
+    assert [level for level in levels if rows[level].reliable] == ["de"]
+    assert [rows[level].n for level in ("fr", "gb", "us")] == [None] * 3
+    assert rows["fr"].n_arm is rows["fr"].n_control is rows["gb"].n_arm is None
+    assert rows["fr"].why is not None
+    assert "smaller levels" in rows["fr"].why
+    assert fa.Effects.from_json(effects.to_json()).segments == effects.segments
+    assert "gb" in effects.to_string(all=True)
+
+
 @pytest.mark.parametrize("settings", [SETTINGS, UNITS, COVARIATES], ids=["records", "units", "covariates"])
 def test_a_level_that_few_have_is_not_named_to_others(settings: dict[str, Any]) -> None:
     data = records(900)
@@ -181,7 +199,7 @@ def test_many_levels_become_one() -> None:
     trial = folded(UNITS, batched(data, 100))
     by = next(each for each in trial.effects().segments if each.column == "platform")
     assert len(by.effects) <= 100
-    assert sum(row.n for row in by.effects) == 2000
+    assert sum(row.n or 0 for row in by.effects) == 2000
 
 
 def test_json_keeps_segments() -> None:

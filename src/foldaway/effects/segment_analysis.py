@@ -1,8 +1,8 @@
 """Effects within the levels of the plan's segments, and whether they differ.
 
 Each level is read like a trial of its own, by the estimator and the kind of error that lead. A level that too few
-units of an arm have is withheld; where it is the only one, so is the next smallest, or it could be worked out from the
-whole.
+units of an arm have is withheld. The levels that others are not told can be worked out together, from the whole and
+those that are; so more of them are withheld, the smallest first, until together they are enough units.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import msgspec
+import numpy as np
 
 from foldaway.effects.effect import Effect, sentence
 from foldaway.effects.group_analysis import Reading, rows_of
@@ -24,7 +25,7 @@ from foldaway.plan import Outcome, Plan
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, best
 from foldaway.tallies.grouped import Grouped, Segment, units_of
 
-_ALONE = "it is withheld together with a smaller level, which could otherwise be worked out from it and the whole."
+_TOGETHER = "it is withheld together with smaller levels, which could otherwise be worked out from it and the whole."
 
 
 def effects_by_segment(plan: Plan, tallies: Grouped, *, rounded: bool) -> list[BySegment]:
@@ -57,7 +58,7 @@ def _by_level(plan: Plan, column: str, segment: Segment, outcome: Outcome, round
         for level in levels:
             row = rows[level][arm - 1]
             if level in why:
-                row = Effect(**{name: getattr(row, name) for name in _ABOUT}, reliable=False, why=sentence(why[level]))
+                row = _without_numbers(row, why[level], counts=not rounded)
             effects.append(msgspec.structs.replace(row, segment=level))
         told = [segment.levels.index(row.segment or "") for row in effects if row.reliable]
         lead, test = effects[0], None
@@ -75,7 +76,11 @@ def _by_level(plan: Plan, column: str, segment: Segment, outcome: Outcome, round
         )
 
 
-_ABOUT = ("outcome", "arm", "control", "estimator", "se_kind", "n", "n_arm", "n_control")
+def _without_numbers(row: Effect, why: str, *, counts: bool) -> Effect:
+    """A row that is withheld, with its counts or without them."""
+    about = {name: getattr(row, name) for name in ("outcome", "arm", "control", "estimator", "se_kind")}
+    n, n_arm, n_control = (row.n, row.n_arm, row.n_control) if counts else (None, None, None)
+    return Effect(**about, n=n, n_arm=n_arm, n_control=n_control, reliable=False, why=sentence(why))
 
 
 def _leading(rows: Sequence[Effect]) -> list[Effect]:
@@ -90,10 +95,15 @@ def _withheld(plan: Plan, cells: dict[str, Grouped], rounded: bool) -> dict[str,
     """Why the effects of some levels are not told."""
     least = plan.privacy.smallest_cell
     units = {level: min(units_of(plan, held.records)) for level, held in cells.items()}
-    few = {level: f"an arm has fewer than {least} units in it." for level, n in units.items() if n < least}
-    if rounded and len(few) == 1 and len(cells) > 1:
-        few[min((level for level in cells if level not in few), key=units.__getitem__)] = _ALONE
-    return few
+    why = {level: f"an arm has fewer than {least} units in it." for level, n in units.items() if n < least}
+    if not rounded or not why:
+        return why
+    for level in sorted(units.keys() - why, key=lambda each: (units[each], each)):
+        together = sum((cells[each].records for each in why), np.zeros(1))
+        if min(units_of(plan, together)) >= least:
+            break
+        why[level] = _TOGETHER
+    return why
 
 
 def _adjusted(plan: Plan, found: Sequence[BySegment]) -> Iterator[BySegment]:
