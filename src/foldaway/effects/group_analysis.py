@@ -52,7 +52,7 @@ from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import ESTIMATORS, JACKKNIFE
 from foldaway.records.faults import Faults
 from foldaway.tallies.complete_cases import CompleteCases
-from foldaway.tallies.grouped import Grouped
+from foldaway.tallies.grouped import Grouped, units_of
 from foldaway.tallies.release import cell_of
 from foldaway.tallies.sums import Sums
 
@@ -191,6 +191,19 @@ class Reading(NamedTuple):
             return self.tallies.counts
         return [int(n) for n in self.plain.counts(self.tallies.plan.places(outcome)[0]).sum(axis=1)]
 
+    def present(self, outcome: Outcome) -> Floats:
+        """By arm and group, the number of records that have the outcome."""
+        fewest: Floats = np.min([self.plain.counts(place) for place in self.tallies.plan.places(outcome)], axis=0)
+        return fewest
+
+    def too_few(self, outcome: Outcome, arm: int) -> str:
+        """Why others are not told of an outcome that records may lack; empty if enough units have it."""
+        plan = self.tallies.plan
+        if not self.rounded or not plan.lackable.intersection(outcome.columns):
+            return ""
+        units, least = units_of(plan, self.present(outcome)), plan.privacy.smallest_cell
+        return f"fewer than {least} units of an arm have this outcome." if min(units[0], units[arm]) < least else ""
+
     def rounded_levels(self, kinds: Mapping[K, Levels], outcome: Outcome, estimator: str) -> dict[K, Levels]:
         """An estimator's levels as they are told: the coarser, the fewer carry the outcome."""
         plan = self.tallies.plan
@@ -322,6 +335,7 @@ def _row(
     """A row, from levels or from the reason why there are none."""
     counts = [round_count(n) if reading.rounded else n for n in reading.counts(outcome)]
     anytime, first_stage, claim = None, None, claim_of(plan, outcome)
+    levels = reading.too_few(outcome, arm) or levels
     if isinstance(levels, str):
         point = ArmEffect(None, None, reliable=False, why=levels)
     else:

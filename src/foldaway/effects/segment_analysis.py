@@ -21,6 +21,7 @@ from foldaway.inference.adjusting import fit_starts
 from foldaway.inference.differing import levels_differ
 from foldaway.inference.intervals import corrected
 from foldaway.inference.rounding import coarse_p_value
+from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, best
 from foldaway.tallies.grouped import Grouped, Segment, units_of
@@ -49,9 +50,9 @@ def effects_by_segment(plan: Plan, tallies: Grouped, *, rounded: bool) -> list[B
 def _by_level(plan: Plan, column: str, segment: Segment, outcome: Outcome, rounded: bool) -> Iterator[BySegment]:
     """One outcome's, for every arm."""
     levels = sorted(level for level in segment.levels if sum(segment.level(level).counts))
-    cells = {level: segment.level(level) for level in levels}
-    rows = {level: _leading(rows_of(plan, Reading.of(cells[level], rounded), outcome)) for level in levels}
-    why = _withheld(plan, cells, rounded)
+    readings = {level: Reading.of(segment.level(level), rounded) for level in levels}
+    rows = {level: _leading(rows_of(plan, reading, outcome)) for level, reading in readings.items()}
+    why = _withheld(plan, {level: reading.present(outcome) for level, reading in readings.items()}, rounded)
     whole = Reading.of(segment.cells, rounded)
     for arm in range(1, len(plan.arms)):
         effects = []
@@ -91,16 +92,15 @@ def _leading(rows: Sequence[Effect]) -> list[Effect]:
     return [row for row in rows if (row.estimator, row.se_kind) == (name, kind)]
 
 
-def _withheld(plan: Plan, cells: dict[str, Grouped], rounded: bool) -> dict[str, str]:
-    """Why the effects of some levels are not told."""
+def _withheld(plan: Plan, present: dict[str, Floats], rounded: bool) -> dict[str, str]:
+    """Why some levels' effects on an outcome are not told, given the records that have it, by arm and group."""
     least = plan.privacy.smallest_cell
-    units = {level: min(units_of(plan, held.records)) for level, held in cells.items()}
+    units = {level: min(units_of(plan, records)) for level, records in present.items()}
     why = {level: f"an arm has fewer than {least} units in it." for level, n in units.items() if n < least}
     if not rounded or not why:
         return why
     for level in sorted(units.keys() - why, key=lambda each: (units[each], each)):
-        together = sum((cells[each].records for each in why), np.zeros(1))
-        if min(units_of(plan, together)) >= least:
+        if min(units_of(plan, np.sum([present[each] for each in why], axis=0))) >= least:
             break
         why[level] = _TOGETHER
     return why
