@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import foldaway as fa
+from foldaway.inference.rounding import coarse_p_value
 
 KEY = bytes(range(16))
 SETTINGS: dict[str, Any] = {
@@ -123,6 +124,18 @@ def test_whether_effects_differ() -> None:
     assert "differ between levels of platform" in platforms.summary
 
 
+@pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
+def test_others_are_told_of_a_difference_only_where_there_is_one() -> None:
+    """P-values are corrected first and cut off after: one of 0.0199 for three tests is not below 0.05."""
+    settings = {**SETTINGS, "outcomes": ["y", "z", "x"], "segments": ["country"]}
+    for seed in range(12):
+        trial = folded(settings, [records(300, seed)])
+        for exact, told in zip(trial.effects().segments, trial.effects(rounded=True).segments, strict=True):
+            assert told.differ_p_value == coarse_p_value(exact.differ_p_value)
+            assert told.differ_p_adjusted == coarse_p_value(exact.differ_p_adjusted)
+            assert told.differs is exact.differs is not None
+
+
 def test_few_are_withheld_and_so_is_a_neighbour_where_others_read() -> None:
     data = records(900)
     data["platform"][data["platform"] == "tv"] = "web"
@@ -200,6 +213,17 @@ def test_many_levels_become_one() -> None:
     by = next(each for each in trial.effects().segments if each.column == "platform")
     assert len(by.effects) <= 100
     assert sum(row.n or 0 for row in by.effects) == 2000
+
+
+@pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
+@pytest.mark.parametrize("n", [1, 20])
+def test_first_records_of_one_arm_have_no_effects_within_segments(n: int) -> None:
+    data = part(records(60), slice(n))
+    data["g"] = np.full(n, "a")
+    for rounded in (False, True):
+        effects = folded(COVARIATES, [data]).effects(rounded=rounded)
+        assert not any(row.reliable for each in effects.segments for row in each.effects)
+        assert {each.differ_p_value for each in effects.segments} == {None}
 
 
 def test_json_keeps_segments() -> None:

@@ -44,7 +44,7 @@ def effects_by_segment(plan: Plan, tallies: Grouped, *, rounded: bool) -> list[B
         for outcome in plan.outcomes
         for each in _by_level(plan, column, segment, outcome, rounded)
     ]
-    return list(_adjusted(plan, found))
+    return list(_adjusted(plan, found, rounded))
 
 
 def _by_level(plan: Plan, column: str, segment: Segment, outcome: Outcome, rounded: bool) -> Iterator[BySegment]:
@@ -61,11 +61,13 @@ def _by_level(plan: Plan, column: str, segment: Segment, outcome: Outcome, round
             if level in why:
                 row = _without_numbers(row, why[level], counts=not rounded)
             effects.append(msgspec.structs.replace(row, segment=level))
-        told = [segment.levels.index(row.segment or "") for row in effects if row.reliable]
-        lead, test = effects[0], None
-        with suppress(EstimateError):  # a level of which nothing can be told, such as a ratio to nothing
-            joint = whole.levels(lead.estimator, lead.se_kind, outcome, recentred=False)
-            test = levels_differ(joint, len(plan.arms), arm, told)
+        told = [row for row in effects if row.reliable]
+        lead, test = (told or effects)[0], None
+        if len(told) > 1:
+            places = [segment.levels.index(row.segment or "") for row in told]
+            with suppress(EstimateError):  # a level of which nothing can be told, such as a ratio to nothing
+                joint = whole.levels(lead.estimator, lead.se_kind, outcome, recentred=False)
+                test = levels_differ(joint, len(plan.arms), arm, places)
         yield BySegment(
             column=column,
             outcome=lead.outcome,
@@ -73,7 +75,7 @@ def _by_level(plan: Plan, column: str, segment: Segment, outcome: Outcome, round
             control=lead.control,
             effects=effects,
             differ_df=None if test is None else test.df,
-            differ_p_value=None if test is None else coarse_p_value(test.p_value) if rounded else test.p_value,
+            differ_p_value=None if test is None else test.p_value,
         )
 
 
@@ -106,10 +108,11 @@ def _withheld(plan: Plan, present: dict[str, Floats], rounded: bool) -> dict[str
     return why
 
 
-def _adjusted(plan: Plan, found: Sequence[BySegment]) -> Iterator[BySegment]:
+def _adjusted(plan: Plan, found: Sequence[BySegment], rounded: bool) -> Iterator[BySegment]:
     """With p-values corrected over all levels, outcomes and arms; those of guardrails stay as they are.
 
-    Whether effects differ between a segment's levels is a question of its own, corrected over outcomes and arms.
+    Whether effects differ between a segment's levels is a question of its own, corrected over outcomes and arms. What
+    others are told of it is cut off afterwards, or the correction would multiply what was cut.
     """
     family = [row for each in found if not plan.outcome(each.outcome).guardrail for row in each.effects]
     told = [row for row in family if row.p_value is not None]
@@ -120,4 +123,5 @@ def _adjusted(plan: Plan, found: Sequence[BySegment]) -> Iterator[BySegment]:
         alike = [other for other in found if other.column == each.column and other.differ_p_value is not None]
         tests = corrected([other.differ_p_value for other in alike], plan.correction)
         own = next((p for other, p in zip(alike, tests, strict=True) if other is each), None)
-        yield msgspec.structs.replace(each, effects=effects, differ_p_adjusted=own)
+        plain, own = map(coarse_p_value, (each.differ_p_value, own)) if rounded else (each.differ_p_value, own)
+        yield msgspec.structs.replace(each, effects=effects, differ_p_value=plain, differ_p_adjusted=own)
