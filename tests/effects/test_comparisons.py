@@ -10,6 +10,9 @@ import statsmodels.api as sm
 from scipy import stats
 
 import foldaway as fa
+from foldaway.inference.differing import arms_differ
+from foldaway.inference.levels import Levels
+from foldaway.inference.rounding import INFLATION, STEPS, to_steps, two_digits
 
 KEY = bytes(range(16))
 SETTINGS: dict[str, Any] = {
@@ -107,6 +110,20 @@ def test_the_joint_test_does_not_depend_on_the_level() -> None:
     y = np.round(16 * data["y"]) / 16  # so that no digit is lost beside a level of 2^46
     one, other = (folded({**data, "y": y + far}, covariates=[]).effects().joint["y"] for far in (0.0, 2.0**46))
     assert other.statistic == pytest.approx(one.statistic, rel=1e-9)
+
+
+def test_what_others_are_told_of_the_joint_test_follows_from_rounded_levels() -> None:
+    data = records(900)
+    told = folded(data, covariates=[]).effects(rounded=True)
+    y = [data["y"][data["g"] == arm] for arm in "abc"]
+    n = np.array([len(each) for each in y])
+    errors = two_digits(INFLATION * np.array([each.std(ddof=1) for each in y]) / np.sqrt(n))
+    means = to_steps(np.array([each.mean() for each in y]), errors / STEPS)
+    assert [row.estimate for row in told] == pytest.approx([means[1] - means[0], means[2] - means[0]])
+    test = arms_differ(Levels(means, np.diag(errors**2), two_digits(np.diag(1 / (n - 1))), n))
+    assert test is not None
+    same = told.joint["y"]
+    assert (same.statistic, same.df_error, same.p_value) == pytest.approx((test.statistic, test.df_error, test.p_value))
 
 
 def test_the_joint_test_keeps_its_level() -> None:
