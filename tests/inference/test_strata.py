@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
 import foldaway as fa
+from foldaway.inference.strata import sample_ratio_of_strata
 
 KEY = bytes(range(16))
 SHARES = {
@@ -127,3 +129,34 @@ def test_a_unit_is_assigned_within_its_stratum() -> None:
     assert 0.75 < arms.count("b") / 2000 < 0.85
     with pytest.raises(fa.PlanError, match="strata"):
         plan.assign(1)
+
+
+@pytest.mark.parametrize("more", [{}, {"unit": "u"}, {"keep": "moments"}], ids=["records", "units", "moments"])
+def test_probabilities_of_two_strata_that_were_swapped_are_found(more: dict[str, Any]) -> None:
+    """The arms' errors cancel in the sum over both strata, which are of the same size."""
+    chance = np.random.default_rng(2)
+    site = np.repeat(["l", "r"], 2000)
+    treated = chance.random(4000) < np.where(site == "l", 0.3, 0.7)
+    data = {"g": np.where(treated, "b", "a"), "y": chance.normal(size=4000), "site": site, "u": np.arange(4000)}
+    for swapped, state in ((False, "passes"), (True, "fails")):
+        left, right = (0.7, 0.3) if swapped else (0.3, 0.7)
+        strata = fa.Strata("site", {"l": {"a": 1 - left, "b": left}, "r": {"a": 1 - right, "b": right}})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", fa.SampleRatioWarning)
+            assert folded({**SETTINGS, "strata": strata, **more}, data).effects().sample_ratio.state == state
+
+
+def test_sound_strata_seldom_raise_an_alarm() -> None:
+    """Many strata, some of them tiny: p-values are no smaller than by chance."""
+    chance = np.random.default_rng(3)
+    shares = chance.choice([0.02, 0.1, 0.5, 0.8], 200)
+    plan = fa.Plan(
+        **{**SETTINGS, "strata": fa.Strata("s", {str(s): {"a": 1 - p, "b": p} for s, p in enumerate(shares)})}
+    )
+    sizes = chance.integers(1, 400, 200)
+    found = []
+    for _ in range(2000):
+        treated = chance.binomial(sizes, shares)
+        found.append(sample_ratio_of_strata(plan, np.column_stack([sizes - treated, treated]).astype(float)).p_value)
+    for level in (0.05, 0.01):
+        assert np.mean(np.array(found) < level) < 1.5 * level + 0.003

@@ -45,7 +45,7 @@ from foldaway.inference.sample_ratio import (
     sample_ratio_of_groups,
     sample_ratio_with_noise,
 )
-from foldaway.inference.strata import sample_ratio_of_strata
+from foldaway.inference.strata import sample_ratio_of_strata, sample_ratio_of_weights
 from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.analysis import errors_of, estimators_of
@@ -405,9 +405,7 @@ def _sample_ratio(plan: Plan, tallies: Grouped) -> SampleRatio:
     if plan.strata is not None:
         if tallies.strata is not None:
             return sample_ratio_of_strata(plan, tallies.strata.records.reshape(-1, len(plan.arms)))
-        # Records weigh one over their probability, so that all arms are expected to weigh alike.
-        alike = dict.fromkeys(plan.arms, 1 / len(plan.arms))
-        return sample_ratio_of_groups(tallies.plain().weights(0), alike, "weighted records")
+        return sample_ratio_of_weights(plan, tallies.plain().weights(0), tallies.records)
     # Records that were randomised one by one are to be counted, whatever clusters tie them together.
     if plan.grouped and (plan.release is not None or not plan.within_clusters):
         return sample_ratio_of_groups(tallies.records, plan.arms)
