@@ -199,7 +199,7 @@ class Reading(NamedTuple):
         fewest: Floats = np.min([self._carriers(place) for place in plan.places(outcome)], axis=0)
         if not ESTIMATORS[estimator].of_effects:
             return rounded_levels(kinds, fewest)
-        told = rounded_levels(kinds, np.concatenate([fewest, self._carriers(plan.receipt)]))
+        told = rounded_levels(kinds, np.concatenate([fewest, self._carriers(plan.receipt(outcome))]))
         # Where nobody of an arm, or everybody, received the treatment, that is the design and nobody's secret.
         arms = np.arange(2 * len(fewest)) >= len(fewest)
         return {

@@ -122,3 +122,21 @@ def test_bad_plans() -> None:
         fa.Plan(**{**SETTINGS, "keep": "moments"})
     with pytest.raises(fa.PlanError, match="needs `received`"):
         fa.Plan(**{**SETTINGS, "received": None, "estimators": ["compliers"]})
+
+
+@pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
+@pytest.mark.parametrize("covariates", [[], ["x"]])
+def test_where_outcomes_are_missing_both_effects_are_of_the_records_that_have_them(covariates: list[str]) -> None:
+    """Half of all units take nothing up, and most of their outcomes are missing: those who are left take up more."""
+    data = records(4000)
+    lost = (data["d"] == 0) & (np.arange(4000) % 10 > 0) & (data["u"] % 2 == 0)
+    data["z"] = data["y"]
+    data["y"] = np.where(lost, np.nan, data["y"])
+    outcomes = [fa.Mean("y", missing="allowed"), "z"]
+    left = {name: column[~lost] for name, column in data.items()}
+    trial = folded(data, unit="u", outcomes=outcomes, covariates=covariates)
+    for row, those in zip(trial.effects().filter(estimator="compliers"), (left, data), strict=True):
+        alone = compliers(folded(those, unit="u", outcomes=[row.outcome], covariates=covariates))
+        assert (row.estimate, row.std_error, row.first_stage) == pytest.approx(
+            (alone.estimate, alone.std_error, alone.first_stage), rel=1e-9 if not covariates else 1e-4
+        )
