@@ -304,9 +304,9 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def lackable(self) -> frozenset[str]:
-        """The columns that a record may lack: all outcomes that are computed from them allow it."""
+        """The columns that a record may lack: all outcomes that are computed from them allow it; never `received`."""
         needed = {column for each in self.outcomes if each.missing == "refused" for column in each.columns}
-        return frozenset(self.measured) - needed
+        return frozenset(self.measured) - needed - {self.received}
 
     @property
     def lacking(self) -> bool:

@@ -118,8 +118,9 @@ def test_it_is_told_rounded_and_never_leads() -> None:
 
 
 def test_bad_plans() -> None:
-    with pytest.raises(fa.PlanError, match="`received` is read from sums"):
-        fa.Plan(**{**SETTINGS, "keep": "moments"})
+    for more in ({"keep": "moments"}, {"release": 1.0, "bounds": {"y": (0, 1), "d": (0, 1)}}):
+        with pytest.raises(fa.PlanError, match=r"^`received` needs sums by group, and cannot be combined .*\.$"):
+            fa.Plan(**{**SETTINGS, **more})
     with pytest.raises(fa.PlanError, match="needs `received`"):
         fa.Plan(**{**SETTINGS, "received": None, "estimators": ["compliers"]})
 
@@ -140,3 +141,10 @@ def test_where_outcomes_are_missing_both_effects_are_of_the_records_that_have_th
         assert (row.estimate, row.std_error, row.first_stage) == pytest.approx(
             (alone.estimate, alone.std_error, alone.first_stage), rel=1e-9 if not covariates else 1e-4
         )
+
+
+def test_a_record_that_does_not_say_what_was_received_is_faulty() -> None:
+    data = records(200)
+    data["d"][3] = np.nan
+    with pytest.raises(fa.RecordError, match="d: 1"):
+        folded(data, outcomes=[fa.Mean("y", missing="allowed")])
