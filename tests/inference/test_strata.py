@@ -160,3 +160,19 @@ def test_sound_strata_seldom_raise_an_alarm() -> None:
         found.append(sample_ratio_of_strata(plan, np.column_stack([sizes - treated, treated]).astype(float)).p_value)
     for level in (0.05, 0.01):
         assert np.mean(np.array(found) < level) < 1.5 * level + 0.003
+
+
+@pytest.mark.filterwarnings("ignore::foldaway.LossWarning")
+@pytest.mark.parametrize("covariates", [[], ["x"]])
+def test_records_that_lack_an_outcome_count_for_the_sample_ratio_of_units(covariates: list[str]) -> None:
+    data = records(3000)
+    data["x"] = np.random.default_rng(4).normal(size=3000)
+    lost = {**data, "y": np.where((data["g"] == "b") & (np.arange(3000) % 3 > 0), np.nan, data["y"])}
+    settings = {**SETTINGS, "unit": "u", "outcomes": [fa.Mean("y", missing="allowed")], "covariates": covariates}
+    whole, trial = folded(settings, data), folded(settings, lost)
+    expected = whole.effects().sample_ratio
+    assert expected.state == "passes"
+    assert trial.effects().sample_ratio.p_value == pytest.approx(expected.p_value, rel=1e-9)
+    assert fa.Trial.loads(trial.dumps(), key=KEY).effects().sample_ratio.p_value == pytest.approx(
+        expected.p_value, rel=1e-9
+    )

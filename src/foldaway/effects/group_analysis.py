@@ -405,7 +405,7 @@ def _sample_ratio(plan: Plan, tallies: Grouped) -> SampleRatio:
     if plan.strata is not None:
         if tallies.strata is not None:
             return sample_ratio_of_strata(plan, tallies.strata.records.reshape(-1, len(plan.arms)))
-        return sample_ratio_of_weights(plan, tallies.plain().weights(0), tallies.records)
+        return sample_ratio_of_weights(plan, tallies.plain().all_weights, tallies.records)
     # Records that were randomised one by one are to be counted, whatever clusters tie them together.
     if plan.grouped and (plan.release is not None or not plan.within_clusters):
         return sample_ratio_of_groups(tallies.records, plan.arms)
