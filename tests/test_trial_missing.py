@@ -112,7 +112,7 @@ def test_what_is_saved_comes_back_and_goes_on(design: str) -> None:
             assert one.estimate == near(other.estimate)
     told = trial.effects(rounded=True)
     assert fa.Effects.from_json(told.to_json()).losses == told.losses
-    assert "missing alike in all arms?" in trial.report().html
+    assert "missing equally often in all arms?" in trial.report().html
 
 
 @pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
@@ -197,9 +197,9 @@ def test_the_test_of_a_loss_is_pearsons_or_that_of_units() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"keep": "moments"}, '`missing = "allowed"` is for sums'),
-        ({"federated": "sums"}, '`missing = "allowed"` does not go with `federated`'),
-        ({"release": 1.0, "bounds": {"y": [0, 1]}}, '`missing = "allowed"` does not go with `release`'),
+        ({"keep": "moments"}, '`missing = "allowed"` works only with sums'),
+        ({"federated": "sums"}, '`missing = "allowed"` cannot be combined with `federated`'),
+        ({"release": 1.0, "bounds": {"y": [0, 1]}}, '`missing = "allowed"` cannot be combined with `release`'),
     ],
 )
 def test_where_nothing_may_be_missing_a_plan_says_so(settings: dict[str, Any], sentence: str) -> None:
