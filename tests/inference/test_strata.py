@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from statsmodels.stats.contingency_tables import StratifiedTable
 
 import foldaway as fa
+from foldaway.inference.loss import loss_of
 from foldaway.inference.strata import sample_ratio_of_strata
 
 KEY = bytes(range(16))
@@ -176,3 +178,33 @@ def test_records_that_lack_an_outcome_count_for_the_sample_ratio_of_units(covari
     assert fa.Trial.loads(trial.dumps(), key=KEY).effects().sample_ratio.p_value == pytest.approx(
         expected.p_value, rel=1e-9
     )
+
+
+@pytest.mark.parametrize("unit", [None, "u"])
+def test_a_stratum_that_loses_more_is_no_difference_between_arms(unit: str | None) -> None:
+    """Arm b has more of the stratum that loses a third of the outcome, in both arms; then it alone loses more."""
+    data, chance = records(3000), np.random.default_rng(5).random(3000)
+    settings = {**SETTINGS, "unit": unit, "outcomes": [fa.Mean("y", missing="allowed")]}
+    turin = (data["site"] == "turin") & (chance < 0.3)
+    for lost, state in ((turin, "passes"), (turin | ((data["g"] == "b") & (chance > 0.92)), "fails")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", fa.LossWarning)
+            (loss,) = folded(settings, {**data, "y": np.where(lost, np.nan, data["y"])}).effects().losses
+        assert loss.state == state
+
+
+def test_losses_within_strata_are_tested_as_mantel_and_haenszel_do() -> None:
+    chance = np.random.default_rng(6)
+    both = chance.integers(2, 40, (2, 12)).astype(float)
+    lost = chance.binomial(both.astype(int), 0.3).astype(float)
+    tables = [np.stack([lost[:, s], both[:, s] - lost[:, s]], axis=1) for s in range(12)]
+    loss = loss_of("y", ["a", "b"], *(each.sum(axis=1, keepdims=True) for each in (lost, both)), of=(lost, both))
+    assert loss.p_value == pytest.approx(StratifiedTable(tables).test_null_odds(correction=False).pvalue, rel=1e-9)
+
+
+def test_faulty_records_are_not_tested_where_strata_differ() -> None:
+    data = records(3000)
+    data["y"][(data["site"] == "turin") & (np.arange(3000) % 4 == 0)] = np.nan
+    effects = folded({**SETTINGS, "on_fault": "drop", "drop_limit": 0.5}, data).effects()
+    assert effects.alarm is None
+    assert any("is not tested" in note for note in effects.notes)

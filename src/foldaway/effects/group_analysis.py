@@ -98,7 +98,7 @@ def effects_of_groups(
     if tallies.moments is not None and not rounded and not reading.why:
         notes = [*notes, *left_out_notes(plan, _left_out(tallies.moments))]
     counts = dict(zip(plan.arms, tallies.counts, strict=True))
-    checks = Checks.of(plan, counts, ratio, faults, [] if tallies.released else list(_losses(plan, reading.plain)))
+    checks = Checks.of(plan, counts, ratio, faults, [] if tallies.released else list(_losses(tallies, reading.plain)))
     effects = assembled(plan, rows, checks.told(plan) if rounded else checks, notes)
     return dataclasses.replace(effects, joint=_joint(effects, reading))
 
@@ -126,12 +126,19 @@ def _joint(effects: Effects, reading: Reading) -> dict[str, JointTest]:
     return tests
 
 
-def _losses(plan: Plan, sums: Sums) -> Iterator[Loss]:
+def _losses(tallies: Grouped, sums: Sums) -> Iterator[Loss]:
     """What each outcome that records may lack has lost."""
+    plan, strata, of = tallies.plan, tallies.strata, None
     for outcome in plan.outcomes:
         if plan.lackable.intersection(outcome.columns):
-            (present, *_) = (sums.counts(place) for place in plan.places(outcome))
-            yield loss_of(outcome.name, list(plan.arms), sums.records - present, sums.records)
+            place, *_ = plan.places(outcome)
+            if strata is not None:
+                by_arm = (each.reshape(-1, len(plan.arms)).T for each in (strata.counts(place), strata.records))
+                present, everyone = by_arm
+                of = everyone - present, everyone
+            elif plan.strata is not None:  # weighted by 1/π, the arms hold strata in the same proportions
+                of = np.maximum(sums.all_weights - sums.weights(place), 0), sums.all_weights
+            yield loss_of(outcome.name, list(plan.arms), sums.records - sums.counts(place), sums.records, of)
 
 
 K = TypeVar("K", bound=Hashable)
