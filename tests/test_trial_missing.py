@@ -245,3 +245,14 @@ def test_arms_that_drop_different_shares_are_an_alarm_where_records_are_independ
     by_unit = folded(plan_of(["z"], unit="u", **settings), rows).effects()
     assert by_unit.alarm is None or "faulty" not in by_unit.alarm
     assert any("faulty together" in note for note in by_unit.notes)
+
+
+def test_too_few_records_to_adjust_are_saved_and_told_all_the_same() -> None:
+    """What one outcome alone has says nothing of how to adjust all of them."""
+    outcomes = [fa.Mean("y", missing="allowed"), fa.Mean("z", missing="allowed")]
+    plan = fa.Plan(name="few", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=outcomes, covariates=["x"], received="d")
+    few = {"g": ["a", "b"], "y": [1.0, None], "z": [None, 2.0], "x": [0.5, 0.25], "d": [0, 1]}
+    trial = fa.Trial(plan, key=KEY)
+    trial.fold(few)
+    assert all(row.why for row in trial.effects())
+    assert fa.Trial.loads(trial.dumps(), key=KEY).n == 2
