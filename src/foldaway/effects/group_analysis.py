@@ -223,11 +223,15 @@ class Reading(NamedTuple):
 
     def without_rounding(self, levels: Levels, outcome: Outcome, estimator: str) -> Levels:
         """The levels, without what rounding gives to arms that have no spread: an error, and a level that is not 0."""
-        if (place := self._place(outcome, estimator)) is None:
+        plan, place = self.tallies.plan, self._place(outcome, estimator)
+        places = [] if place is None else [place]
+        if ESTIMATORS[estimator].of_effects and not plan.covariates:  # adjusted, it has a spread that is not its own
+            places = [*plan.places(outcome), plan.receipt(outcome)]
+        if not places:
             return levels
-        spread = np.sqrt(np.nan_to_num(over(self.plain.square[:, place], self.plain.mass[:, place])))
-        rounding = self._rounding(place)
-        flat = spread <= rounding
+        spread = np.sqrt(np.nan_to_num(over(self.plain.square[:, places], self.plain.mass[:, places])))
+        rounding = np.repeat([self._rounding(each) for each in places], len(plan.arms))
+        flat = spread.T.reshape(-1) <= rounding
         if not flat.any() or (ESTIMATORS[estimator].adjusts and not flat.all()):
             return levels
         value = np.where(flat & (np.abs(levels.value) <= rounding), 0.0, levels.value)

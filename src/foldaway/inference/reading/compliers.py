@@ -78,6 +78,8 @@ def complier_effect(levels: Levels, arm: int, confidence: float, claim: Claim = 
     a, b, ours, theirs, df = (
         float(each) for each in (above.estimate, below.estimate, above.variance, below.variance, above.df)
     )
+    if not math.isfinite(a):  # told to others, an arm without spread has no level
+        return ComplierEffect(ArmEffect(a, None), None)
     if not (b and theirs > 0 and ours > 0):
         why = "the arms do not differ in what was received, so nobody's effect can be told from it."
         return ComplierEffect(ArmEffect(None, None, reliable=False, why=why, relative_why=why), None)
