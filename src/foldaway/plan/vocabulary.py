@@ -202,8 +202,7 @@ _WHOLE_UNITS = Need(
 )
 _NO_WEIGHT = Need(lambda plan: plan.weight is None, "`federated.leverage` needs a plan without `weight`.")
 
-TOTAL = "total"
-DIFFERENCE = "difference"
+TOTAL, COMPLIERS, DIFFERENCE = "total", "compliers", "difference"
 
 # In the order in which they are reported.
 ESTIMATORS = _by_name(
@@ -254,7 +253,7 @@ ESTIMATORS = _by_name(
         by_name=True,
     ),
     Estimator(
-        "compliers",
+        COMPLIERS,
         "the effect on those who take the treatment up because they were assigned to it",
         needs=(_RECEIVED, FROM_SUMS),
         because="the plan asks for the effect of what was received.",
