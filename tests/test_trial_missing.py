@@ -281,3 +281,11 @@ def test_too_few_records_to_adjust_are_saved_and_told_all_the_same() -> None:
     trial.fold(few)
     assert all(row.why for row in trial.effects())
     assert fa.Trial.loads(trial.dumps(), key=KEY).n == 2
+
+
+def test_nothing_can_be_folded_where_an_outcome_may_be_missing() -> None:
+    """As a run does before it resumes, to find out whether the state is open."""
+    plan = fa.Plan(name="m", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=[fa.Mean("y", missing="allowed")])
+    trial = fa.Trial(plan)
+    trial.fold([])
+    assert trial.n == 0

@@ -586,7 +586,7 @@ def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
         if any(fault.rule == SEVERAL_ARMS for fault in faults):
             yield f"Some were left out because their unit is in several arms. {WITHIN}"
     for loss in checks.losses:
-        lost = ", ".join(f"{arm} {n:,} of {loss.records[arm]:,} ({_share(loss, arm)})" for arm, n in loss.lost.items())
+        lost = ", ".join(f"{arm}: {n:,} of {loss.records[arm]:,} ({_share(loss, arm)})" for arm, n in loss.lost.items())
         if loss.outcome is not None and any(loss.lost.values()):
             yield f"Records without {loss.outcome!r}: {lost}{_tested(loss)}."
         elif loss.outcome is None and loss.state == "open" and plan.strata is not None:

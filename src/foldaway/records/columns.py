@@ -152,7 +152,7 @@ def _table(data: Any) -> pa.Table:
 
 def _records(given: list[Any], names: Sequence[str], lackable: Collection[str]) -> Given:
     records = [record for record in given if isinstance(record, Mapping)]
-    found = [name for name in names if name in lackable or any(name in record for record in records)]
+    found = [name for name in names if any(name in record for record in records) or (records and name in lackable)]
     others = len(given) - len(records)
     return Given(found, lambda name: _array([record.get(name) for record in records]), len(records), others)
 

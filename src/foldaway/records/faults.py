@@ -171,7 +171,10 @@ def _hints(faults: Faults, n: int) -> list[str]:
             'on_fault = "drop" and a high drop_limit in the plan.'
         )
         return [spelling] if max(unknown) >= n else [spelling, drop]
-    return [
+    advice = [
         'Repair these records, or set on_fault = "drop" in the plan to leave out and count such records (up to its '
         "drop_limit, 5 % of all records)."
     ]
+    if any("null" in counts for counts in rules):
+        advice.append('If an outcome may be missing, set missing = "allowed" on that outcome in the plan.')
+    return advice

@@ -16,6 +16,7 @@ import foldaway as fa
 from browser import Scheme, Watched, browser, page_at, serious_findings, sideways_scroll
 from clustered import devices_of, federated, report
 from foldaway.effects.numbers import relative_text
+from foldaway.evidence.verifying import verify
 from foldaway.federated.messages import MEDIA_TYPE, Enrolment, encoded
 from served import Served
 from servers import Nursery
@@ -154,6 +155,9 @@ def test_an_admin_creates_reads_and_closes_a_trial(browser: Browser, server: Ser
         page.get_by_role("button", name="Close the trial").click()
         page.get_by_text("This trial is closed.").wait_for()
         assert not page.get_by_text("Close this trial").is_visible()
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Download the certificate").click()
+        assert verify(download.value.path().read_bytes()).good
         watched.require_quiet()
 
 

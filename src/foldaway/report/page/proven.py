@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from foldaway.evidence.ledger import CLOSED, WRITTEN, Ledger
 from foldaway.evidence.verifying import events
-from foldaway.report.drawing.markup import html, tag
+from foldaway.report.drawing.markup import html, prose, tag
 from foldaway.report.page.document import Section, details, table
 
 
@@ -21,5 +21,5 @@ def proven(ledger: Ledger) -> Iterator[Section]:
     )
     rows = [[time, event[0].upper() + event[1:]] for time, event in events(ledger)]
     entries = details(f"All {len(rows):,} entries", table("The ledger", ["UTC", "what happened"], rows, left=2))
-    body = html(tag("p", lead), tag("p", "Head: ", tag("code", ledger.head)), entries)
+    body = html(tag("p", prose(lead)), tag("p", "Head: ", tag("code", ledger.head)), entries)
     yield Section("proven", "Can it be proven?", body)

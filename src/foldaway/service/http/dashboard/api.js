@@ -56,6 +56,7 @@ export const plan = async (name) => (await ask(at(name, "/plan"))).body;
 export const status = (name) => ask(at(name));
 export const create = async (text, kind) => (await ask("/v1/trials", {}, { sent: text, kind })).body;
 export const close = async (name, wanted) => (await ask(at(name, "/close"), {}, { sent: JSON.stringify(wanted) })).body;
+export const certificate = async (name) => (await ask(at(name, "/certificate"), {}, { read: "blob" })).body;
 export const report = async (name) => (await ask(at(name, "/report"), {}, { read: "blob" })).body;
 
 export const history = async (name, query) => (await ask(at(name, "/history"), query)).body.points;

@@ -1,4 +1,4 @@
-// What can be done with a trial: download its report; with an admin token, close it.
+// What can be done with a trial: download its report and certificate; with an admin token, close it.
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
@@ -9,7 +9,9 @@ export class Manage {
     this.name = name;
     this.then = then;
     this.fault = h("p", { class: "fault", role: "alert" });
-    this.report = h("button", { type: "button", class: "quiet", onclick: () => this.download() }, "Download the report");
+    const button = (words, work) => h("button", { type: "button", class: "quiet", onclick: work }, words);
+    this.report = button("Download the report", () => this.download(this.report, api.report, ".html"));
+    this.certificate = button("Download the certificate", () => this.download(this.certificate, api.certificate, ".certificate.json"));
     this.sure = h("input", { type: "checkbox", id: "sure", onchange: () => { this.end.disabled = !this.sure.checked; } });
     this.end = h("button", { type: "button", class: "danger", disabled: true, onclick: () => this.close() }, "Close the trial");
     this.closing = h("details", { hidden: true },
@@ -17,7 +19,8 @@ export class Manage {
       h("p", { class: "small" }, "Closing ends the trial: it accepts no more records, its key is destroyed and its effects are final."),
       h("p", { class: "small check" }, this.sure, h("label", { for: "sure" }, "I understand that this cannot be undone.")),
       this.end);
-    this.element = h("section", { class: "card", "aria-label": "Report and close" }, this.report, this.closing, this.fault);
+    this.element = h("section", { class: "card", "aria-label": "Report and close" },
+      h("div", { class: "together wraps" }, this.report, this.certificate), this.closing, this.fault);
     this.element.hidden = true;
   }
 
@@ -25,14 +28,15 @@ export class Manage {
     this.admin ??= await api.isAdmin();
     this.state = state;
     this.report.hidden = !state.effects;
+    this.certificate.hidden = state.open || !state.effects;
     this.closing.hidden = !(this.admin && state.open);
     this.element.hidden = this.report.hidden && this.closing.hidden;
   }
 
-  async download() {
-    await this.attempt(this.report, async () => {
-      const address = URL.createObjectURL(await api.report(this.name));
-      h("a", { href: address, download: `${this.name}.html` }).click();
+  async download(button, ask, ending) {
+    await this.attempt(button, async () => {
+      const address = URL.createObjectURL(await ask(this.name));
+      h("a", { href: address, download: `${this.name}${ending}` }).click();
       setTimeout(() => URL.revokeObjectURL(address), 10_000);
     });
   }

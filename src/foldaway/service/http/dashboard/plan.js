@@ -5,10 +5,17 @@ import { share } from "./format.js";
 
 const list = (names) => names.flatMap((name, i) => [i ? ", " : "", named(name)]);
 
+/** What people read of an outcome: its label or name, or else what it is made of. */
+function titleOf(outcome) {
+  if (typeof outcome === "string") return outcome;
+  const made = outcome.column ?? [outcome.numerator, outcome.denominator].filter(Boolean).join(" / ");
+  return outcome.label || outcome.name || (outcome.kind && outcome.kind !== "ratio" ? `${outcome.kind} of ${made}` : made);
+}
+
 /** The card's content. */
 export function planCard(plan) {
   const fact = (term, ...text) => h("div", { class: "tall" }, h("dt", {}, term), h("dd", {}, ...text));
-  const outcomes = plan.outcomes.map((outcome) => (typeof outcome === "string" ? outcome : outcome.label || outcome.name));
+  const outcomes = plan.outcomes.map(titleOf);
   return [
     h("h2", {}, "The plan"),
     h("dl", { class: "facts plain" },

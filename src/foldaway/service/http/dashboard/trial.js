@@ -169,7 +169,7 @@ class TrialPage {
     if (state === this.glanced) return;
     this.glanced = state;
     const held = this.glance.contains(document.activeElement) ? document.activeElement.textContent : null;
-    const longest = verdicts.filter((said) => said.more_records !== null);
+    const longest = verdicts.filter((said) => said.more_records !== null && this.status.status === "open");
     this.glance.replaceChildren(
       h("h2", {}, "At a glance"),
       glance(verdicts, (outcome, arm) => {
