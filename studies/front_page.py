@@ -12,6 +12,7 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 import pyarrow as pa
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import foldaway as fa
@@ -49,6 +50,7 @@ def points(records: int = 100_000, step: int = 4_000) -> list[Point]:
         trial.fold(batch)
         rows.append(batch)
         [row] = trial.effects().filter(estimator="difference", se_kind="jackknife")
+        assert row.estimate is not None
         assert row.ci_upper is not None
         table = pa.Table.from_batches(rows)
         revenue, variant = table["revenue"].to_numpy(), table["variant"].to_numpy()
@@ -96,7 +98,7 @@ def held(found: list[Point]) -> Figure:
     return figure
 
 
-def _panel(title: str) -> tuple[Figure, plt.Axes]:
+def _panel(title: str) -> tuple[Figure, Axes]:
     figure, axes = plt.subplots(figsize=(4.2, 3.0), layout="constrained")
     axes.set_title(title, color=_INK, fontsize=11)
     axes.set_xlabel("records that have arrived", color=_INK)

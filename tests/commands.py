@@ -169,6 +169,8 @@ def _become_command(words: list[str], environment: dict[str, str], folder: str, 
         for stream, given in enumerate(streams):
             os.dup2(given, stream)
             os.close(given)
+        # Python remembers of a stream whether it can be rewound, and these may be pipes where the old ones were files.
+        sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))  # noqa: SIM115
         sys.argv = ["foldaway", *words]
         coverage.process_startup()  # if the environment says so
         cli.main()

@@ -25,7 +25,7 @@ from foldaway.federated.device.local_store import require_private
 from foldaway.keeping.locks import locked
 from foldaway.forgetting import harden
 
-assert not hasattr(harden.os, "fork") and harden.resource is None and harden.os.name == "nt", "nothing is hidden"
+assert not hasattr(harden.os, "fork") and harden._limits() is None and harden.os.name == "nt", "nothing is hidden"
 require_private(Path("device"))
 with locked(Path("state")):
     try:

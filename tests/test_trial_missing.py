@@ -112,7 +112,7 @@ def test_what_is_saved_comes_back_and_goes_on(design: str) -> None:
             assert one.estimate == near(other.estimate)
     told = trial.effects(rounded=True)
     assert fa.Effects.from_json(told.to_json()).losses == told.losses
-    assert "missing alike in all arms?" in trial.report().html
+    assert "missing equally often in all arms?" in trial.report().html
 
 
 @pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
@@ -197,9 +197,9 @@ def test_the_test_of_a_loss_is_pearsons_or_that_of_units() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"keep": "moments"}, '`missing = "allowed"` is for sums'),
-        ({"federated": "sums"}, '`missing = "allowed"` does not go with `federated`'),
-        ({"release": 1.0, "bounds": {"y": [0, 1]}}, '`missing = "allowed"` does not go with `release`'),
+        ({"keep": "moments"}, '`missing = "allowed"` works only with sums'),
+        ({"federated": "sums"}, '`missing = "allowed"` cannot be combined with `federated`'),
+        ({"release": 1.0, "bounds": {"y": [0, 1]}}, '`missing = "allowed"` cannot be combined with `release`'),
     ],
 )
 def test_where_nothing_may_be_missing_a_plan_says_so(settings: dict[str, Any], sentence: str) -> None:
@@ -270,3 +270,14 @@ def test_an_outcome_that_few_have_is_withheld_from_others(unit: str | None) -> N
         assert row.why == ("Fewer than 30 units of an arm have this outcome." if few_have else None)
     within = {each.outcome: [row.reliable for row in each.effects] for each in told.segments}
     assert within == {"y": [False, False], "z": [True, True], "w": [False, False], "y / w": [False, False]}
+
+
+def test_too_few_records_to_adjust_are_saved_and_told_all_the_same() -> None:
+    """What one outcome alone has says nothing of how to adjust all of them."""
+    outcomes = [fa.Mean("y", missing="allowed"), fa.Mean("z", missing="allowed")]
+    plan = fa.Plan(name="few", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=outcomes, covariates=["x"], received="d")
+    few = {"g": ["a", "b"], "y": [1.0, None], "z": [None, 2.0], "x": [0.5, 0.25], "d": [0, 1]}
+    trial = fa.Trial(plan, key=KEY)
+    trial.fold(few)
+    assert all(row.why for row in trial.effects())
+    assert fa.Trial.loads(trial.dumps(), key=KEY).n == 2

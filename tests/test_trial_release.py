@@ -128,7 +128,7 @@ def test_an_arm_that_noise_drowns_is_not_told() -> None:
 
 def test_every_result_says_what_was_spent_and_on_what() -> None:
     effects = folded(plan_of(), rows(100_000)).release()
-    sentence = "It protects each unit, if it has one record as the plan promises."
+    sentence = "It protects each unit, if it has one record, as the plan promises."
     back = fa.Effects.from_json(effects.to_json())
     for text in (" ".join(str(effects).split()), effects.to_html(), " ".join(back.notes)):
         assert "ε = 1, δ = 1e-06" in text
@@ -138,7 +138,7 @@ def test_every_result_says_what_was_spent_and_on_what() -> None:
     assert effects.to_arrow().column("epsilon").to_pylist() == [1.0]
     assert effects.to_dicts()[0]["protects"] == "unit"
     record = folded(plan_of(one_record_per_unit=False)).release()
-    assert "each record; a unit of several records is protected the less" in " ".join(record.notes)
+    assert "each record; the more records a unit has, the less it is protected" in " ".join(record.notes)
 
 
 def test_only_a_plan_with_a_release_has_one() -> None:
@@ -166,4 +166,4 @@ def test_the_command_line_releases_once_and_nobody_can_open_what_was_exact(tmp_p
     assert first.stdout == second.stdout
     with pytest.raises(fa.StateError, match="encrypted under a key"):
         fa.Trial.load(copy)
-    assert not list((tmp_path / "home").rglob("*.key"))
+    assert not list((tmp_path / "home" / "foldaway" / "keys").iterdir())

@@ -445,5 +445,5 @@ def test_an_outcome_with_a_total_has_its_row() -> None:
     settings = {**_settings(PLAN), "covariates": [], "levels": {}}
     outcomes = [fa.Total("revenue"), "visits"]
     for estimators in (["difference"], ["total"]):
-        with pytest.raises(PlanError, match="`estimators` has none for"):
+        with pytest.raises(PlanError, match="`estimators` has none that fits"):
             fa.Plan(**{**settings, "outcomes": outcomes, "estimators": estimators})

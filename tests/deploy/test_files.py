@@ -14,11 +14,11 @@ from typing import Any
 import httpx
 import pytest
 import typer
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from foldaway.cli.commands.serve import app
+from postgres import _free_port as free_port
 from proxies import DEPLOY, changed
-from servers import free_port
 from servers import wait_for as until
 
 ROOT = DEPLOY.parent

@@ -140,7 +140,7 @@ def test_the_dashboard_works_below_a_path(browser: Browser, server: Served, plac
         page = watched.page
         page.set_default_timeout(30_000)
         page.get_by_label("Access token").fill(tokens["read_token"])
-        page.get_by_role("button", name="Open").click()
+        page.get_by_role("button", name="Sign in").click()
         page.get_by_text("400").first.wait_for()
         assert page.url == f"{nginx.url}/#/trials/seen"
         page.goto(f"{nginx.url}/api")

@@ -90,7 +90,7 @@ def test_an_open_check_neither_warns_nor_passes() -> None:
     assert str(again) == printed
     for report in (effects_page(effects), open_trial().report()):
         assert "Cannot be told" in report.html
-        assert "cannot be counted under this plan" in report.html
+        assert "this plan does not allow counting units" in report.html
         assert 'class="alarm"' not in report.html
 
 

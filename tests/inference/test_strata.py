@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
+from statsmodels.stats.contingency_tables import StratifiedTable
 
 import foldaway as fa
+from foldaway.inference.loss import loss_of
+from foldaway.inference.strata import sample_ratio_of_strata
 
 KEY = bytes(range(16))
 SHARES = {
@@ -127,3 +131,114 @@ def test_a_unit_is_assigned_within_its_stratum() -> None:
     assert 0.75 < arms.count("b") / 2000 < 0.85
     with pytest.raises(fa.PlanError, match="strata"):
         plan.assign(1)
+
+
+def test_weights_that_few_records_carry_leave_few_degrees_of_freedom() -> None:
+    rng = np.random.default_rng(1)
+    n = 2000
+    w = np.where(np.arange(n) < 12, 100.0, 1.0)
+    plan = fa.Plan(name="w", arm="arm", arms={"a": 0.5, "b": 0.5}, weight="w", outcomes=["y", fa.Ratio("y", "x")])
+    trial = fa.Trial(plan)
+    trial.fold({"arm": np.array(["a", "b"] * (n // 2)), "w": w, "y": rng.normal(5, 1, n), "x": rng.uniform(1, 2, n)})
+    worth = w[::2].sum() ** 2 / (w[::2] ** 2).sum()
+    for row in trial.effects():
+        assert row.df is not None
+        assert worth - 1 <= row.df <= 2 * (worth - 1) + 1
+
+
+def test_the_difference_within_strata_leads() -> None:
+    rng = np.random.default_rng(2)
+    site = rng.choice(["lyon", "leeds"], 2000)
+    treated = rng.random(2000) < np.where(site == "lyon", 0.5, 0.3)
+    x = rng.normal(size=2000)
+    shares = {"lyon": {"a": 0.5, "b": 0.5}, "leeds": {"a": 0.7, "b": 0.3}}
+    plan = fa.Plan(
+        name="s",
+        arm="arm",
+        arms={"a": 0.6, "b": 0.4},
+        outcomes=["y"],
+        covariates=["x"],
+        strata=fa.Strata("site", shares),
+    )
+    trial = fa.Trial(plan)
+    y = 100.0 * (site == "lyon") + x + rng.normal(size=2000)
+    trial.fold({"arm": np.where(treated, "b", "a"), "site": site, "x": x, "y": y})
+    [said] = trial.effects().verdicts()
+    assert said.estimator == "difference"
+
+
+@pytest.mark.parametrize("more", [{}, {"unit": "u"}, {"keep": "moments"}], ids=["records", "units", "moments"])
+def test_probabilities_of_two_strata_that_were_swapped_are_found(more: dict[str, Any]) -> None:
+    """The arms' errors cancel in the sum over both strata, which are of the same size."""
+    chance = np.random.default_rng(2)
+    site = np.repeat(["l", "r"], 2000)
+    treated = chance.random(4000) < np.where(site == "l", 0.3, 0.7)
+    data = {"g": np.where(treated, "b", "a"), "y": chance.normal(size=4000), "site": site, "u": np.arange(4000)}
+    for swapped, state in ((False, "passes"), (True, "fails")):
+        left, right = (0.7, 0.3) if swapped else (0.3, 0.7)
+        strata = fa.Strata("site", {"l": {"a": 1 - left, "b": left}, "r": {"a": 1 - right, "b": right}})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", fa.SampleRatioWarning)
+            assert folded({**SETTINGS, "strata": strata, **more}, data).effects().sample_ratio.state == state
+
+
+def test_sound_strata_seldom_raise_an_alarm() -> None:
+    """Many strata, some of them tiny: p-values are no smaller than by chance."""
+    chance = np.random.default_rng(3)
+    shares = chance.choice([0.02, 0.1, 0.5, 0.8], 200)
+    plan = fa.Plan(
+        **{**SETTINGS, "strata": fa.Strata("s", {str(s): {"a": 1 - p, "b": p} for s, p in enumerate(shares)})}
+    )
+    sizes = chance.integers(1, 400, 200)
+    found = []
+    for _ in range(2000):
+        treated = chance.binomial(sizes, shares)
+        found.append(sample_ratio_of_strata(plan, np.column_stack([sizes - treated, treated]).astype(float)).p_value)
+    for level in (0.05, 0.01):
+        assert np.mean(np.array(found) < level) < 1.5 * level + 0.003
+
+
+@pytest.mark.filterwarnings("ignore::foldaway.LossWarning")
+@pytest.mark.parametrize("covariates", [[], ["x"]])
+def test_records_that_lack_an_outcome_count_for_the_sample_ratio_of_units(covariates: list[str]) -> None:
+    data = records(3000)
+    data["x"] = np.random.default_rng(4).normal(size=3000)
+    lost = {**data, "y": np.where((data["g"] == "b") & (np.arange(3000) % 3 > 0), np.nan, data["y"])}
+    settings = {**SETTINGS, "unit": "u", "outcomes": [fa.Mean("y", missing="allowed")], "covariates": covariates}
+    whole, trial = folded(settings, data), folded(settings, lost)
+    expected = whole.effects().sample_ratio
+    assert expected.state == "passes"
+    assert trial.effects().sample_ratio.p_value == pytest.approx(expected.p_value, rel=1e-9)
+    assert fa.Trial.loads(trial.dumps(), key=KEY).effects().sample_ratio.p_value == pytest.approx(
+        expected.p_value, rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("unit", [None, "u"])
+def test_a_stratum_that_loses_more_is_no_difference_between_arms(unit: str | None) -> None:
+    """Arm b has more of the stratum that loses a third of the outcome, in both arms; then it alone loses more."""
+    data, chance = records(3000), np.random.default_rng(5).random(3000)
+    settings = {**SETTINGS, "unit": unit, "outcomes": [fa.Mean("y", missing="allowed")]}
+    turin = (data["site"] == "turin") & (chance < 0.3)
+    for lost, state in ((turin, "passes"), (turin | ((data["g"] == "b") & (chance > 0.92)), "fails")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", fa.LossWarning)
+            (loss,) = folded(settings, {**data, "y": np.where(lost, np.nan, data["y"])}).effects().losses
+        assert loss.state == state
+
+
+def test_losses_within_strata_are_tested_as_mantel_and_haenszel_do() -> None:
+    chance = np.random.default_rng(6)
+    both = chance.integers(2, 40, (2, 12)).astype(float)
+    lost = chance.binomial(both.astype(int), 0.3).astype(float)
+    tables = [np.stack([lost[:, s], both[:, s] - lost[:, s]], axis=1) for s in range(12)]
+    loss = loss_of("y", ["a", "b"], *(each.sum(axis=1, keepdims=True) for each in (lost, both)), of=(lost, both))
+    assert loss.p_value == pytest.approx(StratifiedTable(tables).test_null_odds(correction=False).pvalue, rel=1e-9)
+
+
+def test_faulty_records_are_not_tested_where_strata_differ() -> None:
+    data = records(3000)
+    data["y"][(data["site"] == "turin") & (np.arange(3000) % 4 == 0)] = np.nan
+    effects = folded({**SETTINGS, "on_fault": "drop", "drop_limit": 0.5}, data).effects()
+    assert effects.alarm is None
+    assert any("is not tested" in note for note in effects.notes)

@@ -106,7 +106,7 @@ def exit_code() -> int:
         return INTERRUPTED
     except SystemExit as ended:
         if ended.code == INTERRUPTED:  # which is all that Typer tells of control-C
-            tell("stopped; what was saved before stays as it is.")
+            tell("stopped; what was saved before is unchanged.")
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except OSError as error:
         return tell_unwritten(error) if error.errno in (errno.ENOSPC, errno.EDQUOT) else _bug(error)
@@ -122,6 +122,6 @@ def _bug(error: Exception) -> int:
     where = traceback.extract_tb(error.__traceback__)[-1]
     tell(
         f"unexpected error: {type(error).__name__} at {Path(where.filename).name}:{where.lineno}. This is a bug in "
-        "foldaway. Set FOLDAWAY_DEBUG=1 to see all of it; that may show values of records."
+        "foldaway. Set FOLDAWAY_DEBUG=1 to see the whole traceback; it may show values of records."
     )
     return 70

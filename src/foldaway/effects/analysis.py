@@ -154,10 +154,10 @@ class Checks(NamedTuple):
         dropped = [faults.records[arm] for arm in plan.arms]
         if any(dropped):
             records = np.array([n + lost for n, lost in zip(counts.values(), dropped, strict=True)], dtype=np.float64)
-            losses = [
-                *losses,
-                loss_of(None, list(plan.arms), np.array(dropped, dtype=np.float64)[:, None], records[:, None]),
-            ]
+            loss = loss_of(None, list(plan.arms), np.array(dropped, dtype=np.float64)[:, None], records[:, None])
+            # Faulty records are not counted by stratum, and arms hold strata in different proportions.
+            untested = plan.strata is not None and not plan.strata.alike
+            losses = [*losses, replace(loss, p_value=None) if untested else loss]
         return cls(counts, ratio, faults, losses, excess(faults, sum(counts.values()), plan.drop_limit))
 
     def told(self, plan: Plan) -> Checks:
@@ -589,6 +589,11 @@ def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
         lost = ", ".join(f"{arm} {n:,} of {loss.records[arm]:,} ({_share(loss, arm)})" for arm, n in loss.lost.items())
         if loss.outcome is not None and any(loss.lost.values()):
             yield f"Records without {loss.outcome!r}: {lost}{_tested(loss)}."
+        elif loss.outcome is None and loss.state == "open" and plan.strata is not None:
+            yield (
+                "Whether the arms' shares of faulty records differ is not tested: they are not counted by stratum, "
+                "and the arms' probabilities differ between strata."
+            )
         elif loss.outcome is None and loss.state == "fails" and plan.grouped:
             yield (
                 f"The arms' shares of faulty records differ: {lost}. This is more than chance if records are "

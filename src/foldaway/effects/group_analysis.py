@@ -45,7 +45,7 @@ from foldaway.inference.sample_ratio import (
     sample_ratio_of_groups,
     sample_ratio_with_noise,
 )
-from foldaway.inference.strata import sample_ratio_of_strata
+from foldaway.inference.strata import sample_ratio_of_strata, sample_ratio_of_weights
 from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.analysis import errors_of, estimators_of
@@ -98,7 +98,7 @@ def effects_of_groups(
     if tallies.moments is not None and not rounded and not reading.why:
         notes = [*notes, *left_out_notes(plan, _left_out(tallies.moments))]
     counts = dict(zip(plan.arms, tallies.counts, strict=True))
-    checks = Checks.of(plan, counts, ratio, faults, [] if tallies.released else list(_losses(plan, reading.plain)))
+    checks = Checks.of(plan, counts, ratio, faults, [] if tallies.released else list(_losses(tallies, reading.plain)))
     effects = assembled(plan, rows, checks.told(plan) if rounded else checks, notes)
     return dataclasses.replace(effects, joint=_joint(effects, reading))
 
@@ -129,12 +129,19 @@ def _joint(effects: Effects, reading: Reading) -> dict[str, JointTest]:
     return tests
 
 
-def _losses(plan: Plan, sums: Sums) -> Iterator[Loss]:
+def _losses(tallies: Grouped, sums: Sums) -> Iterator[Loss]:
     """What each outcome that records may lack has lost."""
+    plan, strata, of = tallies.plan, tallies.strata, None
     for outcome in plan.outcomes:
         if plan.lackable.intersection(outcome.columns):
-            (present, *_) = (sums.counts(place) for place in plan.places(outcome))
-            yield loss_of(outcome.name, list(plan.arms), sums.records - present, sums.records)
+            place, *_ = plan.places(outcome)
+            if strata is not None:
+                by_arm = (each.reshape(-1, len(plan.arms)).T for each in (strata.counts(place), strata.records))
+                present, everyone = by_arm
+                of = everyone - present, everyone
+            elif plan.strata is not None:  # weighted by 1/π, the arms hold strata in the same proportions
+                of = np.maximum(sums.all_weights - sums.weights(place), 0), sums.all_weights
+            yield loss_of(outcome.name, list(plan.arms), sums.records - sums.counts(place), sums.records, of)
 
 
 K = TypeVar("K", bound=Hashable)
@@ -215,7 +222,7 @@ class Reading(NamedTuple):
         fewest: Floats = np.min([self._carriers(place) for place in plan.places(outcome)], axis=0)
         if not ESTIMATORS[estimator].of_effects:
             return rounded_levels(kinds, fewest)
-        told = rounded_levels(kinds, np.concatenate([fewest, self._carriers(plan.receipt)]))
+        told = rounded_levels(kinds, np.concatenate([fewest, self._carriers(plan.receipt(outcome))]))
         # Where nobody of an arm, or everybody, received the treatment, that is the design and nobody's secret.
         arms = np.arange(2 * len(fewest)) >= len(fewest)
         return {
@@ -232,11 +239,15 @@ class Reading(NamedTuple):
 
     def without_rounding(self, levels: Levels, outcome: Outcome, estimator: str) -> Levels:
         """The levels, without what rounding gives to arms that have no spread: an error, and a level that is not 0."""
-        if (place := self._place(outcome, estimator)) is None:
+        plan, place = self.tallies.plan, self._place(outcome, estimator)
+        places = [] if place is None else [place]
+        if ESTIMATORS[estimator].of_effects and not plan.covariates:  # adjusted, it has a spread that is not its own
+            places = [*plan.places(outcome), plan.receipt(outcome)]
+        if not places:
             return levels
-        spread = np.sqrt(np.nan_to_num(over(self.plain.square[:, place], self.plain.mass[:, place])))
-        rounding = self._rounding(place)
-        flat = spread <= rounding
+        spread = np.sqrt(np.nan_to_num(over(self.plain.square[:, places], self.plain.mass[:, places])))
+        rounding = np.repeat([self._rounding(each) for each in places], len(plan.arms))
+        flat = spread.T.reshape(-1) <= rounding
         if not flat.any() or (ESTIMATORS[estimator].adjusts and not flat.all()):
             return levels
         value = np.where(flat & (np.abs(levels.value) <= rounding), 0.0, levels.value)
@@ -421,9 +432,7 @@ def _sample_ratio(plan: Plan, tallies: Grouped) -> SampleRatio:
     if plan.strata is not None:
         if tallies.strata is not None:
             return sample_ratio_of_strata(plan, tallies.strata.records.reshape(-1, len(plan.arms)))
-        # Records weigh one over their probability, so that all arms are expected to weigh alike.
-        alike = dict.fromkeys(plan.arms, 1 / len(plan.arms))
-        return sample_ratio_of_groups(tallies.plain().weights(0), alike, "weighted records")
+        return sample_ratio_of_weights(plan, tallies.plain().all_weights, tallies.records)
     # Records that were randomised one by one are to be counted, whatever clusters tie them together.
     if plan.grouped and (plan.release is not None or not plan.within_clusters):
         return sample_ratio_of_groups(tallies.records, plan.arms)

@@ -13,15 +13,11 @@ import gc
 import os
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from foldaway.forgetting.wiped_arrays import arrays_are_wiped
-
-try:
-    import resource
-except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
 
 _MARK = "FOLDAWAY_HARDENED"
 
@@ -115,11 +111,21 @@ _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 _CAP_IPC_LOCK = 14
 
 
+def _limits() -> Any:
+    """POSIX's limits of a process; None on Windows, which has none."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    return resource
+
+
 def without_dumps() -> str:
     """Switch off core dumps of this process; a sentence if that cannot be done here."""
-    if resource is None:
+    limits = _limits()
+    if limits is None:
         return "a crash may write the memory to a disk; switch crash dumps off (Windows Error Reporting)."
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limits.setrlimit(limits.RLIMIT_CORE, (0, 0))
     # The limit does not count where dumps go to a program (|/usr/lib/…/coredump); this does, and it also keeps other
     # processes of the same user out of this one's memory.
     if sys.platform == "linux" and ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0:
@@ -133,14 +139,15 @@ def _locked() -> str:
         # Pages are locked when they are first used; otherwise every thread's stack would be there in full.
         if ctypes.CDLL(None).mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0:
             return ""
-    raising = "" if resource is None else ", or raise the limit of locked memory (ulimit -l unlimited)"
+    raising = "" if _limits() is None else ", or raise the limit of locked memory (ulimit -l unlimited)"
     return f"memory may reach the swap space; switch swap off{raising}."
 
 
 def _may_lock() -> bool:
-    _, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    if hard == resource.RLIM_INFINITY:
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (hard, hard))
+    limits = _limits()
+    _, hard = limits.getrlimit(limits.RLIMIT_MEMLOCK)
+    if hard == limits.RLIM_INFINITY:
+        limits.setrlimit(limits.RLIMIT_MEMLOCK, (hard, hard))
         return True
     with open("/proc/self/status", encoding="ascii") as status:
         capabilities = next((line.split()[1] for line in status if line.startswith("CapEff:")), "0")

@@ -34,7 +34,8 @@ class Start(NamedTuple):
 
     Attributes:
         predictor: For later records; None if there is no adjustment.
-        without: Slopes fitted without each group: groups by outcomes by columns; None if it was fitted elsewhere.
+        without: Slopes fitted without each group: groups by outcomes by columns; None if it was fitted elsewhere, or
+            there is no adjustment.
         why: Why there is no adjustment; empty if there is.
     """
 
@@ -73,7 +74,9 @@ def fit_starts(cases: CompleteCases, plan: Plan | None = None) -> Start:
         for part in cases.parts
     ]
     first = starts[cases.largest]
-    if len(starts) == 1 or first.predictor is None:
+    if first.predictor is None:
+        return Start(None, None, first.why)
+    if len(starts) == 1:
         return first
     assert first.without is not None
     values = sum(map(len, cases.sets))

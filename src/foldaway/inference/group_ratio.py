@@ -40,14 +40,22 @@ def group_ratio(records: Floats, probabilities: Floats) -> GroupRatio:
         >>> group_ratio(sound * np.array([[1], [2]]), np.array([0.5, 0.5])).p_value < 0.001
         True
     """
+    groups = records[:, records.sum(axis=0) > 0]
+    shares = np.asarray(probabilities, dtype=np.float64)[:, None] * groups.sum(axis=0)
+    return total_is_zero((groups - shares)[1:])  # the control's is minus the sum of the others'
+
+
+def total_is_zero(apart: Floats) -> GroupRatio:
+    """Hotelling's T² of the sum over groups.
+
+    Args:
+        apart: By arm and group, what is to add up to zero but for chance.
+    """
     from scipy.special import fdtrc
 
-    pi = np.asarray(probabilities, dtype=np.float64)
-    groups = records[:, records.sum(axis=0) > 0]
-    count, free = groups.shape[1], len(pi) - 1
+    free, count = apart.shape
     if count < LEAST_GROUPS + free:
         return GroupRatio(None, None, f"there are units in only {count} groups; it takes {LEAST_GROUPS + free}.")
-    apart = (groups - pi[:, None] * groups.sum(axis=0))[1:]  # the control's is minus the sum of the others'
     away = apart - apart.mean(axis=1, keepdims=True)
     covariance = count / (count - 1) * away @ away.T
     if np.linalg.matrix_rank(covariance) < free:

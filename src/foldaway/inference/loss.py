@@ -2,7 +2,7 @@
 
 Where units are dealt into groups, an arm's share is lost/all by group, its error the jackknife's, and each arm is
 compared with the control; the smallest p-value counts, times the number of comparisons. Of independent records it is
-Pearson's test of the table.
+Pearson's test of the table, or, within strata, Mantel and Haenszel's.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from foldaway.inference.jackknife import Cells, jackknife, mean
 from foldaway.inference.levels import difference_of, withheld
 from foldaway.inference.sample_ratio import SUSPICIOUS, State
 from foldaway.numerics.block import Floats
+
+# The arms' losses add up to the stratum's: next to the largest, what is left of a variance that is zero.
+_SINGULAR = 1e-9
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -45,7 +48,9 @@ class Loss(msgspec.Struct, frozen=True):
         return "open" if self.p_value is None else "passes" if self.p_value >= SUSPICIOUS else "fails"
 
 
-def loss_of(outcome: str | None, arms: Sequence[str], lost: Floats, records: Floats) -> Loss:
+def loss_of(
+    outcome: str | None, arms: Sequence[str], lost: Floats, records: Floats, of: tuple[Floats, Floats] | None = None
+) -> Loss:
     """The loss of an outcome.
 
     Args:
@@ -53,6 +58,8 @@ def loss_of(outcome: str | None, arms: Sequence[str], lost: Floats, records: Flo
         arms: The arms' names.
         lost: Records without it, by arm and group; one group if records are independent.
         records: All records, likewise.
+        of: What the test is of where arms hold strata in different proportions: the weights of both, by arm and group;
+            or both by arm and stratum, if records are independent.
 
     Example:
         >>> loss_of("income", ["a", "b"], np.array([[85.0], [6.0]]), np.array([[1000.0], [1000.0]])).state
@@ -63,7 +70,7 @@ def loss_of(outcome: str | None, arms: Sequence[str], lost: Floats, records: Flo
         name: dict(zip(arms, each.sum(axis=1).astype(int).tolist(), strict=True)) for name, each in counts.items()
     }
     by_group = records.shape[1] > 1
-    p = None if not lost.any() else (_by_groups if by_group else _pearson)(lost, records)
+    p = None if not lost.any() else (_by_groups if by_group else _by_strata)(*(of or (lost, records)))
     return Loss(outcome, **by_arm, p_value=p, test="groups" if by_group else "pearson")
 
 
@@ -79,12 +86,17 @@ def _by_groups(lost: Floats, records: Floats) -> float | None:
     return min(1.0, len(found) * min(found))
 
 
-def _pearson(lost: Floats, records: Floats) -> float | None:
+def _by_strata(lost: Floats, records: Floats) -> float | None:
+    """Given what a stratum lost in all, an arm's loss is hypergeometric; of one stratum it is Pearson's test."""
     from scipy.special import chdtrc
 
-    seen = np.stack([lost.sum(axis=1), (records - lost).sum(axis=1)])
-    seen = seen[:, seen.sum(axis=0) > 0]
-    expected = seen.sum(axis=1, keepdims=True) * seen.sum(axis=0) / seen.sum()
-    if seen.shape[1] < 2 or np.any(expected == 0):  # nobody is left, or there is nothing to compare with
+    lost, records = (each[:, records.sum(axis=0) > 1] for each in (lost, records))
+    n, gone = records.sum(axis=0), lost.sum(axis=0)
+    scale = gone * (n - gone) / (n * (n - (len(n) > 1)))
+    covariance = np.diag(records @ scale) - (records * scale / n) @ records.T
+    largest = float(np.abs(covariance).max(initial=0.0))
+    if not largest:  # nobody is left, or there is nothing to compare with
         return None
-    return float(chdtrc(seen.shape[1] - 1, np.sum((seen - expected) ** 2 / expected)))
+    away = (lost - records * gone / n).sum(axis=1)
+    statistic = away @ np.linalg.pinv(covariance, rcond=_SINGULAR, hermitian=True) @ away
+    return float(chdtrc(np.linalg.matrix_rank(covariance, tol=_SINGULAR * largest, hermitian=True), statistic))

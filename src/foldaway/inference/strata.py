@@ -12,12 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foldaway.inference.group_ratio import total_is_zero
 from foldaway.inference.levels import Levels
-from foldaway.inference.sample_ratio import SampleRatio
+from foldaway.inference.sample_ratio import SampleRatio, sample_ratio_of_groups
 from foldaway.inference.welch import Spread, spread_of, welch
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.tallies.sums import Sums
+
+# Records of each arm that a stratum must expect for Pearson's statistic to be chi-square.
+_LEAST_EXPECTED = 10
 
 
 class Blocks(NamedTuple):
@@ -41,9 +45,10 @@ def blocks_of(plan: Plan, sums: Sums, outcome: int) -> Blocks:
     """One outcome's, from sums whose arms are those of each stratum side by side."""
     assert plan.strata is not None
     found = spread_of(sums, outcome)
-    n, weight, mean, products = (each.reshape(-1, len(plan.arms), *each.shape[1:]) for each in found[:4])
+    parts = (*found[:4], found.n if found.effective is None else found.effective)
+    n, weight, mean, products, worth = (each.reshape(-1, len(plan.arms), *each.shape[1:]) for each in parts)
     there = n.sum(axis=1) > 0
-    spread = Spread(n[there], weight[there], mean[there], products[there], found.level)
+    spread = Spread(n[there], weight[there], mean[there], products[there], found.level, worth[there])
     # Records weigh 1/π of their arm besides the plan's own weights, so that the arms of a stratum weigh alike.
     size = (spread.weight * _shares(plan)[there]).sum(axis=1) if plan.weight is not None else spread.n.sum(axis=1)
     return Blocks(spread, size / size.sum())
@@ -61,10 +66,11 @@ def blocked(blocks: Blocks) -> Levels:
 
 
 def sample_ratio_of_strata(plan: Plan, counts: Floats) -> SampleRatio:
-    """The test of the arms' counts, each stratum's against its own probabilities, summed over the strata.
+    """The test of the arms' counts, each stratum's against its own probabilities: twice, and the smaller p × 2 counts.
 
-    Counts of a stratum are multinomial, so the sum of what they are away from their expectation has the covariance
-    Σ_s n_s (diag(π_s) − π_s π_s').
+    Counts of a stratum are multinomial, so the sum over strata of what they are away from their expectation has the
+    covariance Σ_s n_s (diag(π_s) − π_s π_s'): all strata count, and the same error in each adds up. Opposite errors
+    cancel there, and so Pearson's statistics are summed as well, of strata that are large enough for them.
 
     Args:
         plan: The plan.
@@ -72,14 +78,44 @@ def sample_ratio_of_strata(plan: Plan, counts: Floats) -> SampleRatio:
     """
     from scipy.special import chdtrc
 
-    shares, sizes = _shares(plan), counts.sum(axis=1)
+    there = counts.sum(axis=1) > 0
+    shares, counts = _shares(plan)[there], counts[there]
+    sizes = counts.sum(axis=1)
     expected, observed = sizes @ shares, counts.sum(axis=0)
     covariance = np.diag(expected) - (shares * sizes[:, None]).T @ shares
     away = (observed - expected)[1:]
     statistic = float(away @ np.linalg.solve(covariance[1:, 1:], away)) if sizes.any() else 0.0
+    p = float(chdtrc(len(away), statistic))
+    by_stratum = sizes[:, None] * shares
+    large = by_stratum.min(axis=1) >= _LEAST_EXPECTED
+    if len(sizes) > 1 and large.any():
+        each = float(np.sum((counts - by_stratum)[large] ** 2 / by_stratum[large]))
+        p, statistic = min((p, statistic), (float(chdtrc(int(large.sum()) * len(away), each)), each))
+        p = min(1.0, 2 * p)
     seen: Mapping[str, int] = dict(zip(plan.arms, observed.astype(int).tolist(), strict=True))
     wanted = dict(zip(plan.arms, expected.tolist(), strict=True))
-    return SampleRatio("records", dict(seen), wanted, statistic, float(chdtrc(len(away), statistic)))
+    return SampleRatio("records", dict(seen), wanted, statistic, p)
+
+
+def sample_ratio_of_weights(plan: Plan, weights: Floats, records: Floats) -> SampleRatio:
+    """The test of records of units, which weigh one over the probability of their arm in their stratum.
+
+    By the plan's probabilities each arm's weights add up to the number of all records. They do not if the probabilities
+    of two strata were swapped. Opposite errors of strata with equal probabilities cancel: sums by group do not have the
+    strata. Where all strata have the same ones, or the plan has weights of its own, arms are compared with one another.
+
+    Args:
+        plan: The plan.
+        weights: Σw by arm and group.
+        records: The number of records, likewise.
+    """
+    everyone = records.sum(axis=0)
+    test = total_is_zero((weights - everyone)[:, everyone > 0]) if plan.weight is None else None
+    if test is None or test.p_value is None:
+        return sample_ratio_of_groups(weights, dict.fromkeys(plan.arms, 1 / len(plan.arms)), "weighted records")
+    seen = {arm: int(weight) for arm, weight in zip(plan.arms, weights.sum(axis=1), strict=True)}
+    wanted = dict.fromkeys(plan.arms, float(everyone.sum()))
+    return SampleRatio("weighted records", seen, wanted, test.statistic, test.p_value, "groups")
 
 
 def _shares(plan: Plan) -> Floats:

@@ -16,7 +16,18 @@ from foldaway.plan.part import Count, Fixed, Part
 from foldaway.plan.privacy import Privacy
 from foldaway.plan.release import Release
 from foldaway.plan.strata import Strata
-from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, JACKKNIFE, MODES, MOMENTS, SUMS, Error, Keep, ModeName
+from foldaway.plan.vocabulary import (
+    COMPLIERS,
+    ERRORS,
+    ESTIMATORS,
+    JACKKNIFE,
+    MODES,
+    MOMENTS,
+    SUMS,
+    Error,
+    Keep,
+    ModeName,
+)
 
 Column = Annotated[str, Meta(description="the name of a column")]
 Columns = Annotated[Sequence[str], Meta(description="a list of column names")]
@@ -242,14 +253,17 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def values(self) -> tuple[Value, ...]:
         """The numbers of a record that outcomes are computed from, each once."""
-        receipt = () if self.received is None else (Value(self.received),)
-        return tuple(dict.fromkeys((*(value for outcome in self.outcomes for value in outcome.values), *receipt)))
+        own = (value for outcome in self.outcomes for value in outcome.values)
+        compared = [] if self.received is None else [each for each in self.outcomes if COMPLIERS in each.READ_BY]
+        return tuple(dict.fromkeys((*own, *map(self._received_beside, compared))))
 
-    @property
-    def receipt(self) -> int:
-        """Where what was received stands among the values."""
+    def receipt(self, outcome: Outcome) -> int:
+        """Where what was received stands among the values, over the records that have the outcome."""
+        return self.values.index(self._received_beside(outcome))
+
+    def _received_beside(self, outcome: Outcome) -> Value:
         assert self.received is not None
-        return self.values.index(Value(self.received))
+        return Value(self.received, beside=tuple(name for name in outcome.columns if name in self.lackable))
 
     def outcome(self, name: str) -> Outcome:
         """The outcome of a name."""
@@ -290,9 +304,9 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def lackable(self) -> frozenset[str]:
-        """The columns that a record may lack: all outcomes that are computed from them allow it."""
+        """The columns that a record may lack: all outcomes that are computed from them allow it; never `received`."""
         needed = {column for each in self.outcomes if each.missing == "refused" for column in each.columns}
-        return frozenset(self.measured) - needed
+        return frozenset(self.measured) - needed - {self.received}
 
     @property
     def lacking(self) -> bool:

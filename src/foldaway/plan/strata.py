@@ -40,6 +40,11 @@ class Strata(Part, frozen=True):
     column: Annotated[str, Meta(description="the name of a column")]
     probabilities: Shares
 
+    @property
+    def alike(self) -> bool:
+        """Whether the arms have the same probabilities in all strata."""
+        return len({frozenset(shares.items()) for shares in self.probabilities.values()}) < 2
+
     def faults(self) -> Iterator[str]:
         """What is wrong with the probabilities."""
         if not self.column:

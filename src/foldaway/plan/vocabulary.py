@@ -202,11 +202,11 @@ _WHOLE_UNITS = Need(
 )
 _NO_WEIGHT = Need(lambda plan: plan.weight is None, "`federated.leverage` needs a plan without `weight`.")
 
-TOTAL = "total"
+TOTAL, COMPLIERS, DIFFERENCE = "total", "compliers", "difference"
 
 # In the order in which they are reported.
 ESTIMATORS = _by_name(
-    Estimator("difference", "the plain difference between the arms' means", needs=(_ONE_STRATUM,), rank=4),
+    Estimator(DIFFERENCE, "the plain difference between the arms' means", needs=(_ONE_STRATUM,), rank=4),
     Estimator(
         "adjusted",
         "the difference between the arms' means, minus what the covariates predict",
@@ -253,7 +253,7 @@ ESTIMATORS = _by_name(
         by_name=True,
     ),
     Estimator(
-        "compliers",
+        COMPLIERS,
         "the effect on those who take the treatment up because they were assigned to it",
         needs=(_RECEIVED, FROM_SUMS),
         because="the plan asks for the effect of what was received.",

@@ -44,7 +44,8 @@ class CompleteCases:
     Attributes:
         sets: Where the values of each set stand among all of them.
         parts: Their moments.
-        everyone: The number of all records, by arm and group; None where no value may be missing.
+        everyone: The number of all records and, if these have weights, Σw, by arm and group; None where no value may be
+            missing.
         pairs: Values whose products are wanted of sums.
     """
 
@@ -58,13 +59,13 @@ class CompleteCases:
         """The moments of no records; of a segment, with an arm for each arm and level."""
         arms, k, sets = len(plan.arms) * levels, len(plan.regressors), plan.present_together
         shapes = [MomentsShape(arms, groups, Shape(k, len(places)), plan.weighted) for places in sets]
-        everyone = np.zeros((arms, groups)) if plan.lacking else None
+        everyone = np.zeros((arms, groups, 1 + plan.weighted)) if plan.lacking else None
         return cls(sets, tuple(map(GroupMoments.empty, shapes)), everyone, plan.pairs)
 
     @property
     def records(self) -> Floats:
         """The number of records, by arm and group."""
-        return self.parts[0].records if self.everyone is None else self.everyone
+        return self.parts[0].records if self.everyone is None else self.everyone[..., 0]
 
     @property
     def n(self) -> int:
@@ -89,7 +90,7 @@ class CompleteCases:
         """Take a batch in, each record into the moments of the sets that it has."""
         if self.everyone is None:
             return replace(self, parts=(fold_group_moments(self.parts[0], batch),))
-        arms, groups = self.everyone.shape
+        arms, groups, columns = self.everyone.shape
         parts = list(self.parts)
         for start in range(0, len(batch), _STEP):
             here = slice(start, min(start + _STEP, len(batch)))
@@ -98,14 +99,15 @@ class CompleteCases:
                 parts[i] = fold_group_moments(parts[i], _having(batch, here, rows, places, parts[i].shape.row))
         arm = np.zeros(len(batch), dtype=np.int8) if batch.arm is None else batch.arm
         cell = cell_of(arm, None if batch.key is None else group_of(batch.key, groups), groups)
-        counted = np.bincount(cell, minlength=arms * groups).reshape(arms, groups)
-        return replace(self, parts=tuple(parts), everyone=self.everyone + counted)
+        counted = [np.bincount(cell, each, minlength=arms * groups) for each in (None, batch.weight)[:columns]]
+        added = np.stack(counted, axis=-1).reshape(self.everyone.shape)
+        return replace(self, parts=tuple(parts), everyone=self.everyone + added)
 
     def lean(self, predictor: Predictor | None, without: Floats | None = None) -> Sums:
         """The moments as sums of y and ỹ by arm and group; see `predictor.lean`."""
         if self.everyone is None:
             return lean(self.parts[0], predictor, without, self.pairs)
-        arms, groups = self.everyone.shape
+        arms, groups, _ = self.everyone.shape
         shape = SumsShape(
             arms,
             sum(map(len, self.sets)),
@@ -115,7 +117,9 @@ class CompleteCases:
             missing=True,
             pairs=self.pairs,
         )
-        sums = replace(Sums.empty(shape), records=self.everyone)
+        sums = replace(Sums.empty(shape), records=self.records)
+        if sums.weight is not None:
+            sums.weight[..., -1] = self.everyone[..., 1]
         for places, part in zip(self.sets, self.parts, strict=True):
             own = predictor if predictor is None else predictor._replace(slopes=predictor.slopes[list(places)])
             slopes = without if without is None else without[:, list(places)]
@@ -147,7 +151,8 @@ class CompleteCases:
             raise StateError("the state does not fit its plan: it has other moments.")
         parts = [GroupMoments.restore(each, part.shape) for each, part in zip(kept.parts, self.parts, strict=True)]
         everyone = kept.everyone.read(*self.everyone.shape)
-        if any(np.any(part.records > everyone) for part in parts) or np.any(everyone != np.floor(everyone)):
+        records = everyone[..., 0]
+        if any(np.any(part.records > records) for part in parts) or np.any(records != np.floor(records)):
             raise StateError("the state is damaged: its counts do not fit.")
         return replace(self, parts=tuple(parts), everyone=everyone)
 

@@ -121,7 +121,8 @@ class Sums:
         level: What first-order sums are about, by column.
         records: The number of records, by arm and group.
         present: The number of records that have the outcome, by arm, group and outcome; None if all have all.
-        weight: Σw by arm, group and outcome (one column if none may be missing); None without weights.
+        weight: Σw by arm, group and outcome, and over all records in the last column, which is the only one if no
+            outcome may be missing; None without weights.
         total: Σ w (v − level), by arm, group and column.
         mass: Σ w² by arm and outcome (n without weights).
         first: Σ w² (v − level), by arm and column.
@@ -180,6 +181,12 @@ class Sums:
         weights: Floats = self.weight[..., outcome if self.shape.missing else 0]
         return weights
 
+    @property
+    def all_weights(self) -> Floats:
+        """Σw over all records, by arm and group."""
+        weights: Floats = self.records if self.weight is None else self.weight[..., -1]
+        return weights
+
     def totals(self, column: int) -> Floats:
         """Σ w v by arm and group, about no level: what a reader may want, with the digits that are left."""
         totals: Floats = self.total[..., column] + self.weights(column % self.shape.outcomes) * self.level[column]
@@ -229,10 +236,13 @@ class Sums:
             center = center + _ratio(first, mass)
         moved = center - level
         weights = _wide(sums[..., WEIGHT], shape)
-        records = sums[..., 0, RECORDS].copy()
+        records, weight = sums[..., 0, RECORDS].copy(), sums[..., : shape.outcomes if shape.missing else 1, WEIGHT]
         if shape.missing:
-            counted = sum(np.bincount(piece.cell, minlength=records.size) for piece in pieces)
+            everyone = [(piece.cell, piece.weight) for piece in pieces]
+            counted = sum(np.bincount(cell, minlength=records.size) for cell, _ in everyone)
             records[:] = np.reshape(counted, records.shape)
+            summed = sum(np.bincount(cell, w, minlength=records.size) for cell, w in everyone)
+            weight = np.concatenate([weight, np.reshape(summed, (*records.shape, 1))], axis=-1)
         cross = None
         if shape.adjusted:
             y, tilde = np.split(first, 2, axis=1)
@@ -242,7 +252,7 @@ class Sums:
             level,
             records,
             sums[..., RECORDS].copy() if shape.missing else None,
-            sums[..., : shape.outcomes if shape.missing else 1, WEIGHT].copy() if shape.weighted else None,
+            weight.copy() if shape.weighted else None,
             _columns(sums, TOTAL, shape) + weights * moved[:, None],
             arms[..., MASS].copy(),
             first + mass * moved,
@@ -469,7 +479,7 @@ def _sizes(shape: SumsShape) -> dict[str, tuple[int, ...] | None]:
         "level": (V,),
         "records": (A, G),
         "present": (A, G, outcomes) if shape.missing else None,
-        "weight": (A, G, outcomes if shape.missing else 1) if shape.weighted else None,
+        "weight": (A, G, outcomes + 1 if shape.missing else 1) if shape.weighted else None,
         "total": (A, G, V),
         "mass": (A, outcomes),
         "first": (A, V),

@@ -118,7 +118,7 @@ def test_what_is_no_cohort_is_told_and_stays(redis_server: Redis, tmp_path: Path
     redis_server.send(plan.name, [Sent(as_json(people(20)))])
     words = ("consume", redis_server.address(plan.name), file, "--store", tmp_path / "store")
     _, err = foldaway(*words, "--delete", "--until-empty")
-    assert "20 more wait at the broker until a cohort of 50 has come" in err
+    assert "20 more wait at the broker until there is a cohort of 50" in err
     assert "no effects yet" in err
     assert redis_server.held(plan.name) == 1
     assert read(tmp_path / "store") is None
@@ -159,7 +159,7 @@ def test_no_value_reaches_the_store_the_output_or_an_error(nats_server: Nats, tm
     assert "the message at position 5 is refused" in said[1]
     assert "group: 10 unknown arm" in said[1]
     said += foldaway(*words, "--until-empty", "--skip-faulty", "--delete", env={"FOLDAWAY_DEBUG": "1"})
-    assert "3 faulty messages were passed over" in said[-1]
+    assert "3 faulty messages were skipped" in said[-1]
     assert not marks.find("".join(said).encode())
     assert not scan_files([tmp_path], marks)
     assert marks.find(good[0].body)  # the search can find

@@ -93,7 +93,7 @@ def test_the_control_is_guessed_by_name_or_told(folder: Path, tmp_path: Path) ->
         (("--arm", "variant"), "with --outcome"),
         (("--arm", "varient", "--outcome", "revenue"), "no column 'varient'; did you mean `variant`?"),
         (("--arm", "user_id", "--outcome", "revenue"), "has more than 20 different values"),
-        (("--arm", "variant", "--outcome", "country"), "the outcome 'country' is not made of numbers"),
+        (("--arm", "variant", "--outcome", "country"), "the outcome 'country' does not contain numbers"),
         (("--arm", "variant", "--outcome", "revenue", "--covariate", "country"), "--levels 'country=first"),
         (("--arm", "variant", "--outcome", "revenue", "--levels", "country"), "--levels 'country=de,fr,us'"),
     ],
@@ -119,13 +119,13 @@ def test_slips_in_a_file_or_in_an_option_are_told(tmp_path: Path) -> None:
     assert "say --delimiter ';'" in foldaway("plan", "new", "t.csv", folder=tmp_path, code=1).stderr
     made = foldaway("plan", "new", "t.csv", *words, "--delimiter", ";", folder=tmp_path)
     assert "No record has the level fr of land." in made.stderr
-    assert made.stderr.splitlines()[-1].startswith("Next: the same again with -o")  # no file was written to run
+    assert made.stderr.splitlines()[-1].startswith("Next: repeat the command with -o")  # no file was written to run
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,2,SECRET\n" * 3)
     unknown = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
     assert "3 records have a 'land' that is none of the levels de, fr" in unknown
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,2,fr\n" * 3 + "SECRET,2,de\n")
     typo = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
-    assert "one value of 'g' occurs only once; a typo?" in typo
+    assert "one value of 'g' occurs only once; if it is a typo" in typo
     absent = foldaway("plan", "new", "tt.csv", *words, folder=tmp_path, code=1).stderr
     assert "tt.csv matches no file; check the spelling" in absent
     assert "SECRET" not in unknown + typo

@@ -84,7 +84,7 @@ def test_it_draws(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["--effect", "1"], "nothing is known of 'revenue' yet"),
+        (["--effect", "1"], "nothing is known about 'revenue' yet"),
         (["--level", "profit=1"], "the plan has no outcome 'profit'"),
         (["--level", "high"], "--level takes a number"),
         (["--level", "0.2"], "give `effect` or `relative`"),

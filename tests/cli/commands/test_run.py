@@ -114,7 +114,7 @@ def test_a_backlog_is_folded_deleted_and_told(folder: Path, expected: dict[str, 
     check_same(json.loads(done.stdout), expected)
     again = foldaway(*words)  # nothing new: the same effects, and the files are gone for good
     check_same(json.loads(again.stdout), expected)
-    assert "matches no file now" in again.stderr
+    assert "matches no file any more" in again.stderr
     kept = foldaway("run", folder / "plan.toml", folder / "day1.csv", "--save", tmp_path / "kept")
     assert "deleted" not in kept.stderr
     skipped = foldaway(
@@ -178,8 +178,8 @@ def test_a_state_is_never_lost_to_a_slip(folder: Path, tmp_path: Path) -> None:
     words = ["run", str(folder / "plan.toml"), str(folder / "day1.csv"), "--save"]
     foldaway(*words, state)
     before = state.read_bytes()
-    assert "go on from it with --resume" in foldaway(*words, state, code=1).stderr
-    assert "is no foldaway state" in foldaway(*words, folder / "plan.toml", code=1).stderr
+    assert "continue it with --resume" in foldaway(*words, state, code=1).stderr
+    assert "is not a foldaway state" in foldaway(*words, folder / "plan.toml", code=1).stderr
     assert "there is no folder" in foldaway(*words, tmp_path / "none" / "state", code=1).stderr
     assert state.read_bytes() == before
     assert fa.Plan.load(folder / "plan.toml") == PLAN
@@ -252,7 +252,7 @@ def test_control_c_stops_a_read_at_once_and_says_what_stays(folder: Path) -> Non
         while running.poll() is None and time.monotonic() < deadline:
             endless.write(records)
     assert running.wait(60) == 130
-    assert running.stderr.read() == b"stopped; what was saved before stays as it is.\n"
+    assert running.stderr.read() == b"stopped; what was saved before is unchanged.\n"
 
 
 def test_errors_fit_a_terminal_and_are_one_line_elsewhere(folder: Path) -> None:

@@ -67,7 +67,7 @@ def test_less_than_a_cohort_is_said_and_told_to_its_admin_alone(
     assert "--without-effects" in foldaway("trial", "close", name, code=1, env=admin(server)).stderr
     words = ["trial", "close", name, "--without-effects", *(["--exact"] if exact else [])]
     closed = foldaway(*words, env=admin(server)).stdout
-    assert (f"{name}: 1,000 records" if exact else "closed without effects: too few records had come.") in closed
+    assert (f"{name}: 1,000 records" if exact else "closed without effects: too few records had arrived.") in closed
     assert max(map(len, closed.splitlines())) <= 80
     assert "closed without effects" in foldaway("trial", "effects", name, env=admin(server)).stdout
 
@@ -133,5 +133,5 @@ def test_progress_at_a_terminal_and_control_c(server: Served, folder: Path, big:
     sending.communicate(timeout=60)
     assert stopped, shown
     assert sending.returncode == 130
-    assert b"goes on from what the server has" in shown
+    assert b"resume after what the server has" in shown
     assert b"Traceback" not in shown

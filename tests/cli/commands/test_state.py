@@ -147,7 +147,7 @@ def test_a_seal_destroys_the_key_that_was_given_and_prints_exact_effects_once(tm
     in_a_store(trial, store)
     key.write_text(bytes(range(16)).hex())
     with StreamFile(store):
-        assert "another program is at work on" in foldaway("seal", store, "--key", key, code=1).stderr
+        assert "another program is using" in foldaway("seal", store, "--key", key, code=1).stderr
     done = foldaway("seal", store, "--key", key, "--exact", "--json")
     assert done.stdout == trial.effects().to_json() + "\n"
     assert not key.exists()

@@ -118,7 +118,41 @@ def test_it_is_told_rounded_and_never_leads() -> None:
 
 
 def test_bad_plans() -> None:
-    with pytest.raises(fa.PlanError, match="`received` is read from sums"):
-        fa.Plan(**{**SETTINGS, "keep": "moments"})
+    for more in ({"keep": "moments"}, {"release": 1.0, "bounds": {"y": (0, 1), "d": (0, 1)}}):
+        with pytest.raises(fa.PlanError, match=r"^`received` needs sums by group, and cannot be combined .*\.$"):
+            fa.Plan(**{**SETTINGS, **more})
     with pytest.raises(fa.PlanError, match="needs `received`"):
         fa.Plan(**{**SETTINGS, "received": None, "estimators": ["compliers"]})
+
+
+@pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
+@pytest.mark.parametrize("covariates", [[], ["x"]])
+def test_where_outcomes_are_missing_both_effects_are_of_the_records_that_have_them(covariates: list[str]) -> None:
+    """Half of all units take nothing up, and most of their outcomes are missing: those who are left take up more."""
+    data = records(4000)
+    lost = (data["d"] == 0) & (np.arange(4000) % 10 > 0) & (data["u"] % 2 == 0)
+    data["z"] = data["y"]
+    data["y"] = np.where(lost, np.nan, data["y"])
+    outcomes = [fa.Mean("y", missing="allowed"), "z"]
+    left = {name: column[~lost] for name, column in data.items()}
+    trial = folded(data, unit="u", outcomes=outcomes, covariates=covariates)
+    for row, those in zip(trial.effects().filter(estimator="compliers"), (left, data), strict=True):
+        alone = compliers(folded(those, unit="u", outcomes=[row.outcome], covariates=covariates))
+        assert (row.estimate, row.std_error, row.first_stage) == pytest.approx(
+            (alone.estimate, alone.std_error, alone.first_stage), rel=1e-9 if not covariates else 1e-4
+        )
+
+
+def test_a_record_that_does_not_say_what_was_received_is_faulty() -> None:
+    data = records(200)
+    data["d"][3] = np.nan
+    with pytest.raises(fa.RecordError, match="d: 1"):
+        folded(data, outcomes=[fa.Mean("y", missing="allowed")])
+
+
+def test_an_outcome_that_is_the_same_in_all_of_an_arm_is_the_reason() -> None:
+    data = records(2000)
+    data["y"] = np.where((data["g"] == "b") & (data["x"] > 0.5), 1.0, 0.0)
+    row = compliers(folded(data, unit="u"), rounded=True)
+    assert row.estimate is None
+    assert (row.why or "").startswith("All records of an arm have the same value of this outcome")

@@ -9,7 +9,8 @@ import time
 import pytest
 
 from foldaway.errors import VaultError
-from foldaway.service.database.store import KeyTable, Store
+from foldaway.service.database.key_table import KeyTable
+from foldaway.service.database.store import Store
 from stores import BOOTSTRAPPED, PLAN, Place, forked, renamed
 
 NAME = PLAN.name

@@ -88,6 +88,7 @@ ROUTES = {
     ("GET", "/v1/trials/known/report"): ["admin", "read"],
     ("GET", "/v1/trials/known/history"): ["admin", "read"],
     ("GET", "/v1/trials/known/outlook"): ["admin", "read"],
+    ("GET", "/v1/trials/known/certificate"): ["admin", "read"],
     ("POST", "/v1/trials/known/close"): ["admin"],
     ("POST", "/v1/trials/known/records"): ["admin", "ingest"],
     ("GET", "/v1/trials/known/producers/me"): ["admin", "ingest"],

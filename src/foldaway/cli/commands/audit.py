@@ -37,9 +37,9 @@ def audit(
     key_file: Annotated[Path | None, typer.Option(help="STORE: the key file, if it is not STORE/master.key.")] = None,
     trial: Annotated[str | None, typer.Option(metavar="NAME", help="URL: the trial whose answers to attack.")] = None,
     token: Annotated[
-        str | None, typer.Option(envvar="FOLDAWAY_TOKEN", help="URL: a token to read it; better in FOLDAWAY_TOKEN.")
+        str | None, typer.Option(envvar="FOLDAWAY_TOKEN", help="URL: a token to read it; FOLDAWAY_TOKEN is safer.")
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0, help="URL: how long to go on asking for new answers.")] = 0.0,
+    seconds: Annotated[float, typer.Option(min=0, help="URL: how many seconds to keep asking for new answers.")] = 0.0,
     ca: Authority = None,
     json: AsJson = False,
 ) -> None:
@@ -76,7 +76,7 @@ def _of_states(paths: list[Path], key: Path | None) -> Iterator[tuple[str, Audit
         yield str(path), audit(trial.plan, trial.tallies)
         if before is not None:
             if before.plan.fingerprint != trial.plan.fingerprint:
-                raise StateError(f"{path} is a state of another plan than the one before it; audit them one by one.")
+                raise StateError(f"{path} is a state of another plan than the state before it; audit them one by one.")
             yield f"{path} less the state before it", audit(trial.plan, trial.tallies, before.tallies)
         before = trial
 
@@ -92,7 +92,7 @@ def _of_store(targets: list[str], key_file: Path | None) -> Iterator[tuple[str, 
 
     (place,) = targets[:1]
     if len(targets) > 1:
-        raise StateError("one store at a time.")
+        raise StateError("audit one store at a time.")
     folder = None if "://" in place else Path(place)
     store = Store.open(place, Vault.open(folder, key_file, os.environ))
     try:

@@ -15,7 +15,7 @@ app = typer.Typer()
 
 # Each command imports what it needs, so that --help is quick.
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines, an object to a line.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines, one object per line.")]
 
 
 @app.command()
@@ -24,21 +24,22 @@ def consume(
         str,
         typer.Argument(
             metavar="ADDRESS",
-            help="Such as nats://HOST:PORT/STREAM, redis://HOST:PORT/STREAM or kafka://HOST:PORT/TOPIC; a password is "
-            "better given in FOLDAWAY_BROKER_PASSWORD.",
+            help="Such as nats://HOST:PORT/STREAM, redis://HOST:PORT/STREAM or kafka://HOST:PORT/TOPIC. Put "
+            "a password into FOLDAWAY_BROKER_PASSWORD.",
         ),
     ],
     plan: PlanFile,
-    store: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the tallies and the position are kept.")],
+    store: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the tallies and the position are stored.")],
     key: KeyFile = None,
     until_empty: Annotated[
-        bool, typer.Option("--until-empty", help="End when the stream has been read; else go on for ever.")
+        bool, typer.Option("--until-empty", help="Stop when the stream has been read, instead of waiting for more.")
     ] = False,
     delete: Annotated[
-        bool, typer.Option("--delete", help="Delete messages at the broker once the state that holds them is durable.")
+        bool,
+        typer.Option("--delete", help="Delete messages at the broker once the state that includes them is stored."),
     ] = False,
     skip_faulty: Annotated[
-        bool, typer.Option("--skip-faulty", help="Pass over messages that the plan refuses, counted; else stop there.")
+        bool, typer.Option("--skip-faulty", help="Skip and count messages that the plan rejects, instead of stopping.")
     ] = False,
     close: Annotated[
         bool, typer.Option("--close", help="When the stream is empty, end the trial and destroy its key.")
@@ -87,5 +88,5 @@ def _secret(file: Path | None, store: Path) -> bytes | None:
     if file is None:
         return None
     if file.resolve().is_relative_to(store.resolve()):
-        raise SourceError("the key must be kept apart from the tallies: name a file outside of the store.")
+        raise SourceError("the key must be kept apart from the tallies: name a file outside the store.")
     return read_or_make_key(file, new=not (store / STATE).exists())

@@ -9,7 +9,8 @@ import typer
 
 from foldaway.cli.commands.state import State, existing, read_key
 from foldaway.cli.terminal.options import AsJson, KeyOfState
-from foldaway.cli.terminal.words import in_lines, tell
+from foldaway.cli.terminal.saving import save_certificate
+from foldaway.cli.terminal.words import in_lines
 from foldaway.errors import StateError
 
 if TYPE_CHECKING:
@@ -28,22 +29,11 @@ def certificate(
     ] = None,
     key: KeyOfState = None,
 ) -> None:
-    """Write a signed certificate: plan, effects and the ledger of what happened. Seal the trial first if it is over."""
+    """Write a signed certificate of what was done and found. Seal the trial first if it is over."""
     file = existing(state)
     issued = _issued(file, read_key(key))
     target = state.with_name(f"{state.name}.certificate.json") if output is None else output
     save_certificate(issued.dumps(), target)
-
-
-def save_certificate(data: bytes, target: Path) -> None:
-    """Write a certificate, or print it."""
-    from foldaway.keeping.disk import replace_file
-
-    if str(target) == "-":
-        print(data.decode(), end="")
-        return
-    replace_file(target, data)
-    tell(f"Certificate written to {target}. `foldaway verify {target}` checks it, without a network.")
 
 
 def _issued(file: Path, key: bytes | None) -> Certificate:
@@ -55,7 +45,7 @@ def _issued(file: Path, key: bytes | None) -> Certificate:
     from foldaway.report.page.kept import planned
     from foldaway.trial import open_saved
 
-    with locked(file, StateError(f"another program is at work on {file}; wait until it has ended.")):
+    with locked(file, StateError(f"another program is using {file}; wait until it has finished.")):
         if is_encrypted(file):
             trial, positions = open_saved(file, key=key)
             effects: str | None = trial.tell().to_json()
@@ -86,7 +76,7 @@ def verify(
     key: KeyOfState = None,
     json: AsJson = False,
 ) -> None:
-    """Check a certificate offline, and say what it proves and what it does not. Exits with 1 if anything is wrong."""
+    """Check a certificate offline. Says what it proves and what it does not; exits with 1 if anything is wrong."""
     import msgspec
 
     from foldaway.evidence.verifying import verify
@@ -132,7 +122,7 @@ def _text(file: Path, checked: Checked) -> str:
     else:
         parts = {
             f"{file} is valid.\n\nWhat it proves:": checked.proven,
-            "What whoever signed it says has happened (times are UTC):": checked.stated,
+            "What the signer states (times are UTC):": checked.stated,
             "What it cannot prove:": checked.unproven,
         }
     return "\n\n".join(

@@ -27,7 +27,7 @@ def site_run(
     server: Server,
     token: Token,
     folder: Annotated[
-        str, typer.Option(help="Where this site remembers what it has sent; each site needs its own.")
+        str, typer.Option(help="A folder where this site stores what it has sent; each site needs its own.")
     ] = "~/.foldaway",
     ca: Authority = None,
     json: AsJson = False,
@@ -61,11 +61,11 @@ def site_run(
     print(text_table(["arm", "units", "records"], rows))
     print()
     if sent.repeated:
-        print(in_lines("The coordinator had them already, from an earlier run, and has not counted them again."))
+        print(in_lines("The coordinator already has them from an earlier run, and did not count them again."))
     if sent.durable:
-        print("They are safe there, whatever crashes.")
+        print("They are safe there, even after a crash.")
     else:
-        print(in_lines("They are not stored yet; run the same command again later: they are counted once."))
+        print(in_lines("They are not stored yet. Run the same command again later: they are counted only once."))
 
 
 @federated_app.command("simulate")
@@ -87,7 +87,7 @@ def simulate(
     if mode not in MODES:
         raise FoldawayError(f"there is no mode {mode!r}; choose one of {', '.join(MODES)}.")
     if drop_out + late > 0.95:
-        raise FoldawayError("too few devices would report: --drop-out and --late may add up to 0.95.")
+        raise FoldawayError("too few devices would report: --drop-out and --late must add up to at most 0.95.")
     world = World(clients, mode, drop_out, late, seed)
     with _progress(clients) as progress:
         summary = simulate(world, processes=processes, progress=progress)

@@ -45,7 +45,7 @@ def check(
         typer.Option(
             min=1,
             metavar="UNITS",
-            help="Also say when so many units are stored, and who could be solved for.",
+            help="For so many units, also say when they are stored, and who could be solved for.",
         ),
     ] = None,
     json: AsJson = False,
@@ -72,7 +72,7 @@ def check(
     print(summary(the_plan, described(the_plan)))
     if expect is not None:
         for question, sentences in (
-            (f"When is a trial of {expect:,} units stored and told?", pace(the_plan, expect)),
+            (f"When would a trial of {expect:,} units be stored and shown?", pace(the_plan, expect)),
             (f"Could anybody be solved for, from a saved state of {expect:,} units?", expected(the_plan, expect)),
         ):
             print(f"\n{question}")
@@ -86,7 +86,7 @@ def register(
     save: Annotated[Path, typer.Option(metavar="STATE", help="Where the state is to be; it holds no record yet.")],
     key: KeyFile = None,
 ) -> None:
-    """Enter a plan into a new ledger before the first record, and print the hash that proves it once published."""
+    """Enter a plan into a new ledger before the first record. Prints the hash that proves it once published."""
     from foldaway.cli.commands.state import require_savable
     from foldaway.evidence.ledger import head_sentence
     from foldaway.keeping.secret import read_or_make_key
@@ -114,7 +114,7 @@ def dossier(
     purpose: Annotated[str, typer.Option(help="Why the trial is run, in a sentence.")] = "",
     recipient: Annotated[list[str] | None, typer.Option(help="Who sees the effects; may be repeated.")] = None,
 ) -> None:
-    """Write papers for the file: a record of processing and an annex to an impact assessment (GDPR Art. 30 and 35)."""
+    """Write papers for the file. A record of processing and an annex to an impact assessment (GDPR Art. 30 and 35)."""
     from foldaway.dossier import OPEN
     from foldaway.dossier import dossier as written
     from foldaway.plan import Plan
@@ -152,7 +152,7 @@ def new(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; printed by default.")
     ] = None,
 ) -> None:
-    """Write a first plan for a file of records. Look it over before you run it. Without options, list its columns."""
+    """Write a first plan for a file of records. Review it before you run it. Without options, list its columns."""
     file = _only(file)
     if not (arm or outcome or covariate or levels or unit):
         _list_columns(file, delimiter)
@@ -173,7 +173,7 @@ def new(
     for guess in guesses:
         tell(guess)
     if output is None:
-        tell("Next: the same again with -o plan.toml, which writes the plan to that file.")
+        tell("Next: repeat the command with -o plan.toml to write the plan to that file.")
         return
     command = ["foldaway", "run", str(output), str(file), *_said(delimiter), "--save", "trial.state"]
     tell(f"Next: {shlex.join(command)}")
@@ -188,7 +188,7 @@ def calibrate(
     ] = None,
     delimiter: Delimiter = None,
 ) -> None:
-    """Write coefficients from earlier records into a plan. Arms and groups stay as they were."""
+    """Write coefficients from earlier records into a plan. Arms and groups stay the same."""
     import msgspec
     import tomli_w
 
@@ -256,7 +256,7 @@ def _list_columns(file: Path, delimiter: str | None) -> None:
 
     columns = column_names(file, delimiter)
     if not columns:
-        raise PlanError("lines of JSON have no header to read: say --arm COLUMN and --outcome COLUMN.")
+        raise PlanError("lines of JSON have no header: use --arm COLUMN and --outcome COLUMN.")
     print("\n".join(columns))
     command = ["foldaway", "plan", "new", str(file), "--arm", "COLUMN", "--outcome", "COLUMN", "-o", "plan.toml"]
     command += _said(delimiter)
@@ -350,10 +350,10 @@ def _look(
         if others := uses[len(levels[name])]:
             raise PlanError(
                 f"{others:,} records have a {name!r} that is none of the levels {', '.join(levels[name])}: name every "
-                "level, spelt as in the file, capitals and blanks included."
+                "level, spelled exactly as in the file, including capitals and spaces."
             )
     if len(counts) > 2 and sorted(counts.values())[:2] != [1, 1] and 1 in counts.values():
-        raise PlanError(f"one value of {arm!r} occurs only once; a typo? Mend it in the file.")
+        raise PlanError(f"one value of {arm!r} occurs only once; if it is a typo, correct it in the file.")
     if len(counts) < 2 or min(counts.values()) < _FEWEST_RECORDS:
         raise PlanError(
             f"{arm!r} does not look like the column of the arm: it should have two or more different values, each in "
@@ -384,10 +384,12 @@ def _plan(
     for column in seen.texts:
         if column in covariates:
             raise PlanError(
-                f"the covariate {column!r} is not made of numbers; if it is categorical, name its levels: "
+                f"the covariate {column!r} does not contain numbers; if it is categorical, list its levels: "
                 f"--levels '{column}=first,second,third'."
             )
-        raise PlanError(f"the outcome {column!r} is not made of numbers; write it as numbers, yes and no as 1 and 0.")
+        raise PlanError(
+            f"the outcome {column!r} does not contain numbers; write it as numbers, for example yes and no as 1 and 0."
+        )
     if control is not None and control not in seen.arms:
         raise PlanError(f"there is no arm {control!r} in {arm!r}; there are {', '.join(seen.arms)}.")
     first = control or next((a for word in _CONTROLS for a in seen.arms if a.lower() == word), seen.arms[0])

@@ -68,17 +68,17 @@ def power(
     days: Annotated[float | None, typer.Option(help="The same in days.")] = None,
     records_per_unit: Annotated[float | None, typer.Option(help="The mean number of records of a unit.")] = None,
     size_cv: Annotated[float, typer.Option(help="Its standard deviation over its mean.")] = 0.0,
-    records_per_day: Annotated[float | None, typer.Option(help="Records that come in a day.")] = None,
-    units_per_day: Annotated[float | None, typer.Option(help="New units that come in a day.")] = None,
-    chance: Annotated[float, typer.Option("--power", help="The chance to show what is asked.")] = 0.8,
-    alternative: Annotated[str | None, typer.Option(help="two-sided, greater or less; the plan's if left out.")] = None,
+    records_per_day: Annotated[float | None, typer.Option(help="Records that arrive in a day.")] = None,
+    units_per_day: Annotated[float | None, typer.Option(help="New units that arrive in a day.")] = None,
+    chance: Annotated[float, typer.Option("--power", help="The chance of finding what is asked.")] = 0.8,
+    alternative: Annotated[str | None, typer.Option(help="two-sided, greater or less; by default, the plan's.")] = None,
     correction: Annotated[
-        str | None, typer.Option(help="holm, benjamini-hochberg or none; the plan's if left out.")
+        str | None, typer.Option(help="holm, benjamini-hochberg or none; by default, the plan's.")
     ] = None,
     sequential: Annotated[
         bool, typer.Option("--sequential", help="Decide by the any-time interval, however often you look.")
     ] = False,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: .svg, .png or .pdf.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Also plot the result: .svg, .png or .pdf.")] = None,
     delimiter: Delimiter = None,
     key: KeyOfState = None,
     json: AsJson = False,
@@ -161,11 +161,12 @@ def _baselines(
     missing = [name for name in names if name not in known]
     if len(missing) == len(names):
         raise EstimateError(
-            f"nothing is known of {missing[0]!r} yet: give --from with an earlier trial or earlier records, or --level "
+            f"nothing is known about {missing[0]!r} yet: use --from with an earlier trial or earlier records, or "
+            "--level "
             "and, unless it is a share, --sd."
         )
     for name in missing:
-        tell(f"Left out: nothing is known of {name!r}.")
+        tell(f"Left out: nothing is known about {name!r}.")
     return known
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foldaway.cli.commands.state import require_savable, save_report, tell_saved
+from foldaway.cli.commands.state import require_savable, tell_saved
 from foldaway.cli.terminal.options import AllEffects, AsJson, Delimiter, KeyFile, Overwrite, PlanFile, Save
+from foldaway.cli.terminal.saving import save_report
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import RecordError, SourceError
 
@@ -30,26 +31,27 @@ def run(
     save: Save = None,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="STATE", help="Go on from these tallies, and skip files that are in them."),
+        typer.Option(metavar="STATE", help="Continue from these tallies, and skip files that are already in them."),
     ] = None,
     overwrite: Overwrite = False,
     delete_after: Annotated[
-        bool, typer.Option("--delete-after", help="Delete each file once its records are in --save, on the disk.")
+        bool, typer.Option("--delete-after", help="Delete each file once its records are safely in the saved state.")
     ] = False,
-    processes: Annotated[int, typer.Option(min=1, help="Share the files out to so many processes.")] = 1,
+    processes: Annotated[int, typer.Option(min=1, help="Distribute the files to this many processes.")] = 1,
     key: KeyFile = None,
     format: Annotated[
-        str | None, typer.Option(help="csv, tsv, parquet, arrow or ndjson, if it cannot be told.")
+        str | None,
+        typer.Option(help="csv, tsv, parquet, arrow or ndjson; by default, from the file's name or first bytes."),
     ] = None,
     delimiter: Delimiter = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as well: one HTML page.")] = None,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Do not round the report: for yourself, and not for others.")
+        bool, typer.Option("--exact", help="Do not round the report. It is then for yourself, not for others.")
     ] = False,
     json: AsJson = False,
     everything: AllEffects = False,
     hardened: Annotated[
-        bool, typer.Option("--harden", help="Overwrite memory as it is freed, as a server does; slower.")
+        bool, typer.Option("--harden", help="Overwrite memory as it is freed, as a server does. This is slower.")
     ] = False,
 ) -> None:
     """Fold files of records into a trial and print its effects. No record is kept."""
@@ -68,7 +70,7 @@ def run(
     from foldaway.sources.runs.shares import ReadOptions
 
     if save is None and delete_after:
-        raise SourceError("--delete-after needs --save STATE: where the tallies of what is deleted are to be.")
+        raise SourceError("--delete-after needs --save STATE, to store the tallies of the deleted files.")
     require_savable(save, resume, overwrite)
     if report is not None:
         require_place(report)
@@ -100,7 +102,7 @@ def demo(
     records: Annotated[int, typer.Option(min=1_000, help="How many records to simulate.")] = 200_000,
     seed: Annotated[int, typer.Option(help="The simulation's seed.")] = 0,
 ) -> None:
-    """Simulate a trial, and compare it with an analysis of kept rows."""
+    """Simulate a trial, beside an analysis that kept every row."""
     from foldaway.cli.terminal.progress import file_progress
     from foldaway.simulation.demo import demonstrate
 
@@ -143,12 +145,12 @@ def _tell_rest(outcome: Outcome, plan: Plan, save: Path) -> None:
     """Say what was not folded, and where the state is."""
     for pattern in outcome.absent:
         tell(
-            f"{pattern}: matches no file now; only what was folded before is in the state"
+            f"{pattern}: matches no file any more; the state contains what was folded before"
             if has_magic(pattern)
-            else f"{pattern}: not there any more; the state knows it from before"
+            else f"{pattern}: no longer exists; the state already includes it"
         )
     if outcome.known:
-        tell(f"{_counted(outcome.known)} skipped: {save} holds their records already.")
+        tell(f"{_counted(outcome.known)} skipped: {save} already includes their records.")
     if outcome.waiting_records:
         tell(
             f"{outcome.waiting_records:,} records ({_counted(outcome.waiting)}) wait for the next run and are not in "

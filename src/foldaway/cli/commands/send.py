@@ -42,7 +42,7 @@ def send(
         typer.Option(
             envvar="FOLDAWAY_SENDER_KEY",
             metavar="FILE",
-            help="The sender's secret key, by which files are known again; made if not there yet.",
+            help="The sender's secret key, which recognises files that were sent before; created if it does not exist.",
         ),
     ] = None,
 ) -> None:
@@ -52,7 +52,7 @@ def send(
 
     paths = expand(files)
     with (
-        interruptible("stopped; the same command again goes on from what the server has."),
+        interruptible("stopped; repeat the command to resume after what the server has."),
         connect(server, token, ca) as client,
         file_progress(paths, "sending") as progress,
     ):
@@ -119,7 +119,7 @@ def send_files(
         for batch in batches:
             require_wanted(path, wanted, batch, delimiter)
             if batch.ragged and plan.on_fault == "refuse":
-                raise ServerError(f"{path} has {batch.ragged:,} lines that are not records; mend them first.")
+                raise ServerError(f"{path} has {batch.ragged:,} lines that are not records; correct them first.")
             rows = batch.records.num_rows
             first, last = last + 1, last + (1 if plan.complete_units else rows)
             if last <= durable or not rows:
@@ -150,7 +150,9 @@ def _own_key(path: Path | None) -> bytes:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError:
-            raise SourceError(f"the sender's key cannot be kept as {path}; say where with --key FILE.") from None
+            raise SourceError(
+                f"the sender's key cannot be stored as {path}; name another file with --key FILE."
+            ) from None
     return read_or_make_key(path)
 
 

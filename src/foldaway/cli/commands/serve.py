@@ -59,7 +59,12 @@ def serve(
         int, setting("max-body", min=1, help="The largest batch that the server accepts, in MiB.")
     ] = 32,
     queue: Annotated[
-        int, setting("queue", min=1, help="Batches in hand at once; a token's share is half of what others leave.")
+        int,
+        setting(
+            "queue",
+            min=1,
+            help="How many batches the server handles at once; one token may use half of those that others leave free.",
+        ),
     ] = 64,
     patience: Annotated[float, setting("patience", min=0.1, help="Seconds in which a batch must arrive.")] = 60.0,
     quiet: Annotated[bool, setting("quiet", help="Log only what fails, not every request.")] = False,
@@ -99,7 +104,7 @@ def serve(
 def key(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - prints it, to be kept as FOLDAWAY_KEY.")],
 ) -> None:
-    """Make a key that a server encrypts its trials with. Keep it apart from the data, and do not lose it."""
+    """Create a key with which a server encrypts its trials. Keep it apart from the data, and do not lose it."""
     with extra():
         from foldaway.service.keys.master_key import make_key_file, new_key
 
@@ -107,7 +112,7 @@ def key(
         print(new_key())
         return
     make_key_file(Path(file), known=False)
-    print(f"A new key is in {file}, for its owner alone.")
+    print(f"A new key is in {file}; only its owner can read it.")
 
 
 @app.command()

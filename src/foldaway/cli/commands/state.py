@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foldaway.cli.terminal.connecting import Authority
+from foldaway.cli.terminal.connecting import Authority, connect
 from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, Overwrite, Save
+from foldaway.cli.terminal.saving import save_report
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import SealedError, StateError, TooEarly
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
     from foldaway.effects import Effects
-    from foldaway.report.page.document import Report
 
 app = typer.Typer()
 
 State = Annotated[
-    Path, typer.Argument(metavar="STATE", help="A file that --save wrote, or the folder of a consumer's store.")
+    Path, typer.Argument(metavar="STATE", help="A file written by --save, or the folder of a consumer's store.")
 ]
 
 
@@ -33,7 +33,7 @@ def merge(
     json: AsJson = False,
     everything: AllEffects = False,
 ) -> None:
-    """Merge the tallies of trials that ran apart. Prints the effects of the whole."""
+    """Merge the tallies of trials that ran separately. Prints the effects of the whole."""
     from foldaway.cli.terminal.printing import print_effects
     from foldaway.evidence.ledger import head_sentence
     from foldaway.trial import Trial
@@ -61,13 +61,13 @@ def effects(
         str,
         typer.Argument(
             metavar="STATE|STORE|URL",
-            help="A file that --save wrote, the folder of a consumer's store, or the address of a server's trial: "
+            help="A file written by --save, the folder of a consumer's store, or the address of a server's trial: "
             "https://host/v1/trials/NAME.",
         ),
     ],
     key: KeyOfState = None,
     token: Annotated[
-        str | None, typer.Option(envvar="FOLDAWAY_TOKEN", help="URL: a token to read it; better in FOLDAWAY_TOKEN.")
+        str | None, typer.Option(envvar="FOLDAWAY_TOKEN", help="URL: a token to read it; FOLDAWAY_TOKEN is safer.")
     ] = None,
     ca: Authority = None,
     json: AsJson = False,
@@ -75,12 +75,13 @@ def effects(
 ) -> None:
     """Print the effects of a trial. Those of a state or a store are not rounded: they are for yourself."""
     if state.startswith(("http://", "https://")):
-        from foldaway.cli.commands import trial
+        from foldaway.cli.terminal.printing import print_answer
         from foldaway.federated.link import trial_address
 
         address, name = trial_address(state)
-        server = address.removesuffix(f"/v1/trials/{name}")
-        trial.effects(name, server, token or "", ca, json=json, everything=everything)
+        with connect(address.removesuffix(f"/v1/trials/{name}"), token or "", ca) as client:
+            answer = client.effects(name)
+        print_answer(answer, json, everything=everything)
         return
     from foldaway.trial import saved_effects
 
@@ -91,11 +92,15 @@ def effects(
 @app.command()
 def outlook(
     state: State,
-    records: Annotated[float | None, typer.Option(help="By so many records in all; twice as many by default.")] = None,
-    days: Annotated[float | None, typer.Option(help="By so many days from now.")] = None,
-    records_per_day: Annotated[float | None, typer.Option(help="Records that come in a day.")] = None,
-    width: Annotated[float | None, typer.Option(help="How wide an interval may be: say when it will be.")] = None,
-    power: Annotated[float, typer.Option(help="The chance to find the smallest effect.")] = 0.8,
+    records: Annotated[
+        float | None, typer.Option(help="Look ahead to this many records in total; by default, twice as many as now.")
+    ] = None,
+    days: Annotated[float | None, typer.Option(help="Look ahead this many days.")] = None,
+    records_per_day: Annotated[float | None, typer.Option(help="Records that arrive in a day.")] = None,
+    width: Annotated[
+        float | None, typer.Option(help="The width of an interval to wait for; prints when it will be reached.")
+    ] = None,
+    power: Annotated[float, typer.Option(help="The chance of finding the smallest effect.")] = 0.8,
     sequential: Annotated[
         bool, typer.Option("--sequential", help="By the any-time interval, however often you look.")
     ] = False,
@@ -123,7 +128,7 @@ def report(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; STATE.html by default, - to print.")
     ] = None,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Do not round: a page for yourself, and not for others.")
+        bool, typer.Option("--exact", help="Do not round. The page is then for yourself, not for others.")
     ] = False,
     key: KeyOfState = None,
 ) -> None:
@@ -170,17 +175,17 @@ def seal(
     state: State,
     key: KeyOfState = None,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Print the effects without rounding; what is kept is rounded.")
+        bool, typer.Option("--exact", help="Print the effects without rounding; what is stored is rounded.")
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """End a trial: keep its effects, destroy its tallies and its key. This cannot be undone."""
+    """End a trial: keep its effects, destroy tallies and key. This cannot be undone."""
     from foldaway.keeping.locks import locked
     from foldaway.keeping.saved import is_encrypted
     from foldaway.trial import open_saved, quiet_effects, saved_effects
 
     file, exact_effects = existing(state), None
-    with locked(file, StateError(f"another program is at work on {state}; wait until it has ended.")):
+    with locked(file, StateError(f"another program is using {state}; wait until it has finished.")):
         if is_encrypted(file):
             trial, positions = open_saved(file, key=read_key(key))
             exact_effects = quiet_effects(trial)
@@ -194,7 +199,7 @@ def seal(
             trial.seal()  # only now: what a crash leaves must be readable
         head = finish(file, key)
     if exact_effects is None:
-        tell(f"{state} was sealed before; only rounded effects are left.")
+        tell(f"{state} was sealed before; only its rounded effects remain.")
     else:
         tell(f"{state} is sealed: its tallies and its key are destroyed.")
     tell(head)
@@ -213,17 +218,17 @@ def release(state: State, key: KeyOfState = None, json: AsJson = False) -> None:
     from foldaway.trial import open_saved, saved_effects
 
     file = existing(state)
-    with locked(file, StateError(f"another program is at work on {state}; wait until it has ended.")):
+    with locked(file, StateError(f"another program is using {state}; wait until it has finished.")):
         if is_encrypted(file):
             trial, positions = open_saved(file, key=read_key(key))
             trial.release(everywhere=False)
             trial.save(file, positions=positions)  # before anybody sees it: drawn again, noise could be averaged away
             trial.seal()
-            tell(f"{state} holds the release now, and no exact tallies. Delete older copies of it.")
+            tell(f"{state} now contains the release and no exact tallies. Delete older copies of it.")
         tell(finish(file, key))
     found = saved_effects(file)
     if found.plan is None or found.plan.release is None:
-        raise SealedError(f"{state} is sealed, and its plan has no `release`: its effects have no noise.")
+        raise SealedError(f"{state} is sealed, and its plan has no `release`, so its effects have no noise.")
     print(found.to_json() if json else found)
 
 
@@ -260,7 +265,7 @@ def tell_from(file: Path, key: bytes | None) -> Effects:
 
     if file.is_file() and not is_encrypted(file):
         return saved_effects(file)
-    with locked(file, StateError(f"another program is at work on {file}; wait until it has ended.")):
+    with locked(file, StateError(f"another program is using {file}; wait until it has finished.")):
         trial, positions = open_saved(file, key=key)
         told = trial.tell()
         trial.save(file, positions=positions)
@@ -295,12 +300,6 @@ def file_of(state: Path) -> Path:
     return state / "state"
 
 
-def save_report(page: Report, target: Path) -> None:
-    """Write a report, and say so."""
-    page.save(target)
-    tell(f"Report written to {target} ({target.stat().st_size:,} bytes). Open it in a browser.")
-
-
 def tell_saved(path: Path) -> None:
     """Say where the state is."""
     tell(f"State written to {path} ({path.stat().st_size:,} bytes).")
@@ -323,10 +322,10 @@ def require_savable(target: Path | None, resume: Path | None, overwrite: bool) -
     if not target.exists():
         return
     if not target.is_file() or not _is_state(target):
-        raise StateError(f"{target} exists and is no foldaway state; save to another name.")
+        raise StateError(f"{target} exists and is not a foldaway state; save under another name.")
     if not overwrite and (resume is None or resume.resolve() != target.resolve()):
         raise StateError(
-            f"{target} holds a state: go on from it with --resume {target}, or say --overwrite to replace it."
+            f"{target} already contains a state: continue it with --resume {target}, or use --overwrite to replace it."
         )
 
 

@@ -9,6 +9,8 @@ import typer
 
 from foldaway.cli.terminal.connecting import Authority, Server, Token, TrialName, connect
 from foldaway.cli.terminal.options import AllEffects, AsJson, PlanFile
+from foldaway.cli.terminal.printing import print_answer, print_json
+from foldaway.cli.terminal.saving import save_certificate, save_report
 from foldaway.cli.terminal.words import in_lines, tell
 from foldaway.errors import ServerError
 from foldaway.evidence.ledger import head_sentence
@@ -16,7 +18,7 @@ from foldaway.evidence.ledger import head_sentence
 app = typer.Typer(help="Trials on a server.", no_args_is_help=True)
 
 Exact = Annotated[
-    bool, typer.Option("--exact", help="Do not round. Needs an admin's token, and the server notes that you asked.")
+    bool, typer.Option("--exact", help="Do not round. Needs an admin token, and the server counts such requests.")
 ]
 
 # Each command imports what it needs, so that --help is quick.
@@ -37,7 +39,7 @@ def create(
     with connect(server, token, ca) as client:
         made = client.create(text)
     if json:
-        _print_json(made)
+        print_json(made)
         return
     name, mark = made["name"], f"(fingerprint {made['fingerprint'][:12]}…)"
     if made.get("new", True):
@@ -64,7 +66,7 @@ def effects(
     """The effects of a trial so far."""
     with connect(server, token, ca) as client:
         answer = client.effects(name, exact=exact)
-    _print_answer(answer, json, everything=everything)
+    print_answer(answer, json, everything=everything)
 
 
 @app.command("outlook")
@@ -72,9 +74,13 @@ def outlook(
     name: TrialName,
     server: Server,
     token: Token,
-    records: Annotated[int | None, typer.Option(help="By so many records in all; twice as many by default.")] = None,
-    days: Annotated[float | None, typer.Option(help="By so many days from now.")] = None,
-    width: Annotated[float | None, typer.Option(help="How wide an interval may be: say when it will be.")] = None,
+    records: Annotated[
+        int | None, typer.Option(help="Look ahead to this many records in total; by default, twice as many as now.")
+    ] = None,
+    days: Annotated[float | None, typer.Option(help="Look ahead this many days.")] = None,
+    width: Annotated[
+        float | None, typer.Option(help="The width of an interval to wait for; prints when it will be reached.")
+    ] = None,
     ca: Authority = None,
     json: AsJson = False,
 ) -> None:
@@ -82,7 +88,7 @@ def outlook(
     with connect(server, token, ca) as client:
         answer = client.outlook(name, records=records, days=days, width=width)
     if json:
-        _print_json(answer)
+        print_json(answer)
         return
     import msgspec
 
@@ -107,7 +113,6 @@ def report(
     """Write what a trial found so far as one HTML page."""
     import msgspec
 
-    from foldaway.cli.commands.state import save_report
     from foldaway.effects import Effects
     from foldaway.report.page.document import require_place
     from foldaway.report.page.page import effects_page
@@ -119,7 +124,7 @@ def report(
     with connect(server, token, ca) as client:
         found = client.effects(name, exact=exact)["effects"]
     if found is None:
-        raise ServerError(f"{name} has no effects to report.")
+        raise ServerError(f"{name} has no effects to report yet.")
     page = effects_page(Effects.from_json(msgspec.json.encode(found)))
     print(page) if printed else save_report(page, target)
 
@@ -131,7 +136,7 @@ def close(
     token: Token,
     ca: Authority = None,
     deadline: Annotated[
-        float | None, typer.Option(min=0, help="Federated: seconds in which reports still count.")
+        float | None, typer.Option(min=0, help="Federated: for how many seconds reports still count.")
     ] = None,
     share: Annotated[
         float | None, typer.Option(help="Federated: the share of devices that is enough, above 0 and up to 1.")
@@ -142,7 +147,7 @@ def close(
     exact: Exact = False,
     json: AsJson = False,
 ) -> None:
-    """End a trial: no more records, its key gone, its effects final.
+    """End a trial: no more records come, its effects are final.
 
     Where records stay on devices, waits for their last reports and shows how many have come. Interrupted, the server
     goes on waiting; the same command without options shows it.
@@ -156,7 +161,7 @@ def close(
             client, name, deadline=deadline, share=share, without_effects=without_effects, exact=exact
         )
         head = client.status(name).get("ledger_head")
-    _print_answer(answer, json)
+    print_answer(answer, json)
     if head:
         tell(head_sentence(head))
 
@@ -172,9 +177,7 @@ def certificate(
         typer.Option("--output", "-o", metavar="FILE", help="Where to; NAME.certificate.json by default, - to print."),
     ] = None,
 ) -> None:
-    """Write the signed certificate of a closed trial: plan, effects, and the ledger of what happened."""
-    from foldaway.cli.commands.evidence import save_certificate
-
+    """Write the signed certificate of a closed trial. It has the plan, the effects, and the ledger of what happened."""
     with connect(server, token, ca) as client:
         issued = client.certificate(name)
     save_certificate(issued, Path(f"{name}.certificate.json") if output is None else output)
@@ -186,7 +189,7 @@ def status(name: TrialName, server: Server, token: Token, ca: Authority = None, 
     with connect(server, token, ca) as client:
         answer = client.status(name)
     if json:
-        _print_json(answer)
+        print_json(answer)
     else:
         _print_statuses([answer])
         if answer.get("federated") is not None:
@@ -201,40 +204,9 @@ def list_trials(server: Server, token: Token, ca: Authority = None, json: AsJson
     with connect(server, token, ca) as client:
         answer = client.trials()
     if json:
-        _print_json(answer)
+        print_json(answer)
     else:
         _print_statuses(answer)
-
-
-def _print_json(answer: Any) -> None:
-    import msgspec
-
-    print(msgspec.json.encode(answer).decode())
-
-
-def _print_answer(answer: dict[str, Any], as_json: bool, *, everything: bool = False) -> None:
-    import msgspec
-
-    from foldaway.cli.terminal.waiting import alarm
-    from foldaway.effects import Effects
-
-    if as_json:
-        _print_json(answer)
-        return
-    federated = answer.get("federated")
-    if answer["final"] and answer["effects"] is not None:
-        print(in_lines(f"{answer['name']} is closed; these effects are final.") + "\n")
-    if federated is not None and (warning := alarm(federated)) is not None:
-        print(f"{warning}\n")
-    if answer["effects"] is None:
-        why = "too few records had come." if federated is None else federated["note"] or "an arm had too few reports."
-        print(in_lines(f"{answer['name']} is closed without effects: {why}"))
-    else:
-        print(Effects.from_json(msgspec.json.encode(answer["effects"])).to_string(all=everything))
-    if answer["left_out"]:
-        what = "records" if federated is None else "messages of devices"
-        print()
-        print(in_lines(f"{answer['left_out']:,} {what} were left out at the close: they were fewer than a cohort."))
 
 
 def _print_statuses(rows: list[dict[str, Any]]) -> None:

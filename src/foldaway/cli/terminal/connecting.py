@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from foldaway.client import Client
 
 Server = Annotated[str, typer.Option(envvar="FOLDAWAY_SERVER", help="The server's address.")]
-Token = Annotated[str, typer.Option(envvar="FOLDAWAY_TOKEN", help="A token for it; better given in FOLDAWAY_TOKEN.")]
+Token = Annotated[str, typer.Option(envvar="FOLDAWAY_TOKEN", help="A token for it; FOLDAWAY_TOKEN is safer.")]
 Authority = Annotated[
     Path | None, typer.Option("--ca", envvar="FOLDAWAY_CA", help="The certificate authority of an https server.")
 ]

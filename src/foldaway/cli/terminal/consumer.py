@@ -114,8 +114,8 @@ def show_end(trial: Trial, consumer: Consumer, final: Effects | None, *, delete:
         return
     tell(sentence)
     for count, what in (
-        (progress.pending, f"more wait at the broker until a cohort of {trial.plan.privacy.cohort:,} has come"),
-        (progress.skipped, "faulty messages were passed over"),
+        (progress.pending, f"more wait at the broker until there is a cohort of {trial.plan.privacy.cohort:,}"),
+        (progress.skipped, "faulty messages were skipped"),
         (progress.missed, "messages were gone from the broker before they could be read"),
     ):
         if count:

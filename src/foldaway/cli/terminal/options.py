@@ -18,7 +18,7 @@ Delimiter = Annotated[
     typer.Option(
         metavar="CHARACTER",
         parser=_character,
-        help="What separates cells of CSV, if not a comma: ';', or '\\t' for a tab.",
+        help="The delimiter of CSV files, if it is not a comma: ';', or '\\t' for a tab.",
     ),
 ]
 
@@ -28,7 +28,7 @@ KeyFile = Annotated[
         "--key",
         metavar="FILE",
         envvar="FOLDAWAY_TRIAL_KEY",
-        help="The trial's secret key, if not this user's own; made if there is no such file yet.",
+        help="A file with the trial's secret key, if it is not this user's own; created if it does not exist.",
     ),
 ]
 KeyOfState = Annotated[
@@ -37,16 +37,16 @@ KeyOfState = Annotated[
         "--key",
         metavar="FILE",
         envvar="FOLDAWAY_TRIAL_KEY",
-        help="The key the state was saved with, if not this user's own.",
+        help="The key that the state was saved with, if it is not this user's own.",
     ),
 ]
 
 # How effects are printed.
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines in place of tables.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
 AllEffects = Annotated[
     bool, typer.Option("--all", help="Show every estimator, kind of standard error and segment as well.")
 ]
 
 # Where the tallies go.
 Save = Annotated[Path | None, typer.Option(metavar="STATE", help="Write the tallies to this file.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Let --save replace a state it did not resume from.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Let --save replace a state that it did not resume from.")]

@@ -1,8 +1,10 @@
-"""Effects on standard output."""
+"""Effects on standard output: a trial's own, or a server's answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from foldaway.cli.terminal.words import in_lines, tell
 
 if TYPE_CHECKING:
     from foldaway.trial import Trial
@@ -14,7 +16,6 @@ def print_effects(trial: Trial, *, json: bool = False, everything: bool = False)
     Raises:
         RecordError: There is nothing to print.
     """
-    from foldaway.cli.terminal.words import tell
     from foldaway.errors import RecordError, Unreleased
     from foldaway.records.faults import none_folded
     from foldaway.trial import quiet_effects
@@ -27,3 +28,36 @@ def print_effects(trial: Trial, *, json: bool = False, everything: bool = False)
         tell(str(not_yet))
         return
     print(effects.to_json() if json else effects.to_string(all=everything))
+
+
+def print_json(answer: Any) -> None:
+    """Print an answer of a server for machines."""
+    import msgspec
+
+    print(msgspec.json.encode(answer).decode())
+
+
+def print_answer(answer: dict[str, Any], as_json: bool, *, everything: bool = False) -> None:
+    """Print the effects that a server has answered with."""
+    import msgspec
+
+    from foldaway.cli.terminal.waiting import alarm
+    from foldaway.effects import Effects
+
+    if as_json:
+        print_json(answer)
+        return
+    federated = answer.get("federated")
+    if answer["final"] and answer["effects"] is not None:
+        print(in_lines(f"{answer['name']} is closed; these effects are final.") + "\n")
+    if federated is not None and (warning := alarm(federated)) is not None:
+        print(f"{warning}\n")
+    if answer["effects"] is None:
+        why = "too few records had come." if federated is None else federated["note"] or "an arm had too few reports."
+        print(in_lines(f"{answer['name']} is closed without effects: {why}"))
+    else:
+        print(Effects.from_json(msgspec.json.encode(answer["effects"])).to_string(all=everything))
+    if answer["left_out"]:
+        what = "records" if federated is None else "messages of devices"
+        print()
+        print(in_lines(f"{answer['left_out']:,} {what} were left out at the close: they were fewer than a cohort."))

@@ -38,9 +38,7 @@ def close_and_wait(client: Client, name: str, **request: Any) -> dict[str, Any]:
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
     with (
-        interruptible(
-            f"stopped looking; the server goes on waiting for reports. foldaway trial close {name} shows it."
-        ),
+        interruptible(f"stopped watching; the server still waits for reports. foldaway trial close {name} shows it."),
         Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar,
     ):
         task = bar.add_task("waiting for reports", total=None, left="")

@@ -2,9 +2,9 @@
 
 Of those assigned to an arm not all take it up. If being assigned changes an outcome only through what is received, and
 makes nobody receive less, the ratio is the mean effect on those who receive more because they were assigned (Imbens
-and Angrist 1994). Both effects come from the same groups, and so does their covariance. The interval is Fieller's set,
-all ρ that a test of Δy − ρ Δd does not reject (Anderson and Rubin 1949): it stays honest where Δd is small, and is then
-unbounded.
+and Angrist 1994). Both effects come from the records that have the outcome, and their covariance from the same groups.
+The interval is Fieller's set, all ρ that a test of Δy − ρ Δd does not reject (Anderson and Rubin 1949): it stays honest
+where Δd is small, and is then unbounded.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def complier_levels(source: Source) -> Levels:
     if source.moments is not None:  # the regressions that it will be read from once lean
         start = fit_starts(source.moments)
         sums = source.moments.lean(start.predictor, start.without)
-    places = (*source.places, source.plan.receipt)
+    places = (*source.places, source.plan.receipt(source.outcome))
     if sums.shape.adjusted:
         rates = [prediction_rate(spread_of(sums, place)) for place in places]
 
@@ -78,6 +78,8 @@ def complier_effect(levels: Levels, arm: int, confidence: float, claim: Claim = 
     a, b, ours, theirs, df = (
         float(each) for each in (above.estimate, below.estimate, above.variance, below.variance, above.df)
     )
+    if not math.isfinite(a):  # told to others, an arm without spread has no level
+        return ComplierEffect(ArmEffect(a, None), None)
     if not (b and theirs > 0 and ours > 0):
         why = "the arms do not differ in what was received, so nobody's effect can be told from it."
         return ComplierEffect(ArmEffect(None, None, reliable=False, why=why, relative_why=why), None)
