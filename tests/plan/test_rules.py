@@ -310,6 +310,7 @@ def test_what_is_no_part_is_told_what_it_must_be(part: str, value: Any) -> None:
 
 CUT_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"segments": ["y"]}, r"'y' is used more than once \(outcomes, segments\)"),
+    ({"segments": ["v"], "cluster": "v"}, r"'v' is used more than once \(cluster, segments\)"),
     ({"segments": ["c", "c"]}, "`segments` has a column twice"),
     ({"segments": ["x"], "covariates": ["x"]}, "the segment 'x' is a covariate without levels"),
     ({"segments": ["c"], "federated": "sums"}, "`segments` cannot be combined with `federated` or `release`"),

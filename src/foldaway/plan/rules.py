@@ -249,7 +249,7 @@ def _segment_faults(plan: Analysis) -> Iterator[str]:
         yield "`segments` has a column twice."
     strata = None if plan.strata is None else plan.strata.column
     for column in dict.fromkeys(plan.segments):
-        role = {plan.arm: "arm", plan.unit: "unit", plan.weight: "weight"}.get(column)
+        role = {plan.arm: "arm", plan.unit: "unit", plan.cluster: "cluster", plan.weight: "weight"}.get(column)
         if role or column in plan.measured:
             role = role or "outcomes"
             yield f"the column {column!r} is used more than once ({role}, segments); each column has one role."
