@@ -142,7 +142,7 @@ def _squares(effects: Effects) -> dict[str, list[float]]:
     row = next((row for row in effects if row.se_kind == "welch" and row.std_error), None)
     if row is None or effects.rounded or not row.df or row.std_error is None:
         return {}
-    n, m, V = row.n_arm - 1, row.n_control - 1, row.std_error**2
+    n, m, V = (row.n_arm or 0) - 1, (row.n_control or 0) - 1, row.std_error**2
     a, b, c = 1 / n + 1 / m, -2 * V / m, V**2 / m - V**2 / row.df
     root = math.sqrt(max(b * b - 4 * a * c, 0.0))
     shares = [(-b + sign * root) / (2 * a) for sign in (-1, 1)]
@@ -189,8 +189,8 @@ def only_ones(answers: Sequence[Answer]) -> Iterator[Claim]:
         row = next((row for row in answer.effects if row.estimator == "difference" and row.std_error), None)
         if row is None or row.estimate is None or row.control_level is None or row.std_error is None:
             continue
-        levels = {row.control: (row.n_control, row.control_level)}
-        levels[row.arm] = row.n_arm, row.control_level + row.estimate
+        levels = {row.control: (row.n_control or 0, row.control_level)}
+        levels[row.arm] = row.n_arm or 0, row.control_level + row.estimate
         for arm, (n, level) in levels.items():
             others = [abs(mean) for other, (_, mean) in levels.items() if other != arm]
             if max(others) < 0.01 * row.std_error and 0.9 < level / row.std_error < 1.1:
@@ -224,7 +224,7 @@ def sparse_solution(trial: fa.Trial, rows: pd.DataFrame, key: bytes) -> dict[int
 def whale(effects: Effects, arm: str = "treatment") -> float:
     """The largest amount, from one answer: where one value makes nearly all of the spread, it is n times the error."""
     row: Effect = next(row for row in effects if row.estimator == "difference" and row.std_error)
-    return float((row.n_arm if arm == row.arm else row.n_control) * (row.std_error or 0.0))
+    return float(((row.n_arm if arm == row.arm else row.n_control) or 0) * (row.std_error or 0.0))
 
 
 def last_user(rows: pd.DataFrame, user: pd.DataFrame, *, defended: bool) -> float | None:

@@ -247,6 +247,31 @@ def test_arms_that_drop_different_shares_are_an_alarm_where_records_are_independ
     assert any("faulty together" in note for note in by_unit.notes)
 
 
+@pytest.mark.parametrize("unit", [None, "u"])
+def test_an_outcome_that_few_have_is_withheld_from_others(unit: str | None) -> None:
+    rows = made()
+    rows["s"] = np.where(rows["u"] % 2 == 0, "even", "odd")
+    few = rows.groupby("g").head(3).index
+    rows.loc[~rows.index.isin(few), "w"] = np.nan
+    rows.loc[(rows["s"] == "odd") & ~rows["u"].isin(rows["u"][rows["s"] == "odd"].unique()[:8]), "y"] = np.nan
+    outcomes = [
+        fa.Mean("y", missing="allowed"),
+        "z",
+        fa.Mean("w", missing="allowed"),
+        fa.Ratio("y", "w", missing="allowed"),
+    ]
+    plan = plan_of(outcomes, unit=unit, segments=["s"], levels={"s": ["even", "odd"]}, privacy={"smallest_cell": 30})
+    trial = folded(plan, rows)
+    told = trial.effects(rounded=True)
+    for row in told:
+        few_have = row.outcome in ("w", "y / w")
+        assert row.reliable is not few_have
+        assert (row.estimate is None, row.p_value is None, row.control_level is None) == (few_have,) * 3
+        assert row.why == ("Fewer than 30 units of an arm have this outcome." if few_have else None)
+    within = {each.outcome: [row.reliable for row in each.effects] for each in told.segments}
+    assert within == {"y": [False, False], "z": [True, True], "w": [False, False], "y / w": [False, False]}
+
+
 def test_too_few_records_to_adjust_are_saved_and_told_all_the_same() -> None:
     """What one outcome alone has says nothing of how to adjust all of them."""
     outcomes = [fa.Mean("y", missing="allowed"), fa.Mean("z", missing="allowed")]

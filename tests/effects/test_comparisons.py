@@ -7,8 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import statsmodels.api as sm
+from scipy import stats
 
 import foldaway as fa
+from foldaway.inference.differing import arms_differ
+from foldaway.inference.levels import Levels
+from foldaway.inference.rounding import INFLATION, STEPS, to_steps, two_digits
 
 KEY = bytes(range(16))
 SETTINGS: dict[str, Any] = {
@@ -75,6 +79,51 @@ def test_the_joint_test_is_the_wald_test_of_kept_rows() -> None:
         effects.to_string(all=True).split()
     )
     assert fa.Effects.from_json(effects.to_json()).joint == effects.joint
+
+
+@pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
+@pytest.mark.parametrize("settings", [{}, {"unit": "u"}, {"covariates": []}], ids=["adjusted", "units", "plain"])
+def test_there_is_no_joint_test_where_an_arm_has_no_error(settings: dict[str, Any]) -> None:
+    data = records(300)
+    data["g"][data["g"] == "b"] = "a"
+    data["g"][0] = "b"
+    for rounded in (False, True):
+        effects = folded(data, **settings).effects(rounded=rounded)
+        assert effects.filter(arm="c")[0].reliable
+        assert effects.joint == fa.Effects.from_json(effects.to_json()).joint == {}
+
+
+def test_the_joint_test_is_chi_squared_where_degrees_of_freedom_are_infinite() -> None:
+    data = {**records(900), "w": np.linspace(1, 2, 900)}
+    outcome = fa.Quantile("y", (0.5,), bounds=(-10, 20))
+    trial = folded(data, covariates=[], weight="w", outcomes=[outcome])
+    (test,) = trial.effects().joint.values()
+    assert np.isinf(test.df_error)
+    assert test.p_value == pytest.approx(stats.chi2.sf(2 * test.statistic, 2), rel=1e-12)
+    for rounded in (False, True):
+        effects = trial.effects(rounded=rounded)
+        assert fa.Effects.from_json(effects.to_json()).joint == effects.joint != {}
+
+
+def test_the_joint_test_does_not_depend_on_the_level() -> None:
+    data = records(300)
+    y = np.round(16 * data["y"]) / 16  # so that no digit is lost beside a level of 2^46
+    one, other = (folded({**data, "y": y + far}, covariates=[]).effects().joint["y"] for far in (0.0, 2.0**46))
+    assert other.statistic == pytest.approx(one.statistic, rel=1e-9)
+
+
+def test_what_others_are_told_of_the_joint_test_follows_from_rounded_levels() -> None:
+    data = records(900)
+    told = folded(data, covariates=[]).effects(rounded=True)
+    y = [data["y"][data["g"] == arm] for arm in "abc"]
+    n = np.array([len(each) for each in y])
+    errors = two_digits(INFLATION * np.array([each.std(ddof=1) for each in y]) / np.sqrt(n))
+    means = to_steps(np.array([each.mean() for each in y]), errors / STEPS)
+    assert [row.estimate for row in told] == pytest.approx([means[1] - means[0], means[2] - means[0]])
+    test = arms_differ(Levels(means, np.diag(errors**2), two_digits(np.diag(1 / (n - 1))), n))
+    assert test is not None
+    same = told.joint["y"]
+    assert (same.statistic, same.df_error, same.p_value) == pytest.approx((test.statistic, test.df_error, test.p_value))
 
 
 def test_the_joint_test_keeps_its_level() -> None:

@@ -39,7 +39,7 @@ def test_it_comes_true(sequential: bool) -> None:
 def test_the_smallest_effect_is_that_of_planning() -> None:
     """With a normal outcome of known spread, `fa.power` for the same size says the same."""
     row = trial(4_000).effects().outlook(records=36_000)[0]
-    planned = fa.power(fa.Baseline(level=10.0, sd=3.0), records=36_000)[0]
+    planned = fa.power({"y": fa.Baseline(level=10.0, sd=3.0)}, plan=PLAN, records=36_000)[0]
     assert row.smallest == pytest.approx(planned.effect, rel=0.03)
 
 
@@ -94,3 +94,18 @@ def test_without_an_error_it_says_why(sequential: bool) -> None:
 def test_a_question_that_contradicts_itself_is_refused(asked: dict[str, Any], words: str) -> None:
     with pytest.raises(fa.EstimateError, match=words):
         trial(4_000).effects().outlook(**asked)
+
+
+def test_it_allows_for_what_is_asked_and_for_the_correction() -> None:
+    def smallest(**settings: Any) -> float:
+        made = fa.Trial(fa.Plan(**{"name": "ahead", "arm": "arm", "arms": PLAN.arms, "outcomes": ["y"], **settings}))
+        rng = np.random.default_rng(1)
+        made.fold({"arm": np.array(["a", "b"] * 2000), "y": rng.normal(10, 3, 4000), "z": rng.normal(10, 3, 4000)})
+        return float(made.effects().outlook(records=8_000)[0].smallest or 0)
+
+    z = fa.Baseline(level=10, sd=3.0)
+    two = smallest()
+    assert smallest(alternative="greater") == pytest.approx(two * (1.645 + 0.842) / (1.960 + 0.842), rel=1e-3)
+    assert smallest(outcomes=["y", "z"]) == pytest.approx(two * (2.241 + 0.842) / (1.960 + 0.842), rel=1e-3)
+    assert smallest(outcomes=["y", "z"], correction="none") == pytest.approx(two, rel=1e-9)
+    assert two == pytest.approx(fa.power({"y": z}, records=8_000)[0].effect, rel=0.02)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
+import foldaway as fa
 from foldaway.inference.anytime import (
     ENOUGH,
     anytime_effect,
@@ -172,6 +173,21 @@ def test_for_conversions_it_is_their_expected_number_in_the_smaller_arm() -> Non
     assert float(evidence(n, ones, ones, ones)) == pytest.approx(205 * 0.1)
     left = n - ones
     assert float(evidence(n, left, left, left)) == pytest.approx(205 * 0.1)
+
+
+def test_with_weights_the_rarer_value_counts_too() -> None:
+    rng = np.random.default_rng(3)
+    n, w = 1000, rng.exponential(size=1000) + 0.1
+    arm = np.array(["a", "b"] * (n // 2))
+    for rare in (0.0, 1.0):
+        v = np.full(n, 1 - rare)
+        v[[3, 6, 8]] = rare
+        plan = fa.Plan(name="w", arm="arm", arms={"a": 0.5, "b": 0.5}, weight="w", outcomes=[fa.Share("v", above=0.5)])
+        trial = fa.Trial(plan)
+        trial.fold({"arm": arm, "w": w, "v": v})
+        [row] = trial.effects()
+        assert row.anytime_ci_lower is None
+        assert "fewer than 5" in str(row.anytime_why)
 
 
 def test_from_sums_it_is_what_the_records_give() -> None:

@@ -133,6 +133,40 @@ def test_a_unit_is_assigned_within_its_stratum() -> None:
         plan.assign(1)
 
 
+def test_weights_that_few_records_carry_leave_few_degrees_of_freedom() -> None:
+    rng = np.random.default_rng(1)
+    n = 2000
+    w = np.where(np.arange(n) < 12, 100.0, 1.0)
+    plan = fa.Plan(name="w", arm="arm", arms={"a": 0.5, "b": 0.5}, weight="w", outcomes=["y", fa.Ratio("y", "x")])
+    trial = fa.Trial(plan)
+    trial.fold({"arm": np.array(["a", "b"] * (n // 2)), "w": w, "y": rng.normal(5, 1, n), "x": rng.uniform(1, 2, n)})
+    worth = w[::2].sum() ** 2 / (w[::2] ** 2).sum()
+    for row in trial.effects():
+        assert row.df is not None
+        assert worth - 1 <= row.df <= 2 * (worth - 1) + 1
+
+
+def test_the_difference_within_strata_leads() -> None:
+    rng = np.random.default_rng(2)
+    site = rng.choice(["lyon", "leeds"], 2000)
+    treated = rng.random(2000) < np.where(site == "lyon", 0.5, 0.3)
+    x = rng.normal(size=2000)
+    shares = {"lyon": {"a": 0.5, "b": 0.5}, "leeds": {"a": 0.7, "b": 0.3}}
+    plan = fa.Plan(
+        name="s",
+        arm="arm",
+        arms={"a": 0.6, "b": 0.4},
+        outcomes=["y"],
+        covariates=["x"],
+        strata=fa.Strata("site", shares),
+    )
+    trial = fa.Trial(plan)
+    y = 100.0 * (site == "lyon") + x + rng.normal(size=2000)
+    trial.fold({"arm": np.where(treated, "b", "a"), "site": site, "x": x, "y": y})
+    [said] = trial.effects().verdicts()
+    assert said.estimator == "difference"
+
+
 @pytest.mark.parametrize("more", [{}, {"unit": "u"}, {"keep": "moments"}], ids=["records", "units", "moments"])
 def test_probabilities_of_two_strata_that_were_swapped_are_found(more: dict[str, Any]) -> None:
     """The arms' errors cancel in the sum over both strata, which are of the same size."""

@@ -224,7 +224,8 @@ def test_outcomes_of_a_plan_bring_their_own_margins_and_sides() -> None:
     known = {"y": fa.Baseline(level=10.0, sd=3.0), "complaints": fa.Baseline(level=0.02)}
     sized = fa.power(known, plan=plan, relative=0.05)
     assert [(row.goal, row.margin) for row in sized] == [("different", 0.0), ("not worse", 0.002)]
-    assert sized[0].records == fa.power(known["y"], relative=0.05).records
+    # The plan tests clicks as well, so Holm's first test has half of the 5 %.
+    assert sized[0].records == fa.power(known["y"], relative=0.05, confidence=0.975).records
     assert sized[1].records == fa.power(known["complaints"], margin=0.002, better="lower").records
     given = fa.power(known, plan=plan, records=50_000)
     assert given[0].power == 0.8
@@ -282,3 +283,13 @@ def test_it_prints_in_80_columns_and_draws(wanted: dict[str, Any]) -> None:
     assert json.loads(found.to_json())["wanted"] in ("size", "effect", "margin")
     assert found._repr_html_().count("<tr>") == 5
     assert len(found.plot().axes) == 4
+
+
+def test_the_correction_is_that_of_the_analysis_whatever_is_known_beforehand() -> None:
+    plan = fa.Plan(
+        name="p", arm="arm", arms={"a": 0.5, "b": 0.5}, outcomes=["y", "z", fa.Mean("w", better="lower", margin=1)]
+    )
+    known = fa.Baseline(level=0, sd=1.0)
+    [one] = fa.power({"y": known}, plan=plan, effect=0.1)
+    both = fa.power({"y": known, "z": known}, plan=plan, effect=0.1)
+    assert one.records == both[0].records == fa.power({"y": known}, effect=0.1, confidence=0.975)[0].records

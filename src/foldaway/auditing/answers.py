@@ -35,8 +35,8 @@ def told_by(effects: Effects) -> dict[tuple[str, str], Told]:
     for row in effects:
         if row.estimator == "difference" and row.estimate is not None and row.control_level is not None:
             doubt = _doubt(row) if effects.rounded else 0.0
-            found[row.outcome, row.control] = Told(row.n_control, row.control_level, doubt)
-            found[row.outcome, row.arm] = Told(row.n_arm, row.control_level + row.estimate, doubt)
+            found[row.outcome, row.control] = Told(row.n_control or 0, row.control_level, doubt)
+            found[row.outcome, row.arm] = Told(row.n_arm or 0, row.control_level + row.estimate, doubt)
     return found
 
 

@@ -21,8 +21,9 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     ratio, and intervals of ratios on the log scale; rows of other outcomes have none, without a reason. ``df`` is
     infinite where the normal distribution takes the place of Student's t. Rows of a release have its ``epsilon`` and
     ``delta``, what it ``protects``, and by ``widening`` how many times as wide the interval is as it would be without
-    noise, estimated; None if it is mostly noise. Rows within a segment have its level in ``segment``. Rows of the
-    compliers' effect have F of the ``first_stage``: how strongly the arms differ in what was received.
+    noise, estimated; None if it is mostly noise. Rows within a segment have its level in ``segment``; only these may
+    lack their counts, where a level is withheld from others. Rows of the compliers' effect have F of the
+    ``first_stage``: how strongly the arms differ in what was received.
 
     ``alternative`` and ``threshold`` say what the p-values test: that the effect is not zero, ``"two-sided"``; that it
     is ``"greater"`` or ``"less"`` than the threshold, with intervals that have one end and reach to infinity on the
@@ -37,9 +38,9 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     control: str
     estimator: str
     se_kind: str
-    n: int
-    n_arm: int
-    n_control: int
+    n: int | None
+    n_arm: int | None
+    n_control: int | None
     reliable: bool = True
     why: str | None = None
     note: str | None = None

@@ -168,7 +168,9 @@ class Effects(Findings):
         ratio = msgspec.convert(about.pop("sample_ratio"), SampleRatio)
         segments = [{**each, "effects": list(map(_infinite, each["effects"]))} for each in about.get("segments", ())]
         about["segments"] = msgspec.convert(segments, list[BySegment])
-        about["joint"] = msgspec.convert(about.get("joint", {}), dict[str, JointTest])
+        joint = about.get("joint", {})
+        joint = {name: {**test, "df_error": test["df_error"] or math.inf} for name, test in joint.items()}
+        about["joint"] = msgspec.convert(joint, dict[str, JointTest])
         losses = msgspec.convert(about.pop("losses", []), list[Loss])
         settings = about.pop("plan", None)
         plan = None if settings is None else Plan(**settings)

@@ -38,7 +38,7 @@ from foldaway.inference.levels import (
 from foldaway.inference.loss import Loss, loss_of
 from foldaway.inference.reading import Source, levels_of
 from foldaway.inference.reading.compliers import complier_effect
-from foldaway.inference.rounding import coarse_p_value, round_count, rounded_levels, two_digits
+from foldaway.inference.rounding import round_count, rounded_levels, two_digits
 from foldaway.inference.sample_ratio import (
     SampleRatio,
     sample_ratio,
@@ -52,7 +52,7 @@ from foldaway.plan.analysis import errors_of, estimators_of
 from foldaway.plan.vocabulary import ESTIMATORS, JACKKNIFE
 from foldaway.records.faults import Faults
 from foldaway.tallies.complete_cases import CompleteCases
-from foldaway.tallies.grouped import Grouped
+from foldaway.tallies.grouped import Grouped, units_of
 from foldaway.tallies.release import cell_of
 from foldaway.tallies.sums import Sums
 
@@ -112,16 +112,19 @@ def _left_out(moments: CompleteCases) -> list[int]:
 def _joint(effects: Effects, reading: Reading) -> dict[str, JointTest]:
     """By outcome, whether any of several arms differs from the control, by the estimator and error that lead."""
     plan, tests = reading.tallies.plan, {}
-    leads = {each.outcome: each.lead for each in comparisons(effects)} if len(plan.arms) > 2 else {}
+    leads: dict[str, list[Effect]] = {}
+    for each in comparisons(effects) if len(plan.arms) > 2 else ():
+        leads.setdefault(each.outcome, []).append(each.lead)
     for outcome in plan.outcomes:
-        lead = leads.get(outcome.name)
-        if lead is None or not lead.reliable:
+        lead = leads.get(outcome.name, [])
+        if not lead or not all(row.reliable for row in lead):
             continue
-        test = arms_differ(reading.levels(lead.estimator, lead.se_kind, outcome, recentred=False))
-        if test is not None and reading.rounded:
-            p = coarse_p_value(test.p_value)
-            test = JointTest(float(two_digits(test.statistic)), test.df, float(two_digits(test.df_error)), p or 0.0)
-        if test is not None:
+        by = lead[0].estimator, lead[0].se_kind
+        if reading.rounded:  # from the same rounded numbers as the rows: exact ones could be solved for
+            levels = _levels(plan, reading, outcome)[by]
+        else:
+            levels = reading.levels(*by, outcome, recentred=False)
+        if not isinstance(levels, str) and (test := arms_differ(levels)) is not None:
             tests[outcome.name] = test
     return tests
 
@@ -197,6 +200,19 @@ class Reading(NamedTuple):
         if self.plain.present is None:
             return self.tallies.counts
         return [int(n) for n in self.plain.counts(self.tallies.plan.places(outcome)[0]).sum(axis=1)]
+
+    def present(self, outcome: Outcome) -> Floats:
+        """By arm and group, the number of records that have the outcome."""
+        fewest: Floats = np.min([self.plain.counts(place) for place in self.tallies.plan.places(outcome)], axis=0)
+        return fewest
+
+    def too_few(self, outcome: Outcome, arm: int) -> str:
+        """Why others are not told of an outcome that records may lack; empty if enough units have it."""
+        plan = self.tallies.plan
+        if not self.rounded or not plan.lackable.intersection(outcome.columns):
+            return ""
+        units, least = units_of(plan, self.present(outcome)), plan.privacy.smallest_cell
+        return f"fewer than {least} units of an arm have this outcome." if min(units[0], units[arm]) < least else ""
 
     def rounded_levels(self, kinds: Mapping[K, Levels], outcome: Outcome, estimator: str) -> dict[K, Levels]:
         """An estimator's levels as they are told: the coarser, the fewer carry the outcome."""
@@ -298,33 +314,32 @@ class Reading(NamedTuple):
 
 def rows_of(plan: Plan, reading: Reading, outcome: Outcome) -> list[Effect]:
     """The rows of one outcome."""
+    found = _levels(plan, reading, outcome)
+    return [
+        _row(plan, reading, outcome, arm, name, kind, levels)
+        for arm in range(1, len(plan.arms))
+        for (name, kind), levels in found.items()
+    ]
+
+
+def _levels(plan: Plan, reading: Reading, outcome: Outcome) -> dict[tuple[str, str], Levels | str]:
+    """By estimator and kind of error, the arms' levels as rows are read from them, or why there are none."""
     names = estimators_of(plan, outcome)
-    kinds = [(name, kind) for name in names for kind in errors_of(plan, name)]
     levels: dict[tuple[str, str], Levels] = {}
-    reasons: dict[tuple[str, str], str] = {}
-    for each in kinds:
+    found: dict[tuple[str, str], Levels | str] = {(name, kind): "" for name in names for kind in errors_of(plan, name)}
+    for each in found:
         if not sum(reading.tallies.counts):
-            reasons[each] = "there are no records yet."
+            found[each] = "there are no records yet."
         elif ESTIMATORS[each[0]].adjusts and reading.why:
-            reasons[each] = reading.why
+            found[each] = reading.why
         else:
             try:
-                levels[each] = reading.levels(*each, outcome)
+                levels[each] = reading.without_rounding(reading.levels(*each, outcome), outcome, each[0])
             except EstimateError as reason:
-                reasons[each] = str(reason)
-    levels = {each: reading.without_rounding(found, outcome, each[0]) for each, found in levels.items()}
-    if reading.rounded:
-        of_one = {name: {each: levels[each] for each in levels if each[0] == name} for name in names}
-        levels = {
-            each: told
-            for name, one in of_one.items()
-            for each, told in reading.rounded_levels(one, outcome, name).items()
-        }
-    return [
-        _row(plan, reading, outcome, arm, name, kind, levels.get((name, kind), reasons.get((name, kind), "")))
-        for arm in range(1, len(plan.arms))
-        for name, kind in kinds
-    ]
+                found[each] = str(reason)
+    for name in names if reading.rounded else ():
+        levels |= reading.rounded_levels({each: levels[each] for each in levels if each[0] == name}, outcome, name)
+    return found | levels
 
 
 def _row(
@@ -333,6 +348,7 @@ def _row(
     """A row, from levels or from the reason why there are none."""
     counts = [round_count(n) if reading.rounded else n for n in reading.counts(outcome)]
     anytime, first_stage, claim = None, None, claim_of(plan, outcome)
+    levels = reading.too_few(outcome, arm) or levels
     if isinstance(levels, str):
         point = ArmEffect(None, None, reliable=False, why=levels)
     else:

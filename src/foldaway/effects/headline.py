@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
-from foldaway.plan.vocabulary import BOOTSTRAP, ERRORS, ESTIMATORS, MODES, best
+from foldaway.plan.vocabulary import BOOTSTRAP, DIFFERENCE, ERRORS, ESTIMATORS, MODES, best
 
 # Records of the smaller arm for each of its coefficients, below which arms are not adjusted each on its own.
 _ENOUGH = 20
@@ -73,6 +73,8 @@ def _leading(effects: Findings, there: Sequence[str]) -> str:
         there = [name for name in there if name in ESTIMATORS and not ESTIMATORS[name].assumes] or there
     if effects.plan is not None and effects.plan.estimators:
         return next((name for name in effects.plan.estimators if name in there), there[0])
+    if effects.plan is not None and effects.plan.strata is not None and DIFFERENCE in there:
+        return DIFFERENCE  # arms are compared within strata; an adjusted mean has the strata's own spread in it
     large = _large(effects)
     fit = [name for name in there if name in ESTIMATORS and (large or not ESTIMATORS[name].by_arm)]
     if effects.plan is not None and effects.plan.mode is not None and MODES[effects.plan.mode].at_close:
@@ -96,6 +98,8 @@ def why(effects: Findings, lead: Effect) -> str:
             if first
             else "the estimators that the plan names before it could not be computed."
         )
+    if plan is not None and plan.strata is not None and lead.estimator == DIFFERENCE:
+        return "it compares the arms within strata."
     if plan is not None and plan.covariates and not ESTIMATORS[lead.estimator].adjusts:
         return "the estimators that adjust for the covariates could not be computed."
     return ESTIMATORS[lead.estimator].because

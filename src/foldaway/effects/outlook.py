@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -20,8 +20,10 @@ from foldaway.effects.headline import Comparison, comparisons
 from foldaway.effects.numbers import in_lines, percent_text
 from foldaway.errors import EstimateError
 from foldaway.inference.anytime import anytime_reach
+from foldaway.inference.claim import Alternative, Claim, claim_of
 from foldaway.inference.intervals import critical
 from foldaway.inference.power import Aim, single_look, smallest
+from foldaway.plan import Plan
 from foldaway.plan.vocabulary import ERRORS
 from foldaway.table import ABSENT, number, text_table
 
@@ -184,30 +186,42 @@ def _ahead(
 
 @dataclass(frozen=True)
 class _Interval:
-    """How an interval shrinks: by its error after the records of now, and the reach at each number of records."""
+    """How an interval shrinks: by its error after the records of now, and the reach at each number of records.
+
+    Attributes:
+        alternative: Which sides of it are told, as `inference.claim` has it.
+        family: How many comparisons the test allows for, by Bonferroni's bound on Holm's.
+    """
 
     error: float
     now: float
     confidence: float
     df: float
     tightest_at: int | None
+    alternative: Alternative = "two-sided"
+    family: int = 1
 
     def error_at(self, n: float) -> float:
         return self.error * math.sqrt(self.now / n)
 
-    def reach(self, n: float) -> float:
+    def reach(self, n: float, family: int = 1) -> float:
+        confidence, claim = 1 - (1 - self.confidence) / family, Claim(self.alternative)
         if self.tightest_at is None:
-            return critical(self.confidence, self.df) * self.error_at(n)
-        return float(anytime_reach(np.asarray(n), self.confidence, self.tightest_at, self.df)) * self.error_at(n)
+            return critical(claim.coverage(confidence), self.df) * self.error_at(n)
+        one_sided = claim.sides == 1
+        reach = anytime_reach(np.asarray(n), confidence, self.tightest_at, self.df, one_sided=one_sided)
+        return float(reach) * self.error_at(n)
 
     def smallest(self, n: float, power: float) -> float:
-        """The effect that the look at n finds with this chance."""
+        """The effect that the look at n finds with this chance, or the margin that it shows if there is no effect."""
         from scipy.special import ndtri
 
+        if self.alternative == "within":  # both of its tests must succeed
+            power = (1 + power) / 2
         error = self.error_at(n)
         if self.tightest_at is not None:
-            return self.reach(n) + float(ndtri(power)) * error
-        aim = Aim(0.0, 0.0, False, (1 - self.confidence) / 2)
+            return self.reach(n, self.family) + float(ndtri(power)) * error
+        aim = Aim(0.0, 0.0, False, (1 - self.confidence) / Claim(self.alternative).sides / self.family)
         found = smallest(lambda size: single_look(aim, size, error, self.df) >= power, error, 1e6 * error, 1e-6)
         assert found is not None
         return found
@@ -216,14 +230,27 @@ class _Interval:
 def _interval(effects: Findings, lead: Effect, now: float, sequential: bool) -> _Interval | None:
     if not now or not lead.reliable or not lead.std_error or lead.df is None:
         return None
+    asked: Alternative = "two-sided" if effects.plan is None else _claim(effects.plan, lead).alternative
+    family = _family(effects, lead)
     if not sequential:
-        return _Interval(lead.std_error, now, effects.confidence, lead.df, None)
+        return _Interval(lead.std_error, now, effects.confidence, lead.df, None, asked, family)
     ends = (lead.anytime_ci_lower, lead.anytime_ci_upper)
     reaches = [abs(end - (lead.estimate or 0.0)) for end in ends if end is not None and math.isfinite(end)]
     if effects.plan is None or not reaches:
         return None
     clusters = lead.se_kind in ERRORS and ERRORS[lead.se_kind].clusters
     df, tightest = lead.df if clusters else math.inf, effects.plan.anytime_n
-    one_sided = lead.alternative != "two-sided"
-    reach = float(anytime_reach(np.asarray(now), effects.confidence, tightest, df, one_sided=one_sided))
-    return _Interval(reaches[0] / reach, now, effects.confidence, df, tightest)
+    told = _Interval(1.0, now, effects.confidence, df, tightest, asked, family)
+    return replace(told, error=reaches[0] / told.reach(now))
+
+
+def _claim(plan: Plan, lead: Effect) -> Claim:
+    return claim_of(plan, plan.outcome(lead.outcome))
+
+
+def _family(effects: Findings, lead: Effect) -> int:
+    """How many comparisons are corrected together with this one."""
+    plan = effects.plan
+    if plan is None or plan.correction == "none" or plan.outcome(lead.outcome).guardrail:
+        return 1
+    return sum(not plan.outcome(each.outcome).guardrail for each in comparisons(effects))

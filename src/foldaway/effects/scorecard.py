@@ -126,7 +126,8 @@ def explanations(effects: Findings) -> list[str]:
         name = {"holm": "Holm", "benjamini-hochberg": "Benjamini and Hochberg"}[effects.plan.correction]
         alone = any(_alone(each.lead, 1 - effects.confidence) for each in tested)
         enough = ", so an interval that leaves out zero is not enough" if alone else ""
-        found.append(f"The verdicts allow for {len(tested)} comparisons ({name}){enough}.")
+        family = sum(not effects.plan.outcome(each.outcome).guardrail for each in comparisons(effects))
+        found.append(f"The verdicts allow for {family} comparisons ({name}){enough}.")
     if any(each.question == "alike" for each in said):
         two_tests = f"{100 * max(2 * effects.confidence - 1, 0):g} %"
         found.append(

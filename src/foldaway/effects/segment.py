@@ -66,7 +66,7 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
         return header, [
             [
                 row.segment or OTHERS,
-                f"{row.n:,}",
+                number(row.n, places=0),
                 number(row.estimate, places=places),
                 interval_text(row.ci_lower, row.ci_upper, places),
                 p_text(row.p_adjusted if adjusted else row.p_value),

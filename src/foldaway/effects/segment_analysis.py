@@ -1,8 +1,8 @@
 """Effects within the levels of the plan's segments, and whether they differ.
 
 Each level is read like a trial of its own, by the estimator and the kind of error that lead. A level that too few
-units of an arm have is withheld; where it is the only one, so is the next smallest, or it could be worked out from the
-whole.
+units of an arm have is withheld. The levels that others are not told can be worked out together, from the whole and
+those that are; so more of them are withheld, the smallest first, until together they are enough units.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from foldaway.inference.adjusting import fit_starts
 from foldaway.inference.differing import levels_differ
 from foldaway.inference.intervals import corrected
 from foldaway.inference.rounding import coarse_p_value
+from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, best
-from foldaway.tallies.grouped import Grouped, Segment
+from foldaway.tallies.grouped import Grouped, Segment, units_of
 
-_ALONE = "it is withheld together with a smaller level, which could otherwise be worked out from it and the whole."
+_TOGETHER = "it is withheld together with smaller levels, which could otherwise be worked out from it and the whole."
 
 
 def effects_by_segment(plan: Plan, tallies: Grouped, *, rounded: bool) -> list[BySegment]:
@@ -35,34 +36,38 @@ def effects_by_segment(plan: Plan, tallies: Grouped, *, rounded: bool) -> list[B
     if tallies.moments is not None:  # read as it would be once lean: levels have too few records to be fitted each
         start = fit_starts(tallies.moments)
         tallies = tallies.fixed(start.predictor, start.without, start.why)
+    if rounded:  # what few have in common is not named to others
+        tallies = tallies.pooled(plan.privacy.smallest_cell)
     found = [
         each
         for column, segment in zip(plan.segments, tallies.segments, strict=True)
         for outcome in plan.outcomes
         for each in _by_level(plan, column, segment, outcome, rounded)
     ]
-    return list(_adjusted(plan, found))
+    return list(_adjusted(plan, found, rounded))
 
 
 def _by_level(plan: Plan, column: str, segment: Segment, outcome: Outcome, rounded: bool) -> Iterator[BySegment]:
     """One outcome's, for every arm."""
     levels = sorted(level for level in segment.levels if sum(segment.level(level).counts))
-    cells = {level: segment.level(level) for level in levels}
-    rows = {level: _leading(rows_of(plan, Reading.of(cells[level], rounded), outcome)) for level in levels}
-    why = _withheld(plan, cells, rounded)
+    readings = {level: Reading.of(segment.level(level), rounded) for level in levels}
+    rows = {level: _leading(rows_of(plan, reading, outcome)) for level, reading in readings.items()}
+    why = _withheld(plan, {level: reading.present(outcome) for level, reading in readings.items()}, rounded)
     whole = Reading.of(segment.cells, rounded)
     for arm in range(1, len(plan.arms)):
         effects = []
         for level in levels:
             row = rows[level][arm - 1]
             if level in why:
-                row = Effect(**{name: getattr(row, name) for name in _ABOUT}, reliable=False, why=sentence(why[level]))
+                row = _without_numbers(row, why[level], counts=not rounded)
             effects.append(msgspec.structs.replace(row, segment=level))
-        told = [segment.levels.index(row.segment or "") for row in effects if row.reliable]
-        lead, test = effects[0], None
-        with suppress(EstimateError):  # a level of which nothing can be told, such as a ratio to nothing
-            joint = whole.levels(lead.estimator, lead.se_kind, outcome, recentred=False)
-            test = levels_differ(joint, len(plan.arms), arm, told)
+        told = [row for row in effects if row.reliable]
+        lead, test = (told or effects)[0], None
+        if len(told) > 1:
+            places = [segment.levels.index(row.segment or "") for row in told]
+            with suppress(EstimateError):  # a level of which nothing can be told, such as a ratio to nothing
+                joint = whole.levels(lead.estimator, lead.se_kind, outcome, recentred=False)
+                test = levels_differ(joint, len(plan.arms), arm, places)
         yield BySegment(
             column=column,
             outcome=lead.outcome,
@@ -70,11 +75,15 @@ def _by_level(plan: Plan, column: str, segment: Segment, outcome: Outcome, round
             control=lead.control,
             effects=effects,
             differ_df=None if test is None else test.df,
-            differ_p_value=None if test is None else coarse_p_value(test.p_value) if rounded else test.p_value,
+            differ_p_value=None if test is None else test.p_value,
         )
 
 
-_ABOUT = ("outcome", "arm", "control", "estimator", "se_kind", "n", "n_arm", "n_control")
+def _without_numbers(row: Effect, why: str, *, counts: bool) -> Effect:
+    """A row that is withheld, with its counts or without them."""
+    about = {name: getattr(row, name) for name in ("outcome", "arm", "control", "estimator", "se_kind")}
+    n, n_arm, n_control = (row.n, row.n_arm, row.n_control) if counts else (None, None, None)
+    return Effect(**about, n=n, n_arm=n_arm, n_control=n_control, reliable=False, why=sentence(why))
 
 
 def _leading(rows: Sequence[Effect]) -> list[Effect]:
@@ -85,26 +94,25 @@ def _leading(rows: Sequence[Effect]) -> list[Effect]:
     return [row for row in rows if (row.estimator, row.se_kind) == (name, kind)]
 
 
-def _withheld(plan: Plan, cells: dict[str, Grouped], rounded: bool) -> dict[str, str]:
-    """Why the effects of some levels are not told."""
+def _withheld(plan: Plan, present: dict[str, Floats], rounded: bool) -> dict[str, str]:
+    """Why some levels' effects on an outcome are not told, given the records that have it, by arm and group."""
     least = plan.privacy.smallest_cell
-    units = {level: _fewest_units(plan, held) for level, held in cells.items()}
-    few = {level: f"an arm has fewer than {least} units in it." for level, n in units.items() if n < least}
-    if rounded and len(few) == 1 and len(cells) > 1:
-        few[min((level for level in cells if level not in few), key=units.__getitem__)] = _ALONE
-    return few
+    units = {level: min(units_of(plan, records)) for level, records in present.items()}
+    why = {level: f"an arm has fewer than {least} units in it." for level, n in units.items() if n < least}
+    if not rounded or not why:
+        return why
+    for level in sorted(units.keys() - why, key=lambda each: (units[each], each)):
+        if min(units_of(plan, np.sum([present[each] for each in why], axis=0))) >= least:
+            break
+        why[level] = _TOGETHER
+    return why
 
 
-def _fewest_units(plan: Plan, cells: Grouped) -> int:
-    """The units that the smallest arm certainly has: one in each of its groups, or one for each record."""
-    by_arm = np.count_nonzero(cells.records, axis=1) if plan.grouped else cells.counts
-    return int(min(by_arm))
-
-
-def _adjusted(plan: Plan, found: Sequence[BySegment]) -> Iterator[BySegment]:
+def _adjusted(plan: Plan, found: Sequence[BySegment], rounded: bool) -> Iterator[BySegment]:
     """With p-values corrected over all levels, outcomes and arms; those of guardrails stay as they are.
 
-    Whether effects differ between a segment's levels is a question of its own, corrected over outcomes and arms.
+    Whether effects differ between a segment's levels is a question of its own, corrected over outcomes and arms. What
+    others are told of it is cut off afterwards, or the correction would multiply what was cut.
     """
     family = [row for each in found if not plan.outcome(each.outcome).guardrail for row in each.effects]
     told = [row for row in family if row.p_value is not None]
@@ -115,4 +123,5 @@ def _adjusted(plan: Plan, found: Sequence[BySegment]) -> Iterator[BySegment]:
         alike = [other for other in found if other.column == each.column and other.differ_p_value is not None]
         tests = corrected([other.differ_p_value for other in alike], plan.correction)
         own = next((p for other, p in zip(alike, tests, strict=True) if other is each), None)
-        yield msgspec.structs.replace(each, effects=effects, differ_p_adjusted=own)
+        plain, own = map(coarse_p_value, (each.differ_p_value, own)) if rounded else (each.differ_p_value, own)
+        yield msgspec.structs.replace(each, effects=effects, differ_p_value=plain, differ_p_adjusted=own)

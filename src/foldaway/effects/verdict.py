@@ -204,7 +204,7 @@ def _more(
         times = (critical(1 - min(level, 1.0), row.df) * row.std_error / distance) ** 2
     else:
         return None
-    more = row.n * (times - 1)
+    more = (row.n or 0) * (times - 1)
     return int(two_digits(more)) if math.isfinite(more) and more >= 1 else None
 
 

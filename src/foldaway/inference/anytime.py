@@ -50,6 +50,9 @@ _STEPS = 8
 # Sums of a 0/1 outcome agree with one another but for rounding.
 _ROUNDING = 1e-9
 
+# Standard errors, beyond which there are no chances to tell apart.
+_FAR = 1e100
+
 
 class Anytime(NamedTuple):
     """An interval and a p-value that hold at all times at once; None, and `why`, while there is none."""
@@ -153,16 +156,25 @@ def anytime_variance(levels: Levels, arm: int, control: int = 0) -> Floats:
     return larger
 
 
-def evidence(n: Floats, total: Floats, absolute: Floats, squares: Floats) -> Floats:
+class Weights(NamedTuple):
+    """What `evidence` needs to know of records with weights: Σw, Σw² and Σw²v."""
+
+    weight: Floats
+    mass: Floats
+    first: Floats
+
+
+def evidence(n: Floats, total: Floats, absolute: Floats, squares: Floats, weights: Weights | None = None) -> Floats:
     """min(n_a) · (Σ|v|)² / (n Σv²) over the two arms on the last axis.
 
     For a 0/1 outcome the rarer of its two values counts, so that churn and retention are judged alike.
 
     Args:
         n: Records.
-        total: Σv.
-        absolute: Σ|v|.
-        squares: Σv².
+        total: Σv, or Σwv.
+        absolute: Σ|v|, or Σw|v|.
+        squares: Σv², or Σw²v².
+        weights: What else there is of weights.
 
     Example:
         >>> n, ones = np.array([900.0, 100.0]), np.array([18.0, 2.0])
@@ -170,9 +182,13 @@ def evidence(n: Floats, total: Floats, absolute: Floats, squares: Floats) -> Flo
         (2.0, 2.0)
     """
     everyone = n.sum(axis=-1)
+    weight, mass, first = (each.sum(axis=-1) for each in weights or Weights(n, n, total))
     ones, size, second = total.sum(axis=-1), absolute.sum(axis=-1), squares.sum(axis=-1)
-    binary = (np.abs(ones - second) <= _ROUNDING * second) & (np.abs(size - second) <= _ROUNDING * second)
-    carrying = np.where(binary, np.minimum(ones, everyone - ones), np.nan_to_num(over(size**2, second)))
+    binary = (np.abs(first - second) <= _ROUNDING * second) & (np.abs(size - ones) <= _ROUNDING * size)
+    zeros = np.maximum(mass - first, 0)
+    zeros = np.where(zeros > _ROUNDING * mass, zeros, 0.0)
+    rarer = np.minimum(over(ones**2, first), np.nan_to_num(over((weight - ones) ** 2, zeros)))
+    carrying = np.nan_to_num(np.where(binary, rarer, over(size**2, second)))
     found: Floats = n.min(axis=-1) * carrying / np.maximum(everyone, 1)
     return found
 
@@ -188,8 +204,12 @@ def carriers_of(sums: Sums, outcome: int) -> Floats:
     mean = sums.level[outcome] + np.nan_to_num(over(sums.first[:, outcome], mass))
     squares = sums.square[:, outcome] + mass * mean**2
     # Half of two arms that are alike: `evidence` has the rule for 0/1 outcomes.
-    twice = np.stack([n, n], -1), np.stack([total.sum(axis=1)] * 2, -1), np.stack([sums.absolute[:, outcome]] * 2, -1)
-    records = evidence(*twice, np.stack([squares, squares], -1))
+    weight = sums.weights(outcome).sum(axis=1)
+    n, mass, first, weight, size, squares, whole = (
+        np.stack([each, each], -1)
+        for each in (n, mass, mass * mean, weight, sums.absolute[:, outcome], squares, total.sum(axis=1))
+    )
+    records = evidence(n, whole, size, squares, Weights(weight, mass, first))
     if total.shape[1] == 1:
         return records
     by_group = np.nan_to_num(over(np.abs(total).sum(axis=1) ** 2, (total**2).sum(axis=1)))
@@ -213,7 +233,8 @@ def evidence_of(sums: Sums, outcome: int, arm: int, control: int = 0) -> float:
     mass, level = sums.mass[arms, outcome], sums.level[outcome]
     mean = level + np.nan_to_num(over(sums.first[arms, outcome], mass))
     squares = sums.square[arms, outcome] + mass * mean**2
-    return float(evidence(n, total, sums.absolute[arms, outcome], squares))
+    weights = Weights(sums.weights(outcome)[arms].sum(axis=1), mass, mass * mean)
+    return float(evidence(n, total, sums.absolute[arms, outcome], squares, weights))
 
 
 def anytime_effect(
@@ -280,8 +301,12 @@ def anytime_interval(
     def two(z: float) -> float:
         return float(anytime_p_value(np.asarray(z), count, confidence, tightest_at, df))
 
-    unit = error or np.finfo(np.float64).tiny  # without an error, every other number is very far away
-    p, against = claim.p_values(lambda t: (estimate - t) / unit, one, two)
+    def away(threshold: float) -> float:
+        """In standard errors; without an error, every other number is very far away."""
+        apart = estimate - threshold
+        return apart / error if error > abs(apart) / _FAR else math.copysign(_FAR, apart) if apart else 0.0
+
+    p, against = claim.p_values(away, one, two)
     return Anytime(*claim.opened(estimate - reach, estimate + reach), p, p_against=against)
 
 

@@ -7,12 +7,13 @@ least certain of the effects and Hotelling's correction for a covariance that is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
-from foldaway.inference.levels import Levels, difference_of
+from foldaway.inference.levels import Levels, difference_of, withheld
 from foldaway.numerics.block import Floats
 
 
@@ -22,7 +23,7 @@ class JointTest(msgspec.Struct, frozen=True):
     Attributes:
         statistic: Wald's statistic over its rank.
         df: How many differences are tested.
-        df_error: How well their covariance is known.
+        df_error: How well their covariance is known; infinite if the statistic is about χ²/df.
         p_value: How rare differences like these are by chance if there are none.
     """
 
@@ -63,22 +64,24 @@ def levels_differ(levels: Levels, arms: int, arm: int, told: Sequence[int]) -> J
 
 def _joint(levels: Levels, D: Floats, pairs: Sequence[tuple[int, int]]) -> JointTest | None:
     """The test of D · levels = 0, in which these pairs of arms are compared."""
-    from scipy.special import fdtrc
+    from scipy.special import chdtrc, fdtrc
 
-    rank = len(D)
-    if not rank:
+    rank, involved = len(D), np.flatnonzero(D.any(axis=0))
+    if not rank or any(withheld(levels, pair) for pair in pairs):
         return None
-    involved = D.any(axis=0)
-    untold = levels.why and any(levels.why[arm] for arm in np.flatnonzero(involved))
-    if untold or not np.all(np.isfinite(levels.value[involved])):
+    D, values = D[:, involved], (levels.value if levels.away is None else levels.away)[involved]
+    covariance = levels.covariance[np.ix_(involved, involved)]
+    if not (np.all(np.isfinite(values)) and np.all(np.isfinite(covariance))):
         return None
-    values, covariance = np.nan_to_num(levels.value), np.nan_to_num(levels.covariance)
     apart, spread = D @ values, D @ covariance @ D.T
-    if not np.all(np.diag(spread) > 0) or np.linalg.matrix_rank(spread, hermitian=True) < rank:
+    sizes = np.linalg.eigvalsh(spread)
+    if not sizes[0] > rank * np.finfo(float).eps * sizes[-1]:
         return None
     error = min(float(difference_of(levels, *pair).df) for pair in pairs)
     left = error - rank + 1
-    if left < 1:
+    if not left >= 1:
         return None
     statistic = float(apart @ np.linalg.solve(spread, apart)) / rank
+    if math.isinf(left):
+        return JointTest(statistic, rank, left, float(chdtrc(rank, rank * statistic)))
     return JointTest(statistic, rank, left, float(fdtrc(rank, left, statistic * left / error)))

@@ -208,7 +208,7 @@ def regression_welch(moments: GroupMoments, outcome: int) -> Levels:
     slope = pooled_slopes(whole, frame, k, outcome).coef
     slopes[outcome] = raw_slopes(slope, frame, k)
     both = spread_of(lean(moments, Predictor(np.zeros(k - 1), slopes)), outcome)
-    residuals = Spread(both.n, both.weight, both.mean[:, 1:], both.products[:, 1:, 1:], both.level[1:])
+    residuals = Spread(both.n, both.weight, both.mean[:, 1:], both.products[:, 1:, 1:], both.level[1:], both.effective)
     n = both.n.sum()
     with np.errstate(divide="ignore", invalid="ignore"):
         spent = (n - arms) / max(n - arms - int(rank), 0)

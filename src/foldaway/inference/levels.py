@@ -276,9 +276,10 @@ def _log_ratio(
     levels: Levels, arm: int, confidence: float, claim: Claim, control: int, of: Floats, over_slope: Floats
 ) -> ShareRatio:
     """The ratio of a function of two levels, with its interval on the log scale, on which its slope is 1/over_slope."""
+    slope = np.where(over_slope > 0, over_slope, np.nan)
     logs = levels._replace(
         value=np.log(of, out=np.zeros_like(of), where=of > 0),
-        covariance=levels.covariance / over_slope[:, None] / over_slope,
+        covariance=levels.covariance / slope[:, None] / slope,
         away=None,
     )
     estimate, variance, df = (float(x) for x in difference_of(logs, arm, control))

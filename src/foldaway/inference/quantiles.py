@@ -120,14 +120,16 @@ def _independent(binned: Binned, at: _Place, p: float) -> tuple[Levels, Floats]:
     whole = binned.counts.sum(axis=-2)
     weight, below = whole.sum(axis=-1), _below(whole, at.bin, at.part)
     beyond = weight - below if p >= 0.5 else below
+    every = weight if binned.squares is None else binned.squares.sum(axis=-1)
     if binned.squares is None:
         variance = over(p * (1 - p), weight)
     else:
-        squares, every = _below(binned.squares, at.bin, at.part), binned.squares.sum(axis=-1)
+        squares = _below(binned.squares, at.bin, at.part)
         variance = over((1 - p) ** 2 * squares + p**2 * (every - squares), weight**2)
         beyond = np.nan_to_num(over(beyond**2, every - squares if p >= 0.5 else squares))
     own = np.eye(weight.shape[-1])
-    doubt = np.nan_to_num(over(1.0, weight - 1))[..., None] * own if binned.squares is None else 0 * own
+    worth = np.nan_to_num(over(weight**2, every))
+    doubt = np.nan_to_num(over(1.0, np.maximum(worth - 1, 0)))[..., None] * own
     return Levels(np.full(weight.shape, p), variance[..., None] * own, doubt, weight), beyond
 
 

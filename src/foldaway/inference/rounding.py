@@ -74,8 +74,8 @@ def coarse_p_value(p: float | None) -> float | None:
         >>> coarse_p_value(0.0349), coarse_p_value(0.000999), coarse_p_value(0.2)
         (0.03, 0.0009, 0.2)
     """
-    if not p:
-        return p
+    if not p or math.isnan(p):
+        return 0.0 if p == 0 else None
     digit, _, power = f"{p:.15e}".partition("e")
     return float(f"{digit[0]}e{power}")
 

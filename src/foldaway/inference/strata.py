@@ -45,9 +45,10 @@ def blocks_of(plan: Plan, sums: Sums, outcome: int) -> Blocks:
     """One outcome's, from sums whose arms are those of each stratum side by side."""
     assert plan.strata is not None
     found = spread_of(sums, outcome)
-    n, weight, mean, products = (each.reshape(-1, len(plan.arms), *each.shape[1:]) for each in found[:4])
+    parts = (*found[:4], found.n if found.effective is None else found.effective)
+    n, weight, mean, products, worth = (each.reshape(-1, len(plan.arms), *each.shape[1:]) for each in parts)
     there = n.sum(axis=1) > 0
-    spread = Spread(n[there], weight[there], mean[there], products[there], found.level)
+    spread = Spread(n[there], weight[there], mean[there], products[there], found.level, worth[there])
     # Records weigh 1/π of their arm besides the plan's own weights, so that the arms of a stratum weigh alike.
     size = (spread.weight * _shares(plan)[there]).sum(axis=1) if plan.weight is not None else spread.n.sum(axis=1)
     return Blocks(spread, size / size.sum())

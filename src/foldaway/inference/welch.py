@@ -22,6 +22,7 @@ class Spread(NamedTuple):
         mean: The means of y and ỹ, less `level`: (…, A, 2); of y alone (…, A, 1) without adjustment.
         products: Σ w² (v − v̄)(v − v̄)', v̄ being these means: (…, A, 2, 2) or (…, A, 1, 1).
         level: What of the means of y and ỹ all arms share, and the means have not: (2,) or (1,).
+        effective: (Σw)²/Σw², as many records of equal weight as these are worth: (…, A); n if left out.
     """
 
     n: Floats
@@ -29,6 +30,7 @@ class Spread(NamedTuple):
     mean: Floats
     products: Floats
     level: Floats = _NONE
+    effective: Floats | None = None
 
 
 def spread_of(sums: Sums, outcome: int) -> Spread:
@@ -47,7 +49,9 @@ def spread_of(sums: Sums, outcome: int) -> Spread:
     products += mass[:, None, None] * apart[:, :, None] * apart[:, None, :]
     # Where one record has all of the weight, what is left of the others is rounding.
     products[weight**2 < ONE_CARRIES * mass] = 0
-    return Spread(sums.counts(outcome).sum(axis=1), weight, about, products, sums.level[columns])
+    n = sums.counts(outcome).sum(axis=1)
+    worth = np.divide(weight**2, mass, out=n.astype(np.float64), where=(mass > 0) & (mass != weight))
+    return Spread(n, weight, about, products, sums.level[columns], worth)
 
 
 def prediction_rate(spread: Spread) -> Floats:
@@ -79,7 +83,7 @@ def welch(spread: Spread, rate: Floats | float | None = None) -> Levels:
     if rate is None:
         variances, away = each[..., 0, 0], spread.mean[..., 0]
         value = spread.level[0] + away
-        return Levels(value, variances[..., None] * np.eye(n.shape[-1]), _doubt(n), n, away=away)
+        return Levels(value, variances[..., None] * np.eye(n.shape[-1]), _doubt(spread), n, away=away)
     # An arm that has shown no spread, or no record, takes nothing away from what is known of the others.
     means, each = np.nan_to_num(spread.mean), np.nan_to_num(each)
     # Level a is (1 − λ) ȳ_a + λ ỹ_a + λ Σ_b s_b (ȳ_b − ỹ_b): linear in the means, s_b being the arms' shares.
@@ -90,7 +94,7 @@ def welch(spread: Spread, rate: Floats | float | None = None) -> Levels:
     # The parts of the ȳ add up to 1, those of the ỹ to 0.
     away = np.where(n > 0, np.einsum("...abi,...bi->...a", parts, means), np.nan)
     covariance = np.einsum("...abi,...bij,...cbj->...ac", parts, each, parts)
-    return Levels(spread.level[0] + away, covariance, _doubt(n), n, away=away)
+    return Levels(spread.level[0] + away, covariance, _doubt(spread), n, away=away)
 
 
 def ratio_welch(sums: Sums, places: tuple[int, int], rates: tuple[float, float] | None = None) -> Levels:
@@ -124,9 +128,9 @@ def ratio_welch(sums: Sums, places: tuple[int, int], rates: tuple[float, float] 
         levels = np.einsum("abvi,bvi->av", parts, means)
         value = np.where(n > 0, levels[:, 0] / levels[:, 1], np.nan)
         slope = np.stack([1 / levels[:, 1], -value / levels[:, 1]], axis=1)
-    linear = np.nan_to_num(parts * slope[:, None, :, None])
+        linear = np.nan_to_num(parts * slope[:, None, :, None])
     covariance = np.einsum("abvi,bviwj,cbwj->ac", linear, each, linear, optimize=True)
-    return Levels(value, covariance, _doubt(n), n)
+    return Levels(value, covariance, _doubt(both[0]), n)
 
 
 def _joint(sums: Sums, places: tuple[int, int]) -> Floats:
@@ -159,8 +163,9 @@ def welch_total(spread: Spread, probabilities: Floats, units: float | None = Non
     value = mean * spread.weight / (pi * everyone)
     squares = (spread.products[..., 0, 0] + spread.n * mean**2) / (pi**2 * everyone)
     second = squares[..., None] * np.eye(len(pi))
-    covariance = (second - value[..., :, None] * value[..., None, :]) / (everyone - 1)[..., None]
-    doubt = np.broadcast_to(1 / (everyone - 1)[..., None], covariance.shape)
+    free = np.where(everyone > 1, everyone - 1, np.nan)[..., None]
+    covariance = (second - value[..., :, None] * value[..., None, :]) / free
+    doubt = np.broadcast_to(1 / free, covariance.shape)
     scale = np.ones_like(everyone) if units is None else everyone / units
     return Levels(value * scale, covariance * scale[..., None] ** 2, doubt, spread.n)
 
@@ -185,7 +190,8 @@ def noisy_shares(n: Floats, total: Floats, level: float, noise: tuple[float, flo
     return Levels(level + away, variance[..., None] * own, 1e-9 * own, n)
 
 
-def _doubt(n: Floats) -> Floats:
-    """Each arm's variance has n − 1 degrees of freedom of its own."""
-    own: Floats = np.nan_to_num(over(1.0, n - 1))[..., None] * np.eye(n.shape[-1])
+def _doubt(spread: Spread) -> Floats:
+    """Each arm's variance has n − 1 degrees of freedom of its own; with weights, n is what the records are worth."""
+    n = spread.n if spread.effective is None else spread.effective
+    own: Floats = np.nan_to_num(over(1.0, np.maximum(n - 1, 0)))[..., None] * np.eye(n.shape[-1])
     return own

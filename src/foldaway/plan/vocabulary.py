@@ -202,11 +202,11 @@ _WHOLE_UNITS = Need(
 )
 _NO_WEIGHT = Need(lambda plan: plan.weight is None, "`federated.leverage` needs a plan without `weight`.")
 
-TOTAL, COMPLIERS = "total", "compliers"
+TOTAL, COMPLIERS, DIFFERENCE = "total", "compliers", "difference"
 
 # In the order in which they are reported.
 ESTIMATORS = _by_name(
-    Estimator("difference", "the plain difference between the arms' means", needs=(_ONE_STRATUM,), rank=4),
+    Estimator(DIFFERENCE, "the plain difference between the arms' means", needs=(_ONE_STRATUM,), rank=4),
     Estimator(
         "adjusted",
         "the difference between the arms' means, minus what the covariates predict",

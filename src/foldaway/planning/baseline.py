@@ -128,7 +128,7 @@ def _baseline(rows: Sequence[Effect], lead: Effect, *, share: bool) -> Baseline 
     adjusted = lead if adjusts else plain
     # If records are independent: their own variance, and what is left of it.
     whole, rest = (_independent(rows, each) for each in (plain, adjusted))
-    variance, level, n, m = _variance(whole), plain.control_level, plain.n_arm, plain.n_control
+    variance, level, n, m = _variance(whole), plain.control_level, plain.n_arm or 0, plain.n_control or 0
     other = level + (plain.estimate or 0.0)
     if not share and 0 < level < 1 and 0 < other < 1 and min(n, m) > 1:  # a mean of zeros and ones is one as well
         of_shares = other * (1 - other) / (n - 1) + level * (1 - level) / (m - 1)

@@ -119,7 +119,10 @@ def power(
     if len(silent) == len(baselines):
         raise EstimateError("give `effect` or `relative` for the size that it needs, or a size for the effect.")
     baselines = {name: known for name, known in baselines.items() if name not in silent}
-    tails = _tails({name: goals[name] for name in baselines}, len(design.arms) - 1, alpha, alternative, correction)
+    # Holm allows for all outcomes that the plan asks about, also for those of which nothing is known beforehand.
+    others = sum(not outcome.guardrail for name, outcome in planned.items() if name not in baselines)
+    tested = {name: goals[name] for name in baselines}
+    tails = _tails(tested, len(design.arms) - 1, alpha, alternative, correction, others)
     rows, comparisons, wanted = [], [], set[Wanted]()
     for name, known in baselines.items():
         if known.correlation and known.design_effect is None and design.records_per_unit is None:
@@ -331,13 +334,16 @@ def _sign(name: str, better: By[str], outcome: Outcome | None) -> int:
     return 1 if said == "higher" else -1
 
 
-def _tails(goals: Mapping[str, Goal], arms: int, alpha: float, alternative: str, correction: str) -> dict[str, float]:
+def _tails(
+    goals: Mapping[str, Goal], arms: int, alpha: float, alternative: str, correction: str, others: int = 0
+) -> dict[str, float]:
     """The chance of each outcome's test to err to each side, as `inference.claim` tests it."""
     if alternative not in get_args(Alternative):
         raise EstimateError('`alternative` must be "two-sided", "greater" or "less".')
     if correction not in CORRECTIONS:
         raise EstimateError(f"there is no correction {correction!r}; there are {', '.join(CORRECTIONS)}.")
-    family = 1 if correction == "none" else max(arms * sum(goal != "not worse" for goal in goals.values()), 1)
+    asked = others + sum(goal != "not worse" for goal in goals.values())
+    family = 1 if correction == "none" else max(arms * asked, 1)
     sides = {name: 2 if goal == "different" and alternative == "two-sided" else 1 for name, goal in goals.items()}
     return {name: alpha / sides[name] / (1 if goal == "not worse" else family) for name, goal in goals.items()}
 

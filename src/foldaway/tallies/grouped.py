@@ -116,15 +116,16 @@ class Segment(NamedTuple):
         return Segment(tuple(levels), self.of_levels(levels).cells + other.of_levels(levels).cells)
 
     def pooled(self, least: int) -> Segment:
-        """With levels that the plan does not list only where so many records of each arm have them in common."""
+        """With levels that the plan does not list only where so many units of each arm have them in common."""
         if self.levels[0] != OTHER:
             return self
-        counts = {level: min(self.level(level).counts) for level in self.levels[1:]}
-        rare = [level for level, count in counts.items() if count < least]
+        cells = {level: self.level(level) for level in self.levels[1:]}
+        rare = [level for level, held in cells.items() if min(units_of(held.plan, held.records)) < least]
         rest = Segment((OTHER,), self.level(OTHER))
         for level in rare:
-            rest = rest.merged(Segment((OTHER,), self.level(level)))
-        return rest.merged(self.of_levels(sorted(level for level in counts if level not in rare)))
+            rest = rest.merged(Segment((OTHER,), cells[level]))
+        common = sorted(level for level in cells if level not in rare)
+        return rest.merged(self.of_levels(common)) if common else rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +329,7 @@ class Grouped:
         return replace(self.of_arms(places), plan=plan, segments=tuple(segments), strata=strata)
 
     def pooled(self, least: int) -> Self:
-        """With levels of segments that the plan does not list only where so many records of each arm have them."""
+        """With levels of segments that the plan does not list only where so many units of each arm have them."""
         return replace(self, segments=tuple(segment.pooled(least) for segment in self.segments))
 
     def state(self) -> GroupedState:
@@ -398,6 +399,12 @@ class Grouped:
             raise StateError("the state is damaged: its outcomes are not adjusted, and it does not say why.")
         sums = Sums.restore(saved.sums, _sums_shape(plan, adjusted=adjusted, levels=levels or 1))
         return replace(empty, moments=None, sums=sums, predictor=predictor if adjusted else None, why=saved.why)
+
+
+def units_of(plan: Plan, records: Floats) -> list[int]:
+    """By arm, the units that records by arm and group certainly have: one for each group, or for each record."""
+    by_arm = np.count_nonzero(records > 0, axis=1) if plan.grouped else records.sum(axis=1).round()
+    return [int(n) for n in by_arm]
 
 
 def _sums_shape(plan: Plan, *, adjusted: bool, levels: int = 1) -> SumsShape:
