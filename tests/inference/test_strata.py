@@ -232,7 +232,8 @@ def test_losses_within_strata_are_tested_as_mantel_and_haenszel_do() -> None:
     both = chance.integers(2, 40, (2, 12)).astype(float)
     lost = chance.binomial(both.astype(int), 0.3).astype(float)
     tables = [np.stack([lost[:, s], both[:, s] - lost[:, s]], axis=1) for s in range(12)]
-    loss = loss_of("y", ["a", "b"], *(each.sum(axis=1, keepdims=True) for each in (lost, both)), of=(lost, both))
+    whole = [each.sum(axis=1, keepdims=True) for each in (lost, both)]
+    loss = loss_of("y", ["a", "b"], whole[0], whole[1], of=(lost, both))
     assert loss.p_value == pytest.approx(StratifiedTable(tables).test_null_odds(correction=False).pvalue, rel=1e-9)
 
 

@@ -149,6 +149,10 @@ BAD: dict[str, tuple[Any, str]] = {
         lambda: fa.Mean("y", better="lower", margin=-0.1),
         "`outcomes.margin` must be a number above 0, in the outcome's own unit of measure.",
     ),
+    "a margin that no share can reach": (
+        lambda: fa.Share("y", above=0, better="lower", margin=1.0),
+        "the margin of 'y > 0' must be below 1: shares differ by no more than that.",
+    ),
     "a margin without a direction": (
         lambda: fa.Mean("y", margin=0.1),
         "the margin of 'y' needs `better`: whether higher or lower values are better.",
@@ -247,6 +251,14 @@ _MEDIAN = fa.Quantile("y", (0.5,), bounds=(1, 5))
         (
             {"outcomes": ["y"], "assigned_units": 5},
             "`assigned_units` applies to totals, but this plan has none: leave it out.",
+        ),
+        (
+            {"outcomes": ["y", "d"], "received": "d"},
+            "the column 'd' is used more than once (outcomes, received); each column has one role.",
+        ),
+        (
+            {"outcomes": [fa.Ratio("y", "z"), _MEDIAN], "received": "d"},
+            "`received` gives the compliers' effect on means and shares; this plan has neither: leave it out.",
         ),
         ({"outcomes": [fa.Total("y")], "estimators": ["difference"]}, "`estimators` has 'difference', which fits no"),
     ],

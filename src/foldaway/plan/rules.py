@@ -14,7 +14,7 @@ from foldaway.numerics.block import LARGEST
 from foldaway.plan.analysis import Analysis, estimators_of, tallies_of
 from foldaway.plan.privacy import Privacy
 from foldaway.plan.release import Release
-from foldaway.plan.vocabulary import BOOTSTRAP, ERRORS, ESTIMATORS, MODES, MOMENTS, SUMS, TOTAL
+from foldaway.plan.vocabulary import BOOTSTRAP, COMPLIERS, ERRORS, ESTIMATORS, MODES, MOMENTS, SUMS, TOTAL
 
 # The robust tally keeps about k⁴/4 numbers per arm; at 60 columns that is 27 MB. Without it there is room for more.
 MOST_COLUMNS = 60
@@ -51,6 +51,8 @@ def faults_of(plan: Analysis) -> Iterator[str]:
             "`received` needs sums by group, and cannot be combined with `federated` or `release`: leave one "
             "of them out."
         )
+    if plan.received is not None and plan.outcomes and not any(COMPLIERS in each.READ_BY for each in plan.outcomes):
+        yield "`received` gives the compliers' effect on means and shares; this plan has neither: leave it out."
     if plan.strata is not None:
         yield from plan.strata.misfits(plan.arms)
     if plan.release is not None:
@@ -221,7 +223,8 @@ def _arm_faults(plan: Analysis) -> Iterator[str]:
 def _column_faults(plan: Analysis) -> Iterator[str]:
     roles: dict[str, list[str]] = {}
     used = [("arm", plan.arm), ("unit", plan.unit), ("cluster", plan.cluster), ("weight", plan.weight)]
-    used += [("outcomes", c) for c in plan.measured] + [("covariates", c) for c in plan.covariates]
+    used += [("outcomes", c) for c in dict.fromkeys(c for outcome in plan.outcomes for c in outcome.columns)]
+    used += [("covariates", c) for c in plan.covariates] + [("received", plan.received)]
     used += [] if plan.strata is None else [("strata", plan.strata.column)]
     for role, column in used:
         if column is not None:
@@ -249,7 +252,8 @@ def _segment_faults(plan: Analysis) -> Iterator[str]:
         yield "`segments` has a column twice."
     strata = None if plan.strata is None else plan.strata.column
     for column in dict.fromkeys(plan.segments):
-        role = {plan.arm: "arm", plan.unit: "unit", plan.cluster: "cluster", plan.weight: "weight"}.get(column)
+        roles = {plan.arm: "arm", plan.unit: "unit", plan.cluster: "cluster", plan.weight: "weight"}
+        role = (roles | {plan.received: "received"}).get(column)
         if role or column in plan.measured:
             role = role or "outcomes"
             yield f"the column {column!r} is used more than once ({role}, segments); each column has one role."
