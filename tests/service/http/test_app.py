@@ -97,7 +97,7 @@ ROUTES = {
     ("POST", "/v1/trials/known/reports"): ["admin", "ingest"],
     ("GET", "/v1/trials/known/coefficients"): ["admin", "ingest"],
     ("POST", "/v1/trials/known/tallies"): ["admin", "ingest"],
-    ("GET", "/v1/tokens/own"): ["admin", "read"],
+    ("GET", "/v1/tokens/own"): ["admin", "read", "other read"],
     ("POST", "/v1/tokens"): ["admin"],
     ("GET", "/v1/tokens"): ["admin"],
     ("DELETE", "/v1/tokens/0123456789abcdef"): ["admin"],
