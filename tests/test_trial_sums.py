@@ -220,7 +220,7 @@ def test_no_number_is_nan_and_json_comes_back() -> None:
         assert fa.Effects.from_json(effects.to_json()).to_json() == effects.to_json()
     for row in folded(PLAN, constant).effects().filter(outcome="bought"):
         assert not row.reliable
-        assert "differs" in row.why
+        assert "same value" in row.why
 
 
 def test_a_relative_effect_on_a_control_near_zero_is_withheld() -> None:
