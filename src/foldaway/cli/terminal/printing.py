@@ -53,7 +53,9 @@ def print_answer(answer: dict[str, Any], as_json: bool, *, everything: bool = Fa
     if federated is not None and (warning := alarm(federated)) is not None:
         print(f"{warning}\n")
     if answer["effects"] is None:
-        why = "too few records had arrived." if federated is None else federated["note"] or "an arm had too few reports."
+        why = (
+            "too few records had arrived." if federated is None else federated["note"] or "an arm had too few reports."
+        )
         print(in_lines(f"{answer['name']} is closed without effects: {why}"))
     else:
         print(Effects.from_json(msgspec.json.encode(answer["effects"])).to_string(all=everything))

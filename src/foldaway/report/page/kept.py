@@ -151,6 +151,9 @@ def planned(plan: Plan) -> list[tuple[str, str, int]]:
     else:
         state = msgspec.msgpack.decode(msgspec.msgpack.encode(tallies.state()))
         parts = [(name, what, _numbers(part)) for name, what, part in _in_arms(state)]
+    if any(column not in plan.levels for column in plan.segments):  # as many again for each level that comes
+        segments = _GROUPED["segments"][0]
+        parts = [(f"{name}, at least" if name == segments else name, what, n) for name, what, n in parts]
     counts: dict[tuple[str, str], int] = {}
     for name, what, numbers in parts:
         counts[name, what] = counts.get((name, what), 0) + numbers

@@ -120,7 +120,9 @@ def _kept(plan: Plan) -> list[str]:
     if plan.bins and not plan.weighted:
         narrow = Grouped.empty(plan).binned
     size = bytes_text(8 * numbers - 4 * narrow + 1000)
-    return [f"{kept}{size}. A record costs about {_cost(plan):,} additions.", *_rich(plan)]
+    unlisted = ", ".join(column for column in plan.segments if column not in plan.levels)
+    more = f" More are kept for each level of {unlisted} that enough units have." if unlisted else ""
+    return [f"{kept}{size}.{more} A record costs about {_cost(plan):,} additions.", *_rich(plan)]
 
 
 def _cost(plan: Plan) -> int:
