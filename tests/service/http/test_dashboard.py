@@ -655,8 +655,13 @@ def tab_to(page: Page, wanted: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def shown(server: Served) -> dict[str, str]:
-    """A token and an address for each kind of page."""
+def shown(served_from: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, dict[str, str]]]:
+    """A server whose list has nothing but these, and a token and an address for each kind of page."""
+    with Served(tmp_path_factory.mktemp("shown"), served_from) as server:
+        yield server, _every_kind_of_page(server)
+
+
+def _every_kind_of_page(server: Served) -> dict[str, str]:
     many = Arriving(
         server,
         "large",
@@ -679,13 +684,14 @@ def shown(server: Served) -> dict[str, str]:
 
 @pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1920, "dark")])
 def test_no_serious_finding_and_no_sideways_scrolling(
-    browser: Browser, server: Served, shown: dict[str, str], width: int, scheme: Scheme
+    browser: Browser, shown: tuple[Served, dict[str, str]], width: int, scheme: Scheme
 ) -> None:
+    server, pages = shown
     with page_at(browser, server.url, width=width, scheme=scheme) as watched:
         page = watched.page
         page.set_default_timeout(PATIENCE)
         assert serious_findings(page) == []
-        for path, token in shown.items():
+        for path, token in pages.items():
             page.evaluate("([key, token]) => sessionStorage.setItem(key, token)", [TOKEN, token])
             page.goto(f"{server.url}/{path}")
             page.reload()

@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { createForm } from "./create.js";
 import { h, named, table } from "./dom.js";
 import { count, moment } from "./format.js";
+import { tooEarly } from "./plan.js";
 import { Poll } from "./poll.js";
 import { ratioState, word } from "./words.js";
 
@@ -58,7 +59,7 @@ export function showList(view, refused) {
 
 /** How many outcomes have which verdict, and whether the arms got their share. */
 async function inShort(trial) {
-  if (!trial.records) return {};
+  if (!trial.records || tooEarly(await api.plan(trial.name), trial)) return {};
   const { found } = await api.effects(trial.name);
   if (!found) return {};
   const verdicts = {};

@@ -2,6 +2,21 @@
 
 import { h, named } from "./dom.js";
 import { share } from "./format.js";
+import { MODES } from "./vocabulary.js";
+
+const LEAST = 10; // records of every arm, where the plan does not say
+
+/** How many records of every arm there must be before effects are told. */
+export const smallestCell = (plan) => plan.privacy?.smallest_cell ?? LEAST;
+
+/** Whether effects come at the close alone, since devices send what the errors need no sooner. */
+export const atClose = (plan) => MODES[plan.federated?.mode]?.at_close;
+
+/** Whether there cannot be effects yet: no need to ask. */
+export function tooEarly(plan, status) {
+  if (status.status === "closed") return false;
+  return atClose(plan) || status.records < Object.keys(plan.arms).length * smallestCell(plan);
+}
 
 const list = (names) => names.flatMap((name, i) => [i ? ", " : "", named(name)]);
 

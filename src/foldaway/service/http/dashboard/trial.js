@@ -10,15 +10,14 @@ import { forest } from "./forest.js";
 import { glance } from "./glance.js";
 import { statusPill } from "./list.js";
 import { Manage } from "./manage.js";
-import { planCard } from "./plan.js";
+import { atClose, planCard, smallestCell, tooEarly } from "./plan.js";
 import { Poll } from "./poll.js";
-import { ERRORS, ESTIMATORS, MODES } from "./vocabulary.js";
+import { ERRORS, ESTIMATORS } from "./vocabulary.js";
 import { ahead, durableThing, explained, figures, heard, longer, reasons, relative, verdict } from "./words.js";
 
 const EVERY = 1_500;
 const CLOSED = 30_000;
 const HEARD_EVERY = 30_000;
-const LEAST = 10; // records of every arm, where the plan does not say
 const NONE_YET = { found: null };
 
 class TrialPage {
@@ -77,7 +76,7 @@ class TrialPage {
     }
     const { body: status, now } = await api.status(this.name);
     if (!this.answer || status.records !== this.status?.records || status.status !== this.status?.status) {
-      this.answer = this.tooEarly(status) ? NONE_YET : await api.effects(this.name);
+      this.answer = tooEarly(this.plan, status) ? NONE_YET : await api.effects(this.name);
       this.ahead = this.answer.found && status.status === "open" ? await api.outlook(this.name) : null;
       this.changed = true;
     }
@@ -89,17 +88,6 @@ class TrialPage {
     this.drawFederated();
     await this.manage.show({ open: status.status === "open", effects: Boolean(this.answer.found) });
     return status.status === "open" ? EVERY : CLOSED;
-  }
-
-  /** Whether there cannot be effects yet: no need to ask. */
-  tooEarly(status) {
-    if (status.status === "closed") return false;
-    return this.atClose() || status.records < Object.keys(this.plan.arms).length * (this.plan.privacy?.smallest_cell ?? LEAST);
-  }
-
-  /** Whether effects come at the close alone, since devices send what the errors need no sooner. */
-  atClose() {
-    return MODES[this.plan.federated?.mode]?.at_close;
   }
 
   /** Points of the chosen effect since the last that is here: the first time, all. */
@@ -202,14 +190,14 @@ class TrialPage {
 
   drawNothingYet() {
     const closed = this.status.status === "closed";
-    const least = this.plan.privacy?.smallest_cell ?? LEAST;
+    const least = smallestCell(this.plan);
     say(this.headline, closed ? "Closed before there was an effect to tell" : "No effects yet");
     const durable = several(least, durableThing(this.plan));
     const pace = ` ${this.plan.federated ? "Reports" : "Records"} become durable ${count(this.status.cohort)} at a time, so that no answer gives one away.`;
     const first = `foldaway send ${this.name} data.parquet --server ${api.server}`;
     this.explained.replaceChildren(closed
       ? `An arm had fewer than ${durable}.`
-      : this.atClose()
+      : atClose(this.plan)
       ? "Devices send their scores when the trial is closed; there are no effects before."
       : `No effects until every arm has ${durable}.${pace}`);
     if (!closed && !this.status.records && !this.plan.federated) {
