@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -167,9 +168,19 @@ class Server:
         if self._process is not None and self.runs():
             self._process.send_signal(how)
             deadline = time.monotonic() + 60
-            while self.runs() and time.monotonic() < deadline:
+            while (self.runs() or self._holds_its_port()) and time.monotonic() < deadline:
                 time.sleep(0.005)
             assert not self.runs()
+
+    def _holds_its_port(self) -> bool:
+        """As long as any of its threads is still ending, after the first."""
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", self.port))
+            except OSError:
+                return True
+        return False
 
     def said(self) -> str:
         """What it wrote to standard error."""
