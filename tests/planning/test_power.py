@@ -240,29 +240,28 @@ def test_outcomes_of_a_plan_bring_their_own_margins_and_sides() -> None:
 # Where there is no answer
 
 
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        ({}, "give `effect` or `relative`"),
-        ({"effect": 0.0}, "an effect of zero cannot be found"),
-        ({"effect": 0.1, "relative": 0.1}, "not both"),
-        ({"effect": 0.95}, "would not lie between 0 and 1"),
-        ({"effect": -0.01, "alternative": "greater"}, "however large the trial"),
-        ({"effect": 0.01, "margin": 0.02, "goal": "better"}, "beyond the margin"),
-        ({"effect": 0.01, "margin": -0.02}, "`margin` must be 0 or more"),
-        ({"effect": 0.01, "goal": "nicer"}, "there is no goal 'nicer'"),
-        ({"goal": "alike"}, "needs a `margin`"),
-        ({"effect": 0.01, "records": 10, "units": 10}, "give one of"),
-        ({"days": 10}, "needs `records_per_day`"),
-        ({"effect": 0.01, "power": 1.0}, "`power` must lie"),
-        ({"effect": 0.01, "correction": "sidak"}, "there is no correction"),
-        ({"effect": 0.01, "arms": {"a": 1.0}}, "two arms or more"),
-    ],
-    ids=str,
-)
-def test_a_question_without_an_answer_is_told_why(asked: dict[str, Any], words: str) -> None:
-    with pytest.raises(fa.EstimateError, match=words):
-        fa.power(fa.Baseline(level=0.1), **asked)
+WITHOUT_ANSWER: list[tuple[dict[str, Any], str]] = [
+    ({}, "give `effect` or `relative`"),
+    ({"effect": 0.0}, "an effect of zero cannot be found"),
+    ({"effect": 0.1, "relative": 0.1}, "not both"),
+    ({"effect": 0.95}, "would not lie between 0 and 1"),
+    ({"effect": -0.01, "alternative": "greater"}, "however large the trial"),
+    ({"effect": 0.01, "margin": 0.02, "goal": "better"}, "beyond the margin"),
+    ({"effect": 0.01, "margin": -0.02}, "`margin` must be 0 or more"),
+    ({"effect": 0.01, "goal": "nicer"}, "there is no goal 'nicer'"),
+    ({"goal": "alike"}, "needs a `margin`"),
+    ({"effect": 0.01, "records": 10, "units": 10}, "give one of"),
+    ({"days": 10}, "needs `records_per_day`"),
+    ({"effect": 0.01, "power": 1.0}, "`power` must lie"),
+    ({"effect": 0.01, "correction": "sidak"}, "there is no correction"),
+    ({"effect": 0.01, "arms": {"a": 1.0}}, "two arms or more"),
+]
+
+
+def test_a_question_without_an_answer_is_told_why() -> None:
+    for asked, words in WITHOUT_ANSWER:
+        with pytest.raises(fa.EstimateError, match=words):
+            fa.power(fa.Baseline(level=0.1), **asked)
 
 
 def test_a_trial_that_is_too_small_says_so() -> None:
