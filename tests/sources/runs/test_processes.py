@@ -163,6 +163,7 @@ def test_a_refusal_in_a_worker_is_the_refusal_of_one_process(
         told.append(str(caught.value))
     assert told[0] == told[1]
     assert "SECRET-9" not in told[0]
+    (tmp_path / "1.csv").write_text("\n".join(good))  # or whichever worker comes first would say what it found
     (tmp_path / "0.csv").write_bytes(b"PK\x03\x04")
     with pytest.raises(fa.FoldawayError, match=r"0\.csv"):
         fa.fold_files(str(tmp_path / "*.csv"), plan, processes=2)
