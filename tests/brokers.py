@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from postgres import _free_port as free_port
-from postgres import quick_folder
+from postgres import free_port, quick_folder
 
 # The largest message a test or study sends: 50,000 records as Arrow.
 MOST_PAYLOAD = 8 * 2**20

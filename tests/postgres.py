@@ -71,7 +71,7 @@ class Postgres:
         self.data = self.folder / "data"
         if self._account is not None:
             shutil.chown(self.folder, self._account)
-        self.port = _free_port()
+        self.port = free_port()
         initdb = (programs / "initdb", "-D", self.data, "-U", "foldaway")
         made = self._popen(*initdb, "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
         assert made.wait(120) == 0, self.log()
@@ -185,7 +185,7 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Below those that connections are given, so that none takes it while a server that was killed starts again."""
     while True:
         port = 12_000 + secrets.randbelow(20_000)

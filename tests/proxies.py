@@ -18,7 +18,7 @@ from typing import Self
 import psutil
 import pytest
 
-from postgres import INSTALL, _free_port
+from postgres import INSTALL, free_port
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
@@ -65,7 +65,7 @@ class Nginx:
     ) -> None:
         self.folder = folder / "nginx"
         self.folder.mkdir(parents=True)
-        self.port = _free_port()
+        self.port = free_port()
         self.authority = secrets / "tls.crt"
         self.url = f"http{'s' * tls}://localhost:{self.port}{prefix}".rstrip("/")
         configuration = changed(

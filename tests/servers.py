@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from foldaway.client import Client
 from measured import measured as in_environment
-from postgres import _free_port as free_port
+from postgres import free_port
 
 KEY = bytes(range(32)).hex()
 

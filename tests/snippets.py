@@ -32,7 +32,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from commands import program_in
-from postgres import _free_port as free_port
+from postgres import free_port
 
 _FENCE = re.compile(
     r"^(?P<skip> *<!-- (?:not run: (?P<why>.+?)|needs: (?P<needs>\w+)) -->\n+)?"

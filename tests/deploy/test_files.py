@@ -17,7 +17,7 @@ import typer
 import yaml  # type: ignore[import-untyped]
 
 from foldaway.cli.commands.serve import app
-from postgres import _free_port as free_port
+from postgres import free_port
 from proxies import DEPLOY, changed
 from servers import wait_for as until
 

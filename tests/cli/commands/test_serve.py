@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from commands import foldaway
-from postgres import _free_port as free_port
+from postgres import free_port
 from registered import plan_file, register
 from served import Served, eventually
 from servers import KEY, Nursery

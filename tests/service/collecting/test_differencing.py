@@ -30,7 +30,7 @@ from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
 from foldaway.sources.formats.body import Decoded, Limits
 from plans import in_parts
-from postgres import _free_port as free_port
+from postgres import free_port
 from servers import wait_for
 from stores import VAULT, Place
 

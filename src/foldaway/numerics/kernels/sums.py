@@ -22,10 +22,14 @@ def add_sums(
     sums: Floats,
 ) -> None:
     """Add records to the sums of their cells, as `foldaway.numerics.cell_sums.add_sums` does."""
+    run(_add_sums, cell, *_arrays(y, tilde, weight), about, groups, missing, sums)
+
+
+def _arrays(y: Floats, tilde: Floats | None, weight: Floats | None) -> tuple[Floats, Floats, Floats]:
+    """As compiled loops take them: what is not there is empty."""
     outcomes = np.ascontiguousarray(y)
     tildes = outcomes[:0] if tilde is None else np.ascontiguousarray(tilde)
-    weights = np.empty(0) if weight is None else weight
-    run(_add_sums, cell, outcomes, tildes, weights, about, groups, missing, sums)
+    return outcomes, tildes, np.empty(0) if weight is None else weight
 
 
 @njit
@@ -89,10 +93,7 @@ def add_joint(
     joint: Floats,
 ) -> None:
     """Add products of pairs of outcomes to those of their cells, as `foldaway.numerics.cell_sums.add_joint` does."""
-    outcomes = np.ascontiguousarray(y)
-    tildes = outcomes[:0] if tilde is None else np.ascontiguousarray(tilde)
-    weights = np.empty(0) if weight is None else weight
-    run(_add_joint, cell, outcomes, tildes, weights, about, groups, missing, pairs, joint)
+    run(_add_joint, cell, *_arrays(y, tilde, weight), about, groups, missing, pairs, joint)
 
 
 @njit

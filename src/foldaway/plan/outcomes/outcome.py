@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -63,9 +64,9 @@ class Outcome(Part, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "name", self.default_name)
 
     @property
+    @abstractmethod
     def values(self) -> tuple[Value, ...]:
-        """The numbers of a record that it is computed from."""
-        raise NotImplementedError
+        """The numbers of a record that it is computed from: each kind has its own."""
 
     @property
     def bins(self) -> Bins | None:
