@@ -335,7 +335,7 @@ class Trial:
             effects = effects_of(plan, tallies.arms, self._faults, population=population, rounded=rounded)
         if effects.alarm is not None:
             warnings.warn(effects.alarm, LossWarning if effects.sample_ratio.ok else SampleRatioWarning, stacklevel=2)
-        return effects
+        return dataclasses.replace(effects, final=self._sealed)
 
     def release(self, *, everywhere: bool = True) -> Effects:
         """Tell the effects once, with the noise of the plan's `release`; the exact tallies are then gone, for good.
@@ -696,7 +696,7 @@ def saved_effects(path: str | Path, *, key: bytes | None = None) -> Effects:
         return quiet_effects(open_saved(path, key=key)[0])
     if saved.final.effects is None:
         raise TooEarly(f"{path}: the trial was sealed without effects, since too few units had come.")
-    return Effects.from_json(saved.final.effects)
+    return dataclasses.replace(Effects.from_json(saved.final.effects), final=True)
 
 
 def _plan_of(state: TrialState) -> Plan:

@@ -43,6 +43,8 @@ class Findings(Sequence[Effect]):
             lost different shares, or that too many records were dropped.
         notes: What else the reader should know.
         rounded: Whether they are told to others, and so rounded that no person's value can be worked out.
+        final: Whether the trial is closed, and no more records come. It is not in their JSON, which stays as it was
+            told.
         plan: The plan that asked for them.
         joint: Where there are several arms, by outcome a test of whether any of them differs from the control.
         segments: Effects within the levels of the plan's segments, and whether they differ.
@@ -60,6 +62,7 @@ class Findings(Sequence[Effect]):
     alarm: str | None = None
     notes: Sequence[str] = ()
     rounded: bool = False
+    final: bool = False
     plan: Plan | None = None
     joint: dict[str, JointTest] = dataclasses.field(default_factory=dict)
     segments: Sequence[BySegment] = ()

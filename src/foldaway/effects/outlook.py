@@ -136,6 +136,8 @@ def outlook_of(
 ) -> Outlook:
     """What the trial can still find; `Effects.outlook` says how to ask."""
     now = sum(effects.counts.values())
+    if effects.final:
+        raise EstimateError("the trial is closed: its effects are final, and no more records come.")
     if records is not None and days is not None:
         raise EstimateError("give `records` or `days`, not both.")
     if days is not None and records_per_day is None:

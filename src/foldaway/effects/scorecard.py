@@ -32,11 +32,14 @@ class Line(NamedTuple):
     level: str
     effect: str
     interval: str
+    final: bool
 
     @property
     def word(self) -> str:
-        """The verdict; of one that holds for a single look alone, that it does."""
+        """The verdict; of one that holds for a single look alone, that it does; of a closed trial without "yet"."""
         said = self.verdict
+        if self.final and said.verdict == UNDECIDED:
+            return UNDECIDED.removesuffix(" yet")
         return said.verdict if said.holds or not said.decided else f"{said.verdict}, one look"
 
 
@@ -44,13 +47,14 @@ def lines_of(effects: Findings, *, short: bool = False) -> list[Line]:
     """The lines of a scorecard; short ones have large numbers in thousands, millions and so on."""
     leads = [each.lead for each in comparisons(effects)]
     judged = zip(verdicts_of(effects), leads, strict=True)
-    return [_line(effects.heading(row.outcome), said, row, short) for said, row in judged]
+    return [_line(effects, said, row, short) for said, row in judged]
 
 
-def _line(heading: str, said: Verdict, row: Effect, short: bool) -> Line:
+def _line(effects: Findings, said: Verdict, row: Effect, short: bool) -> Line:
     text = partial(compact, digits=3) if short else partial(number, places=places_for([row.std_error]))
     control, level, effect = map(text, (said.control_level, said.level, said.estimate))
-    return Line(said, heading, control, level, signed(effect), interval_text(said.ci_lower, said.ci_upper, text=text))
+    interval = interval_text(said.ci_lower, said.ci_upper, text=text)
+    return Line(said, effects.heading(row.outcome), control, level, signed(effect), interval, effects.final)
 
 
 def scorecard(effects: Findings, *, short: bool = False) -> tuple[list[str], list[list[str]]]:
@@ -119,7 +123,7 @@ def explanations(effects: Findings) -> list[str]:
             "“One look” means that the verdict holds only if this is the only time that you look at the results. All "
             "other verdicts hold however often you look."
         )
-    found += _waiting(said)
+    found += _waiting(said, final=effects.final)
     found += [each.lead.note for each in comparisons(effects) if each.lead.note]
     tested = [each for each in comparisons(effects) if each.lead.p_adjusted is not None]
     if effects.plan is not None and tested:
@@ -141,8 +145,8 @@ def _alone(row: Effect, alpha: float) -> bool:
     return row.p_value is not None and row.p_adjusted is not None and row.p_value < alpha <= row.p_adjusted
 
 
-def _waiting(said: Sequence[Verdict]) -> list[str]:
-    """Why there are no verdicts, and how much longer the others take."""
+def _waiting(said: Sequence[Verdict], *, final: bool) -> list[str]:
+    """Why there are no verdicts, and how much longer the others take, or would have taken in a trial that is over."""
     several = len({each.arm for each in said}) > 1
     names = [f"{each.label}, {each.arm}" if several else each.label for each in said]
     reasons: dict[str, list[str]] = {}
@@ -154,5 +158,10 @@ def _waiting(said: Sequence[Verdict]) -> list[str]:
         if each.more_records is not None:
             until = "decided" if each.verdict == UNDECIDED else "certain however often you look"
             more = f"about {each.more_records:,} more record{'s' * (each.more_records != 1)}"
-            found.append(f"{name}: if the effect stays as it is, it will take {more} until this is {until}.")
+            found.append(
+                f"{name}: the trial closed before this was {until}. If the effect had stayed as it is, that would "
+                f"have taken {more}."
+                if final
+                else f"{name}: if the effect stays as it is, it will take {more} until this is {until}."
+            )
     return found

@@ -54,7 +54,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         anytime: The verdict that holds however often one looks.
         why: Why there is no verdict, or none that holds at any time.
         more_records: About how many more records it takes until a verdict holds at any time (where there is no such
-            test, for a single look), if the effect stays as it is; None if it holds, or if that cannot be told.
+            test, for a single look), if the effect stays as it is; None if it holds, or if that cannot be told. Of a
+            closed trial, how many it would have taken.
     """
 
     outcome: str

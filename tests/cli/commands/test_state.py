@@ -134,6 +134,7 @@ def test_a_sealed_state_holds_its_rounded_effects_and_nothing_else(tmp_path: Pat
     assert oct(state.stat().st_mode & 0o777) == "0o600"
     assert load(state).state == b""
     assert foldaway("effects", state, "--json").stdout == done.stdout
+    assert "the trial is closed: its effects are final" in foldaway("outlook", state, code=1).stderr
     foldaway("report", state, "-o", tmp_path / "report.html")
     assert "ended" in (tmp_path / "report.html").read_text()
     assert "the trial is sealed and its tallies are destroyed" in foldaway("merge", state, code=1).stderr

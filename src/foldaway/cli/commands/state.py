@@ -188,13 +188,13 @@ def seal(
     with locked(file, StateError(f"another program is using {state}; wait until it has finished.")):
         if is_encrypted(file):
             trial, positions = open_saved(file, key=read_key(key))
-            exact_effects = quiet_effects(trial)
             if trial.final().effects is None and not exact:
                 raise TooEarly(
                     f"{state} was not sealed, because too few units have come for effects that others may see. Use "
                     "--exact to seal it anyway; it then prints the exact effects once and stores none."
                 )
             trial.seal(everywhere=False)
+            exact_effects = quiet_effects(trial)
             trial.save(file, positions=positions)
             trial.seal()  # only now: what a crash leaves must be readable
         head = finish(file, key)

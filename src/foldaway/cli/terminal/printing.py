@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from foldaway.cli.terminal.words import in_lines, tell
@@ -58,7 +59,8 @@ def print_answer(answer: dict[str, Any], as_json: bool, *, everything: bool = Fa
         )
         print(in_lines(f"{answer['name']} is closed without effects: {why}"))
     else:
-        print(Effects.from_json(msgspec.json.encode(answer["effects"])).to_string(all=everything))
+        effects = Effects.from_json(msgspec.json.encode(answer["effects"]))
+        print(replace(effects, final=answer["final"]).to_string(all=everything))
     if answer["left_out"]:
         what = "records" if federated is None else "messages of devices"
         print()

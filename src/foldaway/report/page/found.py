@@ -146,7 +146,7 @@ def _meaning(effects: Effects, row: Effect, said: Verdict, places: int | None) -
         clear = row.p_value is not None and row.p_value < 1 - effects.confidence
         among = " By itself it would look clear, but not among so many comparisons." if clear else ""
         proof = "" if said.margin is not None or clear else " This does not prove that there is no effect."
-        return f"{margin}So this is not decided yet.{among}{proof}"
+        return f"{margin}So this is not decided{'' if effects.final else ' yet'}.{among}{proof}"
     if said.holds:
         return f"{margin}This conclusion holds however often you checked the results."
     if row.anytime_why is not None:

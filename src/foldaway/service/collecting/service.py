@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -232,7 +233,8 @@ class Service:
         answer = self.effects(name)
         if bytes(answer.effects) == b"null":
             raise EstimateError("the trial was closed without effects, so there is no report.")
-        return effects_page(Effects.from_json(answer.effects), self.store.ledger.read(name)).html
+        effects = replace(Effects.from_json(answer.effects), final=answer.final)
+        return effects_page(effects, self.store.ledger.read(name)).html
 
     def outlook(
         self, name: str, records: int | None = None, days: float | None = None, width: float | None = None
