@@ -216,10 +216,14 @@ class Client:
 
     def durable(self, trial: str) -> int:
         """The last sequence of this producer that is safe; if none was sent yet, the next ``send`` goes on from it."""
+        return int(self.progress(trial)["durable"])
+
+    def progress(self, trial: str) -> dict[str, Any]:
+        """The same as ``durable``, and whether the trial is ``closed``."""
         answer = self._ask("GET", f"/v1/trials/{trial}/producers/{quote(self.producer, safe='')}")
         durable = int(answer["durable"])
         self._streams.setdefault((self.producer, trial), _Stream(trial, self.producer, durable)).forget(durable)
-        return durable
+        return answer
 
     def create(self, plan_text: str) -> dict[str, Any]:
         """Register a plan, given as TOML or JSON; answers with an ingest token and a read token."""

@@ -12,6 +12,7 @@ import typer
 from foldaway.cli.terminal.connecting import Authority, Server, Token, TrialName, connect
 from foldaway.cli.terminal.leaving import interruptible
 from foldaway.cli.terminal.options import Delimiter
+from foldaway.cli.terminal.words import in_lines
 from foldaway.errors import ServerError, SourceError
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
@@ -57,10 +58,20 @@ def send(
         file_progress(paths, "sending") as progress,
     ):
         outcome = send_files(client, name, paths, progress, key=_own_key(key), delimiter=delimiter)
-    print(f"{outcome.sent:,} records sent." + (f" {outcome.known:,} were there already." if outcome.known else ""))
+    said = f"{outcome.sent:,} records sent."
+    if outcome.closed:
+        said += (
+            f" {name} is closed. {outcome.known:,} records of these files came before that; those that were not part "
+            f"of a cohort at the close were left out. `foldaway trial status {name}` shows how many."
+        )
+    elif outcome.known:
+        said += f" {outcome.known:,} were there already."
     if outcome.pending:
-        print("The last records are pending: the server holds them in memory alone until")
-        print("their cohort is full. If it stops before that, send the same files again.")
+        said += (
+            "\nThe last records are pending: the server holds them in memory alone until their cohort is full. If it "
+            "stops before that, send the same files again."
+        )
+    print(in_lines(said))
 
 
 class Outcome(NamedTuple):
@@ -70,11 +81,13 @@ class Outcome(NamedTuple):
         sent: Records that the server has folded now.
         known: Records that it had from an earlier run.
         pending: Whether it has records, of any producer, that it has not yet made durable.
+        closed: Whether the trial is closed.
     """
 
     sent: int
     known: int
     pending: bool
+    closed: bool
 
 
 def send_files(
@@ -106,11 +119,12 @@ def send_files(
     plan = Plan.loads(msgspec.json.encode(client.plan(trial)).decode())
     wanted = wanted_by(plan)
     marks = FoldedFiles(FilePositions(key, {}))
-    sent, known, pending = 0, 0, False
+    sent, known, pending, closed = 0, 0, False, False
     for path in paths:
         assert isinstance(path, Path)
         client.producer = f"file-{marks.mark(path).hex()}"
-        durable = client.durable(trial)
+        there = client.progress(trial)
+        durable, closed = there["durable"], there["closed"]
         batches = read(path, wanted, whole=plan.complete_units, delimiter=delimiter, progress=partial(progress, path))
         if not plan.complete_units:
             most = max(1, _CELLS // len(wanted.names))
@@ -125,19 +139,19 @@ def send_files(
             if last <= durable or not rows:
                 known += rows
                 continue
-            there = max(0, durable + 1 - first)
-            known += there
+            skipped = max(0, durable + 1 - first)
+            known += skipped
             try:
-                receipt = client.send(trial, batch.records.slice(there), numbers=(first + there, last))
+                receipt = client.send(trial, batch.records.slice(skipped), numbers=(first + skipped, last))
             except ServerError as error:
                 problem = ServerError(f"{path}{_where(plan, batch, error)}: {error}", error.status, error.expected)
             else:
-                known += rows - there - receipt["folded"] if receipt["repeated"] else 0
+                known += rows - skipped - receipt["folded"] if receipt["repeated"] else 0
                 sent += receipt["folded"]
                 pending = receipt["pending"]
                 continue
             raise problem
-    return Outcome(sent, known, pending)
+    return Outcome(sent, known, pending, closed)
 
 
 def _own_key(path: Path | None) -> bytes:

@@ -32,10 +32,11 @@ SequenceHeader = Annotated[
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """A producer's last sequence that is safe whatever crashes; it goes on from the next."""
+    """A producer's last sequence that is safe whatever crashes, from which it goes on; none comes once it is closed."""
 
     fingerprint: str
     durable: int
+    closed: bool
 
 
 def _numbers(sequence: str) -> tuple[int, int]:
@@ -83,6 +84,7 @@ def record_routes(access: Access, patience: float) -> list[Any]:
     async def progress(request: Asked, name: Name, producer: Producer) -> Progress:
         state = request.scope["state"]
         durable = await thread.run(service.producers.durable_sequence, name, producer, state["token"].id)
-        return Progress(state["fingerprint"], durable)
+        row = await thread.run(service.store.trial, name)
+        return Progress(state["fingerprint"], durable, row.status == "closed")
 
     return [records, progress]
