@@ -101,6 +101,7 @@ def _manage_tokens(exported: dict[str, str], file: Path) -> None:
     assert [row["scope"] for row in rows] == ["admin", "metrics"]
     assert rows[1]["id"] in issued
     assert "revoked" in foldaway("token", "revoke", rows[1]["id"], env=exported).stdout
+    assert "`foldaway token list` shows" in foldaway("token", "revoke", "nonsense", code=1, env=exported).stderr
     shown = foldaway("token", "list", env=exported).stdout
     assert [line.split()[-1] for line in shown.splitlines()[2:]] == ["valid", "revoked"]
     assert max(map(len, shown.splitlines())) <= 80
