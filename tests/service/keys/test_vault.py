@@ -102,6 +102,11 @@ def test_a_key_is_made_beside_the_data_for_its_owner_alone(tmp_path: Path) -> No
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert [entry.name for entry in folder.iterdir()] == ["master.key"]
     assert len(file.read_text()) == 65
+    (folder / "foldaway.db").touch()
+    file.rename(tmp_path / "elsewhere")
+    with pytest.raises(VaultError, match="encrypted, and their key is not there"):  # as where a backup was restored
+        Vault.open(folder, environ={})
+    assert [entry.name for entry in folder.iterdir()] == ["foldaway.db"]
 
 
 def test_the_named_file_comes_before_the_environment_and_that_before_the_folder(tmp_path: Path) -> None:

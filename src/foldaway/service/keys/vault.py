@@ -47,12 +47,12 @@ class Vault:
         """The vault under the keys of a file, of the environment's ``FOLDAWAY_KEY``, or of the folder's own file.
 
         Args:
-            folder: Where the data is; a new key is made there, in ``master.key``, if there is none anywhere.
+            folder: Where the data is; a new key is made there, in ``master.key``, if there is neither key nor data.
             key_file: A file with keys, before anything else.
             environ: The environment, before the folder.
 
         Raises:
-            VaultError: There is no key, or what should be one is not.
+            VaultError: There is no key to what is there, or what should be one is not.
         """
         if key_file is None and VARIABLE in environ:
             return cls(parse_keys(environ[VARIABLE], f"the environment's {VARIABLE}"))
@@ -61,6 +61,11 @@ class Vault:
                 raise VaultError(f"there is no key to seal with: name a key file, or set {VARIABLE}.")
             key_file = folder / FILE
             if not key_file.exists():
+                if (folder / "foldaway.db").exists():  # a new key would open none of it, and stand in the way of its own
+                    raise VaultError(
+                        f"the trials in {folder} are encrypted, and their key is not there: bring back {key_file}, or "
+                        f"the {VARIABLE} that they were made with."
+                    )
                 make_key_file(key_file)
         return cls(read_keys(key_file), file=key_file)
 
