@@ -47,7 +47,7 @@ def test_serve_as_anybody_would(tmp_path: Path) -> None:
     try:
         said = eventually(
             lambda: re.search(
-                r"Listening on (http://127.0.0.1:\d+)\nThe admin token is in (.+/trials/admin.token), which",
+                r"^Loading and compiling kernels …\nListening on (http://127.0.0.1:\d+)\nThe admin token is in (.+/trials/admin.token), which",
                 (tmp_path / "out").read_text(),
             ),
             90,
@@ -92,6 +92,7 @@ def test_settings_come_from_flags_then_the_environment_then_a_file(tmp_path: Pat
             if flags:
                 _manage_tokens(exported, file)
     assert preset not in server.log() + server.out.read_text()
+    assert server.out.read_text().startswith("Listening on")  # and quiet about what comes before
 
 
 def _manage_tokens(exported: dict[str, str], file: Path) -> None:

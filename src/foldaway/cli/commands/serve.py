@@ -67,7 +67,7 @@ def serve(
         ),
     ] = 64,
     patience: Annotated[float, setting("patience", min=0.1, help="Seconds in which a batch must arrive.")] = 60.0,
-    quiet: Annotated[bool, setting("quiet", help="Log only what fails, not every request.")] = False,
+    quiet: Annotated[bool, setting("quiet", help="Log only what fails, not every request or step.")] = False,
     database_password_file: PasswordFile = None,
     config: Config = None,
 ) -> None:
