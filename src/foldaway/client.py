@@ -245,6 +245,10 @@ class Client:
         """The effects so far, rounded for others; an admin may ask for exact ones, and the server notes it."""
         return self._ask("GET", f"/v1/trials/{trial}/effects" + ("/exact" if exact else ""))
 
+    def report(self, trial: str, *, exact: bool = False) -> str:
+        """The same as a page."""
+        return self._asking.ask("GET", f"/v1/trials/{trial}/report" + ("/exact" if exact else "")).decode()
+
     def certificate(self, trial: str) -> bytes:
         """The certificate of a closed trial, as the file that `foldaway verify` checks."""
         return canonical(self._ask("GET", f"/v1/trials/{trial}/certificate"), indent=1) + b"\n"

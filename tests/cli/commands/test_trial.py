@@ -45,6 +45,8 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     page = foldaway("trial", "report", "life", "-o", folder / "life.html", env=as_read)
     assert "Report written to" in page.stderr
     assert (folder / "life.html").read_text().startswith("<!doctype html>")
+    assert 'id="proven"' in (folder / "life.html").read_text()  # the ledger, which only the server has
+    assert "<!doctype html>" in foldaway("trial", "report", "life", "-o", "-", "--exact", env=admin(server)).stdout
     whole = fa.Trial(fa.Plan.load(plan))
     for day in ("day1", "day2"):
         whole.fold(pq.read_table(folder / f"{day}.parquet"))

@@ -115,21 +115,14 @@ def report(
     exact: Exact = False,
 ) -> None:
     """Write what a trial found so far as one HTML page."""
-    import msgspec
-
-    from foldaway.effects import Effects
-    from foldaway.report.page.document import require_place
-    from foldaway.report.page.page import effects_page
+    from foldaway.report.page.document import Report, require_place
 
     target = Path(f"{name}.html") if output is None else output
     printed = str(target) == "-"
     if not printed:
         require_place(target)
     with connect(server, token, ca) as client:
-        found = client.effects(name, exact=exact)["effects"]
-    if found is None:
-        raise ServerError(f"{name} has no effects to report yet.")
-    page = effects_page(Effects.from_json(msgspec.json.encode(found)))
+        page = Report(client.report(name, exact=exact))
     print(page) if printed else save_report(page, target)
 
 

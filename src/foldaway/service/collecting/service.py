@@ -223,14 +223,14 @@ class Service:
             return answer
         return _answer(row, *trials.so_far(plan))
 
-    def report(self, name: str) -> str:
-        """What is told of a trial, as a page.
+    def report(self, name: str, *, exact: bool = False) -> str:
+        """The same as a page.
 
         Raises:
             TooEarly: Nothing may be told yet.
             EstimateError: It was closed without effects.
         """
-        answer = self.effects(name)
+        answer = self.effects(name, exact=exact)
         if bytes(answer.effects) == b"null":
             raise EstimateError("the trial was closed without effects, so there is no report.")
         effects = replace(Effects.from_json(answer.effects), final=answer.final)

@@ -80,6 +80,14 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     async def report(name: Name) -> str:
         return await thread.run(service.report, name)
 
+    @get(
+        "/v1/trials/{name:str}/report/exact",
+        media_type=MediaType.HTML,
+        **about("trials", "The same, not rounded; it is noted who asked", needs("admin"), 404, 422, 425),
+    )
+    async def exact_report(name: Name) -> str:
+        return await thread.run(partial(service.report, name, exact=True))
+
     moved = "How the estimates have moved: the answers that were given"
 
     @get("/v1/trials/{name:str}/history", **about("trials", moved, needs("read"), 400, 404))
@@ -117,7 +125,7 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     async def certificate(name: Name) -> Response[bytes]:
         return Response(await thread.run(service.certificate, name), media_type=MediaType.JSON)
 
-    return [create, trials, status, plan, effects, exact, report, history, outlook, certificate, close]
+    return [create, trials, status, plan, effects, exact, report, exact_report, history, outlook, certificate, close]
 
 
 async def _read_close_request(request: Asked, patience: float) -> CloseRequest | None:
