@@ -76,7 +76,7 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     wrong = foldaway("send", "life", folder / "day1.parquet", code=1, env=as_read).stderr
     assert "This token does not allow that: this takes the trial's ingest token or an admin token." in wrong
     late = foldaway("send", "life", folder / "day1.parquet", env=as_ingest).stdout  # it has all of this already
-    assert "2,000 were there already" in late
+    assert "life is closed. 2,000 records of these files came before that" in late
     plan_file(folder, "empty")
     register(server, folder / "empty.toml")
     assert "--without-effects" in foldaway("trial", "close", "empty", code=1, env=admin(server)).stderr

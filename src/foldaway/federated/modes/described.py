@@ -37,12 +37,15 @@ def described(plan: Plan) -> list[str]:
 
 def _counted(plan: Plan) -> Iterator[str]:
     """What is counted in devices."""
-    privacy = plan.privacy
+    privacy, replies = plan.privacy, mode_of(plan).replies
+    yield f"The coordinator stores tallies after every {many(privacy.cohort, 'message')} of devices (`cohort`)."
+    if replies:
+        yield "Moments that wait for others to complete a cohort when the trial begins to close are left out."
     yield (
-        f"The coordinator stores tallies after every {many(privacy.cohort, 'message')} of devices (`cohort`). At the "
-        "close, what waits on the server that closes the trial counts, and what waits on others is left out."
+        f"At the {'end' if replies else 'close'}, {'replies' if replies else 'reports'} that wait on the server that "
+        "closes the trial count, and those that wait on others are left out."
     )
-    if mode_of(plan).replies:
+    if replies:
         least = many(cohort.least_to_publish(privacy), "device")
         yield f"Nothing is published to devices unless every arm has moments of {least}."
     fewest = many(privacy.smallest_cell, "device")

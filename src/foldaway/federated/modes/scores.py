@@ -151,12 +151,13 @@ def _reply_notes(devices: Devices, included: Mapping[str, int], silent: Mapping[
     )
     if (never := enrolled - inside) > 0:
         yield (
-            f"{never:,} enrolled devices sent no moments before the close: their records are in no effect. If who "
-            "sends depends on the arm or on the outcomes, the effects are biased."
+            f"Not in the effects: {many(never, 'enrolled device')}, which sent no moments before the close, or whose "
+            "moments waited for a cohort then and were left out. If who sends depends on the arm or on the outcomes, "
+            "the effects are biased."
         )
     if gone := sum(silent.values()):
         yield (
-            f"{gone:,} missing replies: the effects hold these devices' records, but the errors are scaled up from "
+            f"{'1 missing reply' if gone == 1 else f'{gone:,} missing replies'}: the effects hold these devices' records, but the errors are scaled up from "
             "those that have replied, as if the others were missing at random. If who replies depends on their "
             "outcomes, the errors are wrong."
         )

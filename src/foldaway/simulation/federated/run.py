@@ -97,6 +97,7 @@ def _simulate(world: World, coordinator: Coordinator, processes: int, progress: 
         disk=disk,
         worked=worked,
         integrity=about.get("integrity"),
+        notes=effects.notes,
         estimate=effect.estimate,
         std_error=effect.std_error,
         kept=analysed(world, reported_only=not world.replies),

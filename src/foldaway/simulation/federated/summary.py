@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from foldaway.federated.replies.integrity import Integrity
 from foldaway.plan.vocabulary import SUMS
 from foldaway.simulation.federated.kept_rows import KeptRows
 from foldaway.simulation.federated.population import World
@@ -33,6 +32,7 @@ class Summary(msgspec.Struct, frozen=True):
         disk: The bytes that the coordinator's files have grown by.
         worked: Seconds of processor time that it has used.
         integrity: What the replies' sum says, in mode scores.
+        notes: What the effects say about who is in them.
         estimate: The effect of treatment.
         std_error: Its standard error (CR1).
         kept: The same from kept rows.
@@ -52,6 +52,7 @@ class Summary(msgspec.Struct, frozen=True):
     disk: int
     worked: float
     integrity: dict[str, Any] | None
+    notes: Sequence[str]
     estimate: float
     std_error: float
     kept: KeptRows
@@ -132,16 +133,12 @@ class Summary(msgspec.Struct, frozen=True):
         return "\n\n".join([*parts, *(textwrap.fill(note, 80) for note in self._notes())])
 
     def _notes(self) -> Iterator[str]:
-        yield (
-            "A coordinator rounds what it tells, levels to a quarter of their standard error and errors to two digits, "
-            "so that nobody can be solved for; the difference from kept rows is that of rounding."
-        )
-        if self.integrity is not None:
-            yield str(msgspec.convert(self.integrity, Integrity))
+        yield from self.notes
+        yield "A coordinator rounds what it tells, so foldaway and kept rows differ by rounding at the least."
         if self.world.replies and self.missing:
             yield (
-                "The kept rows are those of all clients: the effect is the same, and the standard errors differ by "
-                "what the missing replies would have said."
+                "The kept rows are those of all clients. Devices that are not in the effects are in none of foldaway's "
+                "numbers, and missing replies are not in its standard errors."
             )
         if self.world.plan.keeps == SUMS:
             yield "The standard error comes from groups of devices, and differs from that of kept rows by chance."
