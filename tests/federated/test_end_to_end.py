@@ -447,6 +447,8 @@ def test_who_reports_and_forgets_is_counted_even_if_the_coordinator_crashes(
         device.record({"y": 10.0})
         device.record({"y": 12.0})
         assert device.report().state == "pending"
+        with pytest.raises(StateError, match=r"not taken: this device has sent its report, and with that its part"):
+            device.record({"y": 14.0})
         device.forget(keep_report=True)
         device.forget(keep_report=True)
         server.kill()

@@ -172,7 +172,9 @@ class Device:
             if state.stage == "leaving":
                 raise Forgotten
             if state.stage != "collecting":
-                raise StateError(f"the record was not taken: {self._custody.status_of(state)}")
+                once = f"this device has sent its report, and with that its part in the trial {self.plan.name} has ended."
+                why = once if state.stage in ("reporting", "counted") else self._custody.status_of(state)
+                raise StateError(f"the record was not taken: {why}")
             if state.records >= self.plan.unit_records:
                 most = f"{self.plan.unit_records:,} (`federated.device_records`)"
                 raise RecordError(f"the record was not taken: the plan takes no more records of a device than {most}.")
