@@ -204,6 +204,7 @@ def test_the_command_sends_and_says_what_it_sent(server: Served, tmp_path: Path)
     assert first.returncode == 0, first.stderr
     assert "records stay here" in first.stdout
     assert "safe there" in first.stdout
+    assert f"command.site in {tmp_path / 'one'}" in " ".join(first.stdout.split())
     assert max(map(len, first.stdout.splitlines())) <= 80
     second = run(str(files[1]), "--json", home="two")
     told = msgspec.json.decode(second.stdout)

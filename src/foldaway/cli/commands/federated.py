@@ -27,12 +27,19 @@ def site_run(
     server: Server,
     token: Token,
     folder: Annotated[
-        str, typer.Option(help="A folder where this site stores what it has sent; each site needs its own.")
+        str,
+        typer.Option(
+            help="A folder where this site writes NAME.site: a random number and a digest of the files, so that they "
+            "are counted once. Each site needs its own."
+        ),
     ] = "~/.foldaway",
     ca: Authority = None,
     json: AsJson = False,
 ) -> None:
-    """Fold a site's records here and send its tallies, once. Each unit is a cluster."""
+    """Fold a site's records here and send its tallies, once. Each unit is a cluster.
+
+    What was sent is marked in ~/.foldaway, or the folder that --folder names; no record is in it.
+    """
     import msgspec
 
     from foldaway.cli.terminal.progress import file_progress
@@ -60,6 +67,7 @@ def site_run(
     rows = [[arm, f"{units:,}", f"{sent.records[arm]:,}"] for arm, units in sent.units.items()]
     print(text_table(["arm", "units", "records"], rows))
     print()
+    print(in_lines(f"To count them once, {the_plan.name}.site in {folder} remembers that they were sent; keep it."))
     if sent.repeated:
         print(in_lines("The coordinator already has them from an earlier run, and did not count them again."))
     if sent.durable:
