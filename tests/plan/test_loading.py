@@ -60,6 +60,7 @@ def test_unknown_and_missing_settings_are_told_together() -> None:
 MISPLACED = {
     "cohort = 50": "`cohort` belongs in [privacy].",
     'leverage = "CR2"': "`leverage` belongs in [federated].",
+    'better = "lower"': "`better` belongs in [[outcomes]].",
     "replicates = 3": "`replicates` belongs in [bootstrap].",
     "[privacy]\nchort = 50": "'chort' is not a setting of [privacy]; did you mean `cohort`?",
     "[privacy]\nconfidence = 0.9": "`confidence` belongs at the top of the plan, before the first table.",

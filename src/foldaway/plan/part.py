@@ -77,6 +77,11 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         """What is wrong with the settings taken together, one sentence for each fault."""
         return iter(())
 
+    @classmethod
+    def table(cls) -> str:
+        """Its table as a file has it."""
+        return f"[{cls.TABLE}]"
+
     def apart(self) -> tuple[Part, ...]:
         """The parts that it stands for in a list of parts; itself, unless it is short for several."""
         return (self,)
@@ -126,10 +131,10 @@ def misnamed(part: type[Part], written: Mapping[str, Any]) -> Iterator[str]:
         parts = sorted(Part.__subclasses__(), key=lambda part: part.TABLE)  # the plan itself first
         home = next((other for other in parts if name in settings_of(other)), None)
         if home is not None:
-            where = f"in [{home.TABLE}]" if home.TABLE else "at the top of the plan, before the first table"
+            where = f"in {home.table()}" if home.TABLE else "at the top of the plan, before the first table"
             yield f"`{name}` belongs {where}."
         else:
-            of = f"[{part.TABLE}]" if part.TABLE else "a plan"
+            of = part.table() if part.TABLE else "a plan"
             yield f"{name!r} is not a setting of {of}{did_you_mean(str(name), settings)}"
     for name, setting in settings.items():
         if setting.default is msgspec.NODEFAULT and name not in written:

@@ -63,6 +63,11 @@ class Outcome(Part, frozen=True, kw_only=True):
         if not self.name:
             msgspec.structs.force_setattr(self, "name", self.default_name)
 
+    @classmethod
+    def table(cls) -> str:
+        """Its table as a file has it: there may be several."""
+        return f"[[{cls.TABLE}]]"
+
     @property
     @abstractmethod
     def values(self) -> tuple[Value, ...]:
