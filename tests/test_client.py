@@ -90,7 +90,7 @@ def test_a_refused_batch_frees_its_number_and_says_what_is_wrong(steady: Served)
             with pytest.raises(ServerError) as refusal:
                 client.send("refused", batch)
             assert refusal.value.status == 422
-            assert "1 of 1 records" in str(refusal.value) or "column" in str(refusal.value)
+            assert "1 of 1 record is" in str(refusal.value) or "column" in str(refusal.value)
             assert SECRET not in str(refusal.value)
             assert client.kept("refused") == 1
         assert client.send("refused", rows(7))["sequence"] == 2

@@ -64,6 +64,16 @@ def not_installed(package: str, extra: str) -> str:
     return f"{package} is not installed: pip install 'foldaway[{extra}]', or '.[{extra}]' in a checkout."
 
 
+def many(count: int, what: str, plural: str = "") -> str:
+    """So many of something.
+
+    Example:
+        >>> many(1, "record"), many(1_200, "record"), many(2, "reply", "replies")
+        ('1 record', '1,200 records', '2 replies')
+    """
+    return f"{count:,} {what if count == 1 else plural or f'{what}s'}"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a sentence about a name that nobody knows: with the nearest one that is known, if one is near.
 

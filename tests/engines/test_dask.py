@@ -81,7 +81,7 @@ def test_a_cluster_gives_it_too_and_neither_writes_nor_logs_a_record(tmp_path: P
     with cluster_at(tmp_path, spilling=False, n_workers=2) as client:
         trial = fold_dask.fold(frame(rows, npartitions=12), plan, key=KEY)
         assert_same_effects(trial, folded(plan, rows))
-        with pytest.raises(fa.RecordError, match="1 of 400 records are faulty"):
+        with pytest.raises(fa.RecordError, match="1 of 400 records is faulty"):
             fold_dask.fold(frame(faulty, npartitions=3), plan, key=KEY)
         logs = repr(client.get_worker_logs()) + repr(client.cluster.get_logs())
         assert not marks.find(logs.encode())

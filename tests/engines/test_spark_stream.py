@@ -248,9 +248,9 @@ def test_a_fault_is_raised_as_what_it_is_and_nothing_is_stored(session: Any, tmp
     )
     source.add(150)
     query = spark.fold_stream(source.stream(), plan, store=store, key=KEY)
-    with pytest.raises(fa.RecordError, match="1 of 150 records are faulty"):
+    with pytest.raises(fa.RecordError, match="1 of 150 records is faulty"):
         query.awaitTermination()
-    with pytest.raises(fa.RecordError, match="1 of 150 records are faulty"):
+    with pytest.raises(fa.RecordError, match="1 of 150 records is faulty"):
         query.processAllAvailable()
     with pytest.raises(fa.StateError, match="holds no state yet"):
         spark.load(store, key=KEY)

@@ -76,7 +76,10 @@ def test_devices_that_never_sent_anything_change_no_error(service: Service) -> N
         assert 15 < known(row.df) <= 38
     told = " ".join(haunted.effects.notes)
     assert "60 enrolled, 40 with records in the effects, 40 replied" in told
-    assert "Not in the effects: 20 enrolled devices, which sent no moments before the close, or whose moments waited" in told
+    assert (
+        "Not in the effects: 20 enrolled devices, which sent no moments before the close, or whose moments waited"
+        in told
+    )
     assert "Integrity: all here" in told
     assert "missing replies" not in told
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from foldaway.errors import many
 from foldaway.keeping.cohort import GROWTH
 from foldaway.plan import Plan
 
@@ -24,13 +25,13 @@ def pace(plan: Plan, units: int) -> Iterator[str]:
     arm, share = min(plan.arms.items(), key=lambda each: each[1])
     if units < cohort:
         yield (
-            f"It is too small for a cohort of {cohort:,} units: nothing would be stored, and there would be no effects "
-            "at the end."
+            f"It is too small for a cohort of {many(cohort, 'unit')}: nothing would be stored, and there would be no "
+            "effects at the end."
         )
     elif units * share < cell:
         yield (
-            f"Arm {arm!r} would have about {units * share:,.0f} units, fewer than the {cell:,} that effects need "
-            "(`smallest_cell`): there would be none."
+            f"Arm {arm!r} would have about {many(round(units * share), 'unit')}, fewer than the {cell:,} that "
+            "effects need (`smallest_cell`): there would be none."
         )
     else:
         first = max(cohort, math.ceil(cell / share))
@@ -42,11 +43,11 @@ def pace(plan: Plan, units: int) -> Iterator[str]:
             yield "Effects would be told once, when they are released."
         else:
             times = _answers(first, cohort, units)
-            yield f"Effects would be told after about {first:,} units, and {_times(times)} in all."
+            yield f"Effects would be told after about {many(first, 'unit')}, and {_times(times)} in all."
     if (smaller := units // _OFTEN) and units < _OFTEN * cohort:
         yield (
             f"With `cohort = {smaller}` in [privacy], tallies would be stored {_OFTEN} times. That costs secrecy: two "
-            f"stored states would differ by {smaller} units, for whoever has them and the key."
+            f"stored states would differ by {many(smaller, 'unit')}, for whoever has them and the key."
         )
 
 

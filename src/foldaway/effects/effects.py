@@ -26,6 +26,7 @@ from foldaway.effects.numbers import (
 from foldaway.effects.scorecard import as_text, explanations, scorecard
 from foldaway.effects.segment import BySegment, in_short
 from foldaway.effects.verdict import Verdict, verdicts_of
+from foldaway.errors import many
 from foldaway.inference.differing import JointTest
 from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SampleRatio
@@ -199,7 +200,7 @@ class Table(NamedTuple):
 def _headline(effects: Findings) -> str:
     counts = ", ".join(f"{arm}: {n:,}" for arm, n in effects.counts.items())
     n = sum(effects.counts.values())
-    return f"{effects.trial}: {n:,} record{'' if n == 1 else 's'} ({counts})"
+    return f"{effects.trial}: {many(n, 'record')} ({counts})"
 
 
 def _legend(effects: Findings) -> str:

@@ -18,7 +18,7 @@ from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
 from foldaway.effects.headline import Comparison, comparisons
 from foldaway.effects.numbers import in_lines, percent_text
-from foldaway.errors import EstimateError
+from foldaway.errors import EstimateError, many
 from foldaway.inference.anytime import anytime_reach
 from foldaway.inference.claim import Alternative, Claim, claim_of
 from foldaway.inference.intervals import critical
@@ -93,11 +93,11 @@ class Outlook(Sequence[Ahead]):
 
     def to_string(self) -> str:
         """For a person, in 80 columns."""
-        when = "" if self.days is None else f", in about {math.ceil(self.days):,} days"
+        when = "" if self.days is None else f", in about {many(math.ceil(self.days), 'day')}"
         looks = "however often you look" if self.sequential else "in a single look at the end"
         first = (
-            f"{self.trial} has {self.records:,} records. With {self.by:,} records{when}, it finds the effects below "
-            f"with a chance of {100 * self.power:g} % at {100 * self.confidence:g} % confidence, {looks}."
+            f"{self.trial} has {many(self.records, 'record')}. With {many(self.by, 'record')}{when}, it finds the "
+            f"effects below with a chance of {100 * self.power:g} % at {100 * self.confidence:g} % confidence, {looks}."
         )
         columns: dict[str, list[str]] = {
             "outcome": [row.outcome for row in self.rows],
@@ -148,7 +148,7 @@ def outlook_of(
         raise EstimateError("`power` must be at least 0.5 and below 1.")
     by = records if records is not None else 2 * now if days is None else now + days * (records_per_day or 0)
     if not now <= by < math.inf:
-        raise EstimateError(f"the trial already has {now:,} records: ask for more.")
+        raise EstimateError(f"the trial already has {many(now, 'record')}: ask for more.")
     rows = [_ahead(effects, each, by, power, width, records_per_day, sequential) for each in comparisons(effects)]
     ahead = None if records_per_day is None else (by - now) / records_per_day
     return Outlook(tuple(rows), effects.trial, now, math.ceil(by), ahead, power, effects.confidence, sequential, width)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from foldaway.effects.effect import Effect
+from foldaway.errors import many
 from foldaway.inference.intervals import critical
 from foldaway.plan import Plan
 from foldaway.tallies.release import cell_of, noisy_groups, release
@@ -36,7 +37,7 @@ def coarse(n: int) -> int:
 
 def protected(plan: Plan) -> str:
     """What a release of the plan protects, in a sentence."""
-    records = f"{plan.unit_records:,} record{'s' * (plan.unit_records > 1)}"
+    records = many(plan.unit_records, "record")
     match plan.protects:
         case "device":
             return f"It protects each device with all of its records, at most {records}."

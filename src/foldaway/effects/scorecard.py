@@ -12,6 +12,7 @@ from foldaway.effects.findings import Findings
 from foldaway.effects.headline import comparisons
 from foldaway.effects.numbers import interval_text, signed
 from foldaway.effects.verdict import NONE, UNDECIDED, Verdict, verdicts_of
+from foldaway.errors import many
 from foldaway.table import compact, number, places_for, text_table
 
 # As much of a name as a line has room for at least.
@@ -157,7 +158,7 @@ def _waiting(said: Sequence[Verdict], *, final: bool) -> list[str]:
     for name, each in zip(names, said, strict=True):
         if each.more_records is not None:
             until = "decided" if each.verdict == UNDECIDED else "certain however often you look"
-            more = f"about {each.more_records:,} more record{'s' * (each.more_records != 1)}"
+            more = f"about {many(each.more_records, 'more record')}"
             found.append(
                 f"{name}: the trial closed before this was {until}. If the effect had stayed as it is, that would "
                 f"have taken {more}."

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from foldaway.errors import many
 from foldaway.evidence.certificate import FORMAT, Body, Certificate
 from foldaway.evidence.ledger import (
     ANSWERED,
@@ -220,7 +221,7 @@ def events(ledger: Ledger) -> Iterator[tuple[str, str]]:
 
 def _stated(body: Body, ledger: Ledger) -> Iterator[str]:
     yield from (f"{time}: {event}" for time, event in events(ledger))
-    kept = "; ".join(f"{each.name.lower()} ({each.numbers:,} numbers)" for each in body.existed)
+    kept = "; ".join(f"{each.name.lower()} ({many(each.numbers, 'number')})" for each in body.existed)
     yield f"What the tallies were: {kept}."
 
 

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import msgspec
 
-from foldaway.errors import TooEarly
+from foldaway.errors import TooEarly, many
 
 # Records of one group that count towards a cohort, at least: more may be those of one unit.
 _FEW = 4
@@ -169,8 +169,8 @@ def too_few_to_answer(settings: CohortSettings, units: Mapping[str, int]) -> dic
 def too_early(settings: CohortSettings) -> TooEarly:
     """What to say while there is nothing to tell."""
     return TooEarly(
-        f"there are no effects yet that others may see: they need {settings.cohort:,} units (the plan's `cohort`), and "
-        f"{settings.smallest_cell:,} units in every arm (`smallest_cell`)."
+        f"there are no effects yet that others may see: they need {many(settings.cohort, 'unit')} (the plan's "
+        f"`cohort`), and {many(settings.smallest_cell, 'unit')} in every arm (`smallest_cell`)."
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from foldaway.effects.numbers import in_lines, percent_text, signed
+from foldaway.errors import many
 from foldaway.planning.comparing import Comparing
 from foldaway.planning.planned import Planned, Wanted
 from foldaway.table import ABSENT, html_table, number, text_table
@@ -136,11 +137,11 @@ class Power(Sequence[Planned]):
     def _size(self) -> str | None:
         if self.records is None:
             return None
-        parts = [f"{self.records:,} records"]
+        parts = [many(self.records, "record")]
         if self.units is not None and self.units != self.records:
-            parts = [f"{self.units:,} units with {self.records:,} records"]
+            parts = [f"{many(self.units, 'unit')} with {many(self.records, 'record')}"]
         if self.days is not None:
-            parts.append(f"about {_days(self.days)} days")
+            parts.append(f"about {many(_days(self.days), 'day')}")
         shares = ", ".join(f"{arm} {100 * share:.3g} %" for arm, share in self.arms.items())
         return f"{', '.join(parts)} ({shares})"
 
@@ -163,15 +164,15 @@ class Power(Sequence[Planned]):
             if any(row.units not in (row.records, None) for row in rows):
                 columns["units"] = [number(row.units) for row in rows]
             if any(row.days is not None for row in rows):
-                columns["days"] = [ABSENT if row.days is None else _days(row.days) for row in rows]
+                columns["days"] = [ABSENT if row.days is None else f"{_days(row.days):,}" for row in rows]
         for name in ("relative", "control"):
             if sum(max(map(len, [head, *cells])) + 2 for head, cells in columns.items()) - 2 > WIDTH:
                 del columns[name]
         return list(columns), [list(cells) for cells in zip(*columns.values(), strict=True)]
 
 
-def _days(days: float) -> str:
-    return f"{math.ceil(days - 1e-9):,}"
+def _days(days: float) -> int:
+    return math.ceil(days - 1e-9)
 
 
 def _largest(values: Sequence[T | None]) -> T | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from foldaway.errors import RecordError
+from foldaway.errors import RecordError, many
 from foldaway.records.columns import REFUSED
 
 # The name of an arm that is not known; the plan allows no arm with an empty name.
@@ -95,7 +95,7 @@ class FaultyBatch(RecordError):
         self.n = n
         self.first = first
         lines = [
-            f"{REFUSED}: {faults.total:,} of {n:,} records are faulty.",
+            f"{REFUSED}: {faults.total:,} of {many(n, 'record')} {'is' if faults.total == 1 else 'are'} faulty.",
             *(f"  {line}" for line in faults.lines()),
             *_hints(faults, n),
         ]

@@ -134,7 +134,7 @@ def test_few_records_wait_and_the_person_is_told(folder: Path, tmp_path: Path) -
     done = foldaway(
         *words, tmp_path / "few.csv", "--save", tmp_path / "state", "--resume", tmp_path / "state", "--delete-after"
     )
-    assert "30 records (1 file) wait for the next run" in done.stderr
+    assert "Not in the effects until the next run: 30 records (1 file)." in done.stderr
     assert "2,000 records" in done.stdout
     assert (tmp_path / "few.csv").exists()
 

@@ -47,7 +47,8 @@ def test_serve_as_anybody_would(tmp_path: Path) -> None:
     try:
         said = eventually(
             lambda: re.search(
-                r"^Loading and compiling kernels …\nListening on (http://127.0.0.1:\d+)\nThe admin token is in (.+/trials/admin.token), which",
+                r"^Loading and compiling kernels …\nListening on (http://127.0.0.1:\d+)\n"
+                r"The admin token is in (.+/trials/admin.token), which",
                 (tmp_path / "out").read_text(),
             ),
             90,

@@ -13,7 +13,7 @@ import typer
 from foldaway.cli.terminal.connecting import Authority, connect, extra
 from foldaway.cli.terminal.options import AsJson, KeyOfState
 from foldaway.cli.terminal.words import in_lines
-from foldaway.errors import ServerError, StateError
+from foldaway.errors import ServerError, StateError, many
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
     from foldaway.auditing.finding import Audit
@@ -149,7 +149,7 @@ def _of_server(
 def _text(what: str, found: Audit) -> str:
     from foldaway.table import text_table
 
-    head = in_lines(f"{what}: {found.records:,} records. {found.verdict()}")
+    head = in_lines(f"{what}: {many(found.records, 'record')}. {found.verdict()}")
     if not found.findings:
         return head
     rows = [

@@ -13,7 +13,7 @@ from foldaway.cli.commands.state import require_savable, tell_saved
 from foldaway.cli.terminal.options import AllEffects, AsJson, Delimiter, KeyFile, Overwrite, PlanFile, Save
 from foldaway.cli.terminal.saving import save_report
 from foldaway.cli.terminal.words import tell
-from foldaway.errors import RecordError, SourceError
+from foldaway.errors import RecordError, SourceError, many
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
     from foldaway.plan import Plan
@@ -136,7 +136,7 @@ def _fold_backlog(backlog: Backlog, patterns: Sequence[str], options: ReadOption
         for path in backlog.outcome.deleted:
             tell(f"deleted {path}")
         for path, count in backlog.outcome.dropped.items():
-            tell(f"{path}: {count:,} faulty records left out")
+            tell(f"{path}: {many(count, 'faulty record')} left out")
         for path in backlog.outcome.barren:
             tell(f"{path}: no record of it was folded" + ("; it was not deleted" if backlog.delete_after else ""))
 
@@ -153,11 +153,12 @@ def _tell_rest(outcome: Outcome, plan: Plan, save: Path) -> None:
         tell(f"{_counted(outcome.known)} skipped: {save} already includes their records.")
     if outcome.waiting_records:
         tell(
-            f"{outcome.waiting_records:,} records ({_counted(outcome.waiting)}) wait for the next run and are not in "
-            f"the effects: a saved state grows by at least the plan's cohort of {plan.privacy.cohort:,} units."
+            f"Not in the effects until the next run: {many(outcome.waiting_records, 'record')} "
+            f"({_counted(outcome.waiting)}). A saved state grows by at least the plan's cohort of "
+            f"{many(plan.privacy.cohort, 'unit')}."
         )
     tell_saved(save)
 
 
 def _counted(files: Sequence[Path]) -> str:
-    return f"{len(files):,} file{'' if len(files) == 1 else 's'}"
+    return many(len(files), "file")

@@ -13,7 +13,7 @@ from foldaway.cli.terminal.connecting import Authority, Server, Token, TrialName
 from foldaway.cli.terminal.leaving import interruptible
 from foldaway.cli.terminal.options import Delimiter
 from foldaway.cli.terminal.words import in_lines
-from foldaway.errors import ServerError, SourceError
+from foldaway.errors import ServerError, SourceError, many
 
 if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
     from foldaway.client import Client
@@ -58,14 +58,14 @@ def send(
         file_progress(paths, "sending") as progress,
     ):
         outcome = send_files(client, name, paths, progress, key=_own_key(key), delimiter=delimiter)
-    said = f"{outcome.sent:,} records sent."
+    said = f"{many(outcome.sent, 'record')} sent."
     if outcome.closed:
         said += (
-            f" {name} is closed. {outcome.known:,} records of these files came before that; those that were not part "
-            f"of a cohort at the close were left out. `foldaway trial status {name}` shows how many."
+            f" {name} is closed. {many(outcome.known, 'record')} of these files came before that; those that were not "
+            f"part of a cohort at the close were left out. `foldaway trial status {name}` shows how many."
         )
     elif outcome.known:
-        said += f" {outcome.known:,} were there already."
+        said += f" {outcome.known:,} {'was' if outcome.known == 1 else 'were'} there already."
     if outcome.pending:
         said += (
             "\nThe last records are pending: the server holds them in memory alone until their cohort is full. If it "
@@ -133,7 +133,7 @@ def send_files(
         for batch in batches:
             require_wanted(path, wanted, batch, delimiter)
             if batch.ragged and plan.on_fault == "refuse":
-                raise ServerError(f"{path} has {batch.ragged:,} lines that are not records; correct them first.")
+                raise ServerError(f"{path}: lines that are not records: {batch.ragged:,}. Correct them first.")
             rows = batch.records.num_rows
             first, last = last + 1, last + (1 if plan.complete_units else rows)
             if last <= durable or not rows:

@@ -49,7 +49,9 @@ def create(
         print(in_lines(f"{name} is registered {mark}. Shown this once:"))
     else:
         closed = " and is closed: it takes no more records" if made["status"] == "closed" else ""
-        print(in_lines(f"{name} {mark} exists already{closed}. Nothing has changed, except that it has two tokens more."))
+        print(
+            in_lines(f"{name} {mark} exists already{closed}. Nothing has changed, except that it has two tokens more.")
+        )
         print(in_lines("Earlier ones stay valid; `foldaway token list` shows all. The new ones, shown this once:"))
     print(f"  ingest token  {made['ingest_token']}")
     print(f"  read token    {made['read_token']}")

@@ -13,7 +13,7 @@ import msgspec
 
 from foldaway.cli.terminal.words import tell
 from foldaway.effects import Effects
-from foldaway.errors import TooEarly
+from foldaway.errors import TooEarly, many
 from foldaway.keeping.cohort import too_early, too_few_to_answer
 from foldaway.sources.brokers.consumer import Consumer, Progress
 from foldaway.trial import Trial, quiet_effects
@@ -55,14 +55,14 @@ def in_one_line(progress: Progress) -> str:
         >>> in_one_line(Progress(records=1200, pending=34, lag=5, rate=810.0, skipped=0, missed=0))
         '1,200 records | 34 pending | 5 messages waiting | 810 records/s'
     """
-    parts = [f"{progress.records:,} records", f"{progress.pending:,} pending"]
+    parts = [many(progress.records, "record"), f"{progress.pending:,} pending"]
     if progress.away is not None:
         parts.append(f"the broker is away, next attempt in {progress.away:.1f} s")
     else:
-        parts += [] if progress.lag is None else [f"{progress.lag:,} messages waiting"]
+        parts += [] if progress.lag is None else [f"{many(progress.lag, 'message')} waiting"]
         parts.append(f"{progress.rate:,.0f} records/s")
-    parts += [f"{progress.skipped:,} faulty messages skipped"] if progress.skipped else []
-    parts += [f"{progress.missed:,} messages missed"] if progress.missed else []
+    parts += [f"{many(progress.skipped, 'faulty message')} skipped"] if progress.skipped else []
+    parts += [f"{many(progress.missed, 'message')} missed"] if progress.missed else []
     return " | ".join(parts)
 
 

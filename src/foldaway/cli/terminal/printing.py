@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from foldaway.cli.terminal.words import in_lines, tell
+from foldaway.errors import many
 
 if TYPE_CHECKING:
     from foldaway.trial import Trial
@@ -62,6 +63,5 @@ def print_answer(answer: dict[str, Any], as_json: bool, *, everything: bool = Fa
         effects = Effects.from_json(msgspec.json.encode(answer["effects"]))
         print(replace(effects, final=answer["final"]).to_string(all=everything))
     if answer["left_out"]:
-        what = "records" if federated is None else "messages of devices"
-        print()
-        print(in_lines(f"{answer['left_out']:,} {what} were left out at the close: they were fewer than a cohort."))
+        what = many(answer["left_out"], "record" if federated is None else "message") + " left out at the close"
+        print(f"\n{what}: fewer than a cohort.")

@@ -14,7 +14,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from foldaway.errors import IngestError
+from foldaway.errors import IngestError, many
 from foldaway.federated.messages import Stage
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices
@@ -153,7 +153,7 @@ class Course:
         if not self._replies or (few := self._too_few_moments(included)) is None:
             return closing, self._replies
         if not closing.without_effects:
-            wait = f"{waiting:,} messages wait here for others to make up a cohort"
+            wait = f"Messages that wait here for others to make up a cohort: {waiting:,}"
             raise would_be_without_effects(self._plan.name, f"{few}. {wait}")
         return closing._replace(deadline=now), False  # nothing is published, so there is nothing to wait for
 
@@ -196,9 +196,9 @@ class Course:
             return None
         if few := cohort.too_few_to_answer(self._privacy, counts):
             arm = min(few, key=few.__getitem__)
-            least = f"durable reports of {self._privacy.smallest_cell:,} devices (the plan's smallest_cell)"
+            least = f"durable reports of {many(self._privacy.smallest_cell, 'device')} (the plan's smallest_cell)"
             return f"every arm needs {least}, and {arm} has {few[arm]:,}"
-        least = f"durable reports of {self._privacy.cohort:,} devices (the plan's cohort)"
+        least = f"durable reports of {many(self._privacy.cohort, 'device')} (the plan's cohort)"
         return f"effects need {least}, and there are {sum(counts.values()):,}"
 
     # What follows from it.

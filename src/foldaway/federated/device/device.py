@@ -172,7 +172,7 @@ class Device:
             if state.stage == "leaving":
                 raise Forgotten
             if state.stage != "collecting":
-                once = f"this device has sent its report, and with that its part in the trial {self.plan.name} has ended."
+                once = f"this device has sent its report, and with that its part in {self.plan.name} has ended."
                 why = once if state.stage in ("reporting", "counted") else self._custody.status_of(state)
                 raise StateError(f"the record was not taken: {why}")
             if state.records >= self.plan.unit_records:

@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 import msgspec
 
+from foldaway.errors import many
 from foldaway.federated.messages import new_number
 from foldaway.plan import Plan
 
@@ -121,5 +122,4 @@ class DeviceStatus:
         return self.state in ("waiting for coefficients", "counted")
 
     def __str__(self) -> str:
-        records = "1 record" if self.records == 1 else f"{self.records:,} records"
-        return f"{self.trial}: {self.state} ({records} taken): {_MEANING[self.state]}"
+        return f"{self.trial}: {self.state} ({many(self.records, 'record')} taken): {_MEANING[self.state]}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from foldaway.errors import many
 from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.mode import many
 from foldaway.keeping import cohort
 from foldaway.plan import Plan
 from foldaway.tallies import empty_holding

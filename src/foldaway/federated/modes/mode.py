@@ -133,8 +133,3 @@ def moments(number: bytes, arm: str, records: Sequence[bytes], *, first: bool) -
 def longest_arm(plan: Plan) -> str:
     """The arm with the longest name."""
     return max(plan.arms, key=lambda arm: len(arm.encode()))
-
-
-def many(count: int, what: str) -> str:
-    """So many of something."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

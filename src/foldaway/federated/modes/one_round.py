@@ -9,6 +9,7 @@ import numpy as np
 
 from foldaway.effects import Effects
 from foldaway.effects.analysis import effects_of
+from foldaway.errors import many
 from foldaway.federated.messages import (
     MOST_RECORDS,
     Coefficients,
@@ -20,7 +21,7 @@ from foldaway.federated.messages import (
     packed,
     unpacked,
 )
-from foldaway.federated.modes.mode import Holding, Mode, longest_arm, many, with_rows
+from foldaway.federated.modes.mode import Holding, Mode, longest_arm, with_rows
 from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.published import Published
 from foldaway.numerics.block import Floats
@@ -114,6 +115,6 @@ def missing_notes(devices: Devices) -> Iterator[str]:
     yield f"Devices that have reported: {enrolled - missing:,} of {enrolled:,} enrolled ({by_arm})."
     if missing:
         yield (
-            f"{missing:,} missing reports: their records are in no effect. If who reports depends on the arm or on "
-            "the outcomes, the effects are biased."
+            f"{many(missing, 'missing report')}: their records are in no effect. If who reports depends on the arm or "
+            "on the outcomes, the effects are biased."
         )

@@ -12,7 +12,7 @@ import numpy as np
 
 from foldaway.effects import Effects
 from foldaway.effects.analysis import effects_of
-from foldaway.errors import MessageError, TooEarly
+from foldaway.errors import MessageError, TooEarly, many
 from foldaway.federated.messages import (
     MOST_RECORDS,
     Coefficients,
@@ -24,7 +24,7 @@ from foldaway.federated.messages import (
     packed,
     unpacked,
 )
-from foldaway.federated.modes.mode import Holding, Mode, longest_arm, many, moments, stacked
+from foldaway.federated.modes.mode import Holding, Mode, longest_arm, moments, stacked
 from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.integrity import Integrity, integrity
 from foldaway.federated.replies.models import leverage_of, reply, segments
@@ -157,7 +157,7 @@ def _reply_notes(devices: Devices, included: Mapping[str, int], silent: Mapping[
         )
     if gone := sum(silent.values()):
         yield (
-            f"{'1 missing reply' if gone == 1 else f'{gone:,} missing replies'}: the effects hold these devices' records, but the errors are scaled up from "
-            "those that have replied, as if the others were missing at random. If who replies depends on their "
-            "outcomes, the errors are wrong."
+            f"{many(gone, 'missing reply', 'missing replies')}: the effects hold these devices' "
+            "records, but the errors are scaled up from those that have replied, as if the others were missing at "
+            "random. If who replies depends on their outcomes, the errors are wrong."
         )

@@ -9,9 +9,9 @@ import numpy as np
 
 from foldaway.effects import Effects
 from foldaway.effects.group_analysis import effects_of_groups
-from foldaway.errors import MessageError
+from foldaway.errors import MessageError, many
 from foldaway.federated.messages import MOST_RECORDS, Coefficients, GroupSums, encoded, packed, unpacked
-from foldaway.federated.modes.mode import Holding, longest_arm, many
+from foldaway.federated.modes.mode import Holding, longest_arm
 from foldaway.federated.modes.one_round import OneRound, largest_notes, missing_notes
 from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.published import Published

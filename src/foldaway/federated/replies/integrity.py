@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from foldaway.errors import many
 from foldaway.federated.replies.models import readings
 from foldaway.federated.replies.tally import Replies
 from foldaway.numerics.block import Floats
@@ -70,7 +71,7 @@ def integrity(arms: Sequence[ArmTally], replies: Sequence[Replies], missing: Map
         return Integrity(None, "altered", meaning)
     if largest > 1:
         meaning = (
-            f"The replies fall short of the moments, as {gone:,} missing device{'' if gone == 1 else 's'} would make "
+            f"The replies fall short of the moments, as {many(gone, 'missing device')} would make "
             "them; whether one of those here is altered by as little cannot be told."
         )
         return Integrity(None, "some missing", meaning)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from foldaway.errors import PlanError, RecordError, ServerError, SourceError, StateError, instead_of
+from foldaway.errors import PlanError, RecordError, ServerError, SourceError, StateError, instead_of, many
 from foldaway.federated.device.local_store import require_private
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Received, new_number
@@ -63,7 +63,7 @@ def fold_site(plan: Plan, files: Sequence[str], *, progress: OnBytes | None = No
     trial = fold_files(list(files), plan, progress=progress)
     units = units_of(trial)
     if few := too_few_to_send(plan.privacy, units):
-        units_by_arm = ", ".join(f"{count:,} units in the arm {arm}" for arm, count in few.items() if count)
+        units_by_arm = ", ".join(f"{many(count, 'unit')} in the arm {arm}" for arm, count in few.items() if count)
         raise RecordError(
             f"the site has {units_by_arm or 'no units at all'}, and tallies of fewer than {plan.privacy.cohort:,} "
             "units (the plan's `cohort`) of an arm stay here: they would say too much about each. Fold the records of "

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
 from foldaway.effects.headline import comparisons
+from foldaway.errors import many
 from foldaway.evidence.ledger import Ledger
 from foldaway.inference.balance import Balance, balance, prediction_balance
 from foldaway.inference.bootstrap import spread
@@ -95,7 +96,7 @@ def _today() -> str:
 def _lead(effects: Effects) -> Html:
     n = sum(effects.counts.values())
     arms = [html(named(arm), f":\u00a0{count:,}") for arm, count in effects.counts.items()]
-    return tag("p", f"{n:,} record{'' if n == 1 else 's'} (", Html(", ".join(arms)), ")", class_="lead")
+    return tag("p", f"{many(n, 'record')} (", Html(", ".join(arms)), ")", class_="lead")
 
 
 def _alarm(effects: Effects) -> Html | None:

@@ -22,6 +22,7 @@ from foldaway.errors import (
     TrialClosed,
     UnknownNumber,
     instead_of,
+    many,
 )
 from foldaway.federated.messages import Enrolment, Kind, Moments, Received, Sent, Stage, decoded
 from foldaway.federated.modes import mode_of
@@ -336,6 +337,6 @@ def _site(data: bytes | bytearray, plan: Plan) -> tuple[Trial, Counter[str]]:
     if any(arm.tallies[UNITS].n != arm.n for arm in trial.arms):
         raise MessageError("the tallies hold records without a unit; every record needs one.")
     if too_few_to_send(plan.privacy, units):
-        cohort = f"{plan.privacy.cohort:,} units, the plan's cohort"
+        cohort = f"{many(plan.privacy.cohort, 'unit')}, the plan's cohort"
         raise MessageError(f"the tallies of an arm are of fewer than {cohort}; they would say too much.")
     return trial, units

@@ -61,7 +61,7 @@ class Vault:
                 raise VaultError(f"there is no key to seal with: name a key file, or set {VARIABLE}.")
             key_file = folder / FILE
             if not key_file.exists():
-                if (folder / "foldaway.db").exists():  # a new key would open none of it, and stand in the way of its own
+                if (folder / "foldaway.db").exists():  # of which a new key would open nothing
                     raise VaultError(
                         f"the trials in {folder} are encrypted, and their key is not there: bring back {key_file}, or "
                         f"the {VARIABLE} that they were made with."
