@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import zip_longest
+from textwrap import wrap
 from typing import Any
 
 _LETTERS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
@@ -13,8 +15,10 @@ ABSENT = "–"
 """What stands where there is no number."""
 
 
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, width: int | None = None) -> str:
     """A plain table; the first ``left`` columns are set left, the others right.
+
+    With a ``width``, cells are broken into lines so that the table fits: the last column's where the others leave off.
 
     Example:
         >>> print(text_table(["arm", "n"], [["control", "1,002"], ["treatment", "998"]]))
@@ -22,8 +26,15 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int =
         ─────────  ─────
         control    1,002
         treatment    998
+        >>> print(text_table(["column", "detail"], [["country", "levels de, fr, it, pl, us"]], left=2, width=28))
+        column   detail
+        ───────  ──────────────────
+        country  levels de, fr, it,
+                 pl, us
     """
     cells = [list(header), *[list(row) for row in rows]]
+    if width is not None:
+        cells = _broken(cells, width)
     widths = [max(len(row[c]) for row in cells) for c in range(len(header))]
     lines = ["  ".join(_set(row, widths, left)).rstrip() for row in cells]
     lines.insert(1, "  ".join("─" * width for width in widths))
@@ -88,6 +99,14 @@ def places_for(errors: Iterable[float | None]) -> int | None:
     if not 1e-6 <= smallest < math.inf:
         return None
     return max(0, 1 - math.floor(math.log10(smallest)))
+
+
+def _broken(cells: list[list[str]], width: int) -> list[list[str]]:
+    """Rows of cells in as many lines as it takes; no column but the last takes more than a third of the width."""
+    rooms = [min(max(len(row[c]) for row in cells), width // 3) for c in range(len(cells[0]) - 1)]
+    rooms.append(max(width // 3, width - sum(rooms) - 2 * len(rooms)))
+    broken = [[wrap(cell, room) or [""] for cell, room in zip(row, rooms, strict=True)] for row in cells]
+    return [list(line) for row in broken for line in zip_longest(*row, fillvalue="")]
 
 
 def _set(row: Sequence[str], widths: Sequence[int], left: int) -> list[str]:

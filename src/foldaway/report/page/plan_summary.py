@@ -7,6 +7,7 @@ from textwrap import fill
 
 from foldaway.effects.numbers import bytes_text
 from foldaway.effects.released import least_records, protected
+from foldaway.errors import many
 from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of, estimators_of, tallies_of
 from foldaway.plan.vocabulary import MOMENTS, REPLICATES, SUMS
@@ -34,8 +35,8 @@ def summary(plan: Plan, more: Sequence[str] = ()) -> str:
     return "\n\n".join(
         [
             f"{plan.name} is a valid plan.",
-            text_table(["column", "role", "detail"], _roles(plan), left=3),
-            text_table(["estimator", "standard errors"], estimators, left=2),
+            text_table(["column", "role", "detail"], _roles(plan), left=3, width=WIDTH),
+            text_table(["estimator", "standard errors"], estimators, left=2, width=WIDTH),
             *_bootstrap(plan),
             *(fill(paragraph, WIDTH, break_on_hyphens=False) for paragraph in paragraphs),
             f"Fingerprint: {plan.fingerprint}",
@@ -50,7 +51,9 @@ def _roles(plan: Plan) -> list[list[str]]:
     for outcome in plan.outcomes:
         compared = [
             f"compared by its {outcome.LEVEL}",
-            outcome.wanted,
+            f"asked whether {outcome.wanted}" if outcome.wanted else "",
+            f"{outcome.better} is better" if outcome.better else "",
+            "may be missing" if outcome.missing == "allowed" else "",
             *(_bounds(plan, name) for name in outcome.columns),
         ]
         if (bins := outcome.bins) is not None:
@@ -59,6 +62,15 @@ def _roles(plan: Plan) -> list[list[str]]:
     for name in plan.covariates:
         levels = plan.levels.get(name)
         rows.append([name, "covariate", f"levels {', '.join(levels)}" if levels else _bounds(plan, name)])
+    for name in plan.segments:
+        known = plan.levels.get(name)
+        rows.append([name, "segment", f"levels {', '.join(known)}" if known else "each level that enough units have"])
+    if plan.strata is not None:
+        strata = many(len(plan.strata.probabilities), "stratum", "strata")
+        own = "with the same" if plan.strata.alike else "each with its own"
+        rows.append([plan.strata.column, "stratum", f"{strata}, {own} arm probabilities"])
+    if plan.received:
+        rows.append([plan.received, "received", "whether, or how much of, the treatment was taken up"])
     if plan.unit:
         rows.append([plan.unit, "unit", _promise(plan)])
     if plan.cluster:
@@ -100,9 +112,12 @@ def _bootstrap(plan: Plan) -> list[str]:
 
 def _faults(plan: Plan) -> str:
     refused = plan.on_fault == "refuse"
+    of = "a value of any of these columns" if plan.federated is None else "an outcome or a covariate"
+    lacks = f"A record that lacks {of} is faulty"
+    lacks += "; without an outcome that may be missing it counts for the others. " if plan.lacking else ". "
     if plan.federated is None:
-        return f"A batch with a faulty record is {'rejected as a whole' if refused else 'folded without it'}."
-    device = "A device rejects a faulty record"
+        return f"{lacks}A batch with a faulty record is {'rejected as a whole' if refused else 'folded without it'}."
+    device = f"{lacks}A device rejects a faulty record"
     device += "." if refused else ", whatever `on_fault` says, because it has nowhere to count it."
     if plan.unit is None:
         return device
@@ -114,8 +129,8 @@ def _kept(plan: Plan) -> list[str]:
         return []  # its mode says what the coordinator keeps
     items = planned(plan)
     numbers = sum(count for *_, count in items)
-    kinds = ", ".join(f"{count:,} {name.lower()}" for name, _, count in items)
-    kept = f"Kept: {numbers:,} numbers in all, however many records arrive ({kinds}): a state of about "
+    kinds = ", ".join(many(count, name.lower().removesuffix("s"), name.lower()) for name, _, count in items)
+    kept = f"Kept: {many(numbers, 'number')} in all, however many records arrive ({kinds}): a state of about "
     narrow = 0  # counts of four bytes, which hold up to 4·10⁹ records
     if plan.bins and not plan.weighted:
         narrow = Grouped.empty(plan).binned
