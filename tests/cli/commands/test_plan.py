@@ -118,11 +118,12 @@ def test_slips_in_a_file_or_in_an_option_are_told(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("g;y;land\n" + "a;1;de\nb;2;\n" * 3)
     assert "say --delimiter ';'" in foldaway("plan", "new", "t.csv", folder=tmp_path, code=1).stderr
     made = foldaway("plan", "new", "t.csv", *words, "--delimiter", ";", folder=tmp_path)
-    assert "No record has the level fr of land." in made.stderr
+    assert "No record has the level 'fr' of land." in made.stderr
+    assert "Without a value of land: 3 records. As it is, the plan rejects every batch" in made.stderr
     assert made.stderr.splitlines()[-1].startswith("Next: repeat the command with -o")  # no file was written to run
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,2,SECRET\n" * 3)
     unknown = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
-    assert "3 records have a 'land' that is none of the levels de, fr" in unknown
+    assert "'land' is none of the levels 'de', 'fr' in 3 records" in unknown
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,2,fr\n" * 3 + "SECRET,2,de\n")
     typo = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
     assert "one value of 'g' occurs only once; if it is a typo" in typo
@@ -178,17 +179,29 @@ def test_plan_check_says_what_the_plan_does(tmp_path: Path) -> None:
 def checked(folder: Path, **settings: Any) -> str:
     """What is said of a plan, in one line."""
     few: dict[str, Any] = {"arm": "variant", "arms": {"control": 0.5, "treatment": 0.5}, "outcomes": ["revenue"]}
-    fa.Plan(name="devices", **few, **in_parts(settings)).save(folder / "devices.toml")
+    fa.Plan(name="devices", **{**few, **in_parts(settings)}).save(folder / "devices.toml")
     said = foldaway("plan", "check", folder / "devices.toml").stdout
     assert max(map(len, said.splitlines())) <= 80
     return " ".join(said.split())
+
+
+def test_plan_check_says_what_is_asked_of_outcomes_and_who_is_told_apart(tmp_path: Path) -> None:
+    outcome = fa.Mean("latency", better="lower", margin=5, missing="allowed")
+    levels = {"country": [f"country {i}" for i in range(30)]}
+    strata = {"column": "week", "probabilities": {"1": {"control": 0.9, "treatment": 0.1}}}
+    said = checked(tmp_path, outcomes=[outcome], segments=["country", "tier"], levels=levels, strata=strata)
+    assert "asked whether not worse by more than 5; lower is better; may be missing" in said
+    assert "country segment levels country 0, country 1," in said
+    assert "tier segment each level that enough units have" in said
+    assert "week stratum 1 stratum, " in said
+    assert "faulty; without an outcome that may be missing it counts for the others." in said
 
 
 def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:
     one = checked(tmp_path, federated="one-message", covariates=["before"], on_fault="drop", cohort=1)
     assert "one-message: a device keeps the triangular factor of its records, 6 numbers, and no record" in one
     assert "stores tallies after every 1 message of devices (`cohort`)" in one
-    assert "what waits on the server that closes the trial counts, and what waits on others is left out" in one
+    assert "At the close, reports that wait on the server that closes the trial count, and those that wait on" in one
     assert "reports of 10 devices (`smallest_cell`)" in one
     assert "30 days after its first record (`retention`)" in one
     assert "A device rejects a faulty record, whatever `on_fault` says" in one
@@ -201,6 +214,7 @@ def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"covariates": ["before"], "leverage": "CR3", "reply_deadline": 60, "reply_share": 0.95}
     scores = checked(tmp_path, federated="scores", **settings)
     assert "corrected for leverage (CR3), 14 numbers" in scores
+    assert "Moments that wait for others to complete a cohort when the trial begins to close are left out." in scores
     assert "moments of 100 devices" in scores
     assert "for 1 minute after the close (`reply_deadline`), or until 95 % of the devices in the" in scores
     site = checked(tmp_path, federated="one-message", unit="user", complete_units=True, on_fault="drop")

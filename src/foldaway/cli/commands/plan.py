@@ -19,7 +19,7 @@ import typer
 
 from foldaway.cli.terminal.options import AsJson, Delimiter, KeyFile, PlanFile
 from foldaway.cli.terminal.words import tell
-from foldaway.errors import PlanError, RecordError, did_you_mean
+from foldaway.errors import PlanError, RecordError, did_you_mean, many
 
 if TYPE_CHECKING:
     from foldaway.plan import Plan
@@ -230,12 +230,14 @@ class Seen(NamedTuple):
         arms: The names of the arms.
         texts: Which columns have something other than numbers in them.
         unused: Levels that no record has, each with its column.
+        missing: How many records have no value, by column.
         one_each: Whether no two records name the same unit.
     """
 
     arms: list[str]
     texts: list[str]
     unused: list[tuple[str, str]]
+    missing: dict[str, int]
     one_each: bool
 
 
@@ -326,11 +328,13 @@ def _look(
     counts: dict[str, int] = {}
     used: dict[str, Counter[int]] = {column: Counter() for column in levels}
     texts: set[str] = set()
+    missing: Counter[str] = Counter()
     once = _Once()
     with file_progress([file]) as progress:
         wanted = WantedColumns(tuple(numeric), (arm, *levels, *([unit] if unit else [])))
         for batch in read(file, wanted, delimiter=delimiter, progress=lambda used: progress(file, used)):
             records = batch.records
+            missing.update({name: records.column(name).null_count for name in records.schema.names})
             column = records.column(arm) if arm in records.schema.names else pa.nulls(0, pa.string())
             for pair in pc.value_counts(pc.drop_null(column.cast(pa.string()))).to_pylist():
                 counts[pair["values"]] = counts.get(pair["values"], 0) + pair["counts"]
@@ -349,8 +353,8 @@ def _look(
     for name, uses in used.items():
         if others := uses[len(levels[name])]:
             raise PlanError(
-                f"{others:,} records have a {name!r} that is none of the levels {', '.join(levels[name])}: name every "
-                "level, spelled exactly as in the file, including capitals and spaces."
+                f"{name!r} is none of the levels {', '.join(map(repr, levels[name]))} in {many(others, 'record')}: "
+                "name every level, spelled exactly as in the file, including capitals and spaces."
             )
     if len(counts) > 2 and sorted(counts.values())[:2] != [1, 1] and 1 in counts.values():
         raise PlanError(f"one value of {arm!r} occurs only once; if it is a typo, correct it in the file.")
@@ -360,7 +364,7 @@ def _look(
             f"{_FEWEST_RECORDS} records or more."
         )
     unused = [(name, level) for name in levels for i, level in enumerate(levels[name]) if not used[name][i]]
-    return Seen(sorted(counts), [name for name in numeric if name in texts], unused, once.holds)
+    return Seen(sorted(counts), [name for name in numeric if name in texts], unused, dict(+missing), once.holds)
 
 
 def _is_text(kind: object) -> bool:
@@ -414,7 +418,12 @@ def _plan(
         )
     if control is None:
         guesses.append(f'Assumed: "{first}" is the control arm (it is listed first).')
-    guesses += [f"No record has the level {level} of {column}." for column, level in seen.unused]
+    guesses += [f"No record has the level {level!r} of {column}." for column, level in seen.unused]
+    guesses += [
+        f"Without a value of {column}: {many(n, 'record')}. As it is, the plan rejects every batch with such a record; "
+        'fill in the values, or write on_fault = "drop" into the plan.'
+        for column, n in seen.missing.items()
+    ]
     if seen.one_each:
         guesses.append(
             f"No two records of this file have the same {unit}, so the plan promises one_record_per_unit. Leave that "
@@ -435,7 +444,7 @@ def _level_list(text: str) -> tuple[str, list[str]]:
     column, equals, listed = text.partition("=")
     if not equals:
         raise PlanError(f"--levels {text!r} should be a column and its levels: --levels 'country=de,fr,us'.")
-    return column, [level.strip() for level in listed.split(",")]
+    return column, listed.split(",")
 
 
 def _said(delimiter: str | None) -> list[str]:
