@@ -11,6 +11,7 @@ import statsmodels.api as sm
 from scipy import stats
 
 import foldaway as fa
+from foldaway.effects.numbers import relative_interval_text
 from foldaway.inference.jackknife import Cells, jackknife
 from foldaway.inference.levels import difference_of
 from foldaway.keeping.secret import Secret
@@ -187,6 +188,8 @@ def test_a_share_has_a_risk_ratio_and_an_odds_ratio_on_the_log_scale() -> None:
     told = [1 + float(row.relative_ci_lower or 0), 1 + float(row.relative_ci_upper or 0)]
     assert told == pytest.approx(table.riskratio_confint(), rel=1e-3)
     assert row.odds_ratio_why is None
+    [guard] = folded(plan_of(fa.Share("views", above=6, better="lower", margin=0.01)), rows).effects()
+    assert relative_interval_text(guard).startswith("≤ ")  # a guardrail has one end, also as a share
 
 
 def test_odds_of_units_are_the_jackknife_on_the_log_scale() -> None:

@@ -263,7 +263,7 @@ def share_effect_of(levels: Levels, arm: int, confidence: float, claim: Claim = 
     found = none._replace(
         relative=risk.estimate - 1,
         relative_std_error=float(relative_of(levels, arm, confidence, control).std_error),
-        relative_ci_lower=risk.lower - 1,
+        relative_ci_lower=risk.lower - 1 if risk.lower > 0 else -np.inf,  # open, as the effect's own then is
         relative_ci_upper=risk.upper - 1,
         relative_why="",
     )
