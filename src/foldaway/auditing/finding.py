@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from foldaway.errors import many
 from foldaway.numerics.block import Floats
 
 NEAR = 0.1
@@ -34,14 +35,14 @@ class Range(NamedTuple):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """How many people one attack could solve for.
+    """How many records one attack could solve for; a person with several counts as several.
 
     Attributes:
         attack: The attack's name.
         outcome: Whose values it finds.
-        exact: People whose value it tells exactly: a whole number, or as many of its claims as are expected to hold.
-        near: People whose value it tells to within 10 %; those told exactly are among them.
-        claims: For how many people it claims a value.
+        exact: Records whose value it tells exactly: a whole number, or as many of its claims as are expected to hold.
+        near: Records whose value it tells to within 10 %; those told exactly are among them.
+        claims: For how many records it claims a value.
         numbers: The numbers that it works from.
         needs: What else an attacker must have; empty if these numbers are enough.
         remedy: What would stop it.
@@ -63,7 +64,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         trial: The trial's name.
         records: How many records stand behind what was attacked.
-        findings: Attacks that solve for somebody. None counts a person that one before it has found.
+        findings: Attacks that solve for somebody. None counts a record that one before it has found.
         attacks: The names of all attacks that were tried.
     """
 
@@ -74,7 +75,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def solved(self) -> int:
-        """People for whom one of their outcomes is known to within 10 %, from these numbers alone."""
+        """Records of which one outcome is known to within 10 %, from these numbers alone."""
         return _most(each for each in self.findings if not each.needs)
 
     @property
@@ -88,18 +89,17 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
             return f"Nobody could be solved for: {', '.join(self.attacks)} found no one."
         if not self.solved:
             needed = {each.needs for each in self.findings}
-            people = f"whoever has {' and '.join(sorted(needed))} could solve for {self.solved_with_keys:,}"
-            return f"Nobody could be solved for from these numbers alone; {people}."
-        people = "1 person" if self.solved == 1 else f"{self.solved:,} people"
-        return f"{people} could be solved for by whoever reads these numbers in the clear."
+            others = f"whoever has {' and '.join(sorted(needed))} could solve for {many(self.solved_with_keys, 'record')}"
+            return f"Nobody could be solved for from these numbers alone; {others}."
+        return f"{many(self.solved, 'record')} could be solved for by whoever reads these numbers in the clear."
 
 
 def _most(findings: Iterable[Finding]) -> int:
-    """People may be the same in two outcomes, so only the outcome with most of them counts."""
-    people: dict[str, int] = {}
+    """Records may be the same in two outcomes, so only the outcome with most of them counts."""
+    records: dict[str, int] = {}
     for each in findings:
-        people[each.outcome] = people.get(each.outcome, 0) + each.near
-    return max(people.values(), default=0)
+        records[each.outcome] = records.get(each.outcome, 0) + each.near
+    return max(records.values(), default=0)
 
 
 def distinct(ranges: Iterable[Range], known: Iterable[Range] = ()) -> list[Range]:

@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_state_is_attacked_and_the_exit_code_says_whether_somebody_was_found(folder: Path) -> None:
     done = foldaway("audit", "early", folder=folder, code=1)
-    assert "people could be solved for by whoever reads these" in done.stdout
+    assert "records could be solved for by whoever reads these" in done.stdout
     assert "sparse outcomes" in done.stdout
     assert "groups = 16" in done.stdout
     assert "Traceback" not in done.stderr

@@ -45,7 +45,7 @@ def audit(
 ) -> None:
     """Attack your own tallies and answers: who could be found?
 
-    Says how many people could be solved for, by which numbers, and what stops it. Exits with 1 if somebody could be.
+    Says how many records could be solved for, by which numbers, and what stops it. Exits with 1 if any could be.
     States of one trial are attacked one by one, and each less the one before it.
     """
     import msgspec

@@ -23,7 +23,7 @@ def solved(audit: Audit, *, told: bool = False) -> Section:
         )
         return Section("solved", _TITLE, tag("p", needs_key if audit.findings else audit.verdict()))
     rows = [[each.attack, each.outcome, f"{each.near:,}", each.needs or "nothing"] for each in audit.findings]
-    found = table("What the attacks found", ["attack", "outcome", "people", "what else it takes"], rows, left=2)
+    found = table("What the attacks found", ["attack", "outcome", "records", "what else it takes"], rows, left=2)
     remedies = dict.fromkeys(each.remedy for each in audit.findings)
     body = html(
         tag("p", audit.verdict(), " This is about the tallies, which are kept encrypted, and not about this page."),
