@@ -335,7 +335,7 @@ class Trial:
             effects = effects_of(plan, tallies.arms, self._faults, population=population, rounded=rounded)
         if effects.alarm is not None:
             warnings.warn(effects.alarm, LossWarning if effects.sample_ratio.ok else SampleRatioWarning, stacklevel=2)
-        return dataclasses.replace(effects, final=self._sealed)
+        return effects
 
     def release(self, *, everywhere: bool = True) -> Effects:
         """Tell the effects once, with the noise of the plan's `release`; the exact tallies are then gone, for good.

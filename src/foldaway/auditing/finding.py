@@ -89,7 +89,9 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
             return f"Nobody could be solved for: {', '.join(self.attacks)} found no one."
         if not self.solved:
             needed = {each.needs for each in self.findings}
-            others = f"whoever has {' and '.join(sorted(needed))} could solve for {many(self.solved_with_keys, 'record')}"
+            others = (
+                f"whoever has {' and '.join(sorted(needed))} could solve for {many(self.solved_with_keys, 'record')}"
+            )
             return f"Nobody could be solved for from these numbers alone; {others}."
         return f"{many(self.solved, 'record')} could be solved for by whoever reads these numbers in the clear."
 

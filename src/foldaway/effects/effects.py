@@ -153,7 +153,7 @@ class Effects(Findings):
 
     def to_json(self) -> str:
         """Everything, for machines; numbers that cannot be told are null, and so are infinite degrees of freedom."""
-        about = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("rows", "final")}
+        about = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
         faults = [msgspec.structs.asdict(fault) for fault in self.faults]
         about["plan"] = None if self.plan is None else self.plan.settings()
         said = {"verdicts": self.verdicts(), "faults": faults, "effects": self.rows}

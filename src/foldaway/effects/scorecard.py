@@ -33,29 +33,19 @@ class Line(NamedTuple):
     level: str
     effect: str
     interval: str
-    final: bool
-
-    @property
-    def word(self) -> str:
-        """The verdict; of one that holds for a single look alone, that it does; of a closed trial without "yet"."""
-        said = self.verdict
-        if self.final and said.verdict == UNDECIDED:
-            return UNDECIDED.removesuffix(" yet")
-        return said.verdict if said.holds or not said.decided else f"{said.verdict}, one look"
 
 
 def lines_of(effects: Findings, *, short: bool = False) -> list[Line]:
     """The lines of a scorecard; short ones have large numbers in thousands, millions and so on."""
     leads = [each.lead for each in comparisons(effects)]
     judged = zip(verdicts_of(effects), leads, strict=True)
-    return [_line(effects, said, row, short) for said, row in judged]
+    return [_line(effects.heading(row.outcome), said, row, short) for said, row in judged]
 
 
-def _line(effects: Findings, said: Verdict, row: Effect, short: bool) -> Line:
+def _line(heading: str, said: Verdict, row: Effect, short: bool) -> Line:
     text = partial(compact, digits=3) if short else partial(number, places=places_for([row.std_error]))
     control, level, effect = map(text, (said.control_level, said.level, said.estimate))
-    interval = interval_text(said.ci_lower, said.ci_upper, text=text)
-    return Line(said, effects.heading(row.outcome), control, level, signed(effect), interval, effects.final)
+    return Line(said, heading, control, level, signed(effect), interval_text(said.ci_lower, said.ci_upper, text=text))
 
 
 def scorecard(effects: Findings, *, short: bool = False) -> tuple[list[str], list[list[str]]]:
@@ -67,7 +57,7 @@ def scorecard(effects: Findings, *, short: bool = False) -> tuple[list[str], lis
     interval = f"{100 * effects.confidence:g} % interval"
     header = ["outcome", *(["arm"] if several else []), *arms, "effect", interval, "verdict"]
     return header, [
-        [*name, line.control_level, line.level, line.effect, line.interval, line.word]
+        [*name, line.control_level, line.level, line.effect, line.interval, line.verdict.words]
         for name, line in zip(names, lines, strict=True)
     ]
 

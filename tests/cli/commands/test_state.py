@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,11 @@ def folded(name: str, rows: pa.Table = ROWS, *, key: bytes | None = None, **sett
     trial = fa.Trial(replaced(PLAN, name=name, **settings), key=key)
     trial.fold(rows)
     return trial
+
+
+def final_json(trial: fa.Trial, *, rounded: bool = False) -> str:
+    """What is printed of a trial that is closed."""
+    return replace(trial.effects(rounded=rounded), final=True).to_json() + "\n"
 
 
 def effects_in(text: str) -> fa.Effects:
@@ -129,7 +135,7 @@ def test_a_sealed_state_holds_its_rounded_effects_and_nothing_else(tmp_path: Pat
     before = state.read_bytes()
     done = foldaway("seal", "state", "--json", folder=tmp_path)
     assert done.stderr.startswith("state is sealed: its tallies and its key are destroyed.\nHead of the ledger: ")
-    assert done.stdout == trial.effects(rounded=True).to_json() + "\n"
+    assert done.stdout == final_json(trial, rounded=True)
     assert user_key(trial.plan.design, new=False) is None
     assert oct(state.stat().st_mode & 0o777) == "0o600"
     assert load(state).state == b""
@@ -150,9 +156,9 @@ def test_a_seal_destroys_the_key_that_was_given_and_prints_exact_effects_once(tm
     with StreamFile(store):
         assert "another program is using" in foldaway("seal", store, "--key", key, code=1).stderr
     done = foldaway("seal", store, "--key", key, "--exact", "--json")
-    assert done.stdout == trial.effects().to_json() + "\n"
+    assert done.stdout == final_json(trial)
     assert not key.exists()
-    assert foldaway("effects", store, "--json").stdout == trial.effects(rounded=True).to_json() + "\n"
+    assert foldaway("effects", store, "--json").stdout == final_json(trial, rounded=True)
     with StreamFile(store) as opened:
         stored = opened.read()
     assert stored is not None
@@ -170,7 +176,7 @@ def test_a_trial_that_nobody_could_be_told_of_is_sealed_only_if_its_effects_are_
     assert "was not sealed, because too few units have come" in foldaway("seal", state, code=1).stderr
     assert state.read_bytes() == before
     done = foldaway("seal", state, "--exact", "--json")
-    assert done.stdout == trial.effects().to_json() + "\n"
+    assert done.stdout == final_json(trial)
     assert "sealed without effects" in foldaway("effects", state, code=1).stderr
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -194,7 +195,7 @@ def seal(
                     "--exact to seal it anyway; it then prints the exact effects once and stores none."
                 )
             trial.seal(everywhere=False)
-            exact_effects = quiet_effects(trial)
+            exact_effects = replace(quiet_effects(trial), final=True)
             trial.save(file, positions=positions)
             trial.seal()  # only now: what a crash leaves must be readable
         head = finish(file, key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from foldaway.cli.terminal.words import in_lines, tell
@@ -60,8 +59,7 @@ def print_answer(answer: dict[str, Any], as_json: bool, *, everything: bool = Fa
         )
         print(in_lines(f"{answer['name']} is closed without effects: {why}"))
     else:
-        effects = Effects.from_json(msgspec.json.encode(answer["effects"]))
-        print(replace(effects, final=answer["final"]).to_string(all=everything))
+        print(Effects.from_json(msgspec.json.encode(answer["effects"])).to_string(all=everything))
     if answer["left_out"]:
         what = many(answer["left_out"], "record" if federated is None else "message") + " left out at the close"
         print(f"\n{what}: fewer than a cohort.")

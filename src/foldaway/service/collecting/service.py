@@ -214,7 +214,7 @@ class Service:
         """What is told of a trial; exact numbers, of which it is noted that somebody asked, if they are wanted."""
         row = self.store.trial(name)
         if row.final is not None:
-            return msgspec.json.decode(row.final, type=Answer)
+            return _last_word(row)
         plan = Plan.loads(row.plan)
         trials = self.records if plan.federated is None else self.devices
         if exact:
@@ -233,8 +233,7 @@ class Service:
         answer = self.effects(name, exact=exact)
         if bytes(answer.effects) == b"null":
             raise EstimateError("the trial was closed without effects, so there is no report.")
-        effects = replace(Effects.from_json(answer.effects), final=answer.final)
-        return effects_page(effects, self.store.ledger.read(name)).html
+        return effects_page(Effects.from_json(answer.effects), self.store.ledger.read(name)).html
 
     def outlook(
         self, name: str, records: int | None = None, days: float | None = None, width: float | None = None
@@ -280,15 +279,15 @@ class Service:
             if row.final is None:
                 shards = self.store.shards.all(name)
                 return _answer(row, None, sum(shard.n for shard in shards), left_out(shards), self.devices.who(plan))
-            return msgspec.json.decode(row.final, type=Answer)
+            return _last_word(row)
         if wanted.waits:
             raise IngestError(409, "a deadline or a share is for trials whose records stay on devices.")
         closed = self.records.close(row, partial(_final, row), without_effects=wanted.without_effects)
-        answer = msgspec.json.decode(closed.row.final or "", type=Answer)
+        answer = _last_word(closed.row)
         if not wanted.exact or closed.exact is None:
             return answer
         self.store.count_exact_answer(name)
-        effects = msgspec.Raw(closed.exact.to_json().encode())
+        effects = msgspec.Raw(replace(closed.exact, final=True).to_json().encode())
         return msgspec.structs.replace(answer, effects=effects, records=sum(closed.exact.counts.values()))
 
     def tick(self) -> None:
@@ -329,6 +328,15 @@ def _answer(
 ) -> Answer:
     body = b"null" if effects is None else effects.to_json().encode()
     return Answer(row.name, row.fingerprint, final, records, left_out, msgspec.Raw(body), federated)
+
+
+def _last_word(row: TrialRow) -> Answer:
+    """The answer of a closed trial: the effects as they were last told, and now final."""
+    answer = msgspec.json.decode(row.final or "", type=Answer)
+    if bytes(answer.effects) == b"null":
+        return answer
+    effects = replace(Effects.from_json(answer.effects), final=True)
+    return msgspec.structs.replace(answer, effects=msgspec.Raw(effects.to_json().encode()))
 
 
 def _final(row: TrialRow, answer: RecordAnswer | FederatedAnswer) -> str:
