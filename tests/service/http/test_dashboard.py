@@ -268,6 +268,7 @@ def test_a_sample_ratio_that_cannot_be_told_is_no_alarm(browser: Browser, server
     with looking(browser, server, trial.read) as watched:
         page = watched.page
         page.get_by_text("Whether the records per arm fit the plan cannot be told").wait_for()
+        page.get_by_text("The next step is shown when 50 units have come together.").wait_for()
         assert page.locator(".alarm").count() == 0
         assert not text(page, "#verdict").startswith("Not to be trusted")
         assert page.locator(".notes").get_by_text("It is unknown whether the arms got their share").is_visible()

@@ -61,7 +61,7 @@ export class Kept {
     clearInterval(this.ticking);
   }
 
-  show(status, now) {
+  show(status, now, counted) {
     const open = status.status === "open";
     const thing = status.federated ? "message" : "record";
     say(this.folded, count(status.records));
@@ -71,8 +71,8 @@ export class Kept {
       : "A record is wiped from memory as soon as it is folded; none is stored.");
     this.pending.hidden = !open;
     say(this.waiting, status.pending
-      ? `0 records held; fewer than ${several(status.cohort, thing)} pending in tallies until their cohort is full.`
-      : `Nothing pending. The next step is shown when ${several(status.cohort, thing)} have come together.`);
+      ? `0 records held; fewer than ${several(status.cohort, counted)} pending in tallies until their cohort is full.`
+      : `Nothing pending. The next step is shown when ${several(status.cohort, counted)} have come together.`);
     say(this.leftOut, status.left_out ? `${several(status.left_out, thing)} left out at the close: no cohort came together.` : "");
     // On this machine's own clock from here on, which needs not agree with the server's.
     this.forgotten = status.forgotten === null ? null : performance.now() / 1000 - Math.max(0, now - status.forgotten);

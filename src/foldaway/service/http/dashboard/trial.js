@@ -13,7 +13,7 @@ import { Manage } from "./manage.js";
 import { atClose, planCard, smallestCell, tooEarly } from "./plan.js";
 import { Poll } from "./poll.js";
 import { ERRORS, ESTIMATORS } from "./vocabulary.js";
-import { ahead, durableThing, explained, figures, heard, longer, reasons, relative, verdict } from "./words.js";
+import { ahead, cohortThing, durableThing, explained, figures, heard, longer, reasons, relative, verdict } from "./words.js";
 
 const EVERY = 1_500;
 const CLOSED = 30_000;
@@ -81,7 +81,7 @@ class TrialPage {
       this.changed = true;
     }
     this.status = status;
-    this.kept.show(status, now);
+    this.kept.show(status, now, cohortThing(this.plan));
     if (this.answer.found) await this.followCourse();
     if (this.changed) this.draw();
     this.changed = false;
@@ -249,7 +249,7 @@ class TrialPage {
       h("dl", { class: "facts plain" },
         fact("Registered", moment(this.status.created)),
         this.status.closed === null ? null : fact("Closed", moment(this.status.closed)),
-        fact("Cohort", several(this.status.cohort, this.plan.federated ? "device" : "record")),
+        fact("Cohort", several(this.status.cohort, cohortThing(this.plan))),
         h("div", { class: "tall" }, h("dt", {}, "Plan’s fingerprint"), h("dd", {}, h("code", {}, this.status.fingerprint)))));
   }
 

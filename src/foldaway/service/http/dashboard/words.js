@@ -105,6 +105,9 @@ export function ahead(outlook, row, said) {
   ];
 }
 
+/** What a cohort counts. */
+export const cohortThing = (plan) => (plan.federated ? "message" : plan.unit ? "unit" : "record");
+
 /** What an arm needs some of before its effects are told. */
 export const durableThing = (plan) => (plan.federated ? "durable report" : "durable record");
 
