@@ -62,7 +62,7 @@ def test_a_deadline_that_too_few_have_kept_destroys_nothing(service: Service, mo
     service.tick()
     for _ in range(2):
         with pytest.raises(
-            IngestError, match=r"waits on.*durable reports of 1 devices.*b has 0.*--deadline"
+            IngestError, match=r"waits on.*durable reports of 1 device .*b has 0.*--deadline"
         ) as refused:
             service.close(plan.name)
         assert refused.value.status == 409

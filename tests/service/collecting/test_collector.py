@@ -17,7 +17,7 @@ from foldaway.errors import Conflict, RecordError, SequenceGap, TrialClosed, Una
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.service.collecting.collector import Arrival, Collector, Receipt, merged
 from foldaway.service.collecting.record_trials import Sent
-from foldaway.service.collecting.service import Service
+from foldaway.service.collecting.service import Answer, Service
 from foldaway.service.database.shard_table import write_sequences
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Decoded, Limits
@@ -446,13 +446,19 @@ def test_after_the_close_tallies_census_and_key_are_gone(place: Place) -> None:
         assert not any(mark in place.files() for mark in marks)
 
 
+def numbers_in(answer: Answer) -> dict[str, Any]:
+    """What an answer tells, but for the words, which say of a closed trial that it is."""
+    told: dict[str, Any] = msgspec.json.decode(answer.effects)
+    return {name: told[name] for name in told if name not in ("final", "verdicts")}
+
+
 def test_a_close_that_follows_an_answer_closely_tells_nothing_new(place: Place) -> None:
     service = Service(opened(place, CLOSABLE), "main", Limits())
     send(service, 20)
     before = service.effects(NAME)
     send(service, 9, sequence=2)
     answer = service.close(NAME)
-    assert (answer.final, bytes(answer.effects)) == (True, bytes(before.effects))
+    assert (answer.final, numbers_in(answer)) == (True, numbers_in(before))
 
 
 def test_a_second_close_makes_sure_that_the_key_is_gone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -529,7 +535,7 @@ def test_an_answer_given_while_a_trial_is_closed_is_a_cohort_from_the_last_one(
 
     monkeypatch.setattr(store, "close_trial", late)
     answer = service.close(NAME)
-    assert [bytes(one.effects) for one in said] == [bytes(answer.effects)]
+    assert [numbers_in(one) for one in said] == [numbers_in(answer)]
 
 
 # Batches that wait together.
