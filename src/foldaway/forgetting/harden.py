@@ -19,7 +19,8 @@ import numpy as np
 
 from foldaway.forgetting.wiped_arrays import arrays_are_wiped
 
-_MARK = "FOLDAWAY_HARDENED"
+MARK = "FOLDAWAY_HARDENED"
+"""The environment has it once the process was started again."""
 
 # In brackets, how many of 20,000 planted identifiers and outcomes one second leaves behind without the measure alone.
 ENVIRONMENT = {
@@ -62,11 +63,11 @@ def harden() -> list[str]:
         What could not be done here, a sentence each.
     """
     wanted = environment(os.environ)
-    if _MARK not in os.environ and wanted != dict(os.environ) and os.name == "posix":
+    if MARK not in os.environ and wanted != dict(os.environ) and os.name == "posix":
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**wanted, _MARK: "1"})
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**wanted, MARK: "1"})
     return [sentence for sentence in (_overwritten(), without_dumps(), _locked()) if sentence]
 
 

@@ -69,8 +69,6 @@ def serve(settings: Settings) -> None:
         log("not encrypted", "warning", reason=sentence)
     store = open_store(settings)
     sentences = admit(settings, AccessTokens(store))
-    if not settings.quiet:
-        print("Loading and compiling kernels …", flush=True)  # seconds, and after an upgrade up to a minute
     rehearse()
     settle()
     shard = settings.shard or (socket.gethostname() if settings.database else "main")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -76,6 +77,10 @@ def serve(
     Each setting may be a flag, an environment variable, or a line of the file that --config names. A flag wins over
     the environment, and the environment over the file.
     """
+    from foldaway.forgetting.harden import MARK
+
+    if not quiet and MARK not in os.environ:
+        print("Loading and compiling kernels …", flush=True)  # seconds, and after an upgrade up to a minute
     with extra():
         from foldaway.service.server import Settings, serve
 
