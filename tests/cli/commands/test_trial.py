@@ -71,7 +71,7 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert "is valid" in foldaway("verify", proof).stdout
     repeated = foldaway("trial", "create", plan, env=admin(server)).stdout
     assert "exists already and is closed" in repeated
-    assert "two tokens more. Earlier ones stay valid" in " ".join(repeated.split())
+    assert "Earlier tokens stay valid (`foldaway token list`). Two more, shown this once:" in " ".join(repeated.split())
     assert max(map(len, repeated.splitlines())) <= 80
     wrong = foldaway("send", "life", folder / "day1.parquet", code=1, env=as_read).stderr
     assert "This token does not allow that: this takes the trial's ingest token or an admin token." in wrong

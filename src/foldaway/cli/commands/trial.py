@@ -34,7 +34,7 @@ def create(
 ) -> None:
     """Register a plan. Prints a token to send records with and one to read effects with.
 
-    Repeated with the same plan, it changes nothing, and issues two tokens more.
+    Repeated with the same plan, it issues two more tokens and changes nothing else.
     """
     from foldaway.plan import Plan
 
@@ -49,10 +49,8 @@ def create(
         print(in_lines(f"{name} is registered {mark}. Shown this once:"))
     else:
         closed = " and is closed: it takes no more records" if made["status"] == "closed" else ""
-        print(
-            in_lines(f"{name} {mark} exists already{closed}. Nothing has changed, except that it has two tokens more.")
-        )
-        print(in_lines("Earlier ones stay valid; `foldaway token list` shows all. The new ones, shown this once:"))
+        more = "Earlier tokens stay valid (`foldaway token list`). Two more, shown this once:"
+        print(in_lines(f"{name} {mark} exists already{closed}. {more}"))
     print(f"  ingest token  {made['ingest_token']}")
     print(f"  read token    {made['read_token']}")
     if made.get("ledger_head") and made.get("new", True):
