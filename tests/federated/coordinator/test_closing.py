@@ -112,7 +112,7 @@ def test_moments_of_a_few_are_not_published() -> None:
     closing = Closing(NOW + 100.0, 1.0, False)
     course = Course(plan_of("scores", cohort=3, smallest_cell=2))
     assert course.began(closing, [3, 3], 0, NOW) == (closing, True)
-    with pytest.raises(IngestError, match=r"moments of 3 of them.*b has 2\. 5 messages wait"):
+    with pytest.raises(IngestError, match=r"moments of 3 of them.*b has 2\. Messages that wait here.*: 5\."):
         course.began(closing, [3, 2], 5, NOW)
     for_nothing = closing._replace(without_effects=True)
     assert course.began(for_nothing, [3, 2], 5, NOW) == (for_nothing._replace(deadline=NOW), False)

@@ -175,7 +175,7 @@ def test_no_arm_with_fewer_units_than_a_cohort_leaves_the_site(few: int, server:
     units = rows[rows["group"] == small]["unit"].unique()
     mine = rows[~rows["unit"].isin(units[few:])]
     mine.to_parquet(tmp_path / "few.parquet")
-    with pytest.raises(RecordError, match=f"{few} units in the arm {small}"):
+    with pytest.raises(RecordError, match=f"{few} units? in the arm {small}"):
         fold_site(plan, [str(tmp_path / "few.parquet")])
     # The coordinator takes nobody's word for it.
     trial = Hosted(server, plan)
