@@ -337,7 +337,8 @@ def test_what_cannot_be_told_is_said_with_its_reason(browser: Browser, server: S
                 const text = (parts) => parts.map((part) => part.textContent ?? part).join("");
                 const all = JSON.parse(rows);
                 const other = { ...all[0], se_kind: "CR1", reliable: false };
-                const said = { margin: null, verdict: "not decided yet", anytime: "not decided yet", words: "not decided yet" };
+                const open = "not decided yet";
+                const said = { margin: null, verdict: open, anytime: open, words: open };
                 return {
                     verdicts: all.map((row) => text(verdict(row, { ...said, label: row.outcome }))),
                     explained: all.map((row) => text(explained(row, said, 0.95))),
