@@ -115,11 +115,25 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
     max_leaves=4,
 )
-objects = st.fixed_dictionaries({}, optional={"n": values, "t": values, "other": values}).map(json.dumps)
-lines = st.lists(objects | st.sampled_from(["", " ", "nope", "null", "{}{}", '{"n":\r1}']), max_size=12)
+members = st.fixed_dictionaries({}, optional={"n": values, "t": values, "other": values})
+objects = members.map(json.dumps) | members.map(
+    lambda each: json.dumps(each, ensure_ascii=False, separators=(",", ":"))  # as a program writes that is in a hurry
+)
+numerals = st.from_regex(r"-?[0-9]{1,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{0,4})?|tru|truex|\.5|-|\+1", fullmatch=True)
+texts = st.from_regex(r'"[a\\"/u0d é\t]{0,6}"', fullmatch=True)
+written_badly = st.builds(
+    "{{{}{}:{}{}{}".format,
+    st.sampled_from(["", " ", ","]),
+    st.sampled_from(['"n"', '"t" ', '"other"', '"\\u006e"', "n", '"né"']),
+    numerals | texts,
+    st.sampled_from(["", " ", ",", ',"n": 1', ' "t": 2', ',"t":null,"t":null']),
+    st.sampled_from(["}", "} ", "}}", ""]),
+)
+strange = st.sampled_from(["", " ", "nope", "null", "{}{}", '{"n":\r1}', "{,}"])
+lines = st.lists(objects | written_badly | strange, max_size=12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(written=lines, block=st.integers(1, 60), end=st.sampled_from(["\n", "\r\n"]))
 def test_any_block_size_gives_the_same(written: list[str], block: int, end: str) -> None:
     def outcome(size: int) -> Any:

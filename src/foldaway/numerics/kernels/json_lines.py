@@ -1,0 +1,252 @@
+r"""Objects in JSON, one to a line, taken apart where they are plain: where each wanted member's value lies in the text.
+
+Plain are objects whose members are numbers, true, false, null and strings, as programs write them. Whatever else JSON
+may be, escapes in a wanted string or members inside of members, is not taken apart here: the kernel says so, and the
+reader takes a parser. So a line that this kernel takes must be valid JSON, and its values the ones a parser finds; but
+not every valid line need be taken.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldaway.numerics.kernels.compiling import njit, njit_part
+
+Octets = NDArray[np.uint8]
+Places = NDArray[np.int64]
+
+ABSENT, FALSE, TRUE = -1, -2, -3
+"""In place of where a value begins: there is none or it is null; a truth value where a number is wanted."""
+
+NOT_PLAIN = -1
+
+_LONGEST_NUMBER = 32  # with an exponent of two digits at most, none that is taken is too large for a double
+
+_QUOTE, _BACKSLASH, _MINUS, _PLUS, _POINT, _ZERO, _NINE = 34, 92, 45, 43, 46, 48, 57
+_COMMA, _COLON, _OPEN, _CLOSE, _NEWLINE, _SPACE = 44, 58, 123, 125, 10, 32
+
+
+@njit
+def take_apart(
+    text: Octets, names: Octets, ends: Places, numeric: NDArray[np.bool_], begin: Places, end: Places
+) -> int:
+    """Find the wanted members of every line's object.
+
+    Args:
+        text: The lines, each with its end: no loop runs past that, so none looks for the end of the text.
+        names: The wanted names, one after the other.
+        ends: Where each name ends among these.
+        numeric: Of which names a number is wanted, not text.
+        begin: Where each value begins in the text, by name and line; to be written.
+        end: Where it ends; to be written.
+
+    Returns:
+        The number of objects, or `NOT_PLAIN`.
+    """
+    rows, at = 0, 0
+    while at < len(text):
+        at = _skip(text, at)
+        if text[at] != _NEWLINE:
+            for column in range(len(ends)):
+                begin[column, rows] = ABSENT
+                end[column, rows] = ABSENT
+            at = _object(text, at, names, ends, numeric, rows, begin, end)
+            if at == NOT_PLAIN:
+                return NOT_PLAIN
+            rows += 1
+        at += 1
+    return rows
+
+
+@njit
+def gather(text: Octets, begin: Places, end: Places, offsets: NDArray[np.int32], out: Octets) -> None:
+    """Copy the values of one column one after the other; `offsets` says where each begins, and is written here."""
+    to = 0
+    for row in range(len(begin)):
+        offsets[row] = to
+        if begin[row] >= 0:
+            for at in range(begin[row], end[row]):
+                out[to] = text[at]
+                to += 1
+        elif begin[row] != ABSENT:
+            out[to] = _ZERO + (begin[row] == TRUE)
+            to += 1
+    offsets[len(begin)] = to
+
+
+@njit_part
+def _skip(text: Octets, at: int) -> int:
+    """The next place without a blank; line ends are none."""
+    while text[at] == _SPACE or text[at] == 9 or text[at] == 13:
+        at += 1
+    return at
+
+
+@njit_part
+def _object(
+    text: Octets, at: int, names: Octets, ends: Places, numeric: NDArray[np.bool_], row: int, begin: Places, end: Places
+) -> int:
+    """Find the members of the object that begins here; where its line ends, or `NOT_PLAIN`."""
+    if text[at] != _OPEN:
+        return NOT_PLAIN
+    at = _skip(text, at + 1)
+    expected = 0  # members mostly come in the same order
+    if text[at] == _CLOSE:
+        return _line_end(text, at + 1)
+    while True:
+        column = expected if expected < len(ends) and _stands(text, at, names, ends, expected) else -1
+        start = at + 1
+        at = _string(text, at, False) if column < 0 else start + _length(ends, column) + 1
+        if at == NOT_PLAIN:
+            return NOT_PLAIN
+        for other in range(len(ends)):
+            if column < 0 and _length(ends, other) == at - 1 - start and _stands(text, start - 1, names, ends, other):
+                column = other
+        if column < 0 and _beyond_ascii(text, start, at - 1):
+            return NOT_PLAIN
+        at = _skip(text, at)
+        if text[at] != _COLON:
+            return NOT_PLAIN
+        at = _skip(text, at + 1)
+        value = at
+        at = _value(text, at, column < 0)
+        if at == NOT_PLAIN:
+            return NOT_PLAIN
+        if column >= 0:
+            expected = column + 1
+            if begin[column, row] != ABSENT or end[column, row] != ABSENT:
+                return NOT_PLAIN  # twice; the last one counts
+            if not _place(text, value, at, numeric[column], column, row, begin, end):
+                return NOT_PLAIN
+        at = _skip(text, at)
+        if text[at] == _CLOSE:
+            return _line_end(text, at + 1)
+        if text[at] != _COMMA:
+            return NOT_PLAIN
+        at = _skip(text, at + 1)
+
+
+@njit_part
+def _line_end(text: Octets, at: int) -> int:
+    at = _skip(text, at)
+    return at if text[at] == _NEWLINE else NOT_PLAIN
+
+
+@njit_part
+def _length(ends: Places, column: int) -> int:
+    return ends[column] - (ends[column - 1] if column else 0)
+
+
+@njit_part
+def _stands(text: Octets, at: int, names: Octets, ends: Places, column: int) -> bool:
+    """Whether a wanted name stands there, between quotes."""
+    first = ends[column - 1] if column else 0
+    if text[at] != _QUOTE:
+        return False
+    for i in range(first, ends[column]):
+        at += 1
+        if names[i] != text[at]:
+            return False
+    return text[at + 1] == _QUOTE
+
+
+@njit_part
+def _beyond_ascii(text: Octets, start: int, stop: int) -> bool:
+    bits = 0
+    for at in range(start, stop):
+        bits |= text[at]
+    return bits >= 128
+
+
+@njit_part
+def _value(text: Octets, at: int, unwanted: bool) -> int:
+    """Where the value that begins here ends, or `NOT_PLAIN`."""
+    first = text[at]
+    if first == _QUOTE:
+        return _string(text, at, unwanted)
+    if first == 116:
+        return _word(text, at, 114, 117, 101)  # true
+    if first == 110:
+        return _word(text, at, 117, 108, 108)  # null
+    if first == 102 and text[at + 4] == 101:
+        return at + 5 if _word(text, at, 97, 108, 115) != NOT_PLAIN else NOT_PLAIN  # false
+    return _number(text, at)
+
+
+@njit_part
+def _word(text: Octets, at: int, second: int, third: int, fourth: int) -> int:
+    same = text[at + 1] == second and text[at + 2] == third and text[at + 3] == fourth
+    return at + 4 if same else NOT_PLAIN
+
+
+@njit_part
+def _string(text: Octets, at: int, escapes: bool) -> int:
+    """Behind the string that begins here, or `NOT_PLAIN`; with the simple escapes, where these are allowed."""
+    if text[at] != _QUOTE:
+        return NOT_PLAIN
+    at += 1
+    while text[at] != _QUOTE:
+        if text[at] < _SPACE:
+            return NOT_PLAIN
+        if text[at] == _BACKSLASH:
+            at += 1
+            if not escapes:
+                return NOT_PLAIN
+            escaped = text[at]
+            if escaped != _QUOTE and escaped != _BACKSLASH and escaped != 47 and escaped != 110 and escaped != 116:
+                return NOT_PLAIN
+        at += 1
+    return at + 1
+
+
+@njit_part
+def _digits(text: Octets, at: int) -> int:
+    while _ZERO <= text[at] <= _NINE:
+        at += 1
+    return at
+
+
+@njit_part
+def _number(text: Octets, at: int) -> int:
+    """Behind the number that begins here, or `NOT_PLAIN`."""
+    start = at
+    if text[at] == _MINUS:
+        at += 1
+    whole = _digits(text, at)
+    if whole == at or (text[at] == _ZERO and whole > at + 1):
+        return NOT_PLAIN
+    at = whole
+    if text[at] == _POINT:
+        fraction = _digits(text, at + 1)
+        if fraction == at + 1:
+            return NOT_PLAIN
+        at = fraction
+    if text[at] == 101 or text[at] == 69:
+        at += 1
+        if text[at] == _PLUS or text[at] == _MINUS:
+            at += 1
+        power = _digits(text, at)
+        if power == at or power > at + 2:
+            return NOT_PLAIN
+        at = power
+    return at if at - start <= _LONGEST_NUMBER else NOT_PLAIN
+
+
+@njit_part
+def _place(
+    text: Octets, start: int, stop: int, numeric: bool, column: int, row: int, begin: Places, end: Places
+) -> bool:
+    """Note where a wanted value lies; whether it is of a kind that is wanted there."""
+    first = text[start]
+    end[column, row] = stop  # so that a null, too, is known to have been there
+    if first == 110:
+        return True
+    if first == _QUOTE:
+        begin[column, row] = start + 1
+        end[column, row] = stop - 1
+        return not numeric
+    if first == 116 or first == 102:
+        begin[column, row] = start if not numeric else TRUE if first == 116 else FALSE
+        return True
+    begin[column, row] = start
+    # As text, minus zero is zero.
+    return numeric or not (first == _MINUS and stop - start == 2 and text[start + 1] == _ZERO)
