@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from foldaway.errors import Conflict, FoldawayError, SequenceGap, TrialClosed
 from foldaway.inference.adjusting import LEAST_PER_COLUMN
@@ -21,7 +22,6 @@ from foldaway.plan import Plan
 from foldaway.service.database.shard_table import ShardRow
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Decoded
-from foldaway.sources.formats.chunk import Chunk, join
 from foldaway.trial import Trial
 
 FIXED_AT = 2_000
@@ -189,11 +189,10 @@ class Collector:
         # A batch's units may be complete, and then two batches have two units.
         if len(sizes) < 2 or sum(sizes.values()) > _SMALL or self.plan.complete_units:
             return {}
-        joined = join(Chunk(arrivals[i].batch.records) for i in places)
         trial = self._live.copy()
         try:
-            trial.fold(joined.records, text=True)
-        except FoldawayError:
+            trial.fold(pa.concat_tables([_table(arrivals[i].batch.records) for i in places]), text=True)
+        except (FoldawayError, pa.ArrowInvalid):  # one is faulty, or written in another way
             return {}
         if trial.n - self._live.n < sum(sizes.values()):
             return {}  # some are faulty, and it must be told whose
@@ -323,6 +322,10 @@ class Collector:
             self._store.shards.leave_out(self.name, self.shard, self.pending)
         # Without asking the database, which might fail: they must not be counted twice.
         self._live, self._sequences, self._unnumbered = Trial(self.plan), {}, 0
+
+
+def _table(records: pa.RecordBatch | pa.Table) -> pa.Table:
+    return records if isinstance(records, pa.Table) else pa.Table.from_batches([records])
 
 
 def _fixed(plan: Plan, shards: Sequence[ShardRow]) -> dict[str, bytes]:

@@ -11,6 +11,9 @@ from foldaway.service.http.folding_thread import FoldingThread
 from foldaway.sources.formats.body import wipe
 
 _MOST_TOGETHER = 1_000
+
+# Of the event loop, in which whoever has come at the same time as the first is read. Nobody waits for a clock.
+_TURNS = 4
 _MOST_WAITING = 10_000
 _MOST_BYTES_WAITING = 2**26
 
@@ -66,7 +69,10 @@ class Gathering(Generic[Key, About, Done]):
 
     async def _carry(self, key: Key) -> None:
         try:
-            while waiting := self._waiting.pop(key, []):
+            while key in self._waiting:
+                for _ in range(_TURNS):
+                    await asyncio.sleep(0)
+                waiting = self._waiting.pop(key)
                 if rest := waiting[_MOST_TOGETHER:]:
                     self._waiting[key] = rest
                 await self._take(key, waiting[:_MOST_TOGETHER])
