@@ -291,7 +291,7 @@ def test_a_sample_ratio_that_cannot_be_told_is_no_alarm(browser: Browser, server
     trial.send(200, only=0)
     with looking(browser, server, trial.read) as watched:
         page = watched.page
-        page.get_by_text("Whether the records per arm fit the plan cannot be told").wait_for()
+        page.get_by_text("It is unknown whether the records per arm fit the plan").wait_for()
         assert page.locator(".alarm").count() == 0
         assert not text(page, "#verdict").startswith("Not to be trusted")
         assert page.locator(".notes").get_by_text("It is unknown whether the arms got their share").is_visible()
@@ -353,7 +353,7 @@ def test_what_cannot_be_told_is_said_with_its_reason(browser: Browser, server: S
     assert told["verdicts"] == [
         "No effect of arm1 on y0 is established",
         "No error can be given for arm1 on y0",
-        "No effect of arm1 on y0 can be told yet",
+        "No effect of arm1 on y0 can be shown yet",
     ]
     assert [said.split(" The level")[0].strip() for said in told["explained"]] == ["It waits.", "So few.", "So few."]
     assert not any("null" in said or "NaN" in said for said in told["heard"] + told["explained"])
@@ -560,7 +560,7 @@ def test_a_trial_of_somebody_else_is_not_shown(browser: Browser, server: Served)
     trial = Arriving(server, "mine")
     Arriving(server, "theirs")
     with looking(browser, server, trial.read, "#/trials/theirs") as watched:
-        watched.page.get_by_text("There is no trial of this name, or this token is not for it.").wait_for()
+        watched.page.get_by_text("There is no trial with this name").wait_for()
         watched.page.get_by_role("link", name="All trials that this token shows").click()
         watched.page.get_by_role("heading", name="Trials").wait_for()
         shown = watched.page.locator("tbody a")
@@ -629,7 +629,7 @@ def test_names_are_text_whatever_they_look_like(browser: Browser, server: Served
         assert page.evaluate("document.scripts.length") == 1
         watched.require_quiet()
         page.goto(f"{server.url}/#/trials/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
-        page.get_by_text("There is no trial of this name").wait_for()
+        page.get_by_text("There is no trial with this name").wait_for()
         page.goto(f"{server.url}/#/trials/%E0%A4%A")  # no text at all
         page.get_by_role("heading", name="Trials").wait_for()
         assert not any("dialog" in error for error in watched.errors)

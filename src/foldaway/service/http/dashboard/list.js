@@ -66,7 +66,7 @@ async function inShort(trial) {
   return { verdicts: found.verdicts, ratio: ratioState(found.sample_ratio) };
 }
 
-const RATIO = { passes: ["good", "fits"], fails: ["bad", "does not fit"], open: ["soft", "cannot be told"] };
+const RATIO = { passes: ["good", "fits"], fails: ["bad", "does not fit"], open: ["soft", "unknown"] };
 
 function resultsOf(short) {
   if (!short?.verdicts) return [h("span", { class: "soft" }, "none yet"), "–"];

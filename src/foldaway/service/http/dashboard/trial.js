@@ -194,7 +194,7 @@ class TrialPage {
   drawNothingYet() {
     const closed = this.status.status === "closed";
     const least = smallestCell(this.plan);
-    say(this.headline, closed ? "Closed before there was an effect to tell" : "No effects yet");
+    say(this.headline, closed ? "Closed before there was an effect to show" : "No effects yet");
     const durable = several(least, durableThing(this.plan));
     const pace = ` ${this.plan.federated ? "Reports" : "Records"} become durable ${count(this.status.cohort)} at a time, so that no answer gives one away.`;
     const first = `foldaway send ${this.name} data.parquet --server ${api.server}`;

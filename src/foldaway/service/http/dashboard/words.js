@@ -20,7 +20,7 @@ export function verdict(row, said) {
   const decimals = reachPlaces(row);
   const [arm, outcome] = [named(row.arm), named(said.label)];
   const margin = said.margin === null ? "" : number(said.margin);
-  if (row.estimate === null) return ["No effect of ", arm, " on ", outcome, " can be told yet"];
+  if (row.estimate === null) return ["No effect of ", arm, " on ", outcome, " can be shown yet"];
   if (!row.reliable) return ["No error can be given for ", arm, " on ", outcome];
   if (said.anytime === "no verdict") return ["Do not trust the effect of ", arm, " on ", outcome, " yet"];
   const leads = row.estimator === said.estimator;
@@ -112,7 +112,7 @@ export const ratioState = (ratio) => {
 };
 
 export function ratioVerdict(ratio) {
-  if (ratioState(ratio) === "open") return "Whether the records per arm fit the plan cannot be told: units may have several.";
+  if (ratioState(ratio) === "open") return "It is unknown whether the records per arm fit the plan, because units may have several.";
   const p = `p\u00a0${ratio.p_value < SUSPICIOUS ? "" : "=\u00a0"}${chance(ratio.p_value)}`;
   return ratioState(ratio) === "passes"
     ? `The ${ratio.counted} per arm fit the plan (${p}).`
