@@ -59,7 +59,8 @@ class Stand:
         if request.method == "GET":
             if parts[-1] == "plan":
                 return self.service.plan(parts[3]).encode()
-            return msgspec.json.encode({"durable": self.service.store.shards.producer(parts[3], parts[5])[0]})
+            durable, _ = self.service.store.shards.producer(parts[3], parts[5])
+            return msgspec.json.encode({"durable": durable, "closed": False})
         producer, numbers = request.headers["Foldaway-Producer"], request.headers["Foldaway-Sequence"].split("-")
         first, last = int(numbers[0]), int(numbers[-1])
         self.sent.append((producer, first))
