@@ -494,7 +494,7 @@ def test_a_trial_on_devices_shows_its_effect_and_says_that_there_is_no_course(br
         page.locator("#estimate").wait_for()
         assert "this is the effect as it stands now" in text(page, "#no-course")
         assert page.locator(".chart").is_hidden()
-        assert page.get_by_text("5 devices", exact=True).is_visible()
+        assert page.get_by_text("5 messages", exact=True).is_visible()
         assert serious_findings(page) == []
         watched.require_quiet()
 
