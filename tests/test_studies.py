@@ -68,6 +68,7 @@ def test_the_papers_start_understates_the_error_and_foldaways_does_not() -> None
 # Coverage.
 
 
+@pytest.mark.slow
 def test_by_unit_the_intervals_cover_and_by_record_they_do_not() -> None:
     table = bootstrap_coverage.summary(bootstrap_coverage.study(trials=60, units=60, replicates=99, seed=8))
     assert len(table) == 10
@@ -181,6 +182,7 @@ def test_the_replies_of_all_devices_at_once_are_those_of_each() -> None:
         np.testing.assert_allclose(together[j], alone, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_intervals_cover_when_devices_drop_out_at_random() -> None:
     table = federated_dropout.summary(federated_dropout.study(trials=60, devices=80, seed=11))
     assert len(table) == 12

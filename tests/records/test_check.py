@@ -390,9 +390,9 @@ def test_the_order_of_records_within_a_batch_does_not_matter(seed: int, shuffle:
     assert clustered(plan, rows.sample(frac=1, random_state=shuffle)) == pytest.approx(clustered(plan, rows), rel=1e-8)
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 50])
+@pytest.mark.parametrize("size", [1, 7])
 def test_a_unit_may_be_larger_than_a_block(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for seed in range(6):
+    for seed in range(3):
         plan, rows = units_trial(seed)
         mixed = rows.sample(frac=1, random_state=seed)
         whole = clustered(plan, rows)

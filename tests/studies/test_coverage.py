@@ -188,6 +188,7 @@ def narrowed(kind: str, design: Design, trial: fa.Trial) -> Iterator[tuple[Cell,
 original = trials.intervals
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_an_interval_that_is_too_narrow_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "intervals", lambda design, trial: narrowed("HC1", design, trial))

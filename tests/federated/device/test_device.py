@@ -231,13 +231,13 @@ def test_mode_sums_draws_a_group_once_and_keeps_sums(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["one-message", "delta", "scores", "sums"])
 def test_only_mode_scores_keeps_records(mode: str, tmp_path: Path) -> None:
-    marks = Marks(200)
+    marks = Marks(40)
     settings = {**SETTINGS, "federated": mode, "covariates": [], "levels": {}}
     device = Device(fa.Plan(**settings), tmp_path)
-    for i in range(200):
+    for i in range(marks.count):
         device.record({"y": marks.outcome(i)})
     found = scan_files([tmp_path], marks)
-    assert len(found.outcomes) == (200 if mode == "scores" else 0)
+    assert len(found.outcomes) == (marks.count if mode == "scores" else 0)
 
 
 @pytest.mark.parametrize(

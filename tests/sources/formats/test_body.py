@@ -424,7 +424,7 @@ values = st.recursive(
 objects = st.lists(st.fixed_dictionaries({}, optional={"n": values, "t": values, "other": values}), max_size=8)
 
 
-@fuzz(max_examples=100)
+@fuzz(max_examples=40)
 @given(written=objects)
 def test_an_array_gives_what_its_objects_give_as_lines(written: list[dict[str, Any]]) -> None:
     lines = "\n".join(json.dumps(row) for row in written).encode()
@@ -660,7 +660,7 @@ media_types = st.sampled_from([ARROW, NDJSON, JSON])
 encodings = st.sampled_from([None, "gzip", "zstd"])
 
 
-@fuzz(max_examples=150)
+@fuzz(max_examples=60)
 @given(body=st.binary(max_size=200), media_type=media_types, encoding=encodings, packed=st.booleans())
 @example(body=b"\xff\xff\xff\xff\x10\0\0\0", media_type=ARROW, encoding=None, packed=False)
 def test_random_bytes(body: bytes, media_type: str, encoding: str | None, packed: bool) -> None:
@@ -683,7 +683,7 @@ VALID = {name: write(rows(40)) for name, (_, write) in FORMATS.items()}
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@fuzz(max_examples=75)
+@fuzz(max_examples=25)
 @given(how=changes, encoding=encodings, before=st.booleans())
 def test_changed_bodies(name: str, how: list[tuple[float, str, bytes]], encoding: str | None, before: bool) -> None:
     body = VALID[name] if before else PACKED[encoding](VALID[name])

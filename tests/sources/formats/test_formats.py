@@ -41,7 +41,7 @@ def expected(data: Rows, wanted: WantedColumns = WANTED) -> dict[str, list[Any]]
     return {name: [row[name] for row in data] for name in wanted.names}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=tables)
 def test_every_format_gives_the_table_that_was_written(data: Rows, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("law")
