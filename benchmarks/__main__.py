@@ -10,7 +10,17 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from measure import machine
 
-ALL = ("startup", "least_squares", "bootstrap_kernels", "memory", "files", "groups", "questions", "service_load")
+ALL = (
+    "startup",
+    "least_squares",
+    "bootstrap_kernels",
+    "memory",
+    "files",
+    "groups",
+    "questions",
+    "service_load",
+    "single_requests",
+)
 
 
 def main() -> None:

@@ -14,7 +14,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import batches
 from counted_devices import Simulated, plan_of
+from foldaway.service.collecting.record_trials import Sent
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.migrations import REVISIONS
 from foldaway.service.database.store import Store
@@ -65,7 +67,7 @@ def rows(batch: int) -> list[dict[str, Any]]:
 
 def send(service: Service, batch: int) -> Any:
     """Batch and number are the same, from 1."""
-    return service.records.receive("records", bytearray(json.dumps(rows(batch)).encode()), JSON, None, "till", batch)
+    return batches.send(service, "records", json.dumps(rows(batch)).encode(), Sent(JSON, None, "till", batch))
 
 
 def main() -> None:

@@ -11,9 +11,11 @@ import pyarrow as pa
 import pytest
 
 import foldaway as fa
+from batches import send
 from foldaway.cli.commands.send import send_files
 from foldaway.client import Client
 from foldaway.errors import FoldawayError, IngestError, ServerError
+from foldaway.service.collecting.record_trials import Sent
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.service.http import problems
@@ -63,10 +65,8 @@ class Stand:
         self.sent.append((producer, first))
         if len(request.content) > self.most:
             raise IngestError(413, "too large.")
-        body, media_type = bytearray(request.content), request.headers["Content-Type"]
-        return msgspec.json.encode(
-            self.service.records.receive(parts[3], body, media_type, None, producer, last, first)
-        )
+        body, media_type = request.content, request.headers["Content-Type"]
+        return msgspec.json.encode(send(self.service, parts[3], body, Sent(media_type, None, producer, last, first)))
 
 
 @pytest.fixture

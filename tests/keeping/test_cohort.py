@@ -21,6 +21,7 @@ import pyarrow as pa
 import pytest
 
 import foldaway as fa
+from batches import receive
 from consuming import as_arrow
 from foldaway.cli.terminal.consumer import effects_of
 from foldaway.engines.spark.stream import _STREAM, _Batches
@@ -126,7 +127,7 @@ class Server(User):
     def take(self, records: pa.Table) -> None:
         if records.num_rows:
             self.sequence += 1
-            self.collector.receive(Decoded(records), "p", self.sequence)
+            receive(self.collector, Decoded(records), "p", self.sequence)
         else:
             self.collector.commit_if_due()
 
@@ -442,7 +443,7 @@ class Answering(Teller):
         self.service = Service(database, "main", Limits())
 
     def take(self, records: pa.Table) -> None:
-        self.service.records.collector(self.plan.name).receive(Decoded(records), None, None)
+        receive(self.service.records.collector(self.plan.name), Decoded(records), None, None)
 
     def told(self) -> int:
         with suppress(TooEarly):

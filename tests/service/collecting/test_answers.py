@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import foldaway as fa
+from batches import receive
 from foldaway.effects.headline import headline
 from foldaway.errors import TooEarly, UnknownTrial, VaultError
 from foldaway.inference.rounding import round_count
@@ -69,7 +70,7 @@ def send(service: Service, sizes: list[int], *, seed: int = 7) -> Iterator[None]
     table = people(sum(sizes), seed)
     start = 0
     for size in sizes:
-        service.records.collector("target").receive(Decoded(table.slice(start, size)), None, None)
+        receive(service.records.collector("target"), Decoded(table.slice(start, size)), None, None)
         start += size
         service.tick()
         yield
@@ -142,7 +143,7 @@ def test_no_answer_before_every_arm_has_units_enough_in_all_and_since_the_last(f
     def come(control: int, treatment: int) -> list[int]:
         arm = ["control"] * control + ["treatment"] * treatment
         hours = np.random.default_rng(len(told_after(service))).normal(size=len(arm))
-        service.records.collector("target").receive(Decoded(pa.table({"arm": arm, "hours": hours})), None, None)
+        receive(service.records.collector("target"), Decoded(pa.table({"arm": arm, "hours": hours})), None, None)
         service.tick()
         return told_after(service)
 
@@ -216,7 +217,7 @@ def test_a_number_that_does_not_exist_is_null(folder: Place) -> None:
     """And so is a level without spread, which would be everyone's."""
     service = serving(folder, plan_of(cohort=20, outcomes=["hours"], covariates=[], estimators=["difference"]))
     same = pa.table({"arm": ["control", "treatment"] * 20, "hours": [1.0] * 40})
-    service.records.collector("target").receive(Decoded(same), None, None)
+    receive(service.records.collector("target"), Decoded(same), None, None)
     service.tick()
     (estimate,) = course(service)[0].effects
     assert (estimate.estimate, estimate.anytime_ci_lower, estimate.anytime_ci_upper) == (None, None, None)
@@ -296,7 +297,7 @@ def test_a_restart_repeats_no_answer_and_loses_none(place: Place) -> None:
 
 def test_a_crash_between_a_commit_and_its_answer_is_made_up_for_by_the_next(place: Place) -> None:
     plan = plan_of(cohort=40)
-    serving(place, plan).records.collector("target").receive(Decoded(people(40)), None, None)  # and no tick
+    receive(serving(place, plan).records.collector("target"), Decoded(people(40)), None, None)  # and no tick
     again = serving(place, plan)
     run(again, [40], seed=8)
     assert told_after(again) == [80]

@@ -10,10 +10,13 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+import batches
 import foldaway as fa
+from batches import receive
 from foldaway.errors import Conflict, RecordError, SequenceGap, TrialClosed, Unavailable, VaultError
 from foldaway.federated.coordinator.closing import CloseRequest
-from foldaway.service.collecting.collector import Collector, merged
+from foldaway.service.collecting.collector import Arrival, Collector, Receipt, merged
+from foldaway.service.collecting.record_trials import Sent
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.shard_table import write_sequences
 from foldaway.service.database.store import Store
@@ -52,7 +55,7 @@ def test_batches_are_acknowledged_and_made_durable_a_cohort_at_a_time(store: Sto
     collector = Collector(store, NAME, "main")
     said, pending = [], []
     for number in range(1, 6):
-        said.append(collector.receive(records(4), "p", number))
+        said.append(receive(collector, records(4), "p", number))
         pending.append(collector.pending)
     assert [(one.folded, one.durable) for one in said] == [(4, 0), (4, 0), (4, 3), (4, 3), (4, 3)]
     assert pending == [4, 8, 0, 4, 8]
@@ -65,34 +68,34 @@ def test_batches_are_acknowledged_and_made_durable_a_cohort_at_a_time(store: Sto
 def test_a_repeated_sequence_is_acknowledged_and_not_folded(store: Store) -> None:
     collector = Collector(store, NAME, "main")
     for number in (1, 2, 3, 4):
-        collector.receive(records(4), "p", number)
+        receive(collector, records(4), "p", number)
     for number in (1, 3, 4):  # durable, and pending
-        said = collector.receive(records(4), "p", number)
+        said = receive(collector, records(4), "p", number)
         assert (said.repeated, said.folded, said.durable, collector.pending) == (True, 0, 3, 4)
     again = Collector(store, NAME, "main")  # after a crash
-    assert again.receive(records(4), "p", 3).repeated
-    assert not again.receive(records(4), "p", 4).repeated
+    assert receive(again, records(4), "p", 3).repeated
+    assert not receive(again, records(4), "p", 4).repeated
 
 
 def test_a_gap_is_refused_with_the_number_that_is_missing(store: Store) -> None:
     collector = Collector(store, NAME, "main")
     for sequence, expected in ((2, 1), (7, 1)):
         with pytest.raises(SequenceGap) as gap:
-            collector.receive(records(4), "p", sequence)
+            receive(collector, records(4), "p", sequence)
         assert gap.value.expected == expected
     for number in (1, 2, 3, 4):
-        collector.receive(records(4), "p", number)
+        receive(collector, records(4), "p", number)
     with pytest.raises(SequenceGap, match="send sequence 5 first"):
-        collector.receive(records(4), "p", 6)
+        receive(collector, records(4), "p", 6)
     with pytest.raises(SequenceGap) as gap:  # the crash has taken number 4
-        Collector(store, NAME, "main").receive(records(4), "p", 5)
+        receive(Collector(store, NAME, "main"), records(4), "p", 5)
     assert gap.value.expected == 4
     assert collector.pending == 4
 
 
 def test_a_faulty_batch_changes_nothing_and_its_number_is_free(store: Store) -> None:
     collector = Collector(store, NAME, "main")
-    collector.receive(records(4), "p", 1)
+    receive(collector, records(4), "p", 1)
     before = collector._live.dumps()
     for faulty in (
         Decoded(pa.table({"group": ["a", "c"], "y": [1.0, 2.0]})),
@@ -100,25 +103,25 @@ def test_a_faulty_batch_changes_nothing_and_its_number_is_free(store: Store) -> 
         Decoded(records(20).records, ragged=1),
     ):
         with pytest.raises(RecordError):
-            collector.receive(faulty, "p", 2)
+            receive(collector, faulty, "p", 2)
         assert collector._live.dumps() == before
         assert collector.pending == 4
-    said = collector.receive(records(6), "p", 2)
+    said = receive(collector, records(6), "p", 2)
     assert (said.folded, said.repeated, said.durable) == (6, False, 2)
 
 
 def test_producers_count_apart(store: Store) -> None:
     collector = Collector(store, NAME, "main")
-    assert collector.receive(records(4), "p", 1).durable == 0
-    assert collector.receive(records(8), "q", 1).durable == 1  # the commit is of both
-    assert collector.receive(records(4), "p", 1).repeated
+    assert receive(collector, records(4), "p", 1).durable == 0
+    assert receive(collector, records(8), "q", 1).durable == 1  # the commit is of both
+    assert receive(collector, records(4), "p", 1).repeated
     assert store.shards.sequences(NAME) == {"p": 1, "q": 1}
 
 
 def test_batches_without_a_number_are_folded_every_time(store: Store) -> None:
     collector = Collector(store, NAME, "main")
     for _ in range(3):
-        said = collector.receive(records(4), None, None)
+        said = receive(collector, records(4), None, None)
         assert (said.durable, said.repeated, said.folded) == (None, False, 4)
     assert kept(store).n == 12
 
@@ -138,24 +141,24 @@ def test_a_whale_neither_triggers_a_commit_nor_blocks_one(folder: Place) -> None
     """A cohort is of distinct units, so one with thousands of records is one, whenever it comes and however often."""
     store = opened(folder, RETURNING)
     collector = Collector(store, NAME, "main")
-    assert collector.receive(visits(0, each=3_000), "p", 1).durable == 0
-    assert collector.receive(visits(0, 0, each=2_000), "p", 2).durable == 0
+    assert receive(collector, visits(0, each=3_000), "p", 1).durable == 0
+    assert receive(collector, visits(0, 0, each=2_000), "p", 2).durable == 0
     assert collector.pending == 7_000
-    assert collector.receive(visits(*range(1, 9)), "p", 3).durable == 0
+    assert receive(collector, visits(*range(1, 9)), "p", 3).durable == 0
     assert kept(store).n == 0
-    said = collector.receive(visits(9), "p", 4)  # the tenth
+    said = receive(collector, visits(9), "p", 4)  # the tenth
     assert (said.durable, collector.pending) == (4, 0)
     assert kept(store).n == 7_009
-    assert collector.receive(visits(0, each=3_000), "p", 5).durable == 4  # new again, once
-    assert collector.receive(visits(*range(1, 10)), "p", 6).durable == 6
+    assert receive(collector, visits(0, each=3_000), "p", 5).durable == 4  # new again, once
+    assert receive(collector, visits(*range(1, 10)), "p", 6).durable == 6
 
 
 def test_units_that_come_back_make_no_cohort(folder: Place) -> None:
     store = opened(folder, RETURNING)
     collector = Collector(store, NAME, "main")
     for number in range(1, 21):
-        assert collector.receive(visits(*range(9)), "p", number).durable == 0
-    assert collector.receive(visits(9), "p", 21).durable == 21
+        assert receive(collector, visits(*range(9)), "p", number).durable == 0
+    assert receive(collector, visits(9), "p", 21).durable == 21
 
 
 # What goes wrong.
@@ -180,16 +183,16 @@ def test_a_database_that_is_locked_leaves_the_batch_with_its_producer(
     monkeypatch.setattr("foldaway.service.database.databases.PATIENCE", 0.05)
     store = opened(folder, PLAN)
     collector = Collector(store, NAME, "main")
-    collector.receive(records(4), "p", 1)
+    receive(collector, records(4), "p", 1)
     before = collector._live.dumps()
     other = sqlite3.connect(Path(folder.where) / "foldaway.db")
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable):
-        collector.receive(records(6), "p", 2)
+        receive(collector, records(6), "p", 2)
     other.rollback()
     other.close()
     assert (collector._live.dumps(), collector.pending) == (before, 4)
-    said = collector.receive(records(6), "p", 2)
+    said = receive(collector, records(6), "p", 2)
     assert (said.folded, said.durable) == (6, 2)
     assert kept(store).n == 10
 
@@ -200,35 +203,35 @@ def test_a_commit_that_fails_or_seems_to_counts_once(
     store: Store, monkeypatch: pytest.MonkeyPatch, fault: Exception, after: bool
 ) -> None:
     collector = Collector(store, NAME, "main")
-    collector.receive(records(4), "q", 1)
-    collector.receive(records(4), "p", 1)
+    receive(collector, records(4), "q", 1)
+    receive(collector, records(4), "p", 1)
     break_commit(store, monkeypatch, fault, after=after)
     with pytest.raises(type(fault)):
-        collector.receive(records(6), "p", 2)
+        receive(collector, records(6), "p", 2)
     # The producers do what a client does: p sends again, q goes on.
     for producer, number in (("p", 2), ("q", 2)):
         for _ in range(3):
             try:
-                collector.receive(records(6), producer, number)
+                receive(collector, records(6), producer, number)
                 break
             except Conflict:
                 continue
-    collector.receive(records(10), "r", 1)
+    receive(collector, records(10), "r", 1)
     assert store.shards.sequences(NAME) == {"p": 2, "q": 2, "r": 1}
     assert kept(store).n == 4 + 4 + 6 + 6 + 10
 
 
 def test_a_conflict_goes_back_to_what_is_durable(store: Store) -> None:
     collector = Collector(store, NAME, "main")
-    collector.receive(records(12), "p", 1)
-    collector.receive(records(4), "q", 1)
+    receive(collector, records(12), "p", 1)
+    receive(collector, records(4), "q", 1)
     store.shards.commit(NAME, "other", version=0, n=10, state=trial_of(10).dumps(), sequences={"q": (0, 1)})
     with pytest.raises(Conflict):
-        collector.receive(records(8), "p", 2)
+        receive(collector, records(8), "p", 2)
     assert collector.pending == 0
-    collector.receive(records(8), "p", 2)
+    receive(collector, records(8), "p", 2)
     assert collector.pending == 8
-    assert collector.receive(records(4), "q", 1).repeated
+    assert receive(collector, records(4), "q", 1).repeated
     assert kept(store).n == 12 + 10
 
 
@@ -240,36 +243,36 @@ def trial_of(n: int) -> fa.Trial:
 
 def test_a_conflict_whose_reload_fails_is_a_conflict_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     collector = Collector(store, NAME, "main")
-    collector.receive(records(4), "q", 1)
+    receive(collector, records(4), "q", 1)
     store.shards.commit(NAME, "main", version=0, n=10, state=trial_of(10).dumps(), sequences={"q": (0, 1)})
     with monkeypatch.context() as broken:
         broken.setattr(fa.Trial, "loads", lambda *_, **__: (_ for _ in ()).throw(Unavailable("gone.")))
         with pytest.raises(Unavailable):
-            collector.receive(records(8), "p", 1)
+            receive(collector, records(8), "p", 1)
     with pytest.raises(Conflict):  # and not older tallies over newer ones
-        collector.receive(records(8), "p", 1)
-    collector.receive(records(10), "p", 1)
+        receive(collector, records(8), "p", 1)
+    receive(collector, records(10), "p", 1)
     assert kept(store).n == 20
 
 
 def test_a_closed_trial_refuses(store: Store) -> None:
     collector = Collector(store, NAME, "main")
-    collector.receive(records(4), "p", 1)
+    receive(collector, records(4), "p", 1)
     store.close_trial(NAME, "{}")
     with pytest.raises(TrialClosed):
-        collector.receive(records(4), "p", 2)
+        receive(collector, records(4), "p", 2)
     assert store.shards.sequences(NAME) == {}
 
 
 def test_a_trial_closed_between_the_look_and_the_commit_refuses(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     collector = Collector(store, NAME, "main")
-    collector.receive(records(4), "p", 1)
+    receive(collector, records(4), "p", 1)
     open_row = store.trial(NAME)
     store.close_trial(NAME, "{}")
     with monkeypatch.context() as late:
         late.setattr(store, "trial", lambda _: open_row)
         with pytest.raises(TrialClosed):
-            collector.receive(records(8), "p", 2)
+            receive(collector, records(8), "p", 2)
     collector.leave_out_pending()
     assert store.shards.one(NAME, "main").left_out == 4  # the refused batch is its producer's
     assert collector.pending == 0
@@ -286,36 +289,36 @@ def pair(place: Place) -> tuple[Store, Collector, Collector]:
 
 def test_what_one_server_has_made_durable_the_other_knows(pair: tuple[Store, Collector, Collector]) -> None:
     store, first, second = pair
-    first.receive(records(10), "p", 1)
-    said = second.receive(records(10), "p", 1)
+    receive(first, records(10), "p", 1)
+    said = receive(second, records(10), "p", 1)
     assert (said.repeated, said.durable) == (True, 1)
-    second.receive(records(10), "p", 2)
-    assert first.receive(records(10), "p", 2).repeated
+    receive(second, records(10), "p", 2)
+    assert receive(first, records(10), "p", 2).repeated
     assert kept(store).n == 20
 
 
 def test_a_producer_that_moves_is_counted_where_it_was_durable_first(pair: tuple[Store, Collector, Collector]) -> None:
     store, first, second = pair
-    first.receive(records(4), "p", 1)
+    receive(first, records(4), "p", 1)
     with pytest.raises(SequenceGap) as gap:  # what the first server has in memory counts for nothing
-        second.receive(records(4), "p", 2)
+        receive(second, records(4), "p", 2)
     assert gap.value.expected == 1
-    second.receive(records(4), "p", 1)
-    second.receive(records(6), "p", 2)
+    receive(second, records(4), "p", 1)
+    receive(second, records(6), "p", 2)
     with pytest.raises(Conflict):
-        first.receive(records(10), "q", 1)
-    first.receive(records(10), "q", 1)
+        receive(first, records(10), "q", 1)
+    receive(first, records(10), "q", 1)
     assert kept(store).n == 20
     assert store.shards.sequences(NAME) == {"p": 2, "q": 1}
 
 
 def test_a_producer_that_comes_back_goes_on(pair: tuple[Store, Collector, Collector]) -> None:
     store, first, second = pair
-    first.receive(records(4), "p", 1)
+    receive(first, records(4), "p", 1)
     for number in (1, 2, 3):
-        second.receive(records(10), "p", number)
+        receive(second, records(10), "p", number)
     # The first server still holds its number 1; it must not ask for 2, which the producer has forgotten.
-    assert first.receive(records(10), "p", 4).durable == 4
+    assert receive(first, records(10), "p", 4).durable == 4
     assert kept(store).n == 40
 
 
@@ -330,7 +333,7 @@ def body(n: int, first: float = 0.0) -> bytearray:
 
 
 def send(service: Service, n: int, producer: str = "p", sequence: int = 1, name: str = NAME) -> None:
-    service.records.receive(name, body(n), "application/json", None, producer, sequence)
+    batches.send(service, name, bytes(body(n)), Sent("application/json", None, producer, sequence))
 
 
 def test_a_close_holds_what_another_server_commits_meanwhile(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,8 +380,8 @@ def test_a_close_counts_all_or_nothing(place: Place, monkeypatch: pytest.MonkeyP
     store = opened(place, plan)
     service = Service(store, "main", Limits())
     collector = service.records.collector(NAME)
-    collector.receive(visits(*range(10)), "p", 1)
-    collector.receive(visits(0, 1), "p", 2)
+    receive(collector, visits(*range(10)), "p", 1)
+    receive(collector, visits(0, 1), "p", 2)
     before = store.shards.all(NAME)
 
     def goes_away(connection: Any, **named: Any) -> None:
@@ -393,7 +396,7 @@ def test_a_close_counts_all_or_nothing(place: Place, monkeypatch: pytest.MonkeyP
     assert (store.shards.all(NAME), store.shards.sequences(NAME)) == (before, {"p": 1})
     assert store.trial_key(NAME) is not None
     assert (service.records.pending_of(NAME), service.status(NAME).left_out) == (2, 0)
-    collector.receive(visits(*range(10)), "p", 3)
+    receive(collector, visits(*range(10)), "p", 3)
     assert kept(store).n == 22
 
 
@@ -424,7 +427,7 @@ def test_after_the_close_tallies_census_and_key_are_gone(place: Place) -> None:
     plan = fa.Plan(**SMALL, unit="u", privacy=fa.Privacy(cohort=10, smallest_cell=2))
     store = opened(place, plan)
     service = Service(store, "main", Limits())
-    service.records.collector(NAME).receive(visits(*range(20)), "p", 1)
+    receive(service.records.collector(NAME), visits(*range(20)), "p", 1)
     service.tick()
     secret = [
         *place.sql("SELECT state FROM foldaway_shards"),
@@ -527,3 +530,48 @@ def test_an_answer_given_while_a_trial_is_closed_is_a_cohort_from_the_last_one(
     monkeypatch.setattr(store, "close_trial", late)
     answer = service.close(NAME)
     assert [bytes(one.effects) for one in said] == [bytes(answer.effects)]
+
+
+# Batches that wait together.
+
+
+def test_batches_that_wait_together_are_taken_in_as_one_after_the_other_would_be(store: Store) -> None:
+    together, apart = Collector(store, NAME, "one"), Collector(store, NAME, "two")
+    faulty = Decoded(pa.table({"group": ["c"], "y": [1.0]}))
+
+    def lot(name: str) -> list[Arrival]:
+        return [
+            Arrival(records(1), None, None),
+            Arrival(records(2, 5.0), f"p{name}", 1),
+            Arrival(records(1, 7.0), None, None),
+            Arrival(records(2, 9.0), f"p{name}", 2),
+            Arrival(records(3), f"p{name}", 4),
+            Arrival(records(2, 9.0), f"p{name}", 1),
+            Arrival(faulty, None, None),
+        ]
+
+    for arrivals in (lambda name: lot(name)[:6], lot):  # the last with a faulty one among them, twice
+        one = together.receive(arrivals("1"))
+        two = [receipt for arrival in arrivals("2") for receipt in apart.receive([arrival])]
+        assert [type(outcome) for outcome in one] == [type(outcome) for outcome in two]
+        for left, right in zip(one, two, strict=True):
+            if isinstance(left, Receipt) and isinstance(right, Receipt):
+                assert (left.folded, left.repeated) == (right.folded, right.repeated)
+    assert together._live.n == apart._live.n
+    for row, other in zip(together._live.effects(), apart._live.effects(), strict=True):
+        assert (row.estimate, row.std_error) == pytest.approx((other.estimate, other.std_error), rel=1e-12)
+
+
+def test_a_commit_that_fails_takes_all_that_waited_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = Collector(store, NAME, "main")
+    lot = [Arrival(records(4), None, None), Arrival(records(4), None, None), Arrival(records(4), "p", 1)]
+    with monkeypatch.context() as broken:
+        broken.setattr(store.shards, "commit", _unreachable)
+        assert [type(outcome) for outcome in collector.receive(lot)] == [Unavailable] * 3
+    assert (collector.pending, kept(store).n) == (0, 0)
+    assert [outcome.folded for outcome in collector.receive(lot) if isinstance(outcome, Receipt)] == [4, 4, 4]
+    assert kept(store).n == 12
+
+
+def _unreachable(*_: Any, **__: Any) -> None:
+    raise Unavailable("gone.")

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
+import batches
 import foldaway as fa
 from counted_devices import Simulated, begun, one, plan_of
 from foldaway.errors import (
@@ -29,6 +30,7 @@ from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.federated.messages import Enrolment, Received, ScoreReply, Sums, encoded, new_number, packed
 from foldaway.federated.modes.share import Share
 from foldaway.federated.replies.models import reply
+from foldaway.service.collecting.record_trials import Sent
 from foldaway.service.collecting.service import Answer, Service
 from foldaway.service.database.store import Store
 from foldaway.service.keys.vault import Vault
@@ -275,7 +277,7 @@ def test_records_and_reports_keep_to_their_own_trials(service: Service) -> None:
     plain = fa.Plan(**{**SMALL, "name": f"plain-{time.time_ns()}"})
     service.create(plain.to_toml())
     with pytest.raises(IngestError, match="stay on its devices") as refused:
-        service.records.receive(plan.name, bytearray(b"[]"), "application/json", None, None, None)
+        batches.send(service, plan.name, b"[]", Sent("application/json"))
     assert refused.value.status == 409
     with pytest.raises(IngestError, match="takes records"):
         service.devices.receive(plain.name, "reports", [b""])

@@ -20,6 +20,7 @@ import pytest
 import uvicorn
 
 import foldaway as fa
+from batches import receive
 from foldaway.client import Client
 from foldaway.errors import IngestError, ServerError, TooEarly
 from foldaway.federated.coordinator.closing import CloseRequest
@@ -136,7 +137,7 @@ def attack(place: Place, plan: fa.Plan, sizes: list[int]) -> Solved:
     answers: dict[bool, list[fa.Effects]] = {False: [], True: []}
     start = 0
     for number, size in enumerate(sizes, start=1):
-        collector.receive(Decoded(table.slice(start, size)), "p", number)
+        receive(collector, Decoded(table.slice(start, size)), "p", number)
         start += size
         states.extend(stored_states(place, states[-1].n))
         for exact, seen in answers.items():
@@ -185,22 +186,22 @@ def test_no_effects_before_every_arm_has_its_minimum(folder: Place) -> None:
     store = opened(folder, plan)
     collector, service = Collector(store, "target", "main"), Service(store, "main", Limits())
     one_arm = pa.table({"arm": ["control"] * 200, "age": [30.0] * 200, "income": np.arange(200.0)})
-    collector.receive(Decoded(one_arm), "p", 1)
+    receive(collector, Decoded(one_arm), "p", 1)
     treated = pa.table({"arm": ["treatment"] * 19, "age": np.arange(19.0), "income": np.arange(19.0)})
-    collector.receive(Decoded(treated), "p", 2)
+    receive(collector, Decoded(treated), "p", 2)
     with pytest.raises(TooEarly, match=r"10 units .*, and 20 units in every arm"):
         service.effects("target")
-    collector.receive(Decoded(treated.slice(0, 9)), "p", 3)  # pending, so it does not count
+    receive(collector, Decoded(treated.slice(0, 9)), "p", 3)  # pending, so it does not count
     with pytest.raises(TooEarly):
         service.effects("target")
-    collector.receive(Decoded(treated.slice(9, 1)), "p", 4)
+    receive(collector, Decoded(treated.slice(9, 1)), "p", 4)
     assert service.effects("target", exact=True).records == 229
     assert service.effects("target").records == 230
 
 
 def test_a_trial_closed_too_early_has_no_effects(folder: Place) -> None:
     service = Service(opened(folder, plan_of()), "main", Limits())
-    service.records.collector("target").receive(Decoded(people().slice(0, 99)), "p", 1)
+    receive(service.records.collector("target"), Decoded(people().slice(0, 99)), "p", 1)
     with pytest.raises(IngestError, match=r"would end without effects.*100 units \(the plan's .cohort.\)"):
         service.close("target")
     assert service.status("target").status == "open"

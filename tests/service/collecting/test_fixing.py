@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import foldaway as fa
+from batches import receive
 from foldaway.errors import Conflict, Unavailable
 from foldaway.service.collecting.collector import FIXED_AT, Collector, merged
 from foldaway.service.collecting.service import Service
@@ -57,7 +58,7 @@ def test_all_shards_get_the_same_coefficients_at_once_and_nothing_is_lost(store:
     batches = FIXED_AT // BATCH // 2
     for number in range(batches - 1):
         for place, server in enumerate(servers):
-            server.receive(records(2 * number + place), f"p{place}", number + 1)
+            receive(server, records(2 * number + place), f"p{place}", number + 1)
     assert all(shard.moments is not None for shard in shards(store))
     rich = merged(PLAN, store.shards.all(PLAN.name))
     whole = fa.Trial(PLAN, key=bytes(16))
@@ -66,8 +67,8 @@ def test_all_shards_get_the_same_coefficients_at_once_and_nothing_is_lost(store:
     ours, theirs = (trial.effects().filter(se_kind="jackknife")[1] for trial in (rich, whole))
     assert ours.estimate == pytest.approx(theirs.estimate, rel=1e-12)
 
-    servers[0].receive(records(1000), "p0", batches)
-    servers[1].receive(records(1001), "p1", batches)  # the commit that reaches the number
+    receive(servers[0], records(1000), "p0", batches)
+    receive(servers[1], records(1001), "p1", batches)  # the commit that reaches the number
     predictors = [shard.predictor for shard in shards(store)]
     assert all(shard.moments is None for shard in shards(store))
     assert predictors[0] is not None
@@ -75,8 +76,8 @@ def test_all_shards_get_the_same_coefficients_at_once_and_nothing_is_lost(store:
     assert np.array_equal(predictors[0].slopes, predictors[1].slopes)
 
     with pytest.raises(Conflict):  # built upon moments that are gone
-        servers[0].receive(records(1002), "p0", batches + 1)
-    receipt = servers[0].receive(records(1002), "p0", batches + 1)  # as the producer sends it again
+        receive(servers[0], records(1002), "p0", batches + 1)
+    receipt = receive(servers[0], records(1002), "p0", batches + 1)  # as the producer sends it again
     assert (receipt.folded, receipt.durable) == (BATCH, batches + 1)
     for seed in (1000, 1001, 1002):
         whole.fold(records(seed).records)
@@ -94,17 +95,17 @@ def test_a_database_that_fails_while_it_fixes_loses_nothing_acknowledged(
 ) -> None:
     server = Collector(store, PLAN.name, "one")
     for number in range(FIXED_AT // BATCH - 1):
-        server.receive(records(number), "p", number + 1)
+        receive(server, records(number), "p", number + 1)
 
     def fail(*_: object) -> None:
         raise Unavailable("the database does not answer.")
 
     with monkeypatch.context() as patch:
         patch.setattr(type(store.shards), "rewrite", fail)
-        receipt = server.receive(records(500), "p", FIXED_AT // BATCH)
+        receipt = receive(server, records(500), "p", FIXED_AT // BATCH)
     assert receipt.durable == FIXED_AT // BATCH
     assert merged(PLAN, store.shards.all(PLAN.name)).n == FIXED_AT
-    server.receive(records(501), "p", FIXED_AT // BATCH + 1)
+    receive(server, records(501), "p", FIXED_AT // BATCH + 1)
     assert merged(PLAN, store.shards.all(PLAN.name)).n == FIXED_AT + BATCH
     assert all(shard.moments is None for shard in shards(store))
 
@@ -112,10 +113,10 @@ def test_a_database_that_fails_while_it_fixes_loses_nothing_acknowledged(
 def test_a_server_that_joins_later_takes_the_coefficients_that_there_are(store: Store) -> None:
     first = Collector(store, PLAN.name, "one")
     for number in range(FIXED_AT // BATCH):
-        first.receive(records(number), "p", number + 1)
+        receive(first, records(number), "p", number + 1)
     versions = {row.shard: row.version for row in store.shards.all(PLAN.name)}
     second = Collector(store, PLAN.name, "two")
-    second.receive(records(900), "q", 1)
+    receive(second, records(900), "q", 1)
     predictors = [shard.predictor for shard in shards(store)]
     assert predictors[0] is not None
     assert predictors[1] is not None
@@ -130,7 +131,7 @@ def test_a_trial_that_closes_early_keeps_nothing(folder: Place) -> None:
     made = service.create(PLAN.to_json())
     assert made.name == PLAN.name
     for number in range(5):
-        service.records.collector(PLAN.name).receive(records(number), "p", number + 1)
+        receive(service.records.collector(PLAN.name), records(number), "p", number + 1)
     assert all(shard.moments is not None for shard in shards(store))
     service.close(PLAN.name)
     assert [row.state for row in store.shards.all(PLAN.name)] == [None]

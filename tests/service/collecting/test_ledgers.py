@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from batches import receive
 from evidence_of import PLAN, records
 from foldaway.errors import IngestError
 from foldaway.evidence.ledger import ANSWERED, AUDITED, CLOSED, KEY_DESTROYED, KEY_IN_USE, REGISTERED, WRITTEN
@@ -22,7 +23,7 @@ NAME = PLAN.name
 
 
 def fold(service: Service, start: int, n: int) -> None:
-    service.records.collector(NAME).receive(Decoded(pa.table(records(start, n))), None, None)
+    receive(service.records.collector(NAME), Decoded(pa.table(records(start, n))), None, None)
     service.tick()
 
 
@@ -77,7 +78,7 @@ def test_a_key_that_a_crash_has_left_is_destroyed_and_noted_before_the_certifica
 def test_an_open_trial_that_is_older_than_ledgers_begins_one_that_says_so(place: Place) -> None:
     service = Service(place.open(), "main", Limits())
     service.create(PLAN.canonical().decode())
-    service.records.collector(NAME).receive(Decoded(pa.table(records(0, 200))), None, None)
+    receive(service.records.collector(NAME), Decoded(pa.table(records(0, 200))), None, None)
     place.sql("DELETE FROM foldaway_ledger")  # as an upgrade finds it
     fold(service, 200, 300)
     service.close(NAME)

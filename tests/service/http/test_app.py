@@ -377,12 +377,17 @@ def test_formats_and_encodings(
 def test_faulty_batches_change_nothing(
     server: Served, tokens: dict[str, str], body: bytes, headers: dict[str, str], status: int
 ) -> None:
-    before = server.ask("GET", "/v1/trials/known", tokens["read"]).json()
+    def status_of() -> dict[str, Any]:
+        found: dict[str, Any] = server.ask("GET", "/v1/trials/known", tokens["read"]).json()
+        del found["ledger_head"]  # the server may just have told what others have sent before
+        return found
+
+    before = status_of()
     answer = server.ask("POST", "/v1/trials/known/records", tokens["ingest"], content=body, headers=headers)
     problem = check_problem(answer, status)
     if status == 422 and SECRET.encode() in body and b"group" in body:
         assert sum(count for rules in problem["faults"].values() for count in rules.values()) == 1
-    assert server.ask("GET", "/v1/trials/known", tokens["read"]).json() == before
+    assert status_of() == before
 
 
 @pytest.mark.parametrize(

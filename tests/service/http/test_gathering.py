@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,8 +13,8 @@ from foldaway.errors import IngestError
 from foldaway.federated.messages import MOST_BYTES, Message, Received, encoded
 from foldaway.federated.modes import most_bytes
 from foldaway.federated.replies.published import Published
-from foldaway.service.http import device_routes
-from foldaway.service.http.device_routes import Gathering
+from foldaway.service.http import gathering
+from foldaway.service.http.gathering import Gathering
 from trials import make_trial
 
 
@@ -36,32 +36,37 @@ class Busy:
     """A thread that folds once it is let."""
 
     def __init__(self) -> None:
-        self.service = SimpleNamespace(devices=SimpleNamespace(receive=None))
         self.free = asyncio.Event()
 
-    async def run(self, _: Any, name: str, kind: str, bodies: list[bytearray]) -> list[Received]:
+    async def run(self, task: Callable[..., Any], *arguments: Any) -> Any:
         await self.free.wait()
-        return [Received(repeated=False, durable=True)] * len(bodies)
+        return task(*arguments)
+
+
+def received(_: str, lot: Sequence[tuple[bytearray, None]]) -> list[Received]:
+    return [Received(repeated=False, durable=True)] * len(lot)
 
 
 def test_the_bytes_in_hand_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_routes, "_MOST_BYTES_WAITING", 100)
+    monkeypatch.setattr(gathering, "_MOST_BYTES_WAITING", 100)
 
     async def scene() -> None:
         work = Busy()
-        gathered = Gathering(work)  # type: ignore[arg-type]
-        taken = [asyncio.create_task(gathered.take("t", "reports", bytearray(60))) for _ in range(2)]
+        gathered: Gathering[str, None, Received] = Gathering(work, received)  # type: ignore[arg-type]
+        bodies = [bytearray(60), bytearray(60)]
+        taken = [asyncio.create_task(gathered.take("t", body, None)) for body in bodies]
         await asyncio.sleep(0.01)
-        body = bytearray(b"secret")
-        with pytest.raises(IngestError) as refused:
-            await gathered.take("t", "reports", body)
-        assert refused.value.status == 503
-        assert b"secret" not in body
         with pytest.raises(IngestError):
             gathered.check_room()
+        late = bytearray(b"secret")
+        with pytest.raises(IngestError) as refused:
+            await gathered.take("t", late, None)
+        assert (refused.value.status, bytes(late)) == (503, b"")
+        taken[1].cancel()  # the sender goes away
         work.free.set()
-        assert len(await asyncio.gather(*taken)) == 2
+        assert (await taken[0]).durable
+        assert bodies == [b"", b""]
         gathered.check_room()
-        assert (await gathered.take("t", "reports", bytearray(60))).durable
+        assert (await gathered.take("t", bytearray(60), None)).durable
 
     asyncio.run(scene())

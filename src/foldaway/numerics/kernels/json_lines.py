@@ -19,6 +19,8 @@ ABSENT, FALSE, TRUE = -1, -2, -3
 
 NOT_PLAIN = -1
 
+_ORDER = 64  # members of a line of which it is remembered what they were
+
 _LONGEST_NUMBER = 32  # with an exponent of two digits at most, none that is taken is too large for a double
 
 _QUOTE, _BACKSLASH, _MINUS, _PLUS, _POINT, _ZERO, _NINE = 34, 92, 45, 43, 46, 48, 57
@@ -43,13 +45,14 @@ def take_apart(
         The number of objects, or `NOT_PLAIN`.
     """
     rows, at = 0, 0
+    order = np.zeros(_ORDER, dtype=np.int64)
     while at < len(text):
         at = _skip(text, at)
         if text[at] != _NEWLINE:
             for column in range(len(ends)):
                 begin[column, rows] = ABSENT
                 end[column, rows] = ABSENT
-            at = _object(text, at, names, ends, numeric, rows, begin, end)
+            at = _object(text, at, names, ends, numeric, order, rows, begin, end)
             if at == NOT_PLAIN:
                 return NOT_PLAIN
             rows += 1
@@ -83,24 +86,38 @@ def _skip(text: Octets, at: int) -> int:
 
 @njit_part
 def _object(
-    text: Octets, at: int, names: Octets, ends: Places, numeric: NDArray[np.bool_], row: int, begin: Places, end: Places
+    text: Octets,
+    at: int,
+    names: Octets,
+    ends: Places,
+    numeric: NDArray[np.bool_],
+    order: Places,
+    row: int,
+    begin: Places,
+    end: Places,
 ) -> int:
-    """Find the members of the object that begins here; where its line ends, or `NOT_PLAIN`."""
+    """Find the members of the object that begins here; where its line ends, or `NOT_PLAIN`.
+
+    `order` holds which wanted name each member of the line before had: lines are mostly alike.
+    """
     if text[at] != _OPEN:
         return NOT_PLAIN
     at = _skip(text, at + 1)
-    expected = 0  # members mostly come in the same order
     if text[at] == _CLOSE:
         return _line_end(text, at + 1)
+    member = 0
     while True:
-        column = expected if expected < len(ends) and _stands(text, at, names, ends, expected) else -1
+        column = order[member]
         start = at + 1
-        at = _string(text, at, False) if column < 0 else start + _length(ends, column) + 1
-        if at == NOT_PLAIN:
-            return NOT_PLAIN
-        for other in range(len(ends)):
-            if column < 0 and _length(ends, other) == at - 1 - start and _stands(text, start - 1, names, ends, other):
-                column = other
+        if _stands(text, at, names, ends, column):
+            at = start + _length(ends, column) + 1
+        else:
+            at = _string(text, at, False)
+            if at == NOT_PLAIN:
+                return NOT_PLAIN
+            column = _column(text, start, at - 1, names, ends)
+            order[member] = max(column, 0)
+        member = min(member + 1, _ORDER - 1)
         if column < 0 and _beyond_ascii(text, start, at - 1):
             return NOT_PLAIN
         at = _skip(text, at)
@@ -112,7 +129,6 @@ def _object(
         if at == NOT_PLAIN:
             return NOT_PLAIN
         if column >= 0:
-            expected = column + 1
             if begin[column, row] != ABSENT or end[column, row] != ABSENT:
                 return NOT_PLAIN  # twice; the last one counts
             if not _place(text, value, at, numeric[column], column, row, begin, end):
@@ -147,6 +163,15 @@ def _stands(text: Octets, at: int, names: Octets, ends: Places, column: int) -> 
         if names[i] != text[at]:
             return False
     return text[at + 1] == _QUOTE
+
+
+@njit_part
+def _column(text: Octets, start: int, stop: int, names: Octets, ends: Places) -> int:
+    """Which of the wanted names lies between the two, or -1."""
+    for column in range(len(ends)):
+        if _length(ends, column) == stop - start and _stands(text, start - 1, names, ends, column):
+            return column
+    return -1
 
 
 @njit_part

@@ -19,14 +19,24 @@ from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, too_early
 from foldaway.plan import Plan
 from foldaway.service.collecting.answers import Answers, Candidate
-from foldaway.service.collecting.collector import Collector, GivenUp, Receipt, merged
+from foldaway.service.collecting.collector import Arrival, Collector, GivenUp, Receipt, merged
 from foldaway.service.database.shard_table import ShardRow, left_out, versions, write_sequences
 from foldaway.service.database.store import Store
 from foldaway.service.database.trial_table import TrialRow
-from foldaway.sources.formats.body import Limits, decode, wipe
+from foldaway.sources.formats.body import Decoded, Limits, decode, wipe
 from foldaway.trial import Trial, quiet_effects
 
 _ATTEMPTS = 5
+
+
+class Sent(NamedTuple):
+    """What was said about a body: how it is written, and its numbers, as in `Arrival`."""
+
+    media_type: str
+    encoding: str | None = None
+    producer: str | None = None
+    sequence: int | None = None
+    first: int | None = None
 
 
 class RecordAnswer(NamedTuple):
@@ -60,29 +70,30 @@ class RecordTrials:
         self._answers = answers
         self.forgotten: dict[str, float] = {}
 
-    def receive(
-        self,
-        name: str,
-        body: bytearray,
-        media_type: str,
-        encoding: str | None,
-        producer: str | None,
-        sequence: int | None,
-        first: int | None = None,
-    ) -> Receipt:
-        """Decode, check and fold a batch; its body is wiped, whatever becomes of it."""
+    def receive(self, name: str, lot: Sequence[tuple[bytearray, Sent]]) -> list[Receipt | FoldawayError]:
+        """Decode, check and fold batches that have come together; their bodies are wiped, whatever becomes of them."""
+        decoded: dict[int, Decoded] = {}
+        outcomes: dict[int, Receipt | FoldawayError] = {}
         try:
             collector = self.collector(name)
-            batch = decode(body, media_type, encoding, collector.plan, self._limits)
-            try:
-                receipt = collector.receive(batch, producer, sequence, first)
-            finally:
+            for i, (body, sent) in enumerate(lot):
+                try:
+                    decoded[i] = decode(body, sent.media_type, sent.encoding, collector.plan, self._limits)
+                except FoldawayError as error:
+                    outcomes[i] = error
+            arrivals = [
+                Arrival(batch, lot[i][1].producer, lot[i][1].sequence, lot[i][1].first) for i, batch in decoded.items()
+            ]
+            if arrivals:
+                outcomes.update(zip(decoded, collector.receive(arrivals), strict=True))
+        finally:
+            for batch in decoded.values():
                 self._decoys.add(collector.plan, batch.records.num_rows)
                 batch.wipe()
-        finally:
-            wipe(body)
+            for body, _ in lot:
+                wipe(body)
         self.forgotten[name] = time.time()
-        return receipt
+        return [outcomes[i] for i in range(len(lot))]
 
     def fold_decoys(self) -> None:
         """Overwrite what the last batches have left in the linear algebra's working memory."""

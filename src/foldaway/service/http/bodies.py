@@ -41,7 +41,8 @@ async def read_body(request: Asked, limit: int, patience: float, too_long: Inges
                 body += chunk
                 if len(body) > limit:
                     break
-                waiting.reschedule(begun + min(patience, HEAD_START + len(body) / LEAST_RATE))
+                if len(body) != request.content_length:
+                    waiting.reschedule(begun + min(patience, HEAD_START + len(body) / LEAST_RATE))
             else:
                 return body
     except TimeoutError:
@@ -68,9 +69,13 @@ async def read_text(request: Asked, kinds: tuple[str, ...], limit: int, patience
         return body.decode("utf-8")
 
 
-def one_length(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
-    """A guard that refuses two ways to say where a body ends: a proxy might go by the other one (RFC 9112, 6.3)."""
-    if "Content-Length" in connection.headers and "Transfer-Encoding" in connection.headers:
+async def one_length(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
+    """A guard that refuses two ways to say where a body ends: a proxy might go by the other one (RFC 9112, 6.3).
+
+    The framework would run a plain function in another thread.
+    """
+    lengths = {name for name, _ in connection.scope["headers"] if name in (b"content-length", b"transfer-encoding")}
+    if len(lengths) > 1:
         raise IngestError(400, "Content-Length and Transfer-Encoding exclude each other; send one of them.")
 
 

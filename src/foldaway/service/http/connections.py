@@ -134,12 +134,26 @@ class Connection(H11Protocol):
 
 
 class _Line:
-    """What uvicorn writes an answer to: the connection's transport, but for how it is closed."""
+    """What uvicorn writes an answer to: the connection's transport, but for how it is closed.
+
+    The head of an answer and its body are written one after the other, and go out as one.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.write = connection.transport.write
+        self._written: list[bytes] = []
         self.is_closing = connection.transport.is_closing
 
+    def write(self, data: bytes) -> None:
+        if not self._written:
+            self._connection.loop.call_soon(self._send)
+        self._written.append(data)
+
+    def _send(self) -> None:
+        written, self._written = self._written, []
+        if written and not self.is_closing():
+            self._connection.transport.write(b"".join(written))
+
     def close(self) -> None:
+        self._send()
         self._connection.leave()

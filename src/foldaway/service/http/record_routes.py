@@ -8,11 +8,13 @@ import msgspec
 from litestar import Response, get, post
 from litestar.params import HeaderParameter, PathParameter
 
-from foldaway.errors import IngestError
+from foldaway.errors import FoldawayError, IngestError
 from foldaway.service.collecting.collector import Receipt
+from foldaway.service.collecting.record_trials import Sent
 from foldaway.service.http.access import Access, Name, sender
 from foldaway.service.http.bodies import Asked, read_body
 from foldaway.service.http.documents import RecordsOperation, about
+from foldaway.service.http.gathering import Gathering
 
 # A name that can stand in an address as it is.
 _PRODUCER = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,199}$"
@@ -29,6 +31,9 @@ SequenceHeader = Annotated[
         description="The batch's number: 1, 2, 3, …; or its first and last, 1-500, where records are numbered.",
     ),
 ]
+
+# Bytes of a body that is taken in together with others: a larger one has all the memory that a batch may take.
+_SMALL = 2**16
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -50,6 +55,15 @@ def record_routes(access: Access, patience: float) -> list[Any]:
     """The handlers."""
     thread, guard = access.thread, access.needs("ingest")
     service = thread.service
+    gathering = Gathering(thread, service.records.receive)
+
+    async def take(name: str, body: bytearray, sent: Sent) -> Receipt:
+        if len(body) <= _SMALL and sent.encoding is None:
+            return await gathering.take(name, body, sent)
+        (outcome,) = await thread.run(service.records.receive, name, [(body, sent)])
+        if isinstance(outcome, FoldawayError):
+            raise outcome
+        return outcome
 
     @post(
         "/v1/trials/{name:str}/records",
@@ -72,7 +86,7 @@ def record_routes(access: Access, patience: float) -> list[Any]:
             body = await read_body(request, service.limits.max_body, patience)
             with thread.forgetting():
                 # Whatever becomes of the request, the thread finishes the batch and wipes its body.
-                receipt = await thread.run(service.records.receive, name, body, kind, encoding, producer, last, first)
+                receipt = await take(name, body, Sent(kind, encoding, producer, last, first))
         thread.metrics.records.inc(receipt.folded)
         return Response(receipt, status_code=200 if receipt.note is None else 202)
 

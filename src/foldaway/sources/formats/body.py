@@ -239,6 +239,8 @@ def media_type_of(content_type: str) -> tuple[str, str | None]:
         >>> media_type_of('Application/JSON; charset="UTF-8"'), media_type_of("application/x-ndjson")
         (('application/json', 'UTF-8'), ('application/x-ndjson', None))
     """
+    if content_type in _READERS:
+        return content_type, None
     header = Header()
     header["Content-Type"] = content_type
     charset = header.get_param("charset")

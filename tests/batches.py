@@ -1,0 +1,29 @@
+"""Batches to a server's collector one at a time, without HTTP; a refusal is raised."""
+
+from __future__ import annotations
+
+from foldaway.errors import FoldawayError
+from foldaway.service.collecting.collector import Arrival, Collector, Receipt
+from foldaway.service.collecting.record_trials import Sent
+from foldaway.service.collecting.service import Service
+from foldaway.sources.formats.body import Decoded
+
+
+def receive(
+    collector: Collector, batch: Decoded, producer: str | None, sequence: int | None, first: int | None = None
+) -> Receipt:
+    """Hand one batch in."""
+    (outcome,) = collector.receive([Arrival(batch, producer, sequence, first)])
+    return _raised(outcome)
+
+
+def send(service: Service, name: str, body: bytes, sent: Sent) -> Receipt:
+    """Hand one body in."""
+    (outcome,) = service.records.receive(name, [(bytearray(body), sent)])
+    return _raised(outcome)
+
+
+def _raised(outcome: Receipt | FoldawayError) -> Receipt:
+    if isinstance(outcome, FoldawayError):
+        raise outcome
+    return outcome
