@@ -93,7 +93,7 @@ def median_digits(draw: Callable[[np.random.Generator], tuple[Floats, Floats]]) 
     return {name: float(np.median(of)) for name, of in found.items()}
 
 
-@pytest.mark.parametrize("draw", mostly_slow(HARD, *HARD[:2]), ids=lambda draw: draw.__name__)
+@pytest.mark.parametrize("draw", mostly_slow(HARD, HARD[0]), ids=lambda draw: draw.__name__)
 def test_hard_sets_have_the_digits_of_batch_householder(draw: Any) -> None:
     found = median_digits(draw)
     batch = found.pop("householder")

@@ -100,8 +100,8 @@ def test_a_path_that_differs_is_found_and_one_that_does_not_is_shown(monkeypatch
     others = {"two processes", "DuckDB query", "Dask, two processes", "Spark local[2]", "Spark stream", "NATS", "Redis"}
     assert set(same_everywhere.PATHS) == {same_everywhere.ONE, *others}
     monkeypatch.setattr(same_everywhere, "PATHS", {"one": one, "query": query})
-    rows = same_everywhere.study(records=3000, replicates=20, seed=3)
-    assert [row[:2] for row in rows] == [["one", "3,000"], ["query", "3,000"]]
+    rows = same_everywhere.study(records=1000, replicates=20, seed=3)
+    assert [row[:2] for row in rows] == [["one", "1,000"], ["query", "1,000"]]
     assert all(float(cell) < 1e-9 for cell in rows[1][4:])
 
     def another_key(setting: same_everywhere.Setting) -> fa.Trial:
@@ -113,7 +113,7 @@ def test_a_path_that_differs_is_found_and_one_that_does_not_is_shown(monkeypatch
     for wrong in (another_key, a_file_less):
         monkeypatch.setattr(same_everywhere, "PATHS", {"one": one, "wrong": wrong})
         with pytest.raises(SystemExit, match="Not the same: wrong"):
-            same_everywhere.study(records=3000, replicates=20, seed=3)
+            same_everywhere.study(records=1000, replicates=20, seed=3)
 
 
 # From the command line to the page.
@@ -162,6 +162,7 @@ def test_studies_are_listed_and_unknown_ones_refused(capsys: pytest.CaptureFixtu
         command.main(["nonsense"])
 
 
+@pytest.mark.slow
 def test_the_command_runs_from_the_projects_folder() -> None:
     done = subprocess.run([sys.executable, "-m", "studies"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "bootstrap_start: " in done.stdout

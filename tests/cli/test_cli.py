@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner as ClickRunner
 from typer.main import get_command
-from typer.testing import CliRunner
 
 import foldaway as fa
 from commands import foldaway
@@ -57,10 +57,11 @@ def every_command(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[s
 
 
 def test_help_is_plain_whole_and_fits_a_terminal() -> None:
-    every = list(every_command(get_command(cli.app)))
+    command = get_command(cli.app)
+    every = list(every_command(command))
     assert len(every) > 30
     for words in every:
-        shown = CliRunner().invoke(cli.app, [*words, "--help"], terminal_width=80).output
+        shown = ClickRunner().invoke(command, [*words, "--help"], terminal_width=80).output
         assert shown.startswith("Usage:"), words
         assert max(map(len, shown.splitlines())) <= 80, words
         assert not re.search(r"<bool>|[^\]}]\.\.\.$|[╭│]", shown, re.MULTILINE), words

@@ -54,7 +54,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", mostly_slow([1, 2], 1))
 def test_one_message(case: str, seed: int) -> None:
-    plan, rows = make_trial(seed, units=True, n=600, **CASES[case])  # type: ignore[arg-type]
+    plan, rows = make_trial(seed, units=True, n=400, **CASES[case])  # type: ignore[arg-type]
     modal = federated(plan, "one-message")
     devices = devices_of(modal, rows)
     share = share_of(modal, [report(modal, kept) for kept in devices], size=[1, 37][seed - 1])
@@ -65,7 +65,7 @@ def test_one_message(case: str, seed: int) -> None:
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", mostly_slow([1, 2], 1))
 def test_scores(case: str, seed: int) -> None:
-    plan, rows = make_trial(seed, units=True, n=600, **CASES[case])  # type: ignore[arg-type]
+    plan, rows = make_trial(seed, units=True, n=400, **CASES[case])  # type: ignore[arg-type]
     modal = federated(plan, "scores")
     devices = devices_of(modal, rows)
     share = share_of(modal, [moments(kept) for kept in devices], size=[1, 37][seed - 1])

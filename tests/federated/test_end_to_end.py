@@ -165,7 +165,7 @@ def by_definition(plan: fa.Plan, rows: pd.DataFrame, estimator: str, kind: str) 
 
 @pytest.mark.parametrize("kind", mostly_slow(["CR2", "CR3"], "CR3"))
 def test_leverage_is_corrected_for_where_the_records_are(kind: str, server: Served) -> None:
-    kept, plan, rows = trial_of("scores", 12, f"leverage-{kind}", made={"n": 240, "covariates": 1}, leverage=kind)
+    kept, plan, rows = trial_of("scores", 12, f"leverage-{kind}", made={"n": 120, "covariates": 1}, leverage=kind)
     trial = Hosted(server, plan)
     devices = devices_for(plan, rows, trial.link)
     report_all(devices)

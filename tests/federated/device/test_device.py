@@ -121,6 +121,13 @@ def test_a_coordinator_that_refuses_is_told_of_with_the_first_record_which_is_ta
     assert device.status.records == 1
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record waits no longer than a moment for its device's enrolment."""
+    monkeypatch.setattr("foldaway.federated.device.device._NOT_LONG", 0.1)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_a_coordinator_that_is_away_costs_no_record(tmp_path: Path) -> None:
     device = Device(PLAN, tmp_path, server="http://127.0.0.1:1", token="fa_x", patience=0.1)
     device.record(RECORD)
@@ -293,6 +300,7 @@ def test_a_plan_for_sites_runs_on_devices_too(tmp_path: Path) -> None:
 # Its connection.
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_connection_is_given_back_and_made_anew(tmp_path: Path) -> None:
     with Device(PLAN, tmp_path, server="http://127.0.0.1:1", token="fa_x", patience=0) as device:
         device.record(RECORD)

@@ -28,7 +28,7 @@ from trials import make_trial
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, served_from: Nursery) -> Iterator[Served]:
-    with Served(tmp_path_factory.mktemp("coordinator"), served_from, measured=True, unrounded=True) as found:
+    with Served(tmp_path_factory.mktemp("coordinator"), served_from, unrounded=True) as found:
         yield found
 
 

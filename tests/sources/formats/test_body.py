@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import foldaway as fa
 from foldaway.errors import IngestError, RecordError
+from foldaway.sources.formats import arrow_claims
 from foldaway.sources.formats.body import ARROW, JSON, NDJSON, Decoded, Limits, decode, read_body, wipe
 from foldaway.sources.formats.chunk import TooLarge, Unreadable, WantedColumns
 from fuzzing import fuzz
@@ -545,7 +546,8 @@ def test_dictionaries_that_grow_with_every_message_add_up() -> None:
     assert refusal(body, ARROW, max_decoded=10 * len(body)).status == 413
 
 
-def test_too_many_pieces_are_refused() -> None:
+def test_too_many_pieces_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_claims, "_MOST_MESSAGES", 2000)
     batch = pa.record_batch({"age": pa.array([], pa.int8())})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -555,7 +557,7 @@ def test_too_many_pieces_are_refused() -> None:
     start = body.index(b"\xff\xff\xff\xff", 4)  # after the schema come two pieces and the end mark
     piece = body[start : start + (len(body) - 8 - start) // 2]
     assert decoded(body[:start] + piece * 1000 + body[-8:], ARROW).records.num_rows == 0
-    assert "pieces" in str(refusal(body[:start] + piece * 70_000 + body[-8:], ARROW))
+    assert "pieces" in str(refusal(body[:start] + piece * 2100 + body[-8:], ARROW))
 
 
 def test_too_many_columns_are_refused() -> None:
