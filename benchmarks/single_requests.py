@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LIMIT = 0.5
-CONNECTIONS = 8
+CONNECTIONS = 32  # as many as one token may hold at a time
 REQUESTS = 4_000  # a round
 ROUNDS = 5
 

@@ -516,23 +516,25 @@ def findings(trials: int, seed: int) -> Findings:
     before, after = total["before"], total["after"]
     return Findings(
         "What answers and states give away",
-        f"""Simulated: {PEOPLE:,} people in two arms, of whom a share has spent an amount (log-normal, to the cent), in
-        batches of 50, 250 or 1,000; {trials} trials of each.
+        f"""We simulated {trials} trials of each kind, with {PEOPLE:,} people in two arms. A share of them has spent an
+        amount (log-normal, to the cent), and they arrive in batches of 50, 250 or 1,000.
 
-        Answers: somebody asks for effects after every batch and subtracts each answer from the next. Before: exact
-        answers, one for every {COHORT} records. After: levels rounded to a quarter of their error, an answer after
-        growth by {COHORT} records and {100 * GROWTH:g} %, with {CELL} or more new in each arm or none. A claim is an
-        amount that somebody of an arm between two answers has spent. Exact: to the cent. Near: within 10 %. Guess: as
-        many claims would be near if each were the median amount.
+        The first table is about answers. An attacker asks for effects after every batch and subtracts each answer from
+        the next. “Before” means without the defences: exact answers, one for every {COHORT} records. “After” means with
+        them: levels are rounded to a quarter of their error, and an answer comes after growth by {COHORT} records and
+        {100 * GROWTH:g} %, with at least {CELL} new ones in each arm or none. A claim is an amount that, according to
+        the attacker, somebody who came to an arm between two answers has spent. It is exact if it is right to the cent,
+        and near if it is within 10 %. “Guess” is how many claims would be near if each were the median amount.
 
-        States: {PEOPLE:,} people with four categorical covariates (8, 6, 5 and 4 levels, of which each is 0.6 times as
-        common as the one before); how many could be solved for, exactly or to within 10 %, by whoever reads the state
-        in the clear. Saved states are encrypted: this is what the key protects.""",
+        The second table is about states of {PEOPLE:,} people with four categorical covariates (8, 6, 5 and 4 levels,
+        each 0.6 times as common as the one before). It shows how many people could be solved for, exactly or to within
+        10 %, by someone who reads the state in the clear. Saved states are encrypted: this is what the key
+        protects.""",
         ["share", "batch", "buyers", *(f"{each}{what}" for each in ("before: ", "after: ") for what in _COLUMNS)],
         answers,
-        f"""Before, {before.exact:,} of {before.claims:,} claims are right to the cent. After, {after.exact:,} of
-        {after.claims:,} are, and {after.near:,} within 10 %, where guessing gives {after.guessed:,}. Told intervals are
-        {100 * width:.2f} % wider than exact ones.""",
+        f"""Without the defences, {before.exact:,} of {before.claims:,} claims are right to the cent. With them,
+        {after.exact:,} of {after.claims:,} are, and {after.near:,} are within 10 %, where guessing gives
+        {after.guessed:,}. The intervals shown are {100 * width:.2f} % wider than exact ones.""",
         left=0,
         details=details,
     )

@@ -146,16 +146,16 @@ def findings(found: Sequence[Interval], trials: int, replicates: int) -> Finding
         f"""Records of one unit (a person, a ward) are alike. A bootstrap that draws weights by unit allows for that;
         one that draws them by record does not.
 
-        Simulated: {trials:,} trials for each number of units, randomised by unit with probability 1/2. A unit has one
-        record or more: ten on average, with a standard deviation of 7. y = 10 + {EFFECT} d + u + x/2 + e, where d is
-        treatment, u the unit's standard normal disposition, x = u/2 plus standard normal noise, and e normal with
-        standard deviation 1.3. Each trial was folded by `fa.Trial` with {replicates} replicates. Estimated: the effect
-        of d, as a difference in means and by regression on x. Beside the bootstrap stand the analytic errors,
-        clustered (CR1) and by record (HC1), with intervals from Student's t.
+        We simulated {trials:,} trials for each number of units, randomised by unit with probability 1/2. A unit has one
+        record or more: ten on average, with a standard deviation of 7. The outcome is y = 10 + {EFFECT} d + u + x/2 +
+        e, where d is the treatment, u is standard normal for each unit, x is u/2 plus standard normal noise, and e is
+        normal with a standard deviation of 1.3. Each trial was folded with `fa.Trial` and {replicates} replicates. The
+        effect of d was estimated as a difference in means and by regression on x. For comparison, the table also has
+        the analytic errors, clustered (CR1) and by record (HC1), with intervals from Student's t.
 
-        Ratio: root mean square of the standard errors, to the standard deviation of the estimate over the trials.
-        Covers: how often the 95 % interval holds the true effect, and in brackets how many Monte Carlo standard
-        errors (one is {100 * error:.2f} points) that is from 95 %.""",
+        “Ratio” is the root mean square of the standard errors, divided by the standard deviation of the estimate over
+        the trials. “Covers” is how often the 95 % interval holds the true effect, with the distance from 95 % in Monte
+        Carlo standard errors (one is {100 * error:.2f} points) in brackets.""",
         ["errors are", "estimator", "kind", "units", "ratio", "normal or t covers", "percentile covers"],
         rows,
         _answer(table, error),
@@ -177,13 +177,13 @@ def _answer(table: pd.DataFrame, error: float) -> str:
         within = int(np.sum(off <= 1.96 * error))
         said.append(
             f"With {units} units, the bootstrap's intervals by unit cover between {100 * shares.min():.1f} and "
-            f"{100 * shares.max():.1f} %. Of the {len(shares)} kinds of interval, {within} are within Monte Carlo "
-            f"error (1.96 standard errors) of 95 %, and the furthest is {100 * off.max():.1f} points off."
+            f"{100 * shares.max():.1f} %. Of the {len(shares)} kinds of interval, {within} are within the Monte "
+            f"Carlo error (1.96 standard errors) of 95 %, and the furthest is {100 * off.max():.1f} points off."
         )
     by_record = bootstrap[bootstrap["by"] == BY_RECORD][[NORMAL, PERCENTILE]].to_numpy()
     said.append(
-        f"By record, they cover between {100 * by_record.min():.1f} and {100 * by_record.max():.1f} %: far too little, "
-        "as any error does that takes such records as independent."
+        f"Drawn by record, they cover between {100 * by_record.min():.1f} and {100 * by_record.max():.1f} %. That is "
+        "far too little, as with any error that assumes such records to be independent."
     )
     return "\n\n".join(said)
 

@@ -114,18 +114,20 @@ def findings(found: Sequence[Ratio], m: int, trials: int, truths: int, count: in
     ]
     return Findings(
         "The bootstrap's start",
-        f"""The paper's online bootstrap for regression (Algorithm 3) begins all B recursions at the fit of the same
-        first m records. Those records have the same weight in every replicate, so what they add to the variance of
-        the estimate is not seen. foldaway's replicates are weighted moments, which need no start: every record has
-        its random weights.
+        f"""The paper's online bootstrap for regression (Algorithm 3) starts all B recursions from the fit of the same
+        first m records. Those records have the same weight in every replicate, so the bootstrap does not see what they
+        add to the variance of the estimate. foldaway's replicates are weighted moments, which need no start: every
+        record has its own random weights.
 
-        Simulated: {trials:,} trials for each n/m, with m = {m}; y = 1 + {EFFECT} d + x + e, with d a coin, x standard
-        normal, and e normal with standard deviation 1 in the control and 1.5 under treatment. Estimated: the
-        coefficient of d, and its standard error from B = {count} replicates with Poisson weights, from the paper's
-        start and foldaway's way, with the same weights for the records after the start.
+        We simulated {trials:,} trials for each n/m, with m = {m}. The outcome is y = 1 + {EFFECT} d + x + e, where d is
+        a coin toss, x is standard normal, and e is normal with a standard deviation of 1 in the control and 1.5 under
+        treatment. We estimated the coefficient of d and its standard error from B = {count} replicates with Poisson
+        weights, from the paper's start and in foldaway's way. Both use the same weights for the records after the
+        start.
 
-        Ratio: root mean square of the bootstrap's errors, to the true standard error: the standard deviation of the
-        estimate over {truths:,} further trials. Covers: how often estimate ± 1.96 errors holds the true effect.""",
+        “Ratio” is the root mean square of the bootstrap's errors, divided by the true standard error, which is the
+        standard deviation of the estimate over {truths:,} further trials. “Covers” is how often the estimate ± 1.96
+        errors holds the true effect.""",
         [
             "n/m",
             "n",
@@ -137,13 +139,13 @@ def findings(found: Sequence[Ratio], m: int, trials: int, truths: int, count: in
             "covers",
         ],
         rows,
-        f"""The true error is known to ± {100 / np.sqrt(2 * truths):.1f} % (one standard error), a coverage to
-        ± {100 * np.sqrt(0.95 * 0.05 / trials):.1f} points. From the paper's start, the errors are too small by about
-        the factor √(1 − m/n) that the argument above says: at n/m = {found[0].ratio} the “95 %” intervals cover
+        f"""The true error is known to ± {100 / np.sqrt(2 * truths):.1f} % (one standard error), a coverage to ±
+        {100 * np.sqrt(0.95 * 0.05 / trials):.1f} points. From the paper's start, the errors are too small by about the
+        factor √(1 − m/n), as the argument above predicts: at n/m = {found[0].ratio} the “95 %” intervals cover
         {100 * found[0].paper_covers:.1f} %. foldaway's errors are within
         {100 * max(abs(row.ours - 1) for row in found):.1f} % of the truth at every n/m.
 
-        Algorithm 3 was computed from moments, as least squares; on a small case that differs from the literal
+        The study computes Algorithm 3 from moments, as least squares. On a small case this differs from the literal
         recursion in `foldaway.paper` by at most {gap:.0e}.""",
     )
 

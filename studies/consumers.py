@@ -83,23 +83,23 @@ def _kill_often(kind: str, kills: int, batches: int, seed: int):  # type: ignore
 def _findings(rows: Sequence[Sequence[str]]) -> Findings:
     return Findings(
         "Consumers",
-        """Messages of 2 to 58 records, as JSON, newline-delimited JSON and Arrow, wait at a broker and go on coming
-        while `foldaway consume --delete` reads them with a cohort of 100. It is killed with SIGKILL and started
-        again, over and over: in a third of the cases at a random moment of its first half second, else within
-        moments of a state being written, which is when messages are acknowledged and deleted, or after five seconds
-        if too few records for a state had come. The last one, which is not killed, ends with `--close`. The
-        consumers are forked from a process that has loaded foldaway, so that they start sooner.
+        """Messages of 2 to 58 records, as JSON, newline-delimited JSON and Arrow, wait at a broker and keep arriving
+        while `foldaway consume --delete` reads them with a cohort of 100. The consumer is killed with SIGKILL and
+        started again, over and over. In a third of the cases it is killed at a random moment of its first half second.
+        Otherwise it is killed just after it has written a state, which is when it acknowledges and deletes messages, or
+        after five seconds if too few records for a state have come. The last consumer is not killed and ends with
+        `--close`. The consumers are forked from a process that has already loaded foldaway, so that they start sooner.
 
-        Every message has a digit of its own: one of its records carries 4^i in one of the outcomes, where all
-        others carry 0. The sum of that outcome, to the base 4, says how often each message was counted.
+        Every message has a digit of its own: one of its records has 4^i in one of the outcomes, where all others have
+        0. In base 4, the sum of that outcome says how often each message was counted.
 
-        NATS and Redis are the real servers, with their files on. Kafka is the test broker that comes with
-        librdkafka, which keeps everything in memory and cannot delete records; for it, "left at the broker" counts
-        records that no committed offset covers. States are those found in the store after a kill; step is the
-        fewest records between two of them.
+        NATS and Redis are the real servers and write to files. Kafka is the test broker that comes with librdkafka,
+        which keeps everything in memory and cannot delete records; for it, “left at the broker” counts records that no
+        committed offset covers. “States” counts the states found in the store after a kill, and “step” is the smallest
+        number of records between two of them.
 
-        Difference: the largest between an effect or a standard error and the fold of all records in one pass,
-        relative to the effect, or to its error where that is larger.""",
+        “Difference” is the largest difference between an effect or a standard error and that of all records folded in
+        one pass, relative to the effect, or to its error where that is larger.""",
         [
             "broker",
             "kills",
@@ -114,7 +114,7 @@ def _findings(rows: Sequence[Sequence[str]]) -> Findings:
             "difference",
         ],
         rows,
-        """Every message is in the final tallies once, and no broker holds one that is. The digits are tested
-        themselves: a message left out or folded twice on purpose shows as 0 or 2
+        """Every message is in the final tallies once, and no broker still holds one. A test checks the digits
+        themselves: a message that is left out or folded twice on purpose shows as 0 or 2
         (`tests/sources/brokers/test_consumer_killed.py`).""",
     )

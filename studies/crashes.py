@@ -99,21 +99,20 @@ def _crash_often(place: str, count: int, kills: int, seed: int):  # type: ignore
 def _findings(rows: Sequence[Sequence[str]]) -> Findings:
     return Findings(
         "Crashes",
-        """Four producers send numbered batches of 2 to 58 records, as fast as every 20 milliseconds each, with a cohort
-        of 100. Meanwhile the parts are killed with SIGKILL, at random moments and in turn, and started again: the
-        servers, and PostgreSQL with all of its processes. SQLite runs inside the server and dies with it. Some kills
-        come while another part starts. The servers are forked from a process that has loaded foldaway, without the
-        rehearsal and the second start in which freed memory is overwritten, so that they are back within a fraction of
-        a second. The producers break off at random, too, and go on from what is durable; where
-        there are two servers, at either of them.
+        """Four producers send numbered batches of 2 to 58 records, each up to once in 20 milliseconds, with a cohort of
+        100. Meanwhile the servers, and PostgreSQL with all of its processes, are killed with SIGKILL in turn, at random
+        moments, and started again. SQLite runs inside the server and dies with it. Some kills come while another part
+        is starting. The servers are forked from a process that has already loaded foldaway, so that they are back
+        within a fraction of a second; they skip the rehearsal and the second start that makes freed memory be
+        overwritten. The producers also stop at random and continue after the last durable batch; if there are two
+        servers, at either of them.
 
-        Every batch has a digit of its own: one of its records carries 4^i in one of the outcomes, where all others
-        carry 0. The sum of that outcome, to the base 4, says how often each batch was counted; it is read from the
-        final answer. A trial has 256 batches; there are as many trials as the kills take, and every one of them ends
-        with its close.
+        Every batch has a digit of its own: one of its records has 4^i in one of the outcomes, where all others have 0.
+        In base 4, the sum of that outcome says how often each batch was counted; it is read from the final answer. A
+        trial has 256 batches. The study runs as many trials as the kills take, and closes each of them.
 
-        Difference: the largest between an effect or a standard error and the fold of all records in one pass,
-        relative to the effect, or to its error where that is larger.""",
+        “Difference” is the largest difference between an effect or a standard error and that of all records folded in
+        one pass, relative to the effect, or to its error where that is larger.""",
         [
             "database",
             "servers killed",
@@ -127,6 +126,6 @@ def _findings(rows: Sequence[Sequence[str]]) -> Findings:
             "difference",
         ],
         rows,
-        """Every batch that a producer sent is in the final tallies once. The digits are tested themselves: a batch
-        left out or folded twice on purpose shows as 0 or 2 (`tests/service/test_exactly_once.py`).""",
+        """Every batch that a producer sent is in the final tallies once. A test checks the digits themselves: a batch
+        that is left out or folded twice on purpose shows as 0 or 2 (`tests/service/test_exactly_once.py`).""",
     )

@@ -129,22 +129,23 @@ def findings(results: dict[tuple[float, str], Result], trials: int, records: int
     above = sum(share > 0.05 for share in ours)
     return Findings(
         "Verdicts under repeated looks",
-        f"""A verdict at any time may be asked for as often as one likes. Simulated: {trials:,} trials for each row,
-        looked at after every {EVERY} records from the first to {records:,}; records are independent. Less is better.
-        Where the question is “not worse” or “alike”, the treatment raises the outcome (the probability of a conversion)
-        by exactly the margin, {100 * LIFT:.0f} % of the control's level, so that either verdict is wrong. Where it is
-        “better” or “worse”, there is no effect. Confidence is 95 %, tests are one-sided or two one-sided ones.
+        f"""You may ask for an any-time verdict as often as you like. We simulated {trials:,} trials of independent
+        records for each row and looked after every {EVERY} records, up to {records:,}. Less is better. Where the
+        question is “not worse” or “alike”, the treatment raises the outcome (the probability of a conversion) by
+        exactly the margin, {100 * LIFT:.0f} % of the control's level, so that either verdict is wrong. Where it is
+        “better” or “worse”, there is no effect. Confidence is 95 %, and tests are one-sided, or two one-sided ones.
 
-        Shares are those of trials that were ever given the wrong verdict: by the any-time test; by the test for a
-        single look, used at every look; and by the same, used once at the end. Shown: trials without any effect in
-        which “not worse” was found at any time, and the median number of records that this took.""",
+        The table gives the shares of trials that ever got the wrong verdict: from the any-time test; from the test for
+        a single look, used at every look; and from the same test, used once at the end. “Shown” is the share of trials
+        without any effect in which “not worse” was found at any time, and the median number of records that this
+        took.""",
         ["outcome", "treated", "question", *WAYS, "shown", "after records"],
         rows,
-        f"""At any time, wrong verdicts come in at most {100 * max(ours):.1f} % of trials: of {len(ours)} shares,
+        f"""The any-time test gives a wrong verdict in at most {100 * max(ours):.1f} % of trials: of {len(ours)} shares,
         {above} are above 5 %. The test for a single look, used again and again, is wrong in up to
         {100 * max(again):.0f} %. Used once at the end, it is wrong in {100 * min(end):.1f} to {100 * max(end):.1f} %
-        (Monte Carlo error: 1.96 standard errors of {100 * error:.2f} points); less than 5 % where the margin is too
-        narrow for the number of records.""",
+        (Monte Carlo error: 1.96 standard errors of {100 * error:.2f} points). The share is below 5 % where the margin
+        is too narrow for the number of records.""",
         left=3,
     )
 

@@ -508,22 +508,23 @@ def _findings(tally: Tally) -> Findings:
         rows.append([kind, f"{tally.rows[kind]:,}", f"{tally.withheld[kind] / tally.rows[kind]:.0%}", *numbers])
     return Findings(
         "At the edges",
-        f"""{tally.cases:,} random plans and data sets, into sums or moments: one to a few hundred records in two or
-        three arms; no covariates to four, of all scales from 10⁻³⁰ to 10³⁰, far from zero, constant, rare, repeated,
-        nearly repeated (to one part in a million) or squared; outcomes with levels up to 10¹² standard deviations,
-        scales down to denormal numbers, heavy tails, constants; weights from none to one record with all of it; units
-        with one record or several.
+        f"""The study folds {tally.cases:,} random data sets with random plans, into sums or moments. They have one to a
+        few hundred records in two or three arms, and up to four covariates: of all scales from 10⁻³⁰ to 10³⁰, far from
+        zero, constant, rare, repeated, nearly repeated (to one part in a million) or squared. Outcomes have levels of
+        up to 10¹² standard deviations, scales down to denormal numbers, heavy tails, or are constant. Weights range
+        from none to one record that has all of the weight. There are units with one record or several.
 
-        Each is folded in one batch, and in two of these other ways: in random batches; backwards; in shards that are
-        merged; one record at a time, if there are few; handed on as bytes between batches. All rows of effects must be
-        the same, also in what is withheld and why: estimate, standard error, interval and relative effect.
-        Estimates and standard errors are compared as well with the same analysis in extended precision on kept rows,
-        for the difference in means and both regressions. No warning may leak, no number may be infinite or not a
-        number, and none may be missing without a reason.
+        Each data set is folded in one batch, and in two of these other ways: in random batches; backwards; in shards
+        that are merged; one record at a time, if there are few; or saved to bytes and loaded between batches. All rows
+        of effects must be the same: estimate, standard error, interval, relative effect, what is withheld, and why. For
+        the difference in means and both regressions, estimates and standard errors are also compared with the same
+        analysis of kept rows in extended precision. No warning may leak, no number may be infinite or not a number, and
+        none may be missing without a reason.
 
-        The largest difference found, in standard errors, for ordinary data and for data that cost digits: columns that
-        lie far from zero or nearly repeat others, heavy tails, very unequal weights, or hardly more records than
-        coefficients. The first must not exceed {MOST["ordinary"]:.0e}, the second {MOST["hard"]:.0e}.""",
+        The table gives the largest difference found, in standard errors, for ordinary and for hard data. Hard data cost
+        digits: columns that lie far from zero or nearly repeat others, heavy tails, very unequal weights, or hardly
+        more records than coefficients. The difference must not exceed {MOST["ordinary"]:.0e} for ordinary data and
+        {MOST["hard"]:.0e} for hard data.""",
         ["kind of error", "rows", "withheld", "ordinary", "hard"],
         rows,
         f"""{len(tally.faults):,} faults.""",

@@ -198,26 +198,27 @@ def findings(found: Mapping[int, Sequence[Interval]], trials: int) -> Findings:
         )
     return Findings(
         "Devices that never reply",
-        f"""Devices join, and some of them are never heard of again: switched off, lost, out of the network. In mode
-        scores their records are in the coefficients, and the meat of the variance is scaled up by the number of devices
-        in them over the number that have replied, arm by arm. In mode one-message nothing of them is there.
+        f"""Some devices join and are never heard of again, because they are switched off, lost or offline. In mode
+        scores, their records are in the coefficients, and the middle part of the sandwich variance is scaled up, arm by
+        arm, by the number of devices in the coefficients divided by the number that have replied. In mode one-message,
+        they contribute nothing.
 
-        Simulated: {trials:,} trials of {" and of ".join(map(str, found))} devices, one in two treated; a device has
-        five records on average.
-        y = 10 + {EFFECT} d + u + x/2 + e, with d treatment, u the device's standard normal disposition, x = u/2 plus
-        standard normal noise, and e normal with standard deviation 1 in the control and 1.3 under treatment. A device
-        drops out by chance alone. Estimated from the messages by the coordinator's own functions, without a network:
-        the effect of d, as a difference in means and by regression on x, with CR1 errors and intervals from Student's
-        t with one degree of freedom less than devices have replied.
+        We simulated {trials:,} trials of {" and of ".join(map(str, found))} devices each, half of them treated; a
+        device has five records on average. The outcome is y = 10 + {EFFECT} d + u + x/2 + e, where d is the treatment,
+        u is standard normal for each device, x is u/2 plus standard normal noise, and e is normal with a standard
+        deviation of 1 in the control and 1.3 under treatment. Devices drop out at random. The coordinator's own
+        functions estimate the effect of d from the messages, without a network: as a difference in means and by
+        regression on x, with CR1 errors and intervals from Student's t with one degree of freedom fewer than devices
+        that have replied.
 
-        Ratio: root mean square of the standard errors, to the standard deviation of the estimate over the trials.
-        Covers: how often the 95 % interval holds the true effect, and in brackets how many Monte Carlo standard
-        errors (one is {100 * error:.2f} points) that is from 95 %.""",
+        “Ratio” is the root mean square of the standard errors, divided by the standard deviation of the estimate over
+        the trials. “Covers” is how often the 95 % interval holds the true effect, with the distance from 95 % in Monte
+        Carlo standard errors (one is {100 * error:.2f} points) in brackets.""",
         ["mode", "estimator", "devices", "drop out", "ratio", "covers"],
         rows,
-        f"""{" ".join(told)} CR1 errors of few devices are somewhat too small, whoever drops out: for few, as for
-        hospital sites, there is `leverage`. This holds for devices that drop out by chance. If who drops out depends on
-        the outcome or on the arm, no rescaling helps; the results say so.""",
+        f"""{" ".join(told)} With few devices, CR1 errors are somewhat too small, whether or not any drop out; for a few
+        large participants, such as hospital sites, use `leverage`. All this holds for devices that drop out at random.
+        If dropping out depends on the outcome or on the arm, no rescaling helps, and the results say so.""",
         left=2,
     )
 

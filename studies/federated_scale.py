@@ -43,17 +43,18 @@ def findings(found: Sequence[Summary], processes: int) -> Findings:
     told = f" Integrity in mode scores: {', '.join(verdicts)}." if verdicts else ""
     return Findings(
         "A federated trial with very many devices",
-        f"""`foldaway federated simulate`: the real device code, its state in memory, in {processes} processes with 16
-        connections each, against a real `foldaway serve` on the same machine (SQLite, HTTP on loopback). Devices join,
-        take one to five records, and report; 10 % never do, and 5 % come after the end. One in twenty of the others
-        asks after the end whether it was counted. In mode scores everyone streams moments, and those 15 % do not reply.
+        f"""`foldaway federated simulate` runs the real device code, with its state in memory, in {processes} processes
+        with 16 connections each, against a real `foldaway serve` on the same machine (SQLite, HTTP on loopback).
+        Devices join, take one to five records, and report; 10 % never report, and 5 % report after the end. One in
+        twenty of the others asks after the end whether it was counted. In mode scores, all devices send moments, and
+        those 15 % do not reply.
 
-        Bytes of a report: the numbers, and what goes around them, without HTTP's own head. Bytes per client: of all its
-        messages, with those sent again until they were durable. Memory: the coordinator's resident MiB at the start, at
-        half time and at the end. Differences: of the effect (in standard errors) and of its CR1 error (relative) from
-        an analysis of kept rows by statsmodels, which is that of rounding: levels are told to a quarter of their
-        standard error. In mode scores they are of all clients' rows, so that the error differs by what the missing
-        replies would have said.""",
+        The bytes of a report are its numbers and what surrounds them, without HTTP's own headers. The bytes per client
+        are those of all its messages, including those sent again until they were durable. Memory is the coordinator's
+        resident MiB at the start, at half time and at the end. The last two columns give how far the effect (in
+        standard errors) and its CR1 error (relative) are from an analysis of kept rows by statsmodels; the distance is
+        that of rounding, since levels are shown to a quarter of their standard error. In mode scores, that analysis has
+        the rows of all clients, so the error differs by what the missing replies would have said.""",
         [
             "mode",
             "clients",
@@ -70,9 +71,9 @@ def findings(found: Sequence[Summary], processes: int) -> Findings:
             "error apart",
         ],
         rows,
-        f"""{memory_told(found)} Of each device its database keeps one row, a hashed number and a mark, which with the
-        table's index and pages comes to the bytes above (in mode scores also one for each message of
-        moments).{told}""",
+        f"""{memory_told(found)} For each device, its database keeps one row with a hashed number and a mark, and in
+        mode scores one more for each message of moments. With the table's index and pages, this comes to the bytes
+        above.{told}""",
     )
 
 

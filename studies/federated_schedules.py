@@ -63,28 +63,28 @@ def findings(found: dict[str, Tale]) -> Findings:
     events = ", ".join(f"{what} {times:,}" for what, times in whole.events.most_common())
     return Findings(
         "Random schedules of a federated trial",
-        f"""{DEVICES} devices with one to three records each, and a cohort of 1, 2 or 3. A schedule has 5 to 60 steps: a
-        device records and reports, an old message comes again, or the coordinator crashes. On the way, a device may be
-        killed before or after any change of its state and before or after any message; the coordinator may crash before
-        or after any message; messages are lost, or come late, or again and again in any order, also after the close;
-        answers are lost.
+        f"""Each trial has {DEVICES} devices with one to three records each, and a cohort of 1, 2 or 3. A schedule
+        has 5 to 60 steps: a device records and reports, an old message comes again, or the coordinator crashes.
+        Meanwhile, a device may be killed before or after any change of its state and before or after any message. The
+        coordinator may crash before or after any message. Messages are lost, late, repeated or out of order, even after
+        the close, and answers are lost.
 
-        Real: the device's code, the coordinator's code and its SQLite database, which is opened anew after a crash; one
-        schedule in ten has the devices' state in their SQLite files. Simulated, all in one process: the network and
-        the kills, which come between statements, not within a transaction.
-        (`tests/federated/device/test_crashes.py` kills
-        real processes with SIGKILL.)
+        The code of the devices and of the coordinator is real, and so is the coordinator's SQLite database, which is
+        opened again after a crash. In one schedule in ten, the devices' state is in SQLite files as well. Everything
+        runs in one process, with a simulated network and simulated kills, which come between statements and not within
+        a transaction. (`tests/federated/device/test_crashes.py` kills real processes with SIGKILL.)
 
-        Every record carries a digit of its own, 4^i in an outcome, so that the sum of that outcome says how often each
-        record is in the tallies. In mode scores these are the moments; of the replies, their number must be that of the
-        devices which know that they are counted, and their sum must be that which the moments imply.
+        Every record has a digit of its own, 4^i in an outcome, so that the sum of that outcome says how often each
+        record is in the tallies. In mode scores, the tallies are the moments. There, the number of replies must be the
+        number of devices that know that they are counted, and the replies must add up to what the moments imply.
 
-        Counted: devices that are in the tallies once, and know it. Missing: enrolled, not in, and counted as missing by
-        the coordinator. Never heard of: those that were never enrolled. Wrong: anything else, such as a record that is
-        in twice, or a device that was told to be counted and is not.""",
+        “Counted” devices are in the tallies once, and know it. “Missing” devices are enrolled but not in the tallies,
+        and the coordinator counts them as missing. “Never heard of” are those that were never enrolled. “Wrong” is
+        anything else, such as a record that is counted twice, or a device that was told that it is counted and is
+        not.""",
         ["mode", "schedules", "devices", "counted", "missing", "never heard of", "wrong"],
         rows,
-        f"""What happened: {events}.""",
+        f"""These events happened: {events}.""",
     )
 
 

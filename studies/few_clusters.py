@@ -245,35 +245,37 @@ def findings(found: dict[Any, dict[str, Told]], regressed: dict[Any, Told], tria
     error = math.sqrt(0.95 * 0.05 / trials)
     return Findings(
         "Few clusters",
-        f"""A trial randomised by cluster has as much evidence as its smaller arm has clusters. Simulated: {trials:,}
-        trials for each cell, clusters with a standard normal effect of their own and records with standard normal
-        noise, no effect of the treatment, intervals of 95 %. One Monte Carlo standard error of a coverage is
-        {100 * error:.2f} points. Clusters have ten records each, or one to some 50, or a heavy-tailed number (Pareto
-        with index 1.5, at most 3,000).
+        f"""If a trial is randomised by cluster, its evidence depends on the number of clusters in the smaller arm. We
+        simulated {trials:,} trials for each cell. Each cluster has a standard normal effect of its own, each record has
+        standard normal noise, and the treatment has no effect. Intervals are at 95 %, and one Monte Carlo standard
+        error of a coverage is {100 * error:.2f} points. Clusters have ten records each, or one to about 50, or a
+        heavy-tailed number (Pareto with index 1.5, at most 3,000).
 
-        CR1 elsewhere is that of other packages: corrected over both arms at once, with t and clusters − 1 degrees of
-        freedom. Here CR1 is corrected by J/(J − 1) in each arm. CR2 and CR3 are those of devices, who correct for
-        leverage. Errors by cluster use t with Welch's degrees of freedom by effective clusters, and no more than equal
-        spread of all clusters would give. The jackknife leaves out each of G groups in turn. The bootstrap has
-        {REPLICATES} Poisson replicates; its percentile interval is expanded for few clusters (Hesterberg 2015).
+        “CR1 elsewhere” is the CR1 of other packages: one correction for both arms together, and Student's t with
+        clusters − 1 degrees of freedom. foldaway's CR1 is corrected by J/(J − 1) in each arm. CR2 and CR3 are those of
+        federated trials, in which devices correct their scores for leverage. foldaway's errors by cluster use t with
+        Welch's degrees of freedom from effective clusters, but no more than clusters of equal spread would have. The
+        jackknife leaves out each of G groups in turn. The bootstrap has {REPLICATES} Poisson replicates; its percentile
+        interval is expanded for few clusters (Hesterberg 2015).
 
-        A share in brackets is that of trials that tell an interval, if not all do; coverage is of these. Withheld: no
-        trial tells one.""",
+        Some trials show no interval. Coverage counts only those that show one, and their share is in brackets.
+        “Withheld” means that no trial shows one.""",
         ["sizes", "clusters", "treated", ELSEWHERE, *KINDS],
         rows,
-        f"""The lowest coverage of each kind, where at least one trial of twenty tells an interval: {worst}. CR1 as
-        it is elsewhere covers {100 * two:.1f} % with 2 of 20 equal clusters treated, and {100 * alone:.1f} % with 1 of
-        20; with one treated cluster nothing is told here.
+        f"""Where at least one trial in twenty shows an interval, the lowest coverage of each kind is: {worst}. CR1 as
+        computed elsewhere covers in {100 * two:.1f} % of trials with 2 of 20 equal clusters treated, and in
+        {100 * alone:.1f} % with 1 of 20. With one treated cluster, foldaway shows no interval.
 
-        CR0, which has no correction, and the bootstrap are withheld below {ENOUGH_UNITS} effective clusters in an arm;
-        CR1 to CR3 of a difference below 2 clusters, or {LEAST_EFFECTIVE} effective ones; the jackknife below
-        {LEAST_GROUPS} groups with records in an arm. With 2 or 3 clusters in an arm the interval covers and is wide.
+        foldaway withholds CR0, which has no correction, and the bootstrap if an arm has fewer than {ENOUGH_UNITS}
+        effective clusters. It withholds CR1 to CR3 of a difference below 2 clusters or {LEAST_EFFECTIVE} effective
+        ones, and the jackknife below {LEAST_GROUPS} groups with records in an arm. With 2 or 3 clusters in an arm, the
+        interval covers, but it is wide.
 
-        Regressions have CR1 as other packages do, which knows nothing of clusters' leverage, with these degrees of
-        freedom. It is withheld below {LEAST_GROUPS} clusters in an arm, and where an arm has fewer than
-        {PER_COEFFICIENT} effective clusters for each coefficient that rests on differences between clusters. Where it
-        is told, it covers at least {100 * least:.1f} %. Below, covariates differ between clusters alone, which is the
-        hardest case.""",
+        For regressions, foldaway computes CR1 as other packages do, which ignores the clusters' leverage, but with the
+        degrees of freedom above. It withholds CR1 below {LEAST_GROUPS} clusters in an arm, and where an arm has fewer
+        than {PER_COEFFICIENT} effective clusters for each coefficient that depends on differences between clusters.
+        Where it is shown, it covers in at least {100 * least:.1f} % of trials. In the table below, covariates differ
+        only between clusters, which is the hardest case.""",
         left=3,
         details="\n\n".join(["## Regressions", markdown_table(["sizes", "clusters", "treated", *header], lines, 3)]),
     )

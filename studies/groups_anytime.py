@@ -163,17 +163,18 @@ def findings(results: dict[tuple[float, str, float], Result], trials: int, recor
     beyond = sum(share > 0.05 + 1.96 * error for share in ours)
     return Findings(
         "Any-time intervals from sums, under continuous looks",
-        f"""An any-time interval may be looked at as often as one likes. Simulated: {trials:,} trials for each row,
-        looked at after every {EVERY} records from the first to {records:,}. Records are independent; the treatment has
-        no effect, or multiplies the outcome (the probability of a conversion) by 1.2. The standard deviation of the
-        logarithm of revenue is 1. Intervals have a confidence of 95 % and are tightest at {TIGHTEST_AT:,} records.
+        f"""You may look at an any-time interval as often as you like. We simulated {trials:,} trials for each row and
+        looked after every {EVERY} records, up to {records:,}. Records are independent. The treatment has no effect, or
+        it multiplies the outcome (the probability of a conversion) by 1.2. The standard deviation of the logarithm of
+        revenue is 1. Intervals are at 95 % and are tightest at {TIGHTEST_AT:,} records.
 
-        Plain: the mixture with the arms' own errors from the second record of each arm on, as it was. Welch and
-        jackknife (with {" and ".join(map(str, GROUPS))} groups): as `inference/anytime.py` has them, an error that is
-        the larger of the arms' own and the pooled one, an interval only with an evidence of {ENOUGH}, and for the
-        jackknife through t. Shares are those of trials whose interval ever left out the true effect. Shown: trials that
-        have an interval at the last look, and the median number of records after which they had the first. Width: that
-        of Welch's any-time interval at the last look next to the plain one, median.""",
+        The plain interval is the normal mixture with each arm's own error, from the second record of each arm on. Welch
+        and jackknife (with {" and ".join(map(str, GROUPS))} groups) are what foldaway computes in
+        `inference/anytime.py`: the error is the larger of the arms' own and the pooled one, an interval needs an
+        evidence of {ENOUGH}, and the jackknife's goes through Student's t. The table gives the shares of trials whose
+        interval ever left out the true effect. “Shown” is the share of trials that have an interval at the last look,
+        and the median number of records after which they had the first. “Width” is the median width of Welch's any-time
+        interval at the last look, divided by that of the plain one.""",
         [
             "outcome",
             "treated",
@@ -186,10 +187,10 @@ def findings(results: dict[tuple[float, str, float], Result], trials: int, recor
             "width",
         ],
         rows,
-        f"""The plain interval is wrong in up to {100 * worst:.0f} % of trials. From sums, the errors are at most
-        {100 * max(ours):.1f} %: of {len(ours)} shares, {above} are above 5 %, {beyond} of them by more than Monte Carlo
-        error (1.96 standard errors of {100 * error:.2f} points). In balanced designs the interval is at most
-        {100 * (balanced - 1):.1f} % wider.""",
+        f"""The plain interval is wrong in up to {100 * worst:.0f} % of trials. foldaway's intervals from sums are wrong
+        in at most {100 * max(ours):.1f} %: of {len(ours)} shares, {above} are above 5 %, {beyond} of them by more than
+        the Monte Carlo error (1.96 standard errors of {100 * error:.2f} points). In balanced designs the interval is at
+        most {100 * (balanced - 1):.1f} % wider.""",
         left=1,
     )
 

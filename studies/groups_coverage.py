@@ -327,24 +327,25 @@ def findings(results: Results, trials: int) -> Findings:
     )
     return Findings(
         "Coverage of intervals from sums by group",
-        f"""Sums by group give every statistic an error clustered by unit, by the delete-a-group jackknife. Simulated:
-        {trials:,} trials for each cell; intervals have a confidence of 95 %, and one Monte Carlo standard error of a
-        coverage is {100 * error:.2f} points.
+        f"""The delete-a-group jackknife gives every statistic an error clustered by unit, from sums by group alone. We
+        simulated {trials:,} trials for each cell, with 95 % intervals. One Monte Carlo standard error of a coverage is
+        {100 * error:.2f} points.
 
-        Clusters: y = {EFFECT} d + u + e with standard normal u, by unit, and e; units have from one to some 50 records,
-        or a heavy-tailed number (Pareto with index 1.5, at most 3,000). Half of the units are treated by chance, or so
-        few as the table says. CR1 is on kept rows, with t and as many degrees of freedom as units less one. Told:
-        trials in which both arms have units in {LEAST_GROUPS} groups or more; only those count for coverage. Width: the
-        median of the interval's width next to CR1's.
+        The first table is about clusters. The outcome is y = {EFFECT} d + u + e, where u is standard normal for each
+        unit and e for each record. Units have from one to about 50 records, or a heavy-tailed number (Pareto with index
+        1.5, at most 3,000). Each unit is treated with probability one half, or exactly as many are treated as the table
+        says. CR1 is computed from kept rows, with Student's t and one degree of freedom fewer than units. An interval
+        is shown (“told”) if both arms have units in {LEAST_GROUPS} groups or more, and coverage counts only those
+        trials. “Width” is the median width of the interval, divided by that of CR1's.
 
-        Relative effects: 500 units of unequal size, 128 groups, a treatment that makes 1.5 of the control's level.
-        Fieller's set is told where it is an interval. With a control at zero nothing can be right, and what is told is
-        wrong.
+        The table of relative effects has 500 units of unequal size in 128 groups, and a treatment that multiplies the
+        control's level by 1.5. Fieller's set is shown where it is an interval. If the control's level is zero, no
+        relative effect exists, so whatever is shown is wrong.
 
-        Adjustment: independent records, each in a group of its own draw; covariates explain some 85 % of the variance.
-        Coefficients are fitted to a start, whose groups are mapped with coefficients fitted without them; later records
-        get those of the whole start. Regression is on kept rows. In brackets the median width next to the
-        regression's.""",
+        The table of adjustment has independent records, each dealt to a random group; covariates explain about 85 % of
+        the variance. The coefficients are fitted to the first records, the start. Each group of the start is adjusted
+        with coefficients fitted without that group, and later records with those of the whole start. The regression
+        uses kept rows. The median width, divided by the regression's, is in brackets.""",
         header,
         rows,
         _answer(results, error),
@@ -372,16 +373,17 @@ def _answer(results: Results, error: float) -> str:
     lowest: Callable[[int], float] = lambda i: 100 * min(one.covers for one in by_method[i])  # noqa: E731
     near, told = next((level, found) for level, found in results.relatives.items() if level)
     wrong = max(found.wrong for found in results.relatives.values())
-    return f"""By groups the intervals cover between {100 * low:.1f} and {100 * high:.1f} %; {short} of {len(shares)}
-    cells fall short of 95 % by more than Monte Carlo error. CR1 on kept rows covers between {100 * min(kept):.1f} and
-    {100 * max(kept):.1f} %.
+    return f"""From sums by group, the intervals cover between {100 * low:.1f} and {100 * high:.1f} %; {short} of
+    {len(shares)} cells fall short of 95 % by more than the Monte Carlo error. CR1 on kept rows covers between
+    {100 * min(kept):.1f} and {100 * max(kept):.1f} %.
 
-    Relative effects are told wrongly in at most {100 * wrong:.1f} % of trials. Where the control's level is
-    {near} standard error from zero, the {_percent(told.told)} of trials that tell one are those in which it came out
-    large; of these alone {_percent(told.covers)} cover. Such a relative effect is better read beside the absolute one.
+    In at most {100 * wrong:.1f} % of trials, a relative effect is shown and wrong. Where the control's level is {near}
+    standard error from zero, {_percent(told.told)} of trials show a relative effect, and these are the trials in which
+    that level came out large: of them alone, {_percent(told.covers)} cover. Read such a relative effect beside the
+    absolute one.
 
-    Adjusted effects cover at least {lowest(1):.1f} % by the jackknife and {lowest(2):.1f} % by Welch's formula; the
-    regression on kept rows covers at least {lowest(3):.1f} %."""
+    Intervals of adjusted effects cover in at least {lowest(1):.1f} % of trials with the jackknife and {lowest(2):.1f} %
+    with Welch's formula; those of the regression on kept rows in at least {lowest(3):.1f} %."""
 
 
 def main(arguments: Sequence[str] = ()) -> None:

@@ -294,25 +294,25 @@ def findings(
     those = "none is" if not above else "1 is" if above == 1 else f"{above} are"
     return Findings(
         "Power: promised and simulated",
-        f"""`fa.power` was asked how many records it takes to show an effect with a chance of 80 % at 95 % confidence.
-        Then {trials:,} trials with so many records were simulated for each row, and analysed by the functions of
+        f"""We asked `fa.power` how many records it takes to show an effect with a chance of 80 % at 95 % confidence.
+        Then we simulated {trials:,} trials of that size for each row, and analysed them with the functions of
         `inference/` that foldaway itself uses: Welch's error for independent records, the jackknife over {GROUPS}
-        groups by units, and where looks go on, the any-time interval at every growth by {100 * GROWTH:g} %. Units are
-        assigned at random one by one, so the arms' sizes vary as well.
+        groups for units, and, where people look repeatedly, the any-time interval after every growth by
+        {100 * GROWTH:g} %. Units are assigned at random one by one, so the arms' sizes vary as well.
 
-        Means have the standard deviation 3 (skewed: a lognormal). By units: 8 records on average, with a coefficient of
-        variation of 0.9 (means) or none, and an intra-unit correlation of 0.2 (means) or 0.1 (shares). The ratio is
-        that of clicks to views, both counted by unit. Standard error of a simulated chance:
+        Means have a standard deviation of 3; the skewed outcome is lognormal. Units have 8 records on average, with a
+        coefficient of variation of 0.9 (means) or none, and an intra-unit correlation of 0.2 (means) or 0.1 (shares).
+        The ratio is that of clicks to views, both counted by unit. The standard error of a simulated chance is
         {100 * math.sqrt(0.16 / trials):.1f} points.""",
         ["outcome", "asked", "arms", "records", "units", "promised", "simulated", "points off"],
         rows,
-        f"""Of {len(off)} rows, {those} more than 2 points off; the largest difference is
-        {max(off, key=abs):+.1f} points, and on average it is {np.mean(off):+.2f}.
+        f"""Of {len(off)} rows, {those} more than 2 points off. The largest difference is {max(off, key=abs):+.1f}
+        points, and the average is {np.mean(off):+.2f}.
 
-        Beyond the grid the promise becomes rough. If the effect doubles a share of 10 %, in an arm of one in five,
-        {needed.records:,} records promise {100 * promised:.1f} %, and {100 * simulated:.1f} % of trials show it: the
-        error of a share moves with its estimate. An outcome that is much more skewed, in small and unequal arms, is off
-        by as much.""",
+        Outside these rows the promise becomes less exact. If the effect doubles a share of 10 % and one in five units
+        is treated, {needed.records:,} records promise {100 * promised:.1f} %, and {100 * simulated:.1f} % of trials
+        show it, because the error of a share depends on its estimate. An outcome that is much more skewed is off by as
+        much if arms are small and unequal.""",
         left=3,
     )
 

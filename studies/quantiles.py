@@ -147,23 +147,24 @@ def findings(cells: dict[Design, dict[float, Found]], trials: int) -> Findings:
     lowest, highest = (100 * pick(each.covers for each in often) for pick in (min, max))
     plain = [each.plain for each in often if not np.isnan(each.plain)]
     low, high = (100 * pick(plain, default=np.nan) for pick in (min, max))
-    answer = f"""Where nearly all trials told an interval, it covered {lowest:.1f} to {highest:.1f} %. The jackknife of
-        the quantiles themselves, on the same histograms, covered {low:.1f} to {high:.1f} %: without a group, a quantile
-        jumps from one record to the next."""
+    answer = f"""Where nearly all trials show an interval, it covers in {lowest:.1f} to {highest:.1f} % of them. A
+    jackknife of the quantiles themselves, on the same histograms, covers in {low:.1f} to {high:.1f} %: when a group is
+    left out, a quantile jumps from one record to the next."""
     if rarely:
         answer += f"""
 
-        Where about {LEAST_BEYOND} records, or groups of units, lie beyond a quantile, only some trials told one, and
-        {100 * min(each.covers for each in rarely):.1f} % or more of these covered. In such trials more lie beyond
-        the quantile than is usual, so that their estimates are not quite typical."""
+        Where about {LEAST_BEYOND} records, or groups of units, lie beyond a quantile, only some trials show an
+        interval, and {100 * min(each.covers for each in rarely):.1f} % or more of these cover. In such trials more
+        records than usual lie beyond the quantile, so their estimates are not quite typical."""
     return Findings(
         title="Quantile effects: coverage",
-        question=f"""{trials:,} trials of each design were drawn. Outcomes are lognormal, and those of treated units a
-        tenth larger, so the true effect on a quantile is a tenth of it. Units have unequal numbers of records, whose
-        logarithms have the correlation given. Each trial was counted in bins of 1 %, independent records by arm, units
-        by arm and {MOST_GROUPS} groups, and read as `fa.Quantile` is. Intervals are at 95 %; with {trials:,} trials a
-        coverage is uncertain by {100 * 1.96 * np.sqrt(0.05 * 0.95 / trials):.1f} points. *Error* is the root mean
-        square of the told standard errors over the standard deviation of the estimates.""",
+        question=f"""We drew {trials:,} trials of each design. Outcomes are lognormal, and a tenth larger for treated
+        units, so the true effect on a quantile is a tenth of it. Units have unequal numbers of records, and the
+        logarithms of a unit's records have the correlation given. Each trial was counted in bins of 1 %, by arm for
+        independent records and by arm and {MOST_GROUPS} groups for units, and read as `fa.Quantile` reads it. An
+        interval is shown (“told”) only if enough records lie beyond the quantile. Intervals are at 95 %; with
+        {trials:,} trials a coverage is uncertain by {100 * 1.96 * np.sqrt(0.05 * 0.95 / trials):.1f} points. “Error” is
+        the root mean square of the standard errors shown, divided by the standard deviation of the estimates.""",
         header=["design", "treated", "quantile", "told", "covers", "error", "plain jackknife covers"],
         rows=rows,
         answer=answer,

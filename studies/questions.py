@@ -211,14 +211,13 @@ def findings(rows: Sequence[Sequence[str]], trials: int) -> Findings:
         header=["question", "records of a unit", "covariates", "covers, %", "withheld, %"],
         rows=rows,
         left=3,
-        answer=f"""
-{trials:,} trials a row, of {UNITS} units at three sites with arm probabilities of 0.5, 0.3 and 0.8. Monte Carlo's
-standard deviation is {deviation:.1f} points. Coverage of 95 % intervals lies between {lowest[3]} % ({lowest[0]}) and
-{highest[3]} % ({highest[0]}).
+        answer=f"""Each row has {trials:,} trials of {UNITS} units at three sites with arm probabilities of 0.5, 0.3 and
+        0.8. The Monte Carlo standard error is {deviation:.1f} points. Coverage of 95 % intervals lies between
+        {lowest[3]} % ({lowest[0]}) and {highest[3]} % ({highest[0]}).
 
-“Strata ignored” is the plain difference of the same records: it compares unlike sites, and its interval misses the
-effect. Where 6 % take the treatment up, the compliers' interval is withheld as long as it has no bounds.
-""",
+“Strata ignored” is the plain difference of the same records. It compares sites that are not alike, so its interval
+misses the effect. Where only 6 % take up the treatment, the interval for compliers is withheld whenever it is
+unbounded.""",
     )
 
 

@@ -262,29 +262,30 @@ def findings(
     ]
     header = ["ε", "a release", "each sum alone", "no noise", "ε allows", "the Gaussian curve", "ε of each sum alone"]
     question = filled(
-        f"""Somebody knows all units but one and asks whether that one, at its bounds in all of eight outcomes, took
-        part. The table has the advantage of the likelihood ratio, true less false alarms at the best threshold, in
-        {runs:,} releases of each of the two worlds with OpenDP's noise."""
+        f"""An attacker knows all units except one, and asks whether that one took part. It lies at its bounds in all of
+        eight outcomes. The table gives the advantage of the likelihood ratio, that is, true minus false alarms at the
+        best threshold, in {runs:,} releases with OpenDP's noise of each of the two worlds."""
     )
     answer = filled(
-        """Noise that is calibrated to each sum alone looks like a release and spends several times as much. OpenDP's
-        noise has no seed: these shares differ between runs by a point or so, and the best of many thresholds lies a
+        """Noise that is calibrated to each sum alone looks like a release, but spends several times as much. OpenDP's
+        noise has no seed, so these shares differ between runs by about a point, and the best of many thresholds lies a
         point or two above the curve by chance."""
     )
     details = "\n\n".join(["## Who took part", question, markdown_table(header, attacked, 1), answer])
     return Findings(
         "Releases with noise",
-        f"""A release adds noise to the sums of each arm and group. Simulated: {trials:,} trials for each cell, half of
-        the units treated, δ = {DELTA:g} and intervals of 95 %. The treatment adds a tenth to the outcome. Each cell
-        has the share of intervals that held the true effect, and their width, at the median, next to that of the same
+        f"""A release adds noise to the sums of each arm and group. We simulated {trials:,} trials for each cell, with
+        half of the units treated, δ = {DELTA:g} and 95 % intervals. The treatment adds a tenth to the outcome. Each
+        cell gives the share of intervals that held the true effect, and their median width divided by that of the same
         trials without noise, which have 128 groups (for shares, Welch's error). Shares of units with one record are
-        released without groups, all others in 16 groups unless it says 64. Adjusted: by a covariate from before.
-        Drowned: the noise in the count of an arm is more than a tenth of it, and no effect is told.""",
+        released without groups, all others in 16 groups unless the row says 64. “Adjusted” means adjusted for a
+        covariate from before the trial. “Drowned” means that the noise in the count of an arm is more than a tenth of
+        it, so that no effect is shown.""",
         ["outcome", "units", *(f"ε = {epsilon:g}" for epsilon in EPSILONS)],
         rows,
         f"""Intervals hold in {least:.1f} to {most:.1f} % of trials (Monte Carlo error {error:.1f} points). With 16
-        groups an interval is 8 % wider by its 15 degrees of freedom alone; what is beyond that is noise. More groups
-        pay only where hardly any of the width is noise.""",
+        groups, an interval is 8 % wider because of its 15 degrees of freedom alone; the rest comes from noise. More
+        groups pay off only where noise adds hardly any width.""",
         left=1,
         details=details,
         packages=("opendp",),

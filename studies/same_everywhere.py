@@ -279,22 +279,22 @@ def _findings(rows: Sequence[Sequence[str]], records: int, replicates: int) -> F
         f"""One simulated trial of {records:,} records, in {FILES} Parquet files, is folded by every path into foldaway:
         by one process and by two (`fold_files`), by a query (`fold_query`), on Dask, on Spark as a data frame and as a
         stream of micro-batches, and as messages through a NATS and a Redis server (`foldaway consume`). Its units have
-        several records, which lie apart. Once the plan keeps sums by group, with coefficients; once it keeps moments,
-        and a bootstrap by unit with B = {replicates} replicates; both under one key.
+        several records, which are scattered over the files. It is folded twice: with a plan that keeps sums by group,
+        with coefficients, and with one that keeps moments and a bootstrap by unit with B = {replicates} replicates.
+        Both use one key.
 
-        What is compared, each path with one process: the number of records of each arm and group, which must be the
-        same; the sums, and from moments the effects and the bootstrap, as follows. Sums: every single number that the
-        state holds, relative to itself, or to the mean size of its kind where that is larger. Effects: every estimate
-        and every standard error, over all outcomes, estimators and kinds of error; the largest difference, relative
-        to the effect, or to its error where that is larger. Bootstrap: every single replicate, over all outcomes and
-        estimators; the largest difference, relative to the replicate, or to the replicates' spread where that is
-        larger.
+        Each path is compared with one process. The number of records of each arm and group must be the same. “Sums” is
+        the largest difference of any number that the state holds, relative to the number itself, or to the mean size of
+        its kind where that is larger. “Effects” is the largest difference of any estimate or standard error, over all
+        outcomes, estimators and kinds of error, relative to the effect, or to its error where that is larger.
+        “Bootstrap” is the largest difference of any single replicate, over all outcomes and estimators, relative to the
+        replicate, or to the replicates' spread where that is larger.
 
-        Seconds: of the whole path, with the start of its processes (for Spark, of Java; for NATS and Redis, of the
-        server, and with the sending), on two cores that may have had other work; they show what to expect, not who is
-        faster.""",
+        “Seconds” is the time of the whole path, including the start of its processes (for Spark, of Java; for NATS and
+        Redis, of the server, and the sending), on two cores that may have had other work. The times show what to
+        expect, not which path is faster.""",
         ["path", "records", "seconds, sums", "seconds, moments", "sums", "effects", "bootstrap"],
         rows,
-        f"""No path differs from one process by more than {MOST:.0e}; what there is comes from the order in which
-        floating point numbers are added.""",
+        f"""No path differs from one process by more than {MOST:.0e}. The differences come from the order in which
+        floating-point numbers are added.""",
     )

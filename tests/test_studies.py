@@ -195,4 +195,4 @@ def test_a_schedule_of_the_study_is_counted() -> None:
     found = federated_schedules.study(schedules=3, seed=12, processes=1)
     assert sum(tale.schedules for tale in found.values()) == 3
     assert not [wrong for tale in found.values() for wrong in tale.wrong]
-    assert "What happened" in federated_schedules.findings(found).answer
+    assert "These events happened" in federated_schedules.findings(found).answer

@@ -39,27 +39,28 @@ def findings(grid: Grid, again: Mapping[Cell, Hits], trials: int, seed: int) -> 
     apart = max(hits.apart for hits in grid.values())
     return Findings(
         "Coverage of the intervals",
-        f"""Trials with a known effect were simulated, {trials:,} of each design, folded by `fa.Trial`, and every 95 %
-        interval was checked for whether it holds the effect. In brackets: the same estimator, error and interval by
-        statsmodels, from all rows of the same trials; there is none for the bootstrap, and none for several looks.
+        f"""We simulated {trials:,} trials of each design with a known effect, folded them with `fa.Trial`, and checked
+        whether each 95 % interval holds the effect. In brackets is the coverage of the same estimator, error and
+        interval computed by statsmodels from all rows of the same trials. There is none for the bootstrap or for
+        several looks.
 
-        Records: y = 1 + {EFFECT} d + x + e with treatment d, a standard normal covariate x, and noise e; in designs
-        with clusters y = 1 + {EFFECT} d + u + x/2 + e, with a standard normal u that records of a unit share, and x =
-        u/2 plus standard normal noise. Arms are drawn for each unit with the plan's probabilities, half and half if
-        nothing else is said; clusters that are few are dealt out evenly. The bootstrap has {REPLICATES} replicates with
-        Poisson weights by unit. Where records have no cluster, each is a unit. Errors by unit are withheld in trials
-        with too few units; coverage is then of the others. CR1 of a difference is, by statsmodels too, that of each
-        arm's mean.
+        The outcome is y = 1 + {EFFECT} d + x + e with treatment d, a standard normal covariate x, and noise e. In
+        designs with clusters it is y = 1 + {EFFECT} d + u + x/2 + e, where the records of a unit share a standard
+        normal u, and x is u/2 plus standard normal noise. Each unit's arm is drawn with the plan's probabilities, half
+        and half unless the design says otherwise; small numbers of clusters are divided evenly. The bootstrap has
+        {REPLICATES} replicates with Poisson weights by unit. Where there are no clusters, each record is a unit. Errors
+        by unit are withheld in trials with too few units, and coverage counts the other trials. CR1 of a difference is,
+        for statsmodels too, that of each arm's mean.
 
-        A share of {trials:,} trials is off by up to {100 * chance(NOMINAL, trials):.1f} points by chance ({ERRORS}
-        Monte Carlo standard errors). What theory says was written down first: no mark, should be 95 %; ≥, should be
-        95 % or more, or a floor given below; ≲, may fall short of 95 %, down to a floor given below; ↓, should fall
-        short, and does not serve here; ✗, not as theory says. With some {len(grid)} cells, one is outside by chance
-        now and then. So a design with such a cell is simulated once more from another seed, and the cell counts as
-        broken if it is outside again.
+        By chance, a share of {trials:,} trials is off by up to {100 * chance(NOMINAL, trials):.1f} points ({ERRORS}
+        Monte Carlo standard errors). What theory predicts was written down beforehand. No mark: the cell should be at
+        95 %. ≥: it should be at 95 % or more, or at least at a floor given below. ≲: it may fall short of 95 %, down to
+        a floor given below. ↓: it should fall short, since the method is wrong for this design. ✗: it is not as theory
+        says. Among about {len(grid)} cells, one is outside by chance now and then. So a design with such a cell is
+        simulated once more from another seed, and the cell counts as broken if it is outside again.
 
-        Apart: the largest difference between foldaway and statsmodels in any trial and any kind of error, of standard
-        errors as a share of the error, or of estimates in standard errors.""",
+        “Apart” is the largest difference between foldaway and statsmodels in any trial and any kind of error: of
+        standard errors relative to the error, or of estimates in standard errors.""",
         ["design", "estimator", *KINDS, "apart"],
         list(_rows(grid, again, trials)),
         _answer(grid, again, trials, apart),

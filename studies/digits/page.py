@@ -23,20 +23,20 @@ def findings(found: Sequence[Digits], draws: int) -> Findings:
     with_errors = [name for name in SOLVERS if any(errors[of, name] is not None for of in _sets(found))]
     return Findings(
         "Right digits",
-        f"""How many decimal digits of the worst coefficient are right: minus the logarithm of its relative error, at
-        most 16. The first sets are NIST's Statistical Reference Datasets for linear regression with their certified
-        answers (Wampler4 and 5 made from 1 and 3). Of the other kinds {draws} sets were drawn at random, and medians
-        are shown; there the truth is least squares in rational numbers, of the very doubles that the solvers were
-        given.
+        f"""The table shows how many decimal digits of the worst coefficient are right: minus the logarithm of its
+        relative error, at most 16. The first sets are NIST's Statistical Reference Datasets for linear regression with
+        their certified answers (Wampler4 and 5 are made from 1 and 3). Of each other kind we drew {draws} sets at
+        random, and the table shows medians; there the truth is least squares in rational numbers, computed from exactly
+        the doubles that the solvers got.
 
-        foldaway sees rows one by one, in batches of five, or in four shards that are merged. The others see all rows at
-        once; one that refuses, or leaves a column out, has no digits. The recursion is Algorithm 1 of the paper to the
-        letter, from as few records as identify the coefficients.
+        foldaway gets the rows all at once, one by one, in batches of five, or in four shards that are merged. The
+        others get all rows at once; a solver that fails, or leaves out a column, has no digits. The recursion is
+        Algorithm 1 of the paper to the letter, started from as few records as identify the coefficients.
 
-        Polynomial: degree 10, in the manner of NIST's Filip. Nearly collinear: a column is the sum of two others but
-        for one part in a million. Large means: covariates around 10 million with standard deviation 1. Large response:
-        outcomes around a billion, with a standard deviation of about 1. Mixed scales: columns between 10⁻¹² and
-        10¹².""",
+        The polynomial has degree 10, like NIST's Filip. In the nearly collinear sets, a column is the sum of two others
+        except for one part in a million. Large means are covariates around 10 million with a standard deviation of 1,
+        and large responses are outcomes around a billion with a standard deviation of about 1. Mixed scales are columns
+        between 10⁻¹² and 10¹².""",
         header,
         [[name, *(f"{coef[of, name]:.1f}" for of in header[1:])] for name in SOLVERS],
         _answer(coef, header[1:]),
@@ -67,13 +67,13 @@ def _answer(coef: dict[tuple[str, str], float], sets: Sequence[str]) -> str:
     literal = gaps(RECURSION)
     lost = max(sets, key=lambda of: literal[of])
     spread = max(max(coef[of, way] for way in FOLDAWAY) - min(coef[of, way] for way in FOLDAWAY) for of in sets)
-    return f"""Whatever the way of folding, foldaway has about the digits of a QR of all rows: between its worst way and
-    statsmodels' QR the difference is {behind[worst]:+.1f} digits on {worst} at one end and {behind[best]:+.1f} on
-    {best} at the other. Its ways differ by up to {spread:.1f} digits from one another, which is the luck of rounding.
+    return f"""However it folds the rows, foldaway has about as many right digits as a QR of all rows. Compared with
+    statsmodels' QR, its worst way has between {behind[worst]:+.1f} digits (on {worst}) and {behind[best]:+.1f} digits
+    (on {best}). Its ways differ from one another by up to {spread:.1f} digits, which is the luck of rounding.
 
-    The literal recursion keeps (X'X)⁻¹ and starts from an inverse, and so loses twice the digits that the columns cost:
-    on {lost} it has {coef[lost, RECURSION]:.1f} digits where foldaway has {
-        literal[lost] + coef[lost, RECURSION]:.1f}."""
+    The literal recursion keeps (X'X)⁻¹ and starts from an inverse, so it loses twice as many digits as the columns
+    cost: on {lost} it has {coef[lost, RECURSION]:.1f} digits where foldaway has
+    {literal[lost] + coef[lost, RECURSION]:.1f}."""
 
 
 def picture(coef: dict[tuple[str, str], float], sets: Sequence[str]) -> str:

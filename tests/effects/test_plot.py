@@ -79,6 +79,22 @@ def test_names_are_no_formulas(name: str) -> None:
     assert b"<script" not in drawn.getvalue()
 
 
+def test_long_names_stay_on_the_page() -> None:
+    words = "a name of very many words that nobody would read to its end in a table or in a picture"
+    arms = {f"{words} {i}": 0.5 for i in range(2)}
+    outcome = fa.Mean("y", label=f"{words}, {words}", measure="thousands of euros")
+    trial = fa.Trial(fa.Plan(name="long", arm="g", arms=arms, outcomes=[outcome]))
+    trial.fold({"g": list(arms) * 50, "y": list(range(100))})
+    for estimators in (False, True):
+        figure = trial.effects().plot(estimators=estimators)
+        figure.draw_without_rendering()
+        for axes in figure.axes:
+            box = axes.get_tightbbox()
+            assert box is not None
+            assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+            assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
+
+
 def test_matplotlib_is_asked_for_only_when_it_is_needed() -> None:
     code = (
         "import sys; sys.modules['matplotlib'] = sys.modules['matplotlib.figure'] = None\n"

@@ -67,9 +67,16 @@ def test_links_lead_to_their_sections(browser: Browser, reports: Path) -> None:
         assert watched.page.evaluate("location.hash") == "#kept"
 
 
-def test_on_paper_everything_is_open(browser: Browser, reports: Path) -> None:
+def test_on_paper_everything_is_open_and_dark_on_white(browser: Browser, reports: Path) -> None:
+    colours = "['color', 'backgroundColor'].map(each => getComputedStyle(document.body)[each])"
     with page_at(browser, written(reports, "small")) as watched:
-        watched.page.emulate_media(media="print")
+        light = watched.page.evaluate(colours)
+        watched.page.emulate_media(color_scheme="dark")
+        dark = watched.page.evaluate(colours)
+        watched.page.emulate_media(media="print", color_scheme="dark")
+        ink, paper = watched.page.evaluate(colours)
+        assert ink == light[0] != dark[0]
+        assert paper == "rgb(255, 255, 255)"
         heights = watched.page.evaluate(
             "[...document.querySelectorAll('details .within')].map(each => each.getBoundingClientRect().height)"
         )

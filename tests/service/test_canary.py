@@ -9,12 +9,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx
 import pytest
 
-from canary import PLAN, Report, as_ndjson, batches, drop, record, report
+from canary import PLAN, Batch, Report, as_ndjson, batches, drop, record, report
 from foldaway.sources.formats.body import NDJSON
 from memory_scan import Marks
 from postgres import Postgres
@@ -94,14 +96,20 @@ def sent(server: Served, marks: Marks, *, killed: bool, data: list[Path]) -> tup
     made = server.ask("POST", "/v1/trials", content=PLAN.to_json(), headers={"Content-Type": "application/json"}).json()
     token, said, answers = made["ingest_token"], [], Counter[tuple[str, int]]()
     path = "/v1/trials/canary/records"
-    with server.http(token) as client:
-        for batch in batches(marks, ("good", "good", "faulty", "cut", "dropped")):
-            if batch.kind == "dropped":
-                drop(batch, server.port, path, {"Authorization": f"Bearer {token}"})
-                continue
-            answer = client.post(path, content=batch.body, headers=batch.headers)
-            said.append(repr(answer.headers).encode() + answer.content)
-            answers[batch.kind, answer.status_code] += 1
+
+    def post(batch: Batch) -> tuple[str, httpx.Response] | None:
+        if batch.kind != "dropped":
+            return batch.kind, client.post(path, content=batch.body, headers=batch.headers)
+        drop(batch, server.port, path, {"Authorization": f"Bearer {token}"})
+        return None
+
+    # Several at a time, so that small ones are folded together.
+    with server.http(token) as client, ThreadPoolExecutor(_PLACES) as senders:
+        for outcome in senders.map(post, batches(marks, ("good", "good", "faulty", "cut", "dropped"))):
+            if outcome is not None:
+                kind, answer = outcome
+                said.append(repr(answer.headers).encode() + answer.content)
+                answers[kind, answer.status_code] += 1
         said.append(server.ask("GET", "/v1/trials/canary/effects").content)
         pid = server.pid
         if killed:

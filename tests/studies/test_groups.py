@@ -107,7 +107,7 @@ def test_rare_conversions_in_unequal_arms_no_longer_raise_alarms() -> None:
 def test_the_pages_say_what_was_found() -> None:
     cells = {(0.5, "conversion 20 %", 0.0): groups_anytime.study(0.5, "conversion 20 %", 0.0, 20, 2000, 9)}
     page = groups_anytime.findings(cells, 20, 2000).page("groups_anytime", "python")
-    assert "In balanced designs the interval" in page
+    assert "In balanced designs the interval" in " ".join(page.split())
     results = groups_coverage.Results(
         {("unequal", 50, None): groups_coverage.clustered("unequal", 50, None, 20, 9)},
         {2: groups_coverage.relative(2, 20, 9)},

@@ -30,4 +30,4 @@ def test_intervals_cover_and_the_page_says_so() -> None:
         assert min(found[0.5].covers, found[0.95].covers) > 0.87
     page = quantiles.findings(cells, 60).page("quantiles", "python")
     assert "400 units, 2,000 records, correlation 0.3" in page
-    assert "Where nearly all trials told an interval" in page
+    assert "Where nearly all trials show an interval" in page

@@ -30,12 +30,14 @@ from foldaway.cli.commands import (
     token,
     trial,
 )
+from foldaway.cli.terminal.help import PlainHelp
 from foldaway.cli.terminal.leaving import INTERRUPTED, Interrupted, leave, tell_unwritten
 from foldaway.cli.terminal.words import speak_any_encoding, tell
 from foldaway.errors import FoldawayError
 
 app = typer.Typer(
     name="foldaway",
+    cls=PlainHelp,
     help="Randomised trials that keep no records: fold each one into running tallies, read effects from them.",
     no_args_is_help=True,
     rich_markup_mode=None,  # plain text, which a narrow terminal does not cut off

@@ -154,15 +154,17 @@ class Effects(Findings):
         """Everything, for machines; numbers that cannot be told are null, and so are infinite degrees of freedom."""
         about = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
         faults = [msgspec.structs.asdict(fault) for fault in self.faults]
+        about["segments"] = [{**msgspec.structs.asdict(each), "summary": each.summary} for each in self.segments]
         about["plan"] = None if self.plan is None else self.plan.settings()
-        said = {"verdicts": self.verdicts(), "faults": faults, "effects": self.rows}
+        said = {"verdicts": self.verdicts(), "explained": explanations(self), "faults": faults, "effects": self.rows}
         return msgspec.json.encode({**about, **said}).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """The effects that `to_json` wrote."""
         about = msgspec.json.decode(text)
-        about.pop("verdicts", None)  # they follow from the rows
+        for follows in ("verdicts", "explained"):  # from the rows
+            about.pop(follows, None)
         rows = [Effect(**_infinite(row)) for row in about.pop("effects")]
         faults = [Fault(**fault) for fault in about.pop("faults")]
         ratio = msgspec.convert(about.pop("sample_ratio"), SampleRatio)

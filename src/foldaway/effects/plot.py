@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import groupby
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from foldaway.effects.effect import Effect
@@ -19,8 +21,13 @@ if TYPE_CHECKING:
 # Readable in print, in grey, and to those who do not see red and green.
 _INK, _BAR = "#17645f", "#7fb5ae"
 
-# Characters of an arm's name; a longer one would leave no room for the plot.
-_LONGEST = 32
+# Characters of an arm's name, and of a line beside, above and below a panel: longer ones would leave no room for the
+# plot, or leave the page.
+_LONGEST = 40
+_BESIDE, _ABOVE, _BELOW = 22, 44, 66
+
+# Inches of a line.
+_LINE = 0.17
 
 
 def forest(effects: Findings, axes: Axes | None = None, *, estimators: bool = False) -> Figure:
@@ -36,11 +43,11 @@ def forest(effects: Findings, axes: Axes | None = None, *, estimators: bool = Fa
     Raises:
         ValueError: There is nothing to draw, or several outcomes for one pair of axes.
     """
-    panels: dict[str, list[Comparison]] = {}
-    for each in comparisons(effects):
-        if each.lead.estimate is None:
-            continue
-        panels.setdefault(each.outcome, []).append(each)
+    known = [each for each in comparisons(effects) if each.lead.estimate is not None]
+    panels = [
+        (fill(effects.heading(outcome), _ABOVE), _rows(list(those), estimators))
+        for outcome, those in groupby(known, key=lambda each: each.outcome)
+    ]
     if not panels:
         raise ValueError("there are no effects to draw.")
     if axes is not None:
@@ -50,10 +57,10 @@ def forest(effects: Findings, axes: Axes | None = None, *, estimators: bool = Fa
         assert figure is not None  # axes are always somewhere
         targets = [axes]
     else:
-        figure = _figure([_rows(panel, estimators) for panel in panels.values()])
+        figure = _figure([_height(title, rows, estimators) for title, rows in panels])
         targets = list(figure.axes)
-    for target, (outcome, panel) in zip(targets, panels.items(), strict=True):
-        _draw(target, effects.heading(outcome), _rows(panel, estimators), effects.confidence, estimators)
+    for target, (title, rows) in zip(targets, panels, strict=True):
+        _draw(target, title, rows, effects.confidence, estimators)
     return figure
 
 
@@ -61,19 +68,24 @@ def _rows(panel: Sequence[Comparison], estimators: bool) -> list[Effect]:
     return [row for each in panel for row in (each.best if estimators else [each.lead])]
 
 
-def _figure(panels: Sequence[Sequence[Effect]]) -> Figure:
+def _height(title: str, rows: Sequence[Effect], estimators: bool) -> float:
+    """Inches of a panel."""
+    lines = max(_label(row, estimators).count("\n") for row in rows)
+    return 1.2 + _LINE * title.count("\n") + (0.42 + _LINE * max(0, lines - 1)) * len(rows)
+
+
+def _figure(heights: Sequence[float]) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise ImportError(not_installed("matplotlib", "plot")) from None
 
-    heights = [1.2 + 0.42 * len(rows) for rows in panels]
     figure = Figure(figsize=(7.0, sum(heights)), layout="constrained")
-    figure.subplots(len(panels), 1, squeeze=False, gridspec_kw={"height_ratios": heights})
+    figure.subplots(len(heights), 1, squeeze=False, gridspec_kw={"height_ratios": heights})
     return figure
 
 
-def _draw(axes: Axes, outcome: str, rows: Sequence[Effect], confidence: float, estimators: bool) -> None:
+def _draw(axes: Axes, title: str, rows: Sequence[Effect], confidence: float, estimators: bool) -> None:
     axes.axvline(0, color="0.4", linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
     for y, row in enumerate(rows):
         if row.estimate is None:
@@ -89,16 +101,17 @@ def _draw(axes: Axes, outcome: str, rows: Sequence[Effect], confidence: float, e
     # A dollar sign in a name is a dollar sign, and begins no formula.
     axes.set_yticks(range(len(rows)), [_label(row, estimators) for row in rows], parse_math=False)
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_title(outcome, loc="left", fontsize="medium", fontweight="bold", parse_math=False)
-    axes.set_xlabel(
-        f"effect against {rows[0].control} ({100 * confidence:g} % interval; thin: any number of looks)",
-        fontsize="small",
-        parse_math=False,
-    )
+    axes.set_title(title, loc="left", fontsize="medium", fontweight="bold", parse_math=False)
+    below = f"effect against {_cut(rows[0].control)} ({100 * confidence:g}\u00a0% interval; thin: any number of looks)"
+    axes.set_xlabel(fill(below, _BELOW), fontsize="small", parse_math=False)
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
 def _label(row: Effect, estimators: bool) -> str:
-    arm = row.arm if len(row.arm) <= _LONGEST else f"{row.arm[: _LONGEST - 1]}…"
-    return f"{arm}, {row.estimator} ({row.se_kind})" if estimators else arm
+    arm = _cut(row.arm)
+    return fill(f"{arm}, {row.estimator} ({row.se_kind})" if estimators else arm, _BESIDE)
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1].rstrip()}…"

@@ -33,12 +33,6 @@ class Line(NamedTuple):
     effect: str
     interval: str
 
-    @property
-    def word(self) -> str:
-        """The verdict; of one that holds for a single look alone, that it does."""
-        said = self.verdict
-        return said.verdict if said.holds or not said.decided else f"{said.verdict}, one look"
-
 
 def lines_of(effects: Findings, *, short: bool = False) -> list[Line]:
     """The lines of a scorecard; short ones have large numbers in thousands, millions and so on."""
@@ -62,7 +56,7 @@ def scorecard(effects: Findings, *, short: bool = False) -> tuple[list[str], lis
     interval = f"{100 * effects.confidence:g} % interval"
     header = ["outcome", *(["arm"] if several else []), *arms, "effect", interval, "verdict"]
     return header, [
-        [*name, line.control_level, line.level, line.effect, line.interval, line.word]
+        [*name, line.control_level, line.level, line.effect, line.interval, line.verdict.words]
         for name, line in zip(names, lines, strict=True)
     ]
 

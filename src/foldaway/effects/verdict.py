@@ -52,6 +52,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         p_value: The p-value of what is asked, corrected for several comparisons as the plan says.
         verdict: The verdict, for a single look.
         anytime: The verdict that holds however often one looks.
+        words: The verdict as people read it: with “, one look” where it holds for a single look alone.
         why: Why there is no verdict, or none that holds at any time.
         more_records: About how many more records it takes until a verdict holds at any time (where there is no such
             test, for a single look), if the effect stays as it is; None if it holds, or if that cannot be told.
@@ -76,13 +77,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     p_value: float | None
     verdict: Word
     anytime: Word
+    words: str
     why: str | None = None
     more_records: int | None = None
 
     @property
     def decided(self) -> bool:
         """Whether it is, at a single look."""
-        return self.verdict not in (UNDECIDED, NONE)
+        return _decided(self.verdict)
 
     @property
     def holds(self) -> bool:
@@ -138,9 +140,14 @@ def _verdict(effects: Findings, comparison: Comparison, once: float | None, ever
         p_value=p,
         verdict=said[0],
         anytime=said[1],
+        words=said[0] if said[0] == said[1] or not _decided(said[0]) else f"{said[0]}, one look",
         why=why,
         more_records=None if NONE in said else _more(row, said, p, at_any_time, effects.confidence),
     )
+
+
+def _decided(word: Word) -> bool:
+    return word not in (UNDECIDED, NONE)
 
 
 def doubt_of(effects: Findings, outcome: str) -> str | None:

@@ -70,7 +70,8 @@ class Arriving:
             noise = {outcome: self._rng.gauss(10 + lift * arm, 3) for outcome in self.plan["outcomes"]}
             covariates = {name: self._rng.gauss(0, 1) for name in self.plan.get("covariates", [])}
             unit = {self.plan["unit"]: f"{self._rng.random()}"} if "unit" in self.plan else {}
-            records.append({self.plan["arm"]: arms[arm], **unit, **noise, **covariates})
+            segments = {name: self._rng.choice("xy") for name in self.plan.get("segments", [])}
+            records.append({self.plan["arm"]: arms[arm], **unit, **noise, **covariates, **segments})
         answer = self._server.ask("POST", f"/v1/trials/{self.name}/records", self._ingest, json=records)
         assert answer.status_code in (200, 202), answer.text  # 202 while they wait for their cohort
         assert answer.json()["folded"] == count
@@ -243,6 +244,29 @@ def test_a_closed_trial_says_so_with_its_final_effects_and_fingerprint(browser: 
         watched.require_quiet()
 
 
+def test_page_list_and_report_give_one_verdict(browser: Browser, server: Served) -> None:
+    """That of the command line's scorecard, also where it holds for one look alone."""
+    trial = Arriving(server, "once")
+    trial.send(400, lift=1.2)
+    trial.close()
+    (said,) = server.ask("GET", "/v1/trials/once/effects", trial.read).json()["effects"]["verdicts"]
+    assert said["words"] == "higher, one look"
+    with looking(browser, server, server.admin) as watched:
+        page = watched.page
+        line = page.locator(".trials tr", has_text="once")
+        until(page, lambda: "higher, one look: revenue" in line.inner_text())
+        line.get_by_role("link").click()
+        page.locator(".glance tbody td").first.wait_for()
+        assert page.locator(".glance tbody td").first.inner_text() == "higher, one look"
+        assert text(page, "#verdict").startswith("treatment raises revenue by")
+        assert text(page, "#verdict").endswith("(one look).")
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Download the report").click()
+        report = download.value.path().read_text("utf-8")
+        assert report.count("Higher, one look") == 2
+        watched.require_quiet()
+
+
 def test_a_sample_ratio_that_does_not_fit_is_said_first(browser: Browser, server: Served) -> None:
     trial = Arriving(server, "skewed")
     trial.send(300)
@@ -268,7 +292,7 @@ def test_a_sample_ratio_that_cannot_be_told_is_no_alarm(browser: Browser, server
     trial.send(200, only=0)
     with looking(browser, server, trial.read) as watched:
         page = watched.page
-        page.get_by_text("Whether the records per arm fit the plan cannot be told").wait_for()
+        page.get_by_text("It is unknown whether the records per arm fit the plan").wait_for()
         assert page.locator(".alarm").count() == 0
         assert not text(page, "#verdict").startswith("Not to be trusted")
         assert page.locator(".notes").get_by_text("It is unknown whether the arms got their share").is_visible()
@@ -314,10 +338,11 @@ def test_what_cannot_be_told_is_said_with_its_reason(browser: Browser, server: S
                 const text = (parts) => parts.map((part) => part.textContent ?? part).join("");
                 const all = JSON.parse(rows);
                 const other = { ...all[0], se_kind: "CR1", reliable: false };
-                const said = { margin: null, anytime: "not decided yet" };
+                const open = "not decided yet";
+                const said = { margin: null, verdict: open, anytime: open, words: open };
                 return {
                     verdicts: all.map((row) => text(verdict(row, { ...said, label: row.outcome }))),
-                    explained: all.map((row) => text(explained(row, 0.95))),
+                    explained: all.map((row) => text(explained(row, said, 0.95))),
                     heard: all.map((row) => heard(row, 100)),
                     reasons: reasons(all),
                     leads: [[all[0], other], [other, all[0]]].map((pair) => headline(pair)[0].se_kind),
@@ -327,9 +352,9 @@ def test_what_cannot_be_told_is_said_with_its_reason(browser: Browser, server: S
         )
         watched.require_quiet()
     assert told["verdicts"] == [
-        "No effect of arm1 on y0 is established so far",
+        "No effect of arm1 on y0 is established",
         "No error can be given for arm1 on y0",
-        "No effect of arm1 on y0 can be told yet",
+        "No effect of arm1 on y0 can be shown yet",
     ]
     assert [said.split(" The level")[0].strip() for said in told["explained"]] == ["It waits.", "So few.", "So few."]
     assert not any("null" in said or "NaN" in said for said in told["heard"] + told["explained"])
@@ -377,7 +402,7 @@ def test_every_outcome_is_there_at_a_glance_with_its_verdict(browser: Browser, s
         said = server.ask("GET", "/v1/trials/asked/effects", trial.read).json()["effects"]["verdicts"]
         cells = [row.locator("th, td").all_inner_texts() for row in rows.all()]
         assert [row[:2] for row in cells] == [["Revenue €", "better"], ["harm", "not worse"], ["same", "alike"]]
-        assert [each["anytime"] for each in said] == [row[1] for row in cells]
+        assert [each["words"] for each in said] == [row[1] for row in cells]
         assert [row[3][0] for row in cells[1:2]] == ["≤"]
         page.get_by_role("button", name="harm").click()
         until(page, lambda: text(page, "#verdict") == "treatment does not make harm worse by more than 5.")
@@ -389,9 +414,11 @@ def test_every_outcome_is_there_at_a_glance_with_its_verdict(browser: Browser, s
 
 def test_outcome_arm_and_estimator_are_chosen(browser: Browser, server: Served) -> None:
     arms = {"control": 0.25, "gold": 0.25, "silver": 0.25, "bronze": 0.25}
-    trial = Arriving(server, "many", arms=arms, outcomes=["revenue", "visits"], covariates=["before"])
+    parts = {"outcomes": ["revenue", "visits"], "covariates": ["before"], "segments": ["country"]}
+    trial = Arriving(server, "many", arms=arms, **parts)
     trial.send(400)
-    answer = server.ask("GET", "/v1/trials/many/effects", trial.read).json()["effects"]["effects"]
+    told = server.ask("GET", "/v1/trials/many/effects", trial.read).json()["effects"]
+    answer = told["effects"]
     with looking(browser, server, trial.read) as watched:
         page = watched.page
         page.locator("#estimate").wait_for()
@@ -403,7 +430,13 @@ def test_outcome_arm_and_estimator_are_chosen(browser: Browser, server: Served) 
         (row,) = [row for row in answer if all(row[field] == value for field, value in wanted.items())]
         until(page, lambda: number(text(page, "#estimate")) == pytest.approx(row["estimate"], abs=0.05))
         forest = page.locator(".forest tbody tr").all_inner_texts()
-        assert [line.split()[0] for line in forest] == ["gold", "silver", "bronze"]
+        assert [line.split()[0] for line in forest[:3]] == ["gold", "silver", "bronze"]
+        (within,) = [part for part in told["segments"] if (part["outcome"], part["arm"]) == ("visits", "bronze")]
+        card = page.get_by_label("Effects by segment")
+        assert within["summary"] in card.inner_text()
+        for level, line in zip(within["effects"], card.locator("tbody tr").all(), strict=True):
+            assert line.inner_text().split()[:3] == [level["segment"], f"{level['n']}", "records"]
+            assert number(line.locator("strong").inner_text()) == pytest.approx(level["estimate"], abs=0.05)
         until(page, lambda: page.locator(".chart").get_attribute("aria-valuenow") is not None)
         watched.require_quiet()
 
@@ -528,7 +561,7 @@ def test_a_trial_of_somebody_else_is_not_shown(browser: Browser, server: Served)
     trial = Arriving(server, "mine")
     Arriving(server, "theirs")
     with looking(browser, server, trial.read, "#/trials/theirs") as watched:
-        watched.page.get_by_text("There is no trial of this name, or this token is not for it.").wait_for()
+        watched.page.get_by_text("There is no trial with this name").wait_for()
         watched.page.get_by_role("link", name="All trials that this token shows").click()
         watched.page.get_by_role("heading", name="Trials").wait_for()
         shown = watched.page.locator("tbody a")
@@ -597,7 +630,7 @@ def test_names_are_text_whatever_they_look_like(browser: Browser, server: Served
         assert page.evaluate("document.scripts.length") == 1
         watched.require_quiet()
         page.goto(f"{server.url}/#/trials/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
-        page.get_by_text("There is no trial of this name").wait_for()
+        page.get_by_text("There is no trial with this name").wait_for()
         page.goto(f"{server.url}/#/trials/%E0%A4%A")  # no text at all
         page.get_by_role("heading", name="Trials").wait_for()
         assert not any("dialog" in error for error in watched.errors)

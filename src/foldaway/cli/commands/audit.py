@@ -46,7 +46,7 @@ def audit(
     """Attack your own tallies and answers: who could be found?
 
     Says how many people could be solved for, by which numbers, and what stops it. Exits with 1 if somebody could be.
-    States of one trial are attacked one by one, and each less the one before it.
+    States of one trial are attacked one by one, and so is what changed from each to the next.
     """
     import msgspec
 

@@ -25,7 +25,9 @@ def certificate(
     state: State,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to; STATE.certificate.json by default, - to print."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Where to write it; STATE.certificate.json by default, - to print."
+        ),
     ] = None,
     key: KeyOfState = None,
 ) -> None:
@@ -67,7 +69,7 @@ def verify(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A certificate.")],
     head: Annotated[
         list[str] | None,
-        typer.Option(metavar="HASH", help="A head of its ledger that was published; may be repeated."),
+        typer.Option(metavar="HASH", help="A published head of its ledger; repeat for several."),
     ] = None,
     signer: Annotated[str | None, typer.Option(metavar="KEY", help="The public key that must have signed it.")] = None,
     state: Annotated[

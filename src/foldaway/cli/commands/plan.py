@@ -83,7 +83,7 @@ def check(
 @app.command("register")
 def register(
     plan: PlanFile,
-    save: Annotated[Path, typer.Option(metavar="STATE", help="Where the state is to be; it holds no record yet.")],
+    save: Annotated[Path, typer.Option(metavar="STATE", help="Where to create the state; it holds no record yet.")],
     key: KeyFile = None,
 ) -> None:
     """Enter a plan into a new ledger before the first record. Prints the hash that proves it once published."""
@@ -105,7 +105,7 @@ def dossier(
     plan: PlanFile,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to: a .md file; a .json file goes beside it."),
+        typer.Option("--output", "-o", metavar="FILE", help="The .md file to write; a .json file goes beside it."),
     ] = None,
     expect: Annotated[
         int, typer.Option(min=1, metavar="UNITS", help="How many units you expect, for the figures.")
@@ -114,7 +114,10 @@ def dossier(
     purpose: Annotated[str, typer.Option(help="Why the trial is run, in a sentence.")] = "",
     recipient: Annotated[list[str] | None, typer.Option(help="Who sees the effects; may be repeated.")] = None,
 ) -> None:
-    """Write papers for the file. A record of processing and an annex to an impact assessment (GDPR Art. 30 and 35)."""
+    """Write data protection papers for a plan.
+
+    A record of processing and an annex to an impact assessment (GDPR Art. 30 and 35).
+    """
     from foldaway.dossier import OPEN
     from foldaway.dossier import dossier as written
     from foldaway.plan import Plan
@@ -149,7 +152,7 @@ def new(
     delimiter: Delimiter = None,
     name: Annotated[str | None, typer.Option(help="The trial's name; that of the file by default.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; printed by default.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write it; printed by default.")
     ] = None,
 ) -> None:
     """Write a first plan for a file of records. Review it before you run it. Without options, list its columns."""
@@ -182,9 +185,9 @@ def new(
 @app.command("calibrate")
 def calibrate(
     plan: PlanFile,
-    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Files of records from before the trial.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files of records from before the trial.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; printed by default.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write it; printed by default.")
     ] = None,
     delimiter: Delimiter = None,
 ) -> None:

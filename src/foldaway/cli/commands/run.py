@@ -102,7 +102,7 @@ def demo(
     records: Annotated[int, typer.Option(min=1_000, help="How many records to simulate.")] = 200_000,
     seed: Annotated[int, typer.Option(help="The simulation's seed.")] = 0,
 ) -> None:
-    """Simulate a trial, beside an analysis that kept every row."""
+    """Simulate a trial, and compare it with an analysis of all rows."""
     from foldaway.cli.terminal.progress import file_progress
     from foldaway.simulation.demo import demonstrate
 

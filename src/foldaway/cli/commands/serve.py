@@ -102,7 +102,7 @@ def serve(
 
 @app.command()
 def key(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - prints it, to be kept as FOLDAWAY_KEY.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Where to write it; - prints it, for FOLDAWAY_KEY.")],
 ) -> None:
     """Create a key with which a server encrypts its trials. Keep it apart from the data, and do not lose it."""
     with extra():

@@ -125,7 +125,8 @@ def outlook(
 def report(
     state: State,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; STATE.html by default, - to print.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to write it; STATE.html by default, - to print."),
     ] = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="Do not round. The page is then for yourself, not for others.")
@@ -156,7 +157,9 @@ def report(
 @app.command()
 def export(
     state: State,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to; - to print.")] = Path("-"),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write it; - to print.")
+    ] = Path("-"),
     key: KeyOfState = None,
 ) -> None:
     """Write the effects for others, as JSON. They are rounded, and new ones come after the trial has grown enough."""
@@ -209,7 +212,7 @@ def seal(
 
 @app.command()
 def release(state: State, key: KeyOfState = None, json: AsJson = False) -> None:
-    """Tell a trial's effects once, with noise. Its exact tallies are then gone.
+    """Publish a trial's effects once, with noise. This destroys the exact tallies.
 
     The plan says how much noise. Safe to repeat: the file then holds the release, and gives the same effects again.
     """

@@ -45,11 +45,14 @@ def list_tokens(server: Server, token: Token, ca: Authority = None, json: AsJson
 def issue(
     scope: Annotated[
         Literal["admin", "ingest", "read", "metrics"],
-        typer.Argument(help="For everything; to send records to a trial; to read its effects; or for /metrics."),
+        typer.Argument(
+            metavar="SCOPE",
+            help="admin for everything, ingest to send records to a trial, read for its effects, metrics for /metrics.",
+        ),
     ],
     server: Server,
     token: Token,
-    trial: Annotated[str | None, typer.Argument(help="The trial's name, for ingest and read.")] = None,
+    trial: Annotated[str | None, typer.Argument(metavar="TRIAL", help="The trial's name, for ingest and read.")] = None,
     ca: Authority = None,
 ) -> None:
     """Issue a token and print it. It is shown this once."""

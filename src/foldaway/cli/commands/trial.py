@@ -105,7 +105,8 @@ def report(
     server: Server,
     token: Token,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; NAME.html by default, - to print.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to write it; NAME.html by default, - to print."),
     ] = None,
     ca: Authority = None,
     exact: Exact = False,
@@ -149,8 +150,8 @@ def close(
 ) -> None:
     """End a trial: no more records come, its effects are final.
 
-    Where records stay on devices, waits for their last reports and shows how many have come. Interrupted, the server
-    goes on waiting; the same command without options shows it.
+    If records stay on devices, the command waits for their last reports and shows how many have come. If you interrupt
+    it, the server keeps waiting; run the same command without options to watch again.
     """
     from foldaway.cli.terminal.waiting import close_and_wait
 
@@ -174,7 +175,9 @@ def certificate(
     ca: Authority = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to; NAME.certificate.json by default, - to print."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Where to write it; NAME.certificate.json by default, - to print."
+        ),
     ] = None,
 ) -> None:
     """Write the signed certificate of a closed trial. It has the plan, the effects, and the ledger of what happened."""

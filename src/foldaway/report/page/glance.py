@@ -31,7 +31,7 @@ def glance(effects: Effects) -> Section:
         [
             html(named(line.verdict.label), _measure(line.verdict)),
             *([html(named(line.verdict.arm))] if several else []),
-            mark(line.verdict, line.word),
+            mark(line.verdict),
             *map(typeset, (line.effect, line.interval, line.control_level, line.level)),
         ]
         for line in lines
@@ -50,8 +50,8 @@ def _measure(said: Verdict) -> Html | None:
     return tag("small", " ", tag("bdi", said.measure)) if said.measure else None
 
 
-def mark(said: Verdict, words: str | None = None) -> Html:
-    """The verdict in a word, with a sign of its own: colour alone says nothing."""
+def mark(said: Verdict) -> Html:
+    """The verdict in a word or two, with a sign of its own: colour alone says nothing."""
     kind, sign = _SIGNS.get(said.verdict, ("unclear", "○"))
-    text = words or said.verdict
+    text = said.words
     return tag("span", tag("span", sign, aria_hidden="true"), f" {text[:1].upper()}{text[1:]}", class_=f"badge {kind}")

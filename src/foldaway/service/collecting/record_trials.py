@@ -87,8 +87,9 @@ class RecordTrials:
             if arrivals:
                 outcomes.update(zip(decoded, collector.receive(arrivals), strict=True))
         finally:
+            if decoded:  # they may have been folded as one
+                self._decoys.add(collector.plan, sum(batch.records.num_rows for batch in decoded.values()))
             for batch in decoded.values():
-                self._decoys.add(collector.plan, batch.records.num_rows)
                 batch.wipe()
             for body, _ in lot:
                 wipe(body)

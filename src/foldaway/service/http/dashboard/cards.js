@@ -19,13 +19,13 @@ export function arms(effects, plan) {
         h("span", { class: "figure" }, seen === null ? "–" : count(seen))),
       shareBar(total > 0 ? seen / total : 0, planned),
       h("div", { class: "between soft small" },
-        h("span", {}, seen === null ? "not told yet" : share(seen, total)),
+        h("span", {}, seen === null ? "not shown yet" : share(seen, total)),
         h("span", {}, `planned ${share(planned, 1)}`)));
   });
   const verdict = ratio
     ? h("p", { class: `verdict ${VERDICTS[ratioState(ratio)]}` }, ratioVerdict(ratio))
     : h("p", { class: "soft small" },
-      `Counts by arm are told once every arm has ${several(plan.privacy?.smallest_cell ?? 10, durableThing(plan))}.`);
+      `Counts by arm are shown once every arm has ${several(plan.privacy?.smallest_cell ?? 10, durableThing(plan))}.`);
   return [h("h2", {}, "Arms and sample ratio"), h("ul", { class: "arms" }, rows), verdict];
 }
 

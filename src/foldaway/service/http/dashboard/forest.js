@@ -4,8 +4,10 @@ import { h, named, s } from "./dom.js";
 import { interval, number, places, reach, signed } from "./format.js";
 import { decimalsOf, rangeOf, scale, ticks } from "./scale.js";
 
+const byArm = { column: "Arm", name: (row) => row.arm, about: (row) => `${row.estimator}, ${row.se_kind}` };
+
 /** A table whose middle column is a drawing; what it draws also stands beside it in numbers. */
-export function forest(rows, chosen, outcome) {
+export function forest(rows, chosen, caption, { column, name, about } = byArm) {
   const range = rangeOf(rows.flatMap((row) => [row.estimate, row.anytime_ci_lower, row.anytime_ci_upper,
     ...(row.threshold ? [row.threshold] : []), ...(row.alternative === "within" ? [-row.threshold] : [])]));
   const x = scale(range, [3, 97]);
@@ -13,7 +15,7 @@ export function forest(rows, chosen, outcome) {
   const decimals = places(Math.min(...reaches.filter((each) => each > 0)));
   const body = rows.map((row) => h("tr", { class: row === chosen ? "chosen" : null },
     h("th", { scope: "row" },
-      named(row.arm), h("span", { class: "soft small" }, `${row.estimator}, ${row.se_kind}`)),
+      named(name(row)), h("span", { class: "soft small" }, about(row))),
     h("td", { class: "drawn" }, drawn(row, x)),
     h("td", { class: "numbers" },
       h("strong", {}, signed(row.estimate, decimals)),
@@ -23,9 +25,9 @@ export function forest(rows, chosen, outcome) {
     ...marks.map((mark) => s("text", { class: "tick", x: `${x(mark)}%`, y: 14, "text-anchor": "middle" },
       number(mark, decimalsOf(marks)))));
   return h("table", { class: "forest" },
-    h("caption", { class: "unseen" }, `Effects on ${outcome}`),
+    h("caption", { class: "unseen" }, caption),
     h("thead", {}, h("tr", {},
-      h("th", { scope: "col" }, "Arm"),
+      h("th", { scope: "col" }, named(column)),
       h("th", { scope: "col", class: "drawn" }, "Interval"),
       h("th", { scope: "col", class: "numbers" }, "Effect"))),
     h("tbody", {}, body),

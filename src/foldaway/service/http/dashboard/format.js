@@ -60,7 +60,7 @@ export function percent(share, digits = 2) {
 }
 
 export function share(part, whole) {
-  return whole > 0 ? `${((100 * part) / whole).toFixed(1)} %` : NONE;
+  return whole > 0 ? `${((100 * part) / whole).toFixed(1)}\u00a0%` : NONE;
 }
 
 export function chance(p) {
@@ -78,3 +78,5 @@ export function ago(seconds) {
 export function moment(seconds) {
   return new Date(1000 * seconds).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
 }
+
+export const day = (seconds) => new Date(1000 * seconds).toLocaleDateString("en-GB", { dateStyle: "medium" });

@@ -3,14 +3,15 @@
 import * as api from "./api.js";
 import { createForm } from "./create.js";
 import { h, named, table } from "./dom.js";
-import { count, moment } from "./format.js";
+import { count, day } from "./format.js";
 import { tooEarly } from "./plan.js";
 import { Poll } from "./poll.js";
-import { ratioState, word } from "./words.js";
+import { badge, ratioState } from "./words.js";
 
 const EVERY = 5_000;
 const MANY = 8;
 const ASKED = 50; // trials whose results are asked for
+const NAMED = 3; // outcomes of one verdict
 
 export function statusPill(status) {
   return h("span", { class: `pill ${status}` }, status === "open" ? "open" : "closed");
@@ -57,23 +58,26 @@ export function showList(view, refused) {
   return () => poll.stop();
 }
 
-/** How many outcomes have which verdict, and whether the arms got their share. */
+/** Which outcomes have which verdict, and whether the arms got their share. */
 async function inShort(trial) {
   if (!trial.records || tooEarly(await api.plan(trial.name), trial)) return {};
   const { found } = await api.effects(trial.name);
   if (!found) return {};
-  const verdicts = {};
-  for (const said of found.verdicts) verdicts[word(said)] = (verdicts[word(said)] ?? 0) + 1;
-  return { verdicts, ratio: ratioState(found.sample_ratio) };
+  return { verdicts: found.verdicts, ratio: ratioState(found.sample_ratio) };
 }
 
-const RATIO = { passes: ["good", "fits"], fails: ["bad", "does not fit"], open: ["soft", "cannot be told"] };
+const RATIO = { passes: ["good", "fits"], fails: ["bad", "does not fit"], open: ["soft", "unknown"] };
 
 function resultsOf(short) {
   if (!short?.verdicts) return [h("span", { class: "soft" }, "none yet"), "–"];
-  const verdicts = Object.entries(short.verdicts).map(([text, n]) => (n === 1 ? text : `${n} ${text}`)).join("; ");
+  const several = new Set(short.verdicts.map((said) => said.arm)).size > 1;
+  const alike = new Map();
+  for (const said of short.verdicts) alike.set(said.words, [...(alike.get(said.words) ?? []), said]);
+  const lines = [...alike.values()].map((those) => h("div", {}, badge(those[0]), ": ",
+    those.slice(0, NAMED).flatMap((said, i) => [i ? ", " : "", named(said.label), several ? [" (", named(said.arm), ")"] : ""].flat()),
+    those.length > NAMED ? ` and ${those.length - NAMED} more` : ""));
   const [kind, text] = RATIO[short.ratio];
-  return [verdicts, h("span", { class: `verdict ${kind}` }, text)];
+  return [lines, h("span", { class: `verdict ${kind}` }, text)];
 }
 
 function listing(trials, results) {
@@ -82,11 +86,10 @@ function listing(trials, results) {
     statusPill(trial.status),
     ...resultsOf(results.get(trial.name)),
     count(trial.records),
-    trial.status !== "open" ? "–" : trial.pending ? `some, fewer than ${count(trial.cohort)}` : "none",
-    moment(trial.created),
+    day(trial.created),
   ]);
   return h("div", { class: "card flush" },
-    table("Trials", ["Trial", "Status", "Results", "Sample ratio", "Records folded", "Pending", "Registered"], rows, { class: "trials" }));
+    table("Trials", ["Trial", "Status", "Results", "Sample ratio", "Records folded", "Registered"], rows, { class: "trials" }));
 }
 
 function none() {

@@ -42,8 +42,8 @@ function refused(why) {
   } else {
     view.replaceChildren(
       h("div", { class: "card empty", role: "alert" },
-        h("h1", {}, "Nothing to see here"),
-        h("p", {}, "There is no trial of this name, or this token is not for it."),
+        h("h1", {}, "Not found"),
+        h("p", {}, "There is no trial with this name, or this token does not give access to it."),
         h("p", {}, h("a", { href: "#/" }, "All trials that this token shows"))),
     );
   }

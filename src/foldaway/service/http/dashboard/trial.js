@@ -12,8 +12,9 @@ import { statusPill } from "./list.js";
 import { Manage } from "./manage.js";
 import { atClose, planCard, smallestCell, tooEarly } from "./plan.js";
 import { Poll } from "./poll.js";
+import { segments } from "./segments.js";
 import { ERRORS, ESTIMATORS } from "./vocabulary.js";
-import { ahead, durableThing, explained, figures, heard, longer, reasons, relative, verdict } from "./words.js";
+import { ahead, durableThing, explained, figures, heard, reasons, relative, verdict } from "./words.js";
 
 const EVERY = 1_500;
 const CLOSED = 30_000;
@@ -49,6 +50,7 @@ class TrialPage {
     this.arms = h("section", { class: "card", "aria-label": "Arms and sample ratio" });
     this.federated = h("section", { class: "card", "aria-label": "Federated progress", hidden: true });
     this.forest = h("section", { class: "card", "aria-label": "Every arm and estimator" });
+    this.segments = h("section", { class: "card", "aria-label": "Effects by segment" });
     this.rest = h("section", { class: "card", "aria-label": "All numbers" });
     this.about = h("section", { class: "card", "aria-label": "About this trial" });
     this.planned = h("section", { class: "card", "aria-label": "The plan" });
@@ -57,9 +59,9 @@ class TrialPage {
       h("nav", { "aria-label": "Back" }, h("a", { href: "#/", class: "back" }, "← All trials")),
       this.title, this.alarms,
       h("div", { class: "columns" },
-        h("div", { class: "main" }, this.glance, this.now, this.forest, this.rest),
+        h("div", { class: "main" }, this.glance, this.now, this.forest, this.segments, this.rest),
         h("div", { class: "side" }, this.kept.element, this.arms, this.federated, this.about, this.planned, this.manage.element)));
-    this.whenThere = [this.glance, this.choice.element, this.figures, this.outlook, this.how, this.picture, this.forest, this.rest];
+    this.whenThere = [this.glance, this.choice.element, this.figures, this.outlook, this.how, this.picture, this.forest, this.segments, this.rest];
     for (const part of this.whenThere) part.hidden = true;
   }
 
@@ -133,9 +135,9 @@ class TrialPage {
     }
     this.now.classList.toggle("doubtful", Boolean(found.alarm));
     const said = found.verdicts.find((each) => each.outcome === row.outcome && each.arm === row.arm);
-    this.drawGlance(found.verdicts);
+    this.drawGlance(found);
     this.headline.replaceChildren(...verdict(row, said), ".");
-    this.explained.replaceChildren(...explained(row, found.confidence));
+    this.explained.replaceChildren(...explained(row, said, found.confidence));
     this.figures.replaceChildren(...figures(row));
     this.outlook.replaceChildren(...(this.ahead ? ahead(this.ahead, row, said) : []));
     this.how.replaceChildren(named(row.arm), " against ", named(row.control), " on ", named(said.label),
@@ -144,29 +146,30 @@ class TrialPage {
       `The standard error is ${row.se_kind}. ${ERRORS[row.se_kind].sentence}`);
     this.drawCourse(row);
     this.forest.replaceChildren(
-      h("h2", {}, "Effects on ", named(said.label)), forest(this.alike(row), row, said.label),
+      h("h2", {}, "Effects on ", named(said.label)), forest(this.alike(row), row, `Effects on ${said.label}`),
       h("p", { class: "soft small legend" },
         "Thin: the interval that stays valid however often you look. Thick: the narrower one for a single look at the end."));
+    const parts = segments(found.segments, row, said);
+    this.segments.hidden = !parts.length;
+    this.segments.replaceChildren(...parts);
     this.drawRest(found);
     this.tell(row);
   }
 
   /** One line for each outcome; drawn anew only if it says something else, so that no focus is lost. */
-  drawGlance(verdicts) {
-    const state = JSON.stringify(verdicts);
+  drawGlance(found) {
+    const open = this.status.status === "open";
+    const state = JSON.stringify([found.verdicts, open]);
     if (state === this.glanced) return;
     this.glanced = state;
     const held = this.glance.contains(document.activeElement) ? document.activeElement.textContent : null;
-    const longest = verdicts.filter((said) => said.more_records !== null && this.status.status === "open");
     this.glance.replaceChildren(
       h("h2", {}, "At a glance"),
-      glance(verdicts, (outcome, arm) => {
+      glance(found, open, (outcome, arm) => {
         this.choice.choose(outcome, arm);
         this.choose();
       }),
-      h("p", { class: "soft small legend" },
-        "Verdicts and intervals hold however often you look, unless they say “one look”. ",
-        ...longest.flatMap((said) => [named(said.label), ": ", longer(said), " "])));
+      found.explained.length ? h("ul", { class: "notes soft small" }, found.explained.map((note) => h("li", {}, note))) : "");
     if (held) [...this.glance.querySelectorAll("button")].find((button) => button.textContent === held)?.focus();
   }
 
@@ -191,7 +194,7 @@ class TrialPage {
   drawNothingYet() {
     const closed = this.status.status === "closed";
     const least = smallestCell(this.plan);
-    say(this.headline, closed ? "Closed before there was an effect to tell" : "No effects yet");
+    say(this.headline, closed ? "Closed before there was an effect to show" : "No effects yet");
     const durable = several(least, durableThing(this.plan));
     const pace = ` ${this.plan.federated ? "Reports" : "Records"} become durable ${count(this.status.cohort)} at a time, so that no answer gives one away.`;
     const first = `foldaway send ${this.name} data.parquet --server ${api.server}`;

@@ -5,18 +5,14 @@ import { between, chance, count, interval, number, percent, places, reach, sever
 import { SUSPICIOUS } from "./vocabulary.js";
 
 const UNDECIDED = "not decided yet";
-const GOOD = { better: "good", "not worse": "good", alike: "good", worse: "bad", "no verdict": "bad" };
+const COLOURS = { better: "good", "not worse": "good", alike: "good", worse: "bad", "no verdict": "bad", higher: "", lower: "" };
 
-/** The verdict in a word, as it holds however often you look; where there is no such test, for one look. */
-export function word(said) {
-  const anyTime = said.anytime_ci_lower !== null || said.anytime_ci_upper !== null;
-  return anyTime || said.verdict === said.anytime ? said.anytime : `${said.verdict}, one look`;
-}
+/** Whether a verdict holds for a single look alone. */
+const oneLook = (said) => said.words !== said.verdict;
 
-/** The word in a mark of its own. */
+/** The verdict in a mark of its own; strong only if it holds however often you look. */
 export function badge(said) {
-  const text = word(said);
-  return h("span", { class: `verdict ${GOOD[text.replace(", one look", "")] ?? "soft"}` }, text);
+  return h("span", { class: `verdict ${COLOURS[said.words] ?? "soft"}` }, said.words);
 }
 
 /** The effect in a sentence that needs no statistics. */
@@ -24,20 +20,22 @@ export function verdict(row, said) {
   const decimals = reachPlaces(row);
   const [arm, outcome] = [named(row.arm), named(said.label)];
   const margin = said.margin === null ? "" : number(said.margin);
-  if (row.estimate === null) return ["No effect of ", arm, " on ", outcome, " can be told yet"];
+  if (row.estimate === null) return ["No effect of ", arm, " on ", outcome, " can be shown yet"];
   if (!row.reliable) return ["No error can be given for ", arm, " on ", outcome];
   if (said.anytime === "no verdict") return ["Do not trust the effect of ", arm, " on ", outcome, " yet"];
-  const found = row.estimator === said.estimator ? said.anytime : clear(row);
-  if (found === "not worse") return [arm, " does not make ", outcome, ` worse by more than ${margin}`];
-  if (found === "alike") return [arm, " and ", named(row.control), " differ in ", outcome, ` by no more than ${margin}`];
+  const leads = row.estimator === said.estimator;
+  const found = leads ? said.verdict : clear(row);
+  const once = leads && oneLook(said) ? " (one look)" : "";
+  if (found === "not worse") return [arm, " does not make ", outcome, ` worse by more than ${margin}${once}`];
+  if (found === "alike") return [arm, " and ", named(row.control), " differ in ", outcome, ` by no more than ${margin}${once}`];
   if (found !== UNDECIDED) {
     const by = ` by ${number(Math.abs(row.estimate), decimals)}`;
     const so = ["better", "worse"].includes(found) ? `, which is ${found}` : "";
-    return [arm, row.estimate > 0 ? " raises " : " lowers ", outcome, by, so];
+    return [arm, row.estimate > 0 ? " raises " : " lowers ", outcome, by, so, once];
   }
   if (said.question === "not worse") return ["Whether ", arm, " makes ", outcome, ` worse by more than ${margin} is open`];
   if (said.question === "alike") return ["Whether ", outcome, ` differs by more than ${margin} is open`];
-  return ["No effect of ", arm, " on ", outcome, " is established so far"];
+  return ["No effect of ", arm, " on ", outcome, " is established"];
 }
 
 /** What the any-time interval of a row that does not lead says. */
@@ -46,16 +44,15 @@ function clear(row) {
   return row.anytime_ci_lower > 0 || (row.anytime_ci_upper !== null && row.anytime_ci_upper < 0) ? "clear" : UNDECIDED;
 }
 
-/** How much longer a verdict takes, if that can be told. */
-export const longer = (said) => (said.more_records === null ? "" : `About ${several(said.more_records, "more record")} if the effect stays as it is.`);
-
 /** How sure, and compared with what. */
-export function explained(row, confidence) {
+export function explained(row, said, confidence) {
   const decimals = reachPlaces(row);
-  const range = between(row.anytime_ci_lower, row.anytime_ci_upper, decimals);
+  const sure = `With ${number(100 * confidence)} % confidence the effect lies`;
+  const range = `${sure} ${between(row.anytime_ci_lower, row.anytime_ci_upper, decimals)}, however often you look. `;
+  const once = `If you look only once, it lies ${between(row.ci_lower, row.ci_upper, decimals)}. `;
   const told = row.anytime_ci_lower === null && row.anytime_ci_upper === null
     ? [`${row.anytime_why} `]
-    : [`With ${number(100 * confidence)} % confidence the effect lies ${range}, however often you look. `];
+    : [range, row.estimator === said.estimator && oneLook(said) ? once : ""];
   const level = ["The level of ", named(row.control), ` is ${number(row.control_level, decimals)}.`];
   return [...told, ...(row.control_level === null ? [] : level)];
 }
@@ -115,7 +112,7 @@ export const ratioState = (ratio) => {
 };
 
 export function ratioVerdict(ratio) {
-  if (ratioState(ratio) === "open") return "Whether the records per arm fit the plan cannot be told: units may have several.";
+  if (ratioState(ratio) === "open") return "It is unknown whether the records per arm fit the plan, because units may have several.";
   const p = `p\u00a0${ratio.p_value < SUSPICIOUS ? "" : "=\u00a0"}${chance(ratio.p_value)}`;
   return ratioState(ratio) === "passes"
     ? `The ${ratio.counted} per arm fit the plan (${p}).`
