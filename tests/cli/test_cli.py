@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner as ClickRunner
 from typer.main import get_command
+from typer.testing import CliRunner
 
 import foldaway as fa
 from commands import foldaway
@@ -56,12 +56,13 @@ def every_command(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[s
         yield from every_command(each, (*words, name))
 
 
-def test_help_is_plain_whole_and_fits_a_terminal() -> None:
+def test_help_is_plain_whole_and_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     command = get_command(cli.app)
+    monkeypatch.setattr("typer.testing._get_command", lambda app: command)  # not made anew for each
     every = list(every_command(command))
     assert len(every) > 30
     for words in every:
-        shown = ClickRunner().invoke(command, [*words, "--help"], terminal_width=80).output
+        shown = CliRunner().invoke(cli.app, [*words, "--help"], terminal_width=80).output
         assert shown.startswith("Usage:"), words
         assert max(map(len, shown.splitlines())) <= 80, words
         assert not re.search(r"<\w+|[^\]}]\.\.\.$|[╭│]", shown, re.MULTILINE), words
