@@ -149,7 +149,7 @@ def _line_end(text: Octets, at: int) -> int:
 
 @njit_part
 def _length(ends: Places, column: int) -> int:
-    return ends[column] - (ends[column - 1] if column else 0)
+    return int(ends[column] - (ends[column - 1] if column else 0))
 
 
 @njit_part
@@ -162,7 +162,7 @@ def _stands(text: Octets, at: int, names: Octets, ends: Places, column: int) -> 
         at += 1
         if names[i] != text[at]:
             return False
-    return text[at + 1] == _QUOTE
+    return bool(text[at + 1] == _QUOTE)
 
 
 @njit_part
