@@ -94,17 +94,21 @@ def foldaway(
     return subprocess.CompletedProcess(["foldaway", *given], found, out, err)
 
 
-# Commands that went well, without the files they were given.
+# Commands that went well, without the names of files.
 _KNOWN: set[tuple[str, ...]] = set()
 
 
 def _measured_once(words: list[str], code: int) -> dict[str, str]:
-    """What measures a command, unless one with the same settings went well before: that has the same lines."""
-    settings = tuple(sorted(word for word in words if "/" not in word))
-    if code == 0 and settings in _KNOWN:
+    """What measures a command, unless one with the same settings went well before: that has the same lines.
+
+    What is said of a plan depends on the plan alone.
+    """
+    settings = tuple("://" if "://" in word else Path(word).suffix if "/" in word else word for word in words)
+    if code != 0 or words[:1] == ["plan"]:
+        return measured()
+    if settings in _KNOWN:
         return {}
-    if code == 0:
-        _KNOWN.add(settings)
+    _KNOWN.add(settings)
     return measured()
 
 
