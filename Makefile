@@ -44,7 +44,7 @@ test: $(DEV) ## run the tests and doctests with coverage, all but the longest
 	$(PYTEST) -m "not slow" --cov --cov-report=term $(ARGS)
 	@tools/install_test_services.sh --missing
 
-long: $(DEV) ## run the longest tests: many kills, or much data
+long: $(DEV) ## run the longest tests: many kills, much data, further cases
 	@tools/install_test_services.sh
 	$(PYTEST) -m slow $(ARGS)
 	@tools/install_test_services.sh --missing

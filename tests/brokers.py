@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from postgres import free_port, quick_folder
+from sizes import mostly_slow
 
 # The largest message a test or study sends: 50,000 records as Arrow.
 MOST_PAYLOAD = 8 * 2**20
@@ -302,5 +303,12 @@ def kafka_server() -> Iterator[Kafka]:
 @pytest.fixture(params=list(KINDS))
 def broker(request: pytest.FixtureRequest) -> Server:
     """Each broker in turn."""
+    server: Server = request.getfixturevalue(f"{request.param}_server")
+    return server
+
+
+@pytest.fixture(params=mostly_slow(KINDS, "nats"))
+def some_broker(request: pytest.FixtureRequest) -> Server:
+    """For laws of what is the same with every broker: one of them, and in the long tests each in turn."""
     server: Server = request.getfixturevalue(f"{request.param}_server")
     return server

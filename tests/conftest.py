@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
-from brokers import broker, kafka_server, nats_server, redis_server
+from brokers import broker, kafka_server, nats_server, redis_server, some_broker
 from browser import browser
 from compiled import compile_kernels
 from measured import EachLawOnce
-from postgres import postgres
+from postgres import postgres, quick_folder
 from served import served_from
 
-__all__ = ["broker", "browser", "kafka_server", "nats_server", "postgres", "redis_server", "served_from"]
+__all__ = ["broker", "browser", "kafka_server", "nats_server", "postgres", "redis_server", "served_from", "some_broker"]
 
 # Scripts that made reference numbers, with packages that the tests do without.
 collect_ignore_glob = ["data/*"]
@@ -26,6 +27,8 @@ settings.load_profile("same")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(EachLawOnce())
+    if memory := quick_folder():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory)  # where tests' folders are: states wait for the disk
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         compile_kernels()
 

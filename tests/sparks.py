@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from postgres import quick_folder
+
 JAVA = "Spark needs Java 17: on Debian, apt-get install openjdk-17-jre-headless"
 
 # Nothing compressed, so that a search of Spark's files can find what is in them; two tasks at a time, and four attempts
@@ -47,7 +49,7 @@ def require_java() -> None:
 @cache
 def folder() -> Path:
     """Where this process's Spark writes everything."""
-    return Path(tempfile.mkdtemp(prefix="foldaway-spark-"))
+    return Path(tempfile.mkdtemp(prefix="foldaway-spark-", dir=quick_folder()))
 
 
 def session(*, encrypted: bool = False) -> Any:

@@ -23,6 +23,7 @@ from foldaway.numerics.block import Floats
 from foldaway.numerics.kernels.siphash import hash_identifiers
 from foldaway.numerics.kernels.weights import Kind, weights
 from resampling import KEY, folded, of_records, unit_weights
+from sizes import mostly_slow
 
 KINDS: list[Kind] = ["poisson", "double-or-nothing"]
 GROUP = 12
@@ -100,7 +101,7 @@ def successes(kind: Kind, trials: int, keys: Sequence[bytes] | None) -> int:
     return right
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_slow(KINDS, "poisson"))
 def test_without_the_key_nobody_can_tell_which_group_was_in_the_trial(kind: Kind) -> None:
     rng = np.random.default_rng(2)
     keys = [bytes(16), b"\xff" * 16, KEY, *(rng.bytes(16) for _ in range(300))]

@@ -24,14 +24,14 @@ SECRET = "SECRET-14142"
 
 @pytest.fixture
 def server(served_from: Nursery, tmp_path: Path) -> Iterator[Served]:
-    with Served(tmp_path, served_from, measured=True) as server:
+    with Served(tmp_path, served_from) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def steady(served_from: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server that is not stopped, and takes small bodies only."""
-    with Served(tmp_path_factory.mktemp("steady"), served_from, "--max-body", 1, measured=True) as server:
+    with Served(tmp_path_factory.mktemp("steady"), served_from, "--max-body", 1) as server:
         yield server
 
 

@@ -31,6 +31,7 @@ from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
 from foldaway.sources.formats.body import Limits
 from plans import PARTS
+from sizes import mostly_slow
 from snippets import Reader, snippets
 from stores import VAULT
 
@@ -40,15 +41,14 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/foldaway"
 PAGES = sorted(p.relative_to(ROOT) for p in (ROOT / "docs").rglob("*.md"))
-RUN = [page for page in PAGES if page.parts[1] != "validation"]
+RUN = [page for page in PAGES if page.parts[1] != "validation" and page != Path("docs/index.md")]
+
+# These start Spark, servers or devices, or run for long, and their calls are those of tests/engines, tests/service,
+# tests/federated, tests/cli and tests/planning.
+LONG = {"engines.md", "federated.md", "service.md", "release.md", "tutorial.md", "power.md"}
 
 
-def marked(page: Path) -> Any:
-    """The page on engines starts Spark, and its calls are those of tests/engines."""
-    return pytest.param(page, marks=pytest.mark.slow, id=str(page)) if page.name == "engines.md" else page
-
-
-@pytest.mark.parametrize("page", [marked(page) for page in RUN], ids=str)
+@pytest.mark.parametrize("page", mostly_slow(RUN, *(page for page in RUN if page.name not in LONG)), ids=str)
 def test_the_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("FOLDAWAY_SERVER", "FOLDAWAY_TOKEN"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from foldaway.report.page.document import MARK
-from measured import measured
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -22,7 +20,6 @@ def run(name: str, *words: str | Path) -> str:
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, **measured()},
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

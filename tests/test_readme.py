@@ -13,7 +13,6 @@ import pytest
 
 import foldaway as fa
 from foldaway.simulation.demo import PLAN
-from measured import measured
 from snippets import Reader, snippets
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -29,7 +28,7 @@ def test_the_snippets_run_and_print_what_is_shown(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-home"))
-    with Reader("README.md", tmp_path, {**os.environ, **measured()}) as reader:
+    with Reader("README.md", tmp_path, dict(os.environ)) as reader:
         for snippet in snippets(README):
             reader.run(snippet)
     printed = capsys.readouterr().out
@@ -52,7 +51,6 @@ def test_the_demo_ends_as_shown() -> None:
         capture_output=True,
         check=True,
         timeout=120,
-        env={**os.environ, **measured()},
     )
     shown = next(block for block in fenced("text") if "all rows kept" in block)
 

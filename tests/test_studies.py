@@ -68,6 +68,7 @@ def test_the_papers_start_understates_the_error_and_foldaways_does_not() -> None
 # Coverage.
 
 
+@pytest.mark.slow
 def test_by_unit_the_intervals_cover_and_by_record_they_do_not() -> None:
     table = bootstrap_coverage.summary(bootstrap_coverage.study(trials=60, units=60, replicates=99, seed=8))
     assert len(table) == 10
@@ -99,8 +100,8 @@ def test_a_path_that_differs_is_found_and_one_that_does_not_is_shown(monkeypatch
     others = {"two processes", "DuckDB query", "Dask, two processes", "Spark local[2]", "Spark stream", "NATS", "Redis"}
     assert set(same_everywhere.PATHS) == {same_everywhere.ONE, *others}
     monkeypatch.setattr(same_everywhere, "PATHS", {"one": one, "query": query})
-    rows = same_everywhere.study(records=3000, replicates=20, seed=3)
-    assert [row[:2] for row in rows] == [["one", "3,000"], ["query", "3,000"]]
+    rows = same_everywhere.study(records=1000, replicates=20, seed=3)
+    assert [row[:2] for row in rows] == [["one", "1,000"], ["query", "1,000"]]
     assert all(float(cell) < 1e-9 for cell in rows[1][4:])
 
     def another_key(setting: same_everywhere.Setting) -> fa.Trial:
@@ -112,7 +113,7 @@ def test_a_path_that_differs_is_found_and_one_that_does_not_is_shown(monkeypatch
     for wrong in (another_key, a_file_less):
         monkeypatch.setattr(same_everywhere, "PATHS", {"one": one, "wrong": wrong})
         with pytest.raises(SystemExit, match="Not the same: wrong"):
-            same_everywhere.study(records=3000, replicates=20, seed=3)
+            same_everywhere.study(records=1000, replicates=20, seed=3)
 
 
 # From the command line to the page.
@@ -161,6 +162,7 @@ def test_studies_are_listed_and_unknown_ones_refused(capsys: pytest.CaptureFixtu
         command.main(["nonsense"])
 
 
+@pytest.mark.slow
 def test_the_command_runs_from_the_projects_folder() -> None:
     done = subprocess.run([sys.executable, "-m", "studies"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "bootstrap_start: " in done.stdout
@@ -181,6 +183,7 @@ def test_the_replies_of_all_devices_at_once_are_those_of_each() -> None:
         np.testing.assert_allclose(together[j], alone, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_intervals_cover_when_devices_drop_out_at_random() -> None:
     table = federated_dropout.summary(federated_dropout.study(trials=60, devices=80, seed=11))
     assert len(table) == 12

@@ -73,7 +73,7 @@ def test_a_release_is_drawn_once_and_nothing_exact_is_left() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.slow),
         {"unit": None, "one_record_per_unit": False},
         {"one_record_per_unit": False, "complete_units": True, "release": {"epsilon": 1.0, "unit_records": 2}},
         {"outcomes": [fa.Total("y")]},

@@ -396,14 +396,14 @@ def test_relative_effects_of_the_pooled_regression_cover() -> None:
     """The level itself varies with the covariates' mean, which a conditional error would leave out."""
     plan = fa.Plan(name="r", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], covariates=["x"])
     covered = 0
-    for seed in range(300):
+    for seed in range(120):
         rng = np.random.default_rng(seed)
         x, b = rng.normal(size=400), rng.random(400) < 0.5
         trial = folded(plan, pd.DataFrame({"g": np.where(b, "b", "a"), "x": x, "y": 10 + 10 * b + 3 * x}))
         trial.fold(pd.DataFrame({"g": ["a", "b"], "x": [0.0, 0.0], "y": [9.0, 21.0]}))
         row = trial.effects().filter(estimator="adjusted")[0]
         covered += row.relative_ci_lower <= 1 <= row.relative_ci_upper
-    assert covered >= 275  # of 300, at 95 %
+    assert covered >= 109  # of 120, at 95 %
 
 
 def test_the_covariates_narrow_the_any_time_interval_too() -> None:

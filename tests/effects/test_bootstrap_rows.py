@@ -15,6 +15,7 @@ from foldaway.effects.headline import comparisons
 from foldaway.inference.intervals import holm
 from foldaway.paper import ipw
 from resampling import B, folded, of_records, of_units, unit_weights, with_bootstrap
+from sizes import mostly_slow
 from trials import make_trial
 
 pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
@@ -26,7 +27,7 @@ def mean_of(arm: str, rows: pd.DataFrame, outcome: str, w: Any) -> Any:
     return (w[of] * y[:, None]).sum(axis=0) / w[of].sum(axis=0)
 
 
-@pytest.mark.parametrize("confidence", [0.95, 0.8])
+@pytest.mark.parametrize("confidence", mostly_slow([0.95, 0.8], 0.8))
 def test_the_rows_are_those_of_a_bootstrap_by_hand(confidence: float) -> None:
     plan, rows = of_units(shift=10)
     plan = with_bootstrap(

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 import foldaway as fa
 from foldaway.effects.headline import comparisons
 from reported import HOSTILE, case, renamed
+from sizes import mostly_slow
 from trials import known
 
 
@@ -28,7 +29,7 @@ def bars(axes: Any) -> list[list[float]]:
     return [[float(x) for x in each.get_segments()[0][:, 0]] for each in thick]
 
 
-@pytest.mark.parametrize("estimators", [False, True])
+@pytest.mark.parametrize("estimators", mostly_slow([False, True], True))
 def test_what_is_drawn_is_what_was_found(estimators: bool) -> None:
     effects = case("many").effects()
     figure = effects.plot(estimators=estimators)

@@ -17,6 +17,7 @@ import sparks
 from foldaway.engines import spark
 from memory_scan import Marks, scan_files
 from resampling import assert_same_replicates, folded, of_units, with_bootstrap
+from sizes import mostly_slow
 from trials import make_trial
 
 # Bytes that are nowhere by chance, as in Spark's files.
@@ -50,7 +51,7 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize("partitions", [1, 7])
+@pytest.mark.parametrize("partitions", mostly_slow([1, 7], 7))
 def test_any_partitioning_gives_the_one_pass_bootstrap(session: Any, tmp_path: Path, partitions: int) -> None:
     plan, rows = of_units()
     df = frame(session, rows, tmp_path).repartition(partitions)
@@ -70,6 +71,7 @@ def test_a_tree_of_several_levels_gives_it_too(session: Any, tmp_path: Path, mon
     assert_same_replicates(trial, folded(plan, rows, key=KEY))
 
 
+@pytest.mark.slow
 def test_a_killed_task_is_tried_again_and_counts_once(session: Any, tmp_path: Path) -> None:
     plan, rows = of_units()
     (tmp_path / "rows").mkdir()

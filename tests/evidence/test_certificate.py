@@ -29,6 +29,7 @@ from foldaway.evidence.signing import Signer, canonical, digest
 from foldaway.evidence.verifying import verify
 from foldaway.keeping.saved import load
 from foldaway.keeping.user_keys import user_signer
+from sizes import mostly_slow
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "verify_certificate.py"
 SIGNER, OTHER = Signer(bytes(32)), Signer(bytes(range(32)))
@@ -126,10 +127,11 @@ def altered(data: bytes, rng: random.Random) -> Iterator[bytes]:
             yield changed
 
 
-def test_a_thousand_single_changes_are_all_found_by_both_checks(home: Path) -> None:
+@pytest.mark.parametrize("count", mostly_slow([50, 500], 50))
+def test_single_changes_are_all_found_by_both_checks(home: Path, count: int) -> None:
     data = certified(home / "state", sealed(folded(), home / "state")).dumps()
     rng = random.Random(16)
-    for _, changed, other in zip(range(500), changes(data, rng), altered(data, rng), strict=False):
+    for _, changed, other in zip(range(count), changes(data, rng), altered(data, rng), strict=False):
         for each in (changed, other):
             assert verify(each).faults
             assert independent(each)

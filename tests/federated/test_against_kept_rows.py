@@ -19,6 +19,7 @@ from foldaway.inference.variance import covariance
 from foldaway.tallies.frame import Frame
 from kept_rows import fitted, mean_variance, unit_degrees
 from plans import SMALL
+from sizes import mostly_slow
 from trials import known, make_trial
 
 
@@ -51,9 +52,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", mostly_slow([1, 2], 1))
 def test_one_message(case: str, seed: int) -> None:
-    plan, rows = make_trial(seed, units=True, n=600, **CASES[case])  # type: ignore[arg-type]
+    plan, rows = make_trial(seed, units=True, n=400, **CASES[case])  # type: ignore[arg-type]
     modal = federated(plan, "one-message")
     devices = devices_of(modal, rows)
     share = share_of(modal, [report(modal, kept) for kept in devices], size=[1, 37][seed - 1])
@@ -62,9 +63,9 @@ def test_one_message(case: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", mostly_slow([1, 2], 1))
 def test_scores(case: str, seed: int) -> None:
-    plan, rows = make_trial(seed, units=True, n=600, **CASES[case])  # type: ignore[arg-type]
+    plan, rows = make_trial(seed, units=True, n=400, **CASES[case])  # type: ignore[arg-type]
     modal = federated(plan, "scores")
     devices = devices_of(modal, rows)
     share = share_of(modal, [moments(kept) for kept in devices], size=[1, 37][seed - 1])

@@ -97,7 +97,7 @@ def others_report(trial: Hosted) -> None:
     ("mode", "covariates"),
     [
         ("one-message", ["before"]),
-        ("scores", []),
+        pytest.param("scores", [], marks=pytest.mark.slow),
         pytest.param("one-message", [], marks=pytest.mark.slow),
         pytest.param("delta", [], marks=pytest.mark.slow),
         pytest.param("sums", [], marks=pytest.mark.slow),

@@ -26,6 +26,7 @@ from kept_rows import design, mean_variance
 from plans import in_parts
 from served import Served
 from servers import Nursery
+from sizes import mostly_slow
 from trials import make_trial
 
 PETERSEN = Path(__file__).parents[1] / "data" / "petersen_test_data.txt"
@@ -60,7 +61,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", mostly_slow(CASES, "one-message", "scores", "delta", "sums"))
 def test_every_mode_equals_kept_rows(case: str, server: Served) -> None:
     mode, made = CASES[case]
     kept, plan, rows = trial_of(mode, 11, f"equal-{list(CASES).index(case)}", made=made)
@@ -162,9 +163,9 @@ def by_definition(plan: fa.Plan, rows: pd.DataFrame, estimator: str, kind: str) 
     return float(np.sqrt(factor * (bread @ meat @ bread)[position, position]))
 
 
-@pytest.mark.parametrize("kind", ["CR2", "CR3"])
+@pytest.mark.parametrize("kind", mostly_slow(["CR2", "CR3"], "CR3"))
 def test_leverage_is_corrected_for_where_the_records_are(kind: str, server: Served) -> None:
-    kept, plan, rows = trial_of("scores", 12, f"leverage-{kind}", made={"n": 240, "covariates": 1}, leverage=kind)
+    kept, plan, rows = trial_of("scores", 12, f"leverage-{kind}", made={"n": 120, "covariates": 1}, leverage=kind)
     trial = Hosted(server, plan)
     devices = devices_for(plan, rows, trial.link)
     report_all(devices)
@@ -181,7 +182,7 @@ def test_leverage_is_corrected_for_where_the_records_are(kind: str, server: Serv
 # Missing, late, repeated, out of order.
 
 
-@pytest.mark.parametrize("mode", ["one-message", "delta", "sums"])
+@pytest.mark.parametrize("mode", mostly_slow(["one-message", "delta", "sums"], "sums"))
 def test_who_drops_out_or_is_late_is_missing_and_the_rest_is_exact(mode: str, server: Served) -> None:
     kept, plan, rows = trial_of(mode, 13, f"dropout-{mode}")
     trial = Hosted(server, plan)
@@ -199,7 +200,7 @@ def test_who_drops_out_or_is_late_is_missing_and_the_rest_is_exact(mode: str, se
 
 
 def test_in_mode_scores_missing_replies_change_the_errors_alone(server: Served) -> None:
-    kept, plan, rows = trial_of("scores", 14, "dropout-scores", made={"n": 400, "covariates": 1})
+    kept, plan, rows = trial_of("scores", 14, "dropout-scores", made={"n": 200, "covariates": 1})
     trial = Hosted(server, plan)
     devices = devices_for(plan, rows, trial.link)
     report_all(devices)
@@ -220,7 +221,7 @@ def test_in_mode_scores_missing_replies_change_the_errors_alone(server: Served) 
         assert row.std_error != pytest.approx(error, rel=1e-6)
 
 
-@pytest.mark.parametrize("mode", ["one-message", "scores", "delta", "sums"])
+@pytest.mark.parametrize("mode", mostly_slow(["one-message", "scores", "delta", "sums"], "scores"))
 def test_repeats_duplicates_and_any_order_change_nothing(mode: str, server: Served) -> None:
     """Every message goes out again and again, in any order, also long after it was durable."""
     kept, plan, rows = trial_of(mode, 15, f"repeats-{mode}", made={"n": 60})

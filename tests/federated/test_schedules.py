@@ -23,11 +23,16 @@ def run(seeds: range, *, files: bool = False) -> Tale:
     return tale
 
 
+def shows(what: str, seeds: range) -> bool:
+    """Whether one of the schedules finds this wrong."""
+    return any(what in wrong for seed in seeds for wrong in run(range(seed, seed + 1)).wrong)
+
+
 def test_each_device_is_counted_once_or_missing() -> None:
-    tale = run(range(20))
+    tale = run(range(12))
     assert not tale.wrong, tale.wrong
-    assert tale.counted > 15
-    assert tale.missing > 3
+    assert tale.counted > 8
+    assert tale.missing > 1
     assert len(tale.events) > 8
 
 
@@ -46,7 +51,7 @@ def test_a_report_that_is_counted_twice_shows(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(DeviceCollector, "_answered", careless)
     monkeypatch.setattr("foldaway.service.database.device_table._use", lambda *_: None)
-    assert any("is counted 2 times" in wrong for wrong in run(range(0, 40, 4)).wrong)  # mode one-message
+    assert shows("is counted 2 times", range(0, 40, 4))  # mode one-message
 
 
 def test_a_device_that_sends_its_records_again_shows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,4 +61,4 @@ def test_a_device_that_sends_its_records_again_shows(monkeypatch: pytest.MonkeyP
         store._messages[number] = message
 
     monkeypatch.setattr(MemoryStore, "send_later", careless)
-    assert any("is counted" in wrong for wrong in run(range(1, 40, 4)).wrong)  # mode scores
+    assert shows("is counted", range(1, 40, 4))  # mode scores

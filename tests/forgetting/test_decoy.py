@@ -23,6 +23,7 @@ from foldaway.numerics import linalg
 from foldaway.tallies import frame, group_moments
 from memory_scan import count_numbers
 from plans import FULL, SMALL
+from sizes import mostly_slow
 
 SUMS = fa.Plan(name="decoy", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], covariates=["x"], unit="u")
 MOMENTS = msgspec.structs.replace(SUMS, keep="moments")
@@ -116,7 +117,7 @@ def folding() -> Iterator[Callable[[object], int]]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("plan", [SUMS, MOMENTS], ids=["sums", "moments"])
-@pytest.mark.parametrize(("n", "rare"), [(3000, 2), (3000, 500), (20, 2)])
+@pytest.mark.parametrize(("n", "rare"), mostly_slow([(3000, 2), (3000, 500), (20, 2)], (3000, 2)))
 def test_decoys_overwrite_the_last_rows(
     n: int,
     rare: int,

@@ -100,6 +100,7 @@ def test_clustered_errors_take_sixteen_units_in_each_arm() -> None:
         assert told or row.anytime_why == "An any-time interval needs 16 units in each arm; an arm has 15."
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
 def test_unequal_arms_and_rare_conversions_under_many_looks() -> None:
     """150 trials without an effect, looked at after every ten records; it was 22 % with the arms' own errors alone.

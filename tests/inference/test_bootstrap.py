@@ -15,6 +15,7 @@ from scipy import stats
 from foldaway.errors import EstimateError
 from foldaway.inference.bootstrap import Distribution, resampled
 from foldaway.inference.claim import DIFFERS, Claim
+from sizes import mostly_slow
 
 
 def numbered(values: Iterable[float], number: float) -> float:
@@ -62,15 +63,15 @@ def test_the_test_rejects_where_the_percentile_interval_leaves_zero_out(shift: f
         assert not outside.lower < 0 < outside.upper
 
 
-@pytest.mark.parametrize("count", [19, 39, 199])
+@pytest.mark.parametrize("count", mostly_slow([19, 39, 199], 19))
 def test_another_replicate_lies_in_the_interval_as_often_as_it_should(count: int) -> None:
     """Whatever the number of replicates; without B + 1, few replicates would make short intervals."""
-    draws = np.random.default_rng(2).normal(size=(4000, count + 1))
+    draws = np.random.default_rng(2).normal(size=(2000, count + 1))
     inside = 0
     for *effects, another in draws:
         found = resampled(Distribution(np.array(effects), np.ones(count), 0), 0.9)
         inside += found.lower <= another <= found.upper
-    assert inside / 4000 == pytest.approx(0.9, abs=3 * np.sqrt(0.09 / 4000))
+    assert inside / 2000 == pytest.approx(0.9, abs=3 * np.sqrt(0.09 / 2000))
 
 
 def test_a_test_with_b_replicates_never_says_less_than_two_in_b_plus_1() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import foldaway as fa
 from foldaway.inference.fit import directions
 from kept_rows import cr1_of_means, design, weights_of
+from sizes import mostly_slow
 from trials import folded, known
 
 pytestmark = [
@@ -121,8 +123,7 @@ COLLINEAR = [never_seen, doubled, in_other_units, constant, zero, a_sum, only_co
 
 
 @pytest.mark.parametrize("make", COLLINEAR, ids=lambda make: make.__name__)
-@pytest.mark.parametrize("arms", [2, 3])
-@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+@pytest.mark.parametrize(("arms", "weighted"), mostly_slow(product([2, 3], [False, True]), (2, False), (3, True)))
 def test_collinear_covariates_give_the_effects_of_the_pseudoinverse(make: Any, arms: int, weighted: bool) -> None:
     rows = make_rows(1, arms=arms)
     covariates, slopes = make(rows)
@@ -135,7 +136,7 @@ def test_collinear_covariates_give_the_effects_of_the_pseudoinverse(make: Any, a
 
 
 @pytest.mark.parametrize("make", COLLINEAR, ids=lambda make: make.__name__)
-@pytest.mark.parametrize("step", [1, 7, 60])
+@pytest.mark.parametrize("step", mostly_slow([1, 7, 60], 7))
 def test_the_rank_does_not_depend_on_the_batches(make: Any, step: int) -> None:
     rows = make_rows(2)
     plan = make_plan(rows, make(rows)[0])
@@ -214,7 +215,7 @@ def test_a_third_arm_without_records_does_not_hold_up_the_others() -> None:
     assert {effect.why for effect in effects.filter(arm="arm2")} == {"An arm has no records yet."}
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(-2, 2), st.integers(-3, 3)), max_size=7), st.booleans())
 def test_a_few_records_give_what_they_can_and_reasons_for_the_rest(
     records: list[tuple[int, int, int]], one: bool
@@ -254,7 +255,7 @@ def test_directions_are_the_first_columns_that_span() -> None:
     assert directions(np.empty((4, 0)), np.empty(0)) == []
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(0, 6))
 def test_their_number_is_the_rank(seed: int, independent: int, dependent: int) -> None:
     rng = np.random.default_rng(seed)

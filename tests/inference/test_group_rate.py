@@ -10,6 +10,7 @@ from foldaway.inference.group_rate import jackknife_adjusted
 from foldaway.inference.jackknife import Cells, jackknife, mean
 from foldaway.inference.levels import difference_of
 from foldaway.numerics.block import Floats
+from sizes import mostly_slow
 
 
 def trials(rng: np.random.Generator, count: int, devices: int, groups: int, slope: float) -> Cells:
@@ -59,7 +60,7 @@ def test_a_prediction_that_is_the_same_for_all_predicts_nothing(constant: float)
 
 
 @pytest.mark.parametrize(("devices", "groups"), [(60, 8), (60, 128), (300, 32)])
-@pytest.mark.parametrize("slope", [1.0, 0.5, -1.0])
+@pytest.mark.parametrize("slope", mostly_slow([1.0, 0.5, -1.0], 0.5))
 def test_intervals_cover_and_wrong_coefficients_cost_little(devices: int, groups: int, slope: float) -> None:
     cells = trials(np.random.default_rng(4), 4000, devices, groups, slope)
     adjusted, plain = (difference_of(levels, 1) for levels in (jackknife_adjusted(cells), jackknife(mean, cells)))

@@ -218,7 +218,7 @@ def test_the_covariance_of_recentred_levels_is_that_of_their_parts() -> None:
     """By simulation: levels share the overall mean of the prediction, which a relative effect has to know."""
     rng = np.random.default_rng(20)
     found, told = [], []
-    for _ in range(3000):
+    for _ in range(1500):
         arm, x = rng.integers(0, 2, 200), rng.normal(size=200)
         y = 2 * x + rng.normal(size=200) * (1 + arm)
         sums = Sums.empty(SumsShape(2, 1, 1, adjusted=True)).fold(arm, np.stack([y, y - 1.6 * x]))

@@ -166,7 +166,7 @@ def check_against_kept_rows(plan: fa.Plan, rows: pd.DataFrame, trial: fa.Trial, 
         assert np.allclose(found.levels[some], levels, rtol=1e-9, atol=1e-9 * spread), (estimator, arm, outcome)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=6, deadline=None, derandomize=True)
 @given(trials(n=400, arms=2) | trials(n=500, arms=3), st.sampled_from(KINDS))
 def test_every_estimator_of_every_replicate_is_that_of_the_kept_rows(
     drawn: tuple[fa.Plan, pd.DataFrame], kind: Kind

@@ -337,7 +337,7 @@ def run(user: type[User], seed: int, kind: str, values: str, folder: Path) -> Ru
 def test_a_state_is_written_when_a_cohort_of_different_units_has_come_and_not_before(
     user: type[User], kind: str, tmp_path: Path
 ) -> None:
-    for seed in range(6):
+    for seed in range(3):
         cohort, batches = schedule(seed, kind)
         found = run(user, seed, kind, "as they come", tmp_path / str(seed))
         assert found == lawful(cohort, batches), seed
@@ -387,7 +387,7 @@ def test_who_is_new_is_in_no_state_but_between_workers() -> None:
 # What a site sends, and what a coordinator takes from one: each arm that has units has a cohort of them.
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(7))
 def test_tallies_of_a_site_are_of_a_cohort_in_every_arm_that_has_units(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     cohort = rng.choice([1, 4, 9])
@@ -517,7 +517,7 @@ def enough(cohort: int, before: Sequence[Batch], since: Sequence[Batch]) -> bool
 def test_effects_are_told_when_the_trial_has_grown_in_every_arm_that_grew_and_not_before(
     teller: type[Teller], tmp_path: Path, clock: list[float]
 ) -> None:
-    for seed in range(3):
+    for seed in range(2):
         cohort, batches = growing(seed, "nobody is known")
         plan = replaced(PLAN, cohort=cohort, smallest_cell=SMALLEST)
         lawful, last = [], 0

@@ -123,7 +123,7 @@ def test_every_truncation_is_refused() -> None:
         check_refused(state()[:length])
 
 
-@fuzz(max_examples=200)
+@fuzz(max_examples=80)
 @given(st.data())
 def test_every_flipped_bit_is_refused(data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(state()) - 1))
@@ -224,7 +224,7 @@ anything = st.recursive(
 )
 
 
-@fuzz(max_examples=200)
+@fuzz(max_examples=80)
 @given(st.data())
 def test_anything_anywhere_is_refused_or_comes_back(data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(places(body())))
@@ -232,7 +232,7 @@ def test_anything_anywhere_is_refused_or_comes_back(data: st.DataObject) -> None
     check(changed(path, lambda _: value))
 
 
-@fuzz(max_examples=150)
+@fuzz(max_examples=50)
 @given(st.data())
 def test_numbers_changed_within_arrays_are_refused_or_come_back(data: st.DataObject) -> None:
     paths = [path for path in places(body()) if isinstance(holder(body(), path)[path[-1]], bytes)]
@@ -246,7 +246,7 @@ def test_numbers_changed_within_arrays_are_refused_or_come_back(data: st.DataObj
     check(changed(path, lambda old: doubles(old, change) if len(old) % 8 == 0 else old[::-1]))
 
 
-@fuzz(max_examples=150)
+@fuzz(max_examples=60)
 @given(st.data())
 def test_parts_left_out_repeated_or_exchanged_are_refused_or_come_back(data: st.DataObject) -> None:
     tree = body()
@@ -275,7 +275,7 @@ def test_parts_left_out_repeated_or_exchanged_are_refused_or_come_back(data: st.
     check(sealed(msgspec.msgpack.encode(tree)))
 
 
-@fuzz(max_examples=200)
+@fuzz(max_examples=80)
 @given(st.data())
 def test_damaged_bodies_under_a_right_checksum_are_refused_or_come_back(data: st.DataObject) -> None:
     damaged = bytearray(state()[BODY:])
@@ -384,7 +384,7 @@ def test_numbers_that_are_not_finite_are_refused(bad: float) -> None:
             check_refused(changed(path, lambda data: doubles(data, spoil)), "not finite")
 
 
-@fuzz(max_examples=75)
+@fuzz(max_examples=25)
 @given(st.data())
 def test_whatever_was_loaded_answers_or_says_why_not(data: st.DataObject) -> None:
     """A state whose numbers are finite and make no sense: effects, notes or an error of ours; nothing else."""

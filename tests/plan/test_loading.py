@@ -135,13 +135,13 @@ def test_hostile_text_is_refused(text: str) -> None:
     assert faults(text)
 
 
-@fuzz(max_examples=75)
+@fuzz(max_examples=30)
 @given(st.text(st.characters(codec=None), max_size=200))
 def test_any_text(text: str) -> None:
     assert plan_or_error(text) is None
 
 
-@fuzz(max_examples=75)
+@fuzz(max_examples=30)
 @given(st.binary(max_size=200))
 @example(b"\xef\xbb\xbf{}")
 def test_any_file(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
@@ -151,7 +151,7 @@ def test_any_file(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> N
         fa.Plan.load(file)
 
 
-@fuzz(max_examples=75)
+@fuzz(max_examples=30)
 @given(plans(), st.booleans(), st.data())
 def test_a_good_plan_with_a_few_characters_changed(plan: fa.Plan, as_json: bool, data: st.DataObject) -> None:
     text = plan.to_json() if as_json else plan.to_toml()
@@ -173,7 +173,7 @@ NESTED = st.recursive(
 )
 
 
-@fuzz(max_examples=75)
+@fuzz(max_examples=30)
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(FULL, NESTED)), st.sampled_from([{}, SMALL, FULL]))
 def test_nonsense_in_the_place_of_settings(nonsense: dict[str, Any], rest: dict[str, Any]) -> None:
     found = plan_or_error(json.dumps({**rest, **nonsense}))

@@ -27,7 +27,7 @@ SUFFIXES = (".toml", ".json")
 # Round trips
 
 
-@fuzz(max_examples=60)
+@fuzz(max_examples=25)
 @given(plans())
 def test_every_plan_comes_back_from_toml_and_json(plan: fa.Plan) -> None:
     for text in (plan.to_toml(), plan.to_json(), plan.canonical().decode()):
@@ -350,14 +350,14 @@ def test_columns_are_the_intercept_covariates_with_all_levels_but_the_first_and_
 # Assignment
 
 
-@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.1, 0.9), (0.2, 0.3, 0.5), (0.05, 0.15, 0.3, 0.5)])
+@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.05, 0.15, 0.3, 0.5)])
 def test_units_are_assigned_in_the_plans_proportions(shares: tuple[float, ...]) -> None:
     arms = {f"arm{i}": share for i, share in enumerate(shares)}
     plan = fa.Plan(**{**SMALL, "arms": arms})
-    assigned = [plan.assign(unit) for unit in range(100_000)]
+    assigned = [plan.assign(unit) for unit in range(40_000)]
     counts = [assigned.count(arm) for arm in arms]
-    assert sum(counts) == 100_000
-    assert stats.chisquare(counts, [100_000 * share for share in shares]).pvalue > 1e-3
+    assert sum(counts) == 40_000
+    assert stats.chisquare(counts, [40_000 * share for share in shares]).pvalue > 1e-3
 
 
 def test_assignments_are_independent_between_plans_and_between_like_units() -> None:

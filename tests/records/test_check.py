@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -136,20 +137,24 @@ def test_a_faulty_batch_is_refused_and_counted_by_column_and_rule(case: str) -> 
         assert 'on_fault = "drop"' in str(error)
 
 
+@cache
+def without_the_first_three() -> fa.Effects:
+    trial = fa.Trial(DROP)
+    trial.fold({name: values[3:] for name, values in good().items()})
+    return trial.effects()
+
+
 @pytest.mark.parametrize("case", FAULTS)
 def test_where_the_plan_says_so_faulty_records_are_left_out_and_counted(case: str) -> None:
     column, value, counts = FAULTS[case]
     by_arm: Counter[str] = Counter()
     for (arm, _, _), n in counts.items():
         by_arm[arm] += n
-    other = fa.Trial(DROP)
-    other.fold({name: values[3:] for name, values in good().items()})
-    clean = other.effects()
     for form in forms(case):
         trial = fa.Trial(DROP)
         trial.fold(ALL[form](spoiled(column, value, 0, 1, 2)))
         effects = trial.effects()
-        assert_same_effects(effects, clean)
+        assert_same_effects(effects, without_the_first_three())
         assert counted(effects.faults) == expected(counts, form), form
         assert effects.dropped == by_arm
         assert trial.dropped.total == 3
@@ -383,16 +388,16 @@ def clustered(plan: fa.Plan, rows: Any) -> list[float | None]:
     return [number for row in found for number in (row.estimate, row.std_error, row.df)]
 
 
-@fuzz(max_examples=20)
+@fuzz(max_examples=8)
 @given(st.integers(0, 1000), st.integers(0, 2**32))
 def test_the_order_of_records_within_a_batch_does_not_matter(seed: int, shuffle: int) -> None:
     plan, rows = units_trial(seed)
     assert clustered(plan, rows.sample(frac=1, random_state=shuffle)) == pytest.approx(clustered(plan, rows), rel=1e-8)
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 50])
+@pytest.mark.parametrize("size", [1, 7])
 def test_a_unit_may_be_larger_than_a_block(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for seed in range(6):
+    for seed in range(3):
         plan, rows = units_trial(seed)
         mixed = rows.sample(frac=1, random_state=seed)
         whole = clustered(plan, rows)

@@ -67,7 +67,7 @@ def tables(draw: st.DrawFn) -> Columns:
     }
 
 
-@fuzz(max_examples=12)
+@fuzz(max_examples=5)
 @given(tables())
 def test_every_form_gives_the_same_state(columns: Columns) -> None:
     expected = state(records(columns))
@@ -152,7 +152,7 @@ def errors(data: Any) -> list[float | None]:
 
 
 @pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
-@fuzz(max_examples=6)
+@fuzz(max_examples=3)
 @given(st.integers(0, 2**32), st.integers(20, 60))
 def test_every_form_tells_the_same_units_apart(seed: int, n: int) -> None:
     rng = np.random.default_rng(seed)

@@ -149,7 +149,7 @@ def fold(trial: fa.Trial, data: Any) -> fa.RecordError | None:
 
 
 @pytest.mark.parametrize("form", OBJECTS)
-@fuzz(max_examples=30)
+@fuzz(max_examples=12)
 @given(columns())
 def test_any_object_in_any_column(form: str, found: dict[str, list[Any]]) -> None:
     """Where faulty records are left out, no object at all makes the batch be refused."""
@@ -168,7 +168,7 @@ def test_any_object_in_any_column(form: str, found: dict[str, list[Any]]) -> Non
         assert trial.n == n
 
 
-@fuzz(max_examples=30)
+@fuzz(max_examples=12)
 @given(columns())
 def test_every_form_finds_the_same_faults(found: dict[str, list[Any]]) -> None:
     """But for pandas, where missing has many names."""
@@ -180,7 +180,7 @@ def test_every_form_finds_the_same_faults(found: dict[str, list[Any]]) -> None:
     assert all(faults == counts[0] for faults in counts)
 
 
-@fuzz(max_examples=50)
+@fuzz(max_examples=20)
 @given(objects | st.lists(objects, max_size=5) | st.dictionaries(st.sampled_from([*USUAL]), objects, max_size=6))
 def test_any_object_as_a_batch(data: Any) -> None:
     assume(not isinstance(data, Hostile))  # which is iterable, and fails in its own words
@@ -189,7 +189,7 @@ def test_any_object_as_a_batch(data: Any) -> None:
     assert refusal is not None or trial.n == 0
 
 
-@fuzz(max_examples=30)
+@fuzz(max_examples=12)
 @given(
     st.lists(st.dictionaries(st.sampled_from([*USUAL]) | st.integers() | st.text(), objects, max_size=8), min_size=1)
 )

@@ -17,6 +17,7 @@ from foldaway.federated.replies.published import Published
 from foldaway.plan.vocabulary import ERRORS
 from foldaway.report.page.page import effects_page
 from pages import parsed
+from sizes import mostly_slow
 from trials import folded, make_trial
 
 pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
@@ -31,7 +32,7 @@ def asked(plan: fa.Plan, kinds: Iterable[str], **settings: Any) -> fa.Plan | Non
     return None
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", mostly_slow([False, True], True))
 @pytest.mark.parametrize("setting", ["records", "units", "complete units", "bootstrap"])
 def test_whatever_errors_the_plan_asks_for(setting: str, weighted: bool) -> None:
     plan, rows = make_trial(3, n=120, units=True, weighted=weighted)

@@ -9,6 +9,7 @@ from playwright.sync_api import Browser
 
 from browser import Scheme, page_at, serious_findings, sideways_scroll
 from reported import case
+from sizes import mostly_slow
 
 OPEN_ALL = "document.querySelectorAll('details').forEach(each => { each.open = true })"
 
@@ -25,7 +26,7 @@ def written(folder: Path, name: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize("name", ["empty", "failing", "faulty", "resampled", "hostile"])
+@pytest.mark.parametrize("name", mostly_slow(["empty", "failing", "faulty", "resampled", "hostile"], "resampled"))
 def test_quiet_alone_and_accessible(browser: Browser, reports: Path, name: str) -> None:
     with page_at(browser, written(reports, name), width=1200) as watched:
         watched.page.evaluate(OPEN_ALL)
@@ -37,7 +38,7 @@ def test_quiet_alone_and_accessible(browser: Browser, reports: Path, name: str) 
         assert watched.page.evaluate("document.scripts.length") == 0
 
 
-@pytest.mark.parametrize("name", ["empty", "many", "extreme", "hostile"])
+@pytest.mark.parametrize("name", mostly_slow(["empty", "many", "extreme", "hostile"], "many", "hostile"))
 def test_never_wider_than_the_screen(browser: Browser, reports: Path, name: str) -> None:
     with page_at(browser, written(reports, name)) as watched:
         for opened in (False, True):

@@ -157,7 +157,7 @@ def test_nothing_is_left_of_what_was_sent(
 ) -> None:
     postgres: Postgres | None = request.getfixturevalue("postgres") if kept_in == "postgresql" else None
     address = None if postgres is None else postgres.database()
-    marks = Marks(20_000)
+    marks = Marks(5_000 if postgres is None else 20_000)
     try:
         server = Served(tmp_path / "server", None, "--queue", 2 * _PLACES, database=address)
         server._program = ["-c", SWITCHED]

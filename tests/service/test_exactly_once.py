@@ -13,20 +13,21 @@ import foldaway as fa
 from crashing import COLUMNS, PER_PRODUCER, PRODUCERS, Tale, batch, crash, digits, plan_of
 from postgres import Postgres
 from servers import Nursery, Server
+from sizes import mostly_slow
 
 KILLS = 9
 
 
-def crash_often(servers: list[Server], database: Postgres | None, seed: int) -> Tale:
+def crash_often(servers: list[Server], database: Postgres | None, seed: int, kills: int = KILLS) -> Tale:
     """Trials, one after the other, until there were enough kills."""
     rng = random.Random(seed)
     tale = Tale()
     try:
         for server in servers:
             server.start()
-        while tale.kills < KILLS:
+        while tale.kills < kills:
             name = f"crash-{tale.batches}"
-            tale += crash(servers, database, servers[0].admin, KILLS - tale.kills, rng, name)
+            tale += crash(servers, database, servers[0].admin, kills - tale.kills, rng, name)
     finally:
         for server in servers:
             server.kill()
@@ -37,10 +38,11 @@ def exactly_once(tale: Tale) -> bool:
     return tale.counted == Counter({1: tale.batches}) and tale.apart < 1e-9
 
 
-def test_a_server_on_sqlite(tmp_path: Path, served_from: Nursery) -> None:
-    tale = crash_often([Server(tmp_path, nursery=served_from)], None, 1)
+@pytest.mark.parametrize("kills", mostly_slow([4, KILLS], 4))
+def test_a_server_on_sqlite(tmp_path: Path, served_from: Nursery, kills: int) -> None:
+    tale = crash_often([Server(tmp_path, nursery=served_from)], None, 1, kills)
     assert exactly_once(tale), tale
-    assert tale.killed == Counter(server=KILLS)
+    assert tale.killed == Counter(server=kills)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foldaway.simulation.datasets import checkout, clinic, visits, wards
+from sizes import mostly_slow
 
 
 def whole(batches: Iterator[pa.RecordBatch]) -> pa.Table:
@@ -42,7 +43,7 @@ def test_no_records() -> None:
     assert list(checkout(0)) == list(wards(0)) == []
 
 
-@pytest.mark.parametrize("effect", [1.0, -2.0])
+@pytest.mark.parametrize("effect", mostly_slow([1.0, -2.0], -2.0))
 def test_checkout_has_the_effects_it_claims(effect: float) -> None:
     data = whole(checkout(400_000, seed=3, effect=effect))
     treated = data["variant"].to_numpy() == "treatment"

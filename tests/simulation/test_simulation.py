@@ -74,6 +74,7 @@ def test_in_mode_scores_only_moments_short_of_a_cohort_are_left_out() -> None:
     assert len(summary.memory) == 3
 
 
+@pytest.mark.slow
 def test_who_does_not_ask_again_is_counted_all_the_same() -> None:
     summary = simulate(World(120, "delta", ask_again=0.1), processes=1)
     assert (summary.enrolled, summary.reported) == (120, 120)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import foldaway as fa
+from sizes import mostly_slow
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # studies/ lies beside tests/ and is no part of the package
@@ -157,7 +158,7 @@ def test_blocks_are_all_records_in_order_and_units_stay_whole(design: Design) ->
     assert sum(map(len, seen)) == len(set().union(*seen))
 
 
-@designs
+@pytest.mark.parametrize("design", mostly_slow(DESIGNS, *DESIGNS[::4]), ids=lambda design: design.name)
 def test_every_cell_is_there_and_statsmodels_agrees(design: Design) -> None:
     found = trials.trial_of(design, np.random.default_rng(4))
     arms = len(design.shares) - 1
@@ -188,6 +189,7 @@ def narrowed(kind: str, design: Design, trial: fa.Trial) -> Iterator[tuple[Cell,
 original = trials.intervals
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_an_interval_that_is_too_narrow_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "intervals", lambda design, trial: narrowed("HC1", design, trial))

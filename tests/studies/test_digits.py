@@ -69,6 +69,7 @@ def test_longley_and_large_means_tell_solvers_apart(found: dict[tuple[str, str],
         assert found["large means", poor].coef < 4
 
 
+@pytest.mark.slow
 def test_the_page_is_the_same_in_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = []
     for folder in ("a", "b"):

@@ -69,7 +69,9 @@ def test_relative_effects_of_a_control_at_zero_are_withheld() -> None:
     assert far.wrong < 0.08
 
 
-@pytest.mark.parametrize("design", [DESIGNS[2], DESIGNS[5]], ids=lambda design: design.what)
+@pytest.mark.parametrize(
+    "design", [pytest.param(DESIGNS[2], marks=pytest.mark.slow), DESIGNS[5]], ids=lambda design: design.what
+)
 def test_adjusted_effects_cover_and_are_as_narrow_as_a_regression(design: groups_coverage.Design) -> None:
     shares, ratio = groups_coverage.adjustments(design, trials=150, seed=6)
     difference, jackknifed, welchs, _ = shares

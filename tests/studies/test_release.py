@@ -7,6 +7,7 @@ import pytest
 from studies.release import DESIGNS, drawn, population, study
 
 from foldaway.effects.released import least_records
+from sizes import mostly_slow
 
 
 @pytest.mark.parametrize("name", DESIGNS)
@@ -17,7 +18,7 @@ def test_the_true_effect_is_that_of_very_many_units(name: str) -> None:
     assert means[1] / means[0] == pytest.approx(1.1, rel=0.01)
 
 
-@pytest.mark.parametrize("name", ["rare", "revenue", "visits"])
+@pytest.mark.parametrize("name", mostly_slow(["rare", "revenue", "visits"], "revenue"))
 def test_intervals_cover_and_are_wider_the_smaller_epsilon_is(name: str) -> None:
     results = study(name, 100_000, 300, 1).values()
     found = [result for result in results if result is not None]

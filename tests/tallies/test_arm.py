@@ -14,6 +14,7 @@ from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.kinds import RECORDS
 from foldaway.tallies.scores import Scores
+from sizes import mostly_slow
 
 N = 150
 CUT = 100  # less than half of the records are still to come: the frame is not renewed for their number's sake
@@ -155,7 +156,7 @@ def check_robust(fit: fa.LeastSquares, X: Floats, y: Floats) -> None:
     np.testing.assert_allclose(fit.std_error("HC0"), robust, rtol=1e-7)
 
 
-@pytest.mark.parametrize("records", [1, 2, 3, 7, 40])
+@pytest.mark.parametrize("records", mostly_slow([1, 2, 3, 7, 40], 3))
 def test_columns_that_nearly_depend_on_one_another_cost_no_robust_error_its_digits(records: int) -> None:
     X, y = powers(400, seed=4)
     cuts = range(records, len(y), records)

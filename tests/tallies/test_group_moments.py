@@ -65,7 +65,7 @@ def subject(compiled: bool) -> Subject:
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_the_laws_hold(compiled: bool) -> None:
-    @settings(max_examples=30, deadline=None, derandomize=True)
+    @settings(max_examples=10, deadline=None, derandomize=True)
     @given(rows(framed=True))
     def laws(drawn: Rows) -> None:
         check_laws(subject(compiled), drawn)

@@ -186,7 +186,7 @@ def test_every_tally_that_a_plan_may_keep_is_in_the_list() -> None:
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
 def test_the_laws_hold(subject: Subject) -> None:
-    @settings(max_examples=30, deadline=None, derandomize=True)
+    @settings(max_examples=12, deadline=None, derandomize=True)
     @given(rows(units=subject.units, framed=subject.framed))
     def laws(drawn: Rows) -> None:
         check_laws(subject, drawn)
@@ -279,7 +279,7 @@ def shards_of(plan: fa.Plan, table: pd.DataFrame, count: int, seed: int) -> list
 
 
 @pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=8, deadline=None, derandomize=True)
 @given(trials(), st.integers(1, 6), st.integers(0, 2**16))
 def test_no_batching_or_sharding_changes_a_trial(drawn: tuple[fa.Plan, pd.DataFrame], count: int, seed: int) -> None:
     plan, table = drawn
@@ -295,7 +295,7 @@ def test_no_batching_or_sharding_changes_a_trial(drawn: tuple[fa.Plan, pd.DataFr
 
 
 @pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=5, deadline=None, derandomize=True)
 @given(trials(), st.integers(0, 2**16))
 def test_trials_add_up(drawn: tuple[fa.Plan, pd.DataFrame], seed: int) -> None:
     plan, table = drawn
@@ -305,7 +305,7 @@ def test_trials_add_up(drawn: tuple[fa.Plan, pd.DataFrame], seed: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
-@settings(max_examples=6, deadline=None, derandomize=True)
+@settings(max_examples=3, deadline=None, derandomize=True)
 @given(trials(units=False, n=350))
 def test_one_record_at_a_time_is_the_same_trial(drawn: tuple[fa.Plan, pd.DataFrame]) -> None:
     plan, table = drawn
@@ -317,11 +317,11 @@ def test_one_record_at_a_time_is_the_same_trial(drawn: tuple[fa.Plan, pd.DataFra
 
 @pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
 def test_single_records_of_a_long_stream_are_the_same_trial() -> None:
-    plan, table = make_trial(21, n=1500, covariates=2, outcomes=2)
+    plan, table = make_trial(21, n=800, covariates=2, outcomes=2)
     single = fa.Trial(plan)
     for record in table.to_dict("records"):
         single.fold([record])
-    assert min(single.counts.values()) > 300
+    assert min(single.counts.values()) > 200
     same_effects(single, folded(plan, table))
 
 
@@ -376,7 +376,7 @@ def regression_of(columns: int, *parts: Any) -> fa.LeastSquares:
     return fit
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=10, deadline=None, derandomize=True)
 @given(st.integers(0, 2**32 - 1), st.integers(90, 250), st.integers(1, 5), st.sampled_from([0.0, 50.0, -1e3]))
 def test_regressions_add_up_whatever_the_batches(seed: int, n: int, k: int, shift: float) -> None:
     X, y, w, cluster = regression_rows(seed, n, k, shift)

@@ -94,7 +94,7 @@ KINDS = [
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: " ".join(kind) or "plain")
 def test_the_laws_hold(kind: dict[str, bool], compiled: bool) -> None:
-    @settings(max_examples=20, deadline=None, derandomize=True)
+    @settings(max_examples=8, deadline=None, derandomize=True)
     @given(rows(framed=True))
     def laws(drawn: Rows) -> None:
         check_laws(subject(compiled, **kind), drawn)

@@ -16,7 +16,7 @@ from servers import Nursery
 
 @pytest.fixture(scope="module")
 def server(served_from: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with Served(tmp_path_factory.mktemp("cli"), served_from, measured=True) as server:
+    with Served(tmp_path_factory.mktemp("cli"), served_from) as server:
         yield server
 
 

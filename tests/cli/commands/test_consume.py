@@ -24,6 +24,7 @@ from foldaway.keeping.saved import StreamPositions
 from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
 from measured import measured
 from memory_scan import Marks, scan_files
+from sizes import mostly_slow
 
 PASSWORD = "PASSWORD-16180"
 
@@ -83,7 +84,7 @@ def test_a_stream_from_the_first_message_to_the_effects(redis_server: Redis, tmp
     assert json.loads(out.splitlines()[-1])["effects"] == json.loads(expected_for_others)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", mostly_slow([signal.SIGTERM, signal.SIGINT], signal.SIGTERM))
 def test_a_stop_in_good_order_leaves_the_rest_at_the_broker(
     redis_server: Redis, tmp_path: Path, how: signal.Signals
 ) -> None:

@@ -24,6 +24,7 @@ from foldaway.inference.rounding import round_count
 from foldaway.simulation.datasets import checkout
 from registered import admin, plan_file, register
 from served import Served
+from sizes import mostly_slow
 
 
 def test_producers_names_say_nothing_of_the_content(server: Served, folder: Path, tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def test_semicolons_are_said_and_sent(server: Served, folder: Path, tmp_path: Pa
     assert "1,000 records sent" in sent
 
 
-@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("exact", mostly_slow([False, True], True))
 def test_less_than_a_cohort_is_said_and_told_to_its_admin_alone(
     server: Served, folder: Path, tmp_path: Path, exact: bool
 ) -> None:

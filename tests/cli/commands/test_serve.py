@@ -148,7 +148,7 @@ def test_a_key_is_made_with_a_command_and_never_replaced(tmp_path: Path) -> None
     ("missing", "words"),
     [
         ("litestar", ["serve", "--data", "x"]),
-        ("sqlalchemy", ["rotate", "--data", "x"]),
+        pytest.param("sqlalchemy", ["rotate", "--data", "x"], marks=pytest.mark.slow),
         ("httpx", ["trial", "list", "--server", "http://x", "--token", "x"]),
     ],
 )

@@ -121,6 +121,13 @@ def test_a_coordinator_that_refuses_is_told_of_with_the_first_record_which_is_ta
     assert device.status.records == 1
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record waits no longer than a moment for its device's enrolment."""
+    monkeypatch.setattr("foldaway.federated.device.device._NOT_LONG", 0.1)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_a_coordinator_that_is_away_costs_no_record(tmp_path: Path) -> None:
     device = Device(PLAN, tmp_path, server="http://127.0.0.1:1", token="fa_x", patience=0.1)
     device.record(RECORD)
@@ -231,13 +238,13 @@ def test_mode_sums_draws_a_group_once_and_keeps_sums(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["one-message", "delta", "scores", "sums"])
 def test_only_mode_scores_keeps_records(mode: str, tmp_path: Path) -> None:
-    marks = Marks(200)
+    marks = Marks(40)
     settings = {**SETTINGS, "federated": mode, "covariates": [], "levels": {}}
     device = Device(fa.Plan(**settings), tmp_path)
-    for i in range(200):
+    for i in range(marks.count):
         device.record({"y": marks.outcome(i)})
     found = scan_files([tmp_path], marks)
-    assert len(found.outcomes) == (200 if mode == "scores" else 0)
+    assert len(found.outcomes) == (marks.count if mode == "scores" else 0)
 
 
 @pytest.mark.parametrize(
@@ -293,6 +300,7 @@ def test_a_plan_for_sites_runs_on_devices_too(tmp_path: Path) -> None:
 # Its connection.
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_connection_is_given_back_and_made_anew(tmp_path: Path) -> None:
     with Device(PLAN, tmp_path, server="http://127.0.0.1:1", token="fa_x", patience=0) as device:
         device.record(RECORD)

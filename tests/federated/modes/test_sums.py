@@ -19,6 +19,7 @@ from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Share
 from foldaway.tallies import Grouped
 from foldaway.tallies.sums import Sums
+from sizes import mostly_slow
 from trials import make_trial
 
 KEY = bytes(range(16))
@@ -29,6 +30,7 @@ CASES: dict[str, dict[str, Any]] = {
     "three arms, two outcomes, levels": {"arms": 3, "outcomes": 2, "covariates": 1, "levels": 3},
     "far from zero": {"shift": 1e6, "covariates": 1},
 }
+SOME = pytest.mark.parametrize("case", mostly_slow(CASES, "plain", "three arms, two outcomes, levels"))
 
 
 class Case:
@@ -63,7 +65,7 @@ def sums_of(trial: fa.Trial) -> Sums:
     return trial.tallies.sums
 
 
-@pytest.mark.parametrize("case", CASES)
+@SOME
 def test_any_order_batching_and_server_gives_the_sums_of_a_trial_with_all_rows(case: str) -> None:
     made = Case(case)
     rng = np.random.default_rng(1)
@@ -84,7 +86,7 @@ def test_any_order_batching_and_server_gives_the_sums_of_a_trial_with_all_rows(c
         assert whole.devices == [sum(kept.arm == arm for kept in made.devices) for arm in made.plan.arms]
 
 
-@pytest.mark.parametrize("case", CASES)
+@SOME
 def test_effects_are_those_of_all_rows_kept(case: str) -> None:
     """Differences are those of a trial with all rows, and both estimators their definition."""
     made = Case(case)

@@ -14,6 +14,7 @@ from foldaway.federated.replies.integrity import Integrity, integrity
 from foldaway.federated.replies.models import segments
 from foldaway.federated.replies.published import Published
 from foldaway.inference.few_units import welch_degrees
+from sizes import mostly_slow
 from trials import make_trial
 
 CLIENTS = 2_000
@@ -45,7 +46,7 @@ def scaled(reply: ScoreReply, factor: float) -> ScoreReply:
     return ScoreReply(reply.number, reply.arm, packed(values * factor))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", mostly_slow(range(2), 1))
 def test_one_client_among_two_thousand(seed: int) -> None:
     setting = Setting(seed, shift=[0.0, 1e6][seed % 2])
     replies, full = setting.replies, setting.full()

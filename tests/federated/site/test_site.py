@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 
 import foldaway as fa
 from clustered import federated
+from commands import foldaway
 from devices import Hosted, assert_as_kept_rows, devices_for, report_all
 from foldaway.errors import PlanError, RecordError, ServerError, SourceError, StateError
 from foldaway.federated.messages import new_number
@@ -29,7 +28,7 @@ from trials import make_trial
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, served_from: Nursery) -> Iterator[Served]:
-    with Served(tmp_path_factory.mktemp("coordinator"), served_from, measured=True, unrounded=True) as found:
+    with Served(tmp_path_factory.mktemp("coordinator"), served_from, unrounded=True) as found:
         yield found
 
 
@@ -194,29 +193,23 @@ def test_the_command_sends_and_says_what_it_sent(server: Served, tmp_path: Path)
     files = site_files(rows, tmp_path, 2)
     plan.save(tmp_path / "plan.toml")
 
-    def run(*words: str, home: str = "one") -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "foldaway", "site", "run", str(tmp_path / "plan.toml"), *words]
-        command += ["--folder", str(tmp_path / home)]
-        environment = {**os.environ, "FOLDAWAY_TOKEN": trial.token, "FOLDAWAY_SERVER": server.url}
-        return subprocess.run(command, capture_output=True, text=True, env=environment)
+    def run(*words: object, home: str = "one", code: int = 0) -> subprocess.CompletedProcess[str]:
+        given = ("site", "run", tmp_path / "plan.toml", *words, "--folder", tmp_path / home)
+        return foldaway(*given, code=code, env={"FOLDAWAY_TOKEN": trial.token, "FOLDAWAY_SERVER": server.url})
 
-    first = run(str(files[0]))
-    assert first.returncode == 0, first.stderr
+    first = run(files[0])
     assert "records stay here" in first.stdout
     assert "safe there" in first.stdout
     assert f"command.site in {tmp_path / 'one'}" in " ".join(first.stdout.split())
     assert max(map(len, first.stdout.splitlines())) <= 80
-    second = run(str(files[1]), "--json", home="two")
+    second = run(files[1], "--json", home="two")
     told = msgspec.json.decode(second.stdout)
     assert told["units"] == pd.read_parquet(files[1]).groupby("group")["unit"].nunique().to_dict()
-    repeated = run(str(files[0])).stdout
+    repeated = run(files[0]).stdout
     assert "did not count them again" in " ".join(repeated.split())
     assert max(map(len, repeated.splitlines())) <= 80
-    other = run(str(files[1]))
-    assert other.returncode == 1
-    assert "--folder" in other.stderr
-    refused = run(str(tmp_path / "nowhere.parquet"))
-    assert refused.returncode == 1
+    assert "--folder" in run(files[1], code=1).stderr
+    refused = run(tmp_path / "nowhere.parquet", code=1)
     assert refused.stderr.startswith("error: ")
     trial.close(deadline=0)
     assert_as_kept_rows(trial.effects(), kept, rows)

@@ -13,6 +13,7 @@ from scipy.special import chdtrc
 from foldaway.numerics.kernels.philox import philox
 from foldaway.numerics.kernels.siphash import hash_identifiers
 from foldaway.numerics.kernels.weights import REST, REST_BOUNDS, WHOLE_CELLS, Kind, weights
+from sizes import mostly_slow
 
 KEY = b"a key for tests!"
 UNITS = 8_000
@@ -166,12 +167,12 @@ class TestMillionsOfDraws:
         assert counts[~possible].sum() == 0
         assert p_value(counts[possible], w.size * law[possible]) > 1e-4
 
-    @pytest.mark.parametrize("lag", [1, 2, 8, 16, 64, 128, 256])
+    @pytest.mark.parametrize("lag", mostly_slow([1, 2, 8, 16, 64, 128, 256], 1, 64))
     def test_neighbouring_replicates_are_independent(self, name: str, kind: Kind, lag: int) -> None:
         w, law = classes(kind, weights(units(name), REPLICATES, kind))
         assert self.joint_p_value(w[:, :-lag], w[:, lag:], law) > 1e-4
 
-    @pytest.mark.parametrize("lag", [1, 2, 8, 64, 1024])
+    @pytest.mark.parametrize("lag", mostly_slow([1, 2, 8, 64, 1024], 1))
     def test_neighbouring_units_are_independent(self, name: str, kind: Kind, lag: int) -> None:
         w, law = classes(kind, weights(units(name), REPLICATES, kind))
         assert self.joint_p_value(w[:-lag], w[lag:], law) > 1e-4

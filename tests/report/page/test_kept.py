@@ -26,6 +26,7 @@ from measured import measured
 from pages import parsed, tables
 from plans import plans
 from reported import CASES, case
+from sizes import mostly_slow
 
 EVERY = pytest.mark.parametrize("name", CASES)
 
@@ -76,7 +77,7 @@ def test_every_plan_has_an_inventory(plan: fa.Plan) -> None:
     assert sum(kept.numbers for kept in found) == floats(trial) + counts(trial)
 
 
-@EVERY
+@pytest.mark.parametrize("name", mostly_slow(CASES, "empty", "resampled", "faulty"))
 def test_the_page_shows_it_and_its_sum(name: str) -> None:
     trial = case(name)
     section = parsed(trial.report().html).one("section", id="kept")

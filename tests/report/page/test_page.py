@@ -20,9 +20,11 @@ from foldaway.inference.estimators import distribution
 from foldaway.report.page.page import effects_page, spreads
 from pages import Element, interval_matches, matches, parsed, shown, tables
 from reported import CASES, HOSTILE, case, renamed
+from sizes import mostly_slow
 from trials import folded, known, make_trial
 
 EVERY = pytest.mark.parametrize("name", CASES)
+SOME = pytest.mark.parametrize("name", mostly_slow(CASES, "empty", "resampled", "faulty"))
 WITH_EFFECTS = pytest.mark.parametrize("name", [name for name in CASES if name != "empty"])
 
 
@@ -58,7 +60,7 @@ def outside_references(page: Element) -> list[str]:
     return found + re.findall(r"url\(|@import|@font-face|https?:", style)
 
 
-@EVERY
+@SOME
 def test_nothing_is_loaded_run_or_sent(name: str) -> None:
     for report in (report_of(name), effects_page(effects_of(name)).html):
         page = parsed(report)
@@ -113,7 +115,7 @@ def test_tables_and_figures_can_be_read_aloud(name: str) -> None:
     assert all(e.attributes.get("role") == "img" or e in hidden or "x" in e.attributes for e in page.find("svg"))
 
 
-@EVERY
+@SOME
 def test_the_same_state_gives_the_same_page(name: str) -> None:
     trial = case(name)
     assert fa.Trial.loads(trial.exchanged()).report().html == report_of(name)

@@ -24,6 +24,7 @@ from foldaway.service.collecting.service import Answer, Service
 from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Decoded, Limits
 from plans import in_parts
+from sizes import mostly_slow
 from stores import VAULT, Place
 
 ALL = Series()
@@ -105,7 +106,7 @@ def check_law(service: Service, cohort: int) -> None:
 # When an answer is due.
 
 
-@pytest.mark.parametrize("size", [1, 7, 30, 100])
+@pytest.mark.parametrize("size", mostly_slow([1, 7, 30, 100], 7, 30))
 def test_two_answers_are_a_cohort_or_more_apart(folder: Place, size: int) -> None:
     settings = {"outcomes": ["hours"], "estimators": ["difference"]}
     service = serving(folder, plan_of(cohort=30, smallest_cell=2, **settings))

@@ -128,7 +128,7 @@ def test_a_rotation_that_broke_off_between_the_databases_can_be_read_and_finishe
 
 def test_a_rotation_killed_at_any_moment_loses_nothing(filled: Store, place: Place, key_file: Path) -> None:
     rng = random.Random(5)
-    for _ in range(12):
+    for _ in range(6):
         reading, writing = os.pipe()
         pid = forked(lambda out=writing: _rotate_for_ever(place, key_file, out))  # type: ignore[misc]
         os.close(writing)

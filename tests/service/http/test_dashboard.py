@@ -20,6 +20,7 @@ from foldaway.evidence.verifying import verify
 from foldaway.federated.messages import MEDIA_TYPE, Enrolment, encoded
 from served import Served
 from servers import Nursery
+from sizes import mostly_slow
 from trials import folded, make_trial
 
 if TYPE_CHECKING:
@@ -716,7 +717,7 @@ def _every_kind_of_page(server: Served) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1920, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), mostly_slow([(400, "light"), (1920, "dark")], (400, "light")))
 def test_no_serious_finding_and_no_sideways_scrolling(
     browser: Browser, shown: tuple[Served, dict[str, str]], width: int, scheme: Scheme
 ) -> None:

@@ -29,6 +29,7 @@ from foldaway.federated.modes import most_bytes
 from foldaway.federated.replies.models import reply
 from served import Served
 from servers import Nursery
+from sizes import mostly_slow
 from trials import make_trial
 
 
@@ -117,7 +118,7 @@ def columns(status: str) -> list[str]:
     return re.split(r"\s{2,}", header)[1:]
 
 
-@pytest.mark.parametrize("mode", ["one-message", "scores", "delta", "sums"])
+@pytest.mark.parametrize("mode", mostly_slow(["one-message", "scores", "delta", "sums"], "one-message", "scores"))
 def test_while_a_trial_is_open_nobody_is_missing_and_what_is_pending_is_said(server: Served, mode: str) -> None:
     trial = Hosted(server, f"open-{mode}", mode)
     trial.enrol()

@@ -13,6 +13,7 @@ import pytest
 
 from served import Served, rows
 from servers import Nursery
+from sizes import mostly_slow
 
 # A plan or a batch may be all that a schema can ask for and still be faulty, a trial too young or a number out of
 # turn; all else that is valid must be taken.
@@ -82,7 +83,9 @@ def test_the_page_shows_every_address_of_the_document_and_loads_nothing_from_els
     assert not re.search(r"<script|style=|https?://", page.text)
 
 
-@pytest.mark.parametrize(("known", "least"), [(None, 250), ("known", 150), ("federated", 150)])
+@pytest.mark.parametrize(
+    ("known", "least"), mostly_slow([(None, 250), ("known", 150), ("federated", 150)], ("known", 150))
+)
 def test_what_is_drawn_from_the_document_is_answered_as_it_says(
     server: Served, tmp_path: Path, known: str | None, least: int
 ) -> None:

@@ -55,22 +55,24 @@ def test_a_stream_gives_the_effects_of_one_pass(broker: Server, tmp_path: Path) 
     assert broker.held(plan.name) == 0
 
 
-def test_stopped_anywhere_and_started_again_it_is_the_same(broker: Server, tmp_path: Path) -> None:
+def test_stopped_anywhere_and_started_again_it_is_the_same(some_broker: Server, tmp_path: Path) -> None:
     """Small pieces at a time, so that it is stopped in the middle of a cohort, over and over."""
-    plan, records = prepared(broker, n=200, cohort=30)
+    plan, records = prepared(some_broker, n=200, cohort=30)
     steps = 0
     progress: list[Progress] = []
     for _ in range(100):
         progress.clear()
-        consume(broker, plan, tmp_path, told=progress.append, stopping=lambda: len(progress) > 1, bytes_at_once=3000)
+        consume(
+            some_broker, plan, tmp_path, told=progress.append, stopping=lambda: len(progress) > 1, bytes_at_once=3000
+        )
         steps += 1
         stored = read(tmp_path, KEY)
         if stored is not None and stored.of(plan).n > 120:
             break
     assert steps > 1
-    found, _ = consume(broker, plan, tmp_path, delete=True, close=True)
+    found, _ = consume(some_broker, plan, tmp_path, delete=True, close=True)
     assert_same(found, one_pass(plan, records))
-    assert broker.held(plan.name) == 0
+    assert some_broker.held(plan.name) == 0
 
 
 class Crash(Exception):
@@ -136,32 +138,32 @@ def test_a_crash_between_state_and_acknowledgement_counts_nothing_twice(
     assert broker.held(plan.name) == 0
 
 
-def test_a_crash_before_the_state_is_written_loses_nothing(broker: Server, tmp_path: Path) -> None:
+def test_a_crash_before_the_state_is_written_loses_nothing(some_broker: Server, tmp_path: Path) -> None:
     class Failing(Remembering):
         def write(self, state: Any, key: Any) -> None:
             if len(self.written) == 2:
                 raise Crash
             super().write(state, key)
 
-    plan, records = prepared(broker, n=400)
+    plan, records = prepared(some_broker, n=400)
     with pytest.raises(Crash):
-        consume(broker, plan, tmp_path, wrap=Sipping, store=Failing, delete=True, bytes_at_once=2000)
-    assert broker.held(plan.name) > 0
-    found, _ = consume(broker, plan, tmp_path, delete=True, close=True)
+        consume(some_broker, plan, tmp_path, wrap=Sipping, store=Failing, delete=True, bytes_at_once=2000)
+    assert some_broker.held(plan.name) > 0
+    found, _ = consume(some_broker, plan, tmp_path, delete=True, close=True)
     assert_same(found, one_pass(plan, records))
 
 
-def test_what_is_not_durable_is_not_deleted_by_a_consumer_that_goes_on(broker: Server, tmp_path: Path) -> None:
-    """It owes the broker the acknowledgements of the one before it, and no more than those."""
+def test_what_is_not_durable_is_not_deleted_by_a_consumer_that_goes_on(some_broker: Server, tmp_path: Path) -> None:
+    """It owes the some_broker the acknowledgements of the one before it, and no more than those."""
     plan = plan_of(fresh_name(), cohort=50)
     records = people(130)
-    broker.create(plan.name)
-    broker.send(plan.name, [Sent(as_json(records.slice(0, 60)))])
-    consume(broker, plan, tmp_path)  # killed, as it were, before it deleted
+    some_broker.create(plan.name)
+    some_broker.send(plan.name, [Sent(as_json(records.slice(0, 60)))])
+    consume(some_broker, plan, tmp_path)  # killed, as it were, before it deleted
     for start, size, pending, held in ((60, 30, 30, 1), (90, 10, 40, 2), (100, 30, 0, 0)):
-        broker.send(plan.name, [Sent(as_json(records.slice(start, size)))])
-        found, consumer = consume(broker, plan, tmp_path, delete=True)
-        assert (consumer.pending, broker.held(plan.name)) == (pending, held)
+        some_broker.send(plan.name, [Sent(as_json(records.slice(start, size)))])
+        found, consumer = consume(some_broker, plan, tmp_path, delete=True)
+        assert (consumer.pending, some_broker.held(plan.name)) == (pending, held)
     assert_same(found, one_pass(plan, records))
 
 
@@ -169,8 +171,8 @@ def test_what_is_not_durable_is_not_deleted_by_a_consumer_that_goes_on(broker: S
 
 
 @pytest.mark.parametrize("cohort", [50, 130])
-def test_states_in_the_store_are_a_cohort_apart(broker: Server, tmp_path: Path, cohort: int) -> None:
-    plan, records = prepared(broker, n=500, cohort=cohort)
+def test_states_in_the_store_are_a_cohort_apart(some_broker: Server, tmp_path: Path, cohort: int) -> None:
+    plan, records = prepared(some_broker, n=500, cohort=cohort)
     stores: list[Remembering] = []
 
     class Watched(Remembering):
@@ -178,13 +180,13 @@ def test_states_in_the_store_are_a_cohort_apart(broker: Server, tmp_path: Path, 
             super().__init__(folder)
             stores.append(self)
 
-    _, consumer = consume(broker, plan, tmp_path, store=Watched, bytes_at_once=1000)
+    _, consumer = consume(some_broker, plan, tmp_path, store=Watched, bytes_at_once=1000)
     written = [stored.of(plan).n for stored in stores[0].written]
     assert len(written) >= 2
     assert min(after - before for before, after in pairwise([0, *written])) >= cohort
     assert consumer.pending == records.num_rows - written[-1] < cohort
     # What is no cohort stays where it was; the next consumer has it again.
-    _, again = consume(broker, plan, tmp_path)
+    _, again = consume(some_broker, plan, tmp_path)
     assert (again.pending, again.progress.records) == (consumer.pending, written[-1])
 
 
@@ -216,36 +218,41 @@ def test_two_states_cannot_be_solved_for_a_record_unless_the_cohort_is_one(redis
 # The close.
 
 
-def test_the_close_takes_all_and_leaves_rounded_effects_alone(broker: Server, tmp_path: Path) -> None:
+def test_the_close_takes_all_and_leaves_rounded_effects_alone(some_broker: Server, tmp_path: Path) -> None:
     plan = plan_of(fresh_name(), cohort=100, keep="moments", bootstrap=20)
     records = people(230)
-    broker.create(plan.name)
-    broker.send(plan.name, [Sent(as_json(records.slice(0, 200))), Sent(as_json(records.slice(200)))])
-    found, consumer = consume(broker, plan, tmp_path, close=True, delete=True, bytes_at_once=1)
+    some_broker.create(plan.name)
+    some_broker.send(plan.name, [Sent(as_json(records.slice(0, 200))), Sent(as_json(records.slice(200)))])
+    found, consumer = consume(some_broker, plan, tmp_path, close=True, delete=True, bytes_at_once=1)
     assert_same(found, one_pass(plan, records))  # the last 30 too, though they are no cohort
-    assert (found.sealed, consumer.pending, broker.held(plan.name)) == (True, 0, 0)
+    assert (found.sealed, consumer.pending, some_broker.held(plan.name)) == (True, 0, 0)
     stored = read(tmp_path)  # no key is needed
     assert stored is not None
     assert (stored.trial, stored.closed) == (b"", True)
     assert stored.final is not None
     assert stored.final.effects == one_pass(plan, records).effects(rounded=True).to_json()
     with pytest.raises(SealedError, match="closed"):
-        consume(broker, plan, tmp_path)
+        consume(some_broker, plan, tmp_path)
 
 
-def test_a_crash_after_the_closing_write_is_made_good_by_closing_again(broker: Server, tmp_path: Path) -> None:
-    plan, _ = prepared(broker, n=200, cohort=150)  # of whom there are 100: nothing is written before
+def test_a_crash_after_the_closing_write_is_made_good_by_closing_again(some_broker: Server, tmp_path: Path) -> None:
+    plan, _ = prepared(some_broker, n=200, cohort=150)  # of whom there are 100: nothing is written before
     with pytest.raises(Crash):
         consume(
-            broker, plan, tmp_path, wrap=lambda real: Crashing(real, "acknowledge", 1, False), close=True, delete=True
+            some_broker,
+            plan,
+            tmp_path,
+            wrap=lambda real: Crashing(real, "acknowledge", 1, False),
+            close=True,
+            delete=True,
         )
     before = (tmp_path / "state").read_bytes()
     stored = read(tmp_path)
     assert stored is not None
     assert stored.closed
-    assert broker.held(plan.name) > 0
-    found, _ = consume(broker, plan, tmp_path, close=True, delete=True)
-    assert (found.sealed, broker.held(plan.name)) == (True, 0)
+    assert some_broker.held(plan.name) > 0
+    found, _ = consume(some_broker, plan, tmp_path, close=True, delete=True)
+    assert (found.sealed, some_broker.held(plan.name)) == (True, 0)
     assert (tmp_path / "state").read_bytes() == before
 
 
@@ -272,13 +279,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_a_faulty_message_stops_the_consumer_and_stays(broker: Server, tmp_path: Path, what: str) -> None:
+def test_a_faulty_message_stops_the_consumer_and_stays(some_broker: Server, tmp_path: Path, what: str) -> None:
     body, rule = BAD[what]
     plan = plan_of(fresh_name())
-    records = with_a_fault(broker, plan, body)
+    records = with_a_fault(some_broker, plan, body)
     for _ in range(2):
         with pytest.raises(FaultyMessage) as refused:
-            consume(broker, plan, tmp_path, delete=True)
+            consume(some_broker, plan, tmp_path, delete=True)
         told = str(refused.value)
         assert rule in told
         assert "--skip-faulty" in told
@@ -288,17 +295,17 @@ def test_a_faulty_message_stops_the_consumer_and_stays(broker: Server, tmp_path:
         stored = read(tmp_path, KEY)
         assert stored is not None
         assert stored.of(plan).n == 60
-    assert broker.held(plan.name) == 2
-    found, consumer = consume(broker, plan, tmp_path, delete=True, skip_faulty=True)
+    assert some_broker.held(plan.name) == 2
+    found, consumer = consume(some_broker, plan, tmp_path, delete=True, skip_faulty=True)
     assert consumer.progress.skipped == 1
     assert_same(found, one_pass(plan, records))
-    assert broker.held(plan.name) == 0
+    assert some_broker.held(plan.name) == 0
 
 
-def test_a_plan_that_drops_faulty_records_counts_them(broker: Server, tmp_path: Path) -> None:
+def test_a_plan_that_drops_faulty_records_counts_them(some_broker: Server, tmp_path: Path) -> None:
     plan = plan_of(fresh_name(), on_fault="drop")
-    records = with_a_fault(broker, plan, BAD["a value"][0])
-    found, consumer = consume(broker, plan, tmp_path)
+    records = with_a_fault(some_broker, plan, BAD["a value"][0])
+    found, consumer = consume(some_broker, plan, tmp_path)
     assert (found.n, found.dropped.total, consumer.progress.skipped) == (120, 1, 0)
     assert found.dropped.by_column() == {"y": {"wrong type": 1}}
     assert records.num_rows == 120

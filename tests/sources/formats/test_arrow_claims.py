@@ -75,7 +75,7 @@ def test_what_is_not_compressed_claims_nothing_more() -> None:
     check_claims(memoryview(written(pa.table({"a": [1.5] * 1000}))), 1000, 0)
 
 
-@fuzz(max_examples=150)
+@fuzz(max_examples=60)
 @given(stream=st.binary(max_size=200), headed=st.booleans())
 def test_random_bytes_are_damaged_or_too_large(stream: bytes, headed: bool) -> None:
     with pytest.raises((Damaged, TooLarge)):
@@ -88,7 +88,7 @@ VALID = written(
 )
 
 
-@fuzz(max_examples=250)
+@fuzz(max_examples=100)
 @given(at=st.integers(0, len(VALID) - 1), new=st.binary(min_size=1, max_size=8))
 def test_changed_streams_end_in_no_other_error(at: int, new: bytes) -> None:
     with suppress(Damaged, TooLarge):

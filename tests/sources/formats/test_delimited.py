@@ -149,7 +149,7 @@ pieces = [
 messy = st.lists(st.sampled_from(pieces), max_size=60).map(b"".join)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(body=messy, block=st.integers(1, 40), delimiter=st.sampled_from([b",", b"\t"]))
 @example(body=b'1,5" pipe\n2,"a\nb"\n3,c\n', block=5, delimiter=b",")
 @example(body=b'1,"a\n"x"\n"\n2,b\n', block=3, delimiter=b",")
@@ -215,7 +215,7 @@ def line_ends(block: bytes) -> tuple[list[int], bool]:
     return ends, inside
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.text(alphabet='a,"\n\r', max_size=40))
 def test_blocks_are_cut_where_lines_end(text: str) -> None:
     block = text.encode()

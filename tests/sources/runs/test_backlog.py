@@ -66,7 +66,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("processes", "rounds"), [(1, 7), pytest.param(2, 8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("processes", "rounds"), [(1, 4), pytest.param(2, 8, marks=pytest.mark.slow)])
 def test_killed_at_any_moment_every_file_counts_once(tmp_path: Path, processes: int, rounds: int) -> None:
     """Kills fall anywhere between the first import and the last delete; what is gone from disk is in the state."""
     folder, state = tmp_path / "inbox", tmp_path / "state"
