@@ -146,7 +146,7 @@ def test_each_probability_is_exact_far_beyond_what_draws_could_show() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ALIKE)
+@pytest.mark.parametrize("name", mostly_slow(ALIKE, *ALIKE[:2]))
 class TestMillionsOfDraws:
     def test_mean_and_variance_are_one(self, name: str, kind: Kind) -> None:
         w = weights(units(name), REPLICATES, kind).astype(np.float64)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from foldaway.errors import SourceError
 from foldaway.sources.formats.chunk import Chunk, WantedColumns
 from foldaway.sources.formats.files import read
+from sizes import mostly_slow
 from source_files import SCHEMA, WANTED, WRITERS, put, rows
 
 MARKER = "MARKER7731"
@@ -50,7 +51,7 @@ def everything_said(error: BaseException) -> str:
     return "\n".join(said)
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", mostly_slow(WRITERS, *list(WRITERS)[::3]))
 def test_a_damaged_file_says_nothing_of_its_records(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,7 +134,7 @@ def test_want_of_memory_is_told_in_words(tmp_path: Path, monkeypatch: pytest.Mon
 fuzzing = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", mostly_slow(NAMES, *list(NAMES)[::3]))
 @fuzzing
 @given(data=st.binary(max_size=200))
 def test_random_bytes(name: str, data: bytes, tmp_path: Path) -> None:
@@ -170,7 +171,7 @@ def changed(data: bytes, how: list[tuple[float, str, bytes]]) -> bytes:
     return data
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", mostly_slow(WRITERS, *list(WRITERS)[::3]))
 @fuzzing
 @given(how=changes)
 def test_changed_files(name: str, how: list[tuple[float, str, bytes]], tmp_path: Path) -> None:
