@@ -13,6 +13,7 @@ from scipy import stats
 
 import foldaway as fa
 from foldaway.inference.loss import loss_of
+from sizes import mostly_slow
 
 KEY = bytes(range(16))
 OUTCOMES = [
@@ -71,7 +72,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
-@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.parametrize("design", mostly_slow(DESIGNS, "by unit", "independent", "adjusted, weighted"))
 def test_every_outcome_is_that_of_its_complete_cases(design: str) -> None:
     rows, settings = made(), DESIGNS[design]
     trial = folded(plan_of(OUTCOMES, **settings), rows, parts=7)
@@ -92,7 +93,7 @@ def test_every_outcome_is_that_of_its_complete_cases(design: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
-@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.parametrize("design", mostly_slow(DESIGNS, "by unit", "independent", "adjusted, weighted"))
 def test_what_is_saved_comes_back_and_goes_on(design: str) -> None:
     rows = made()
     plan = plan_of(OUTCOMES, **DESIGNS[design])

@@ -23,6 +23,7 @@ from foldaway.cli.terminal.printing import print_effects
 from foldaway.records.faults import Fault, FaultyBatch
 from fuzzing import fuzz
 from inputs import ALL, OBJECTS, PANDAS, records
+from sizes import mostly_slow
 from trials import make_trial
 
 pytestmark = [
@@ -144,7 +145,7 @@ def without_the_first_three() -> fa.Effects:
     return trial.effects()
 
 
-@pytest.mark.parametrize("case", FAULTS)
+@pytest.mark.parametrize("case", mostly_slow(FAULTS, *list(FAULTS)[::2]))
 def test_where_the_plan_says_so_faulty_records_are_left_out_and_counted(case: str) -> None:
     column, value, counts = FAULTS[case]
     by_arm: Counter[str] = Counter()
