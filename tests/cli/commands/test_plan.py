@@ -93,7 +93,7 @@ def test_the_control_is_guessed_by_name_or_told(folder: Path, tmp_path: Path) ->
         (("--arm", "variant"), "with --outcome"),
         (("--arm", "varient", "--outcome", "revenue"), "no column 'varient'; did you mean `variant`?"),
         (("--arm", "user_id", "--outcome", "revenue"), "has more than 20 different values"),
-        (("--arm", "variant", "--outcome", "country"), "the outcome 'country' does not contain numbers"),
+        (("--arm", "variant", "--outcome", "country"), "the outcome 'country' is not a number in"),
         (("--arm", "variant", "--outcome", "revenue", "--covariate", "country"), "--levels 'country=first"),
         (("--arm", "variant", "--outcome", "revenue", "--levels", "country"), "--levels 'country=de,fr,us'"),
     ],
@@ -121,6 +121,13 @@ def test_slips_in_a_file_or_in_an_option_are_told(tmp_path: Path) -> None:
     assert "No record has the level 'fr' of land." in made.stderr
     assert "Without a value of land: 3 records. As it is, the plan rejects every batch" in made.stderr
     assert made.stderr.splitlines()[-1].startswith("Next: repeat the command with -o")  # no file was written to run
+    (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,,fr\n" * 3)
+    empty = foldaway("plan", "new", "t.csv", *words, folder=tmp_path).stderr
+    assert 'set missing = "allowed" on that outcome' in empty
+    assert "fill in" not in empty
+    (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,SECRET,fr\n" * 3)
+    other = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
+    assert "the outcome 'y' is not a number in 3 of 6 records" in other
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,2,SECRET\n" * 3)
     unknown = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
     assert "'land' is none of the levels 'de', 'fr' in 3 records" in unknown
@@ -129,7 +136,7 @@ def test_slips_in_a_file_or_in_an_option_are_told(tmp_path: Path) -> None:
     assert "one value of 'g' occurs only once; if it is a typo" in typo
     absent = foldaway("plan", "new", "tt.csv", *words, folder=tmp_path, code=1).stderr
     assert "tt.csv matches no file; check the spelling" in absent
-    assert "SECRET" not in unknown + typo
+    assert "SECRET" not in other + unknown + typo
 
 
 @pytest.mark.parametrize(

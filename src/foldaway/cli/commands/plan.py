@@ -231,17 +231,19 @@ class Seen(NamedTuple):
 
     Attributes:
         arms: The names of the arms.
-        texts: Which columns have something other than numbers in them.
+        texts: How many records have something other than a number, by column that should hold numbers.
         unused: Levels that no record has, each with its column.
         missing: How many records have no value, by column.
         one_each: Whether no two records name the same unit.
+        records: How many records there are.
     """
 
     arms: list[str]
-    texts: list[str]
+    texts: dict[str, int]
     unused: list[tuple[str, str]]
     missing: dict[str, int]
     one_each: bool
+    records: int
 
 
 def _only(file: Path) -> Path:
@@ -325,18 +327,21 @@ def _look(
     import pyarrow.compute as pc
 
     from foldaway.cli.terminal.progress import file_progress
+    from foldaway.records.values import WRONG_TYPE, numbers
     from foldaway.sources.formats.chunk import WantedColumns
     from foldaway.sources.formats.files import read
 
     counts: dict[str, int] = {}
     used: dict[str, Counter[int]] = {column: Counter() for column in levels}
-    texts: set[str] = set()
+    texts: Counter[str] = Counter()
+    n = 0
     missing: Counter[str] = Counter()
     once = _Once()
     with file_progress([file]) as progress:
         wanted = WantedColumns(tuple(numeric), (arm, *levels, *([unit] if unit else [])))
         for batch in read(file, wanted, delimiter=delimiter, progress=lambda used: progress(file, used)):
             records = batch.records
+            n += len(records)
             missing.update({name: records.column(name).null_count for name in records.schema.names})
             column = records.column(arm) if arm in records.schema.names else pa.nulls(0, pa.string())
             for pair in pc.value_counts(pc.drop_null(column.cast(pa.string()))).to_pylist():
@@ -350,7 +355,9 @@ def _look(
                 raise PlanError(f"{arm!r} has more than {_MOST_ARMS} different values: is it the column of the arm?")
             if unit is not None and unit in records.schema.names:
                 once.look(records.column(unit))
-            texts |= {name for name in numeric if name in records.schema.names and _is_text(records.column(name).type)}
+            for name in (name for name in numeric if name in records.schema.names):
+                masks = numbers(records.column(name), text=True)[1]
+                texts[name] += int(masks[WRONG_TYPE].sum()) if WRONG_TYPE in masks else 0
     if not counts:
         raise RecordError(f"{file} has no records with an arm in {arm!r}.")
     for name, uses in used.items():
@@ -367,13 +374,7 @@ def _look(
             f"{_FEWEST_RECORDS} records or more."
         )
     unused = [(name, level) for name in levels for i, level in enumerate(levels[name]) if not used[name][i]]
-    return Seen(sorted(counts), [name for name in numeric if name in texts], unused, dict(+missing), once.holds)
-
-
-def _is_text(kind: object) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))
+    return Seen(sorted(counts), dict(+texts), unused, dict(+missing), once.holds, n)
 
 
 def _plan(
@@ -388,14 +389,14 @@ def _plan(
 ) -> tuple[Plan, list[str]]:
     from foldaway.plan import Plan
 
-    for column in seen.texts:
+    for column, n in seen.texts.items():
+        of = f"{column!r} is not a number in {n:,} of {many(seen.records, 'record')}"
         if column in covariates:
             raise PlanError(
-                f"the covariate {column!r} does not contain numbers; if it is categorical, list its levels: "
-                f"--levels '{column}=first,second,third'."
+                f"the covariate {of}; if it is categorical, list its levels: --levels '{column}=first,second,third'."
             )
         raise PlanError(
-            f"the outcome {column!r} does not contain numbers; write it as numbers, for example yes and no as 1 and 0."
+            f"the outcome {of}; write yes and no as 1 and 0, and leave the field empty where there is no value."
         )
     if control is not None and control not in seen.arms:
         raise PlanError(f"there is no arm {control!r} in {arm!r}; there are {', '.join(seen.arms)}.")
@@ -424,7 +425,12 @@ def _plan(
     guesses += [f"No record has the level {level!r} of {column}." for column, level in seen.unused]
     guesses += [
         f"Without a value of {column}: {many(n, 'record')}. As it is, the plan rejects every batch with such a record; "
-        'fill in the values, or write on_fault = "drop" into the plan.'
+        + (
+            'set missing = "allowed" on that outcome to count the record for the others, '
+            if column in outcomes
+            else "fill in the values, "
+        )
+        + 'or write on_fault = "drop" into the plan.'
         for column, n in seen.missing.items()
     ]
     if seen.one_each:
