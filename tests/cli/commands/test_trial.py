@@ -79,6 +79,8 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert "life is closed. 2,000 records of these files came before that" in late
     plan_file(folder, "empty")
     register(server, folder / "empty.toml")
+    none = foldaway("trial", "effects", "empty", "--exact", code=1, env=admin(server)).stderr
+    assert "no effects yet, not even exact ones: the server stores nothing until 100 units" in " ".join(none.split())
     assert "--without-effects" in foldaway("trial", "close", "empty", code=1, env=admin(server)).stderr
     closed = foldaway("trial", "close", "empty", "--without-effects", env=admin(server)).stdout
     assert "closed without effects" in closed

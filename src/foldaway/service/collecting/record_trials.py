@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
-from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed
+from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed, many
 from foldaway.federated.coordinator.closing import would_be_without_effects
 from foldaway.forgetting.decoys import Decoys
 from foldaway.inference.rounding import round_count
@@ -123,7 +123,11 @@ class RecordTrials:
         shards = self._store.shards.all(plan.name)
         trial = merged(plan, shards)
         if not trial.n:
-            raise too_early(plan.privacy)
+            first = many(plan.privacy.cohort, "unit")
+            raise TooEarly(
+                f"there are no effects yet, not even exact ones: the server stores nothing until {first} (the plan's "
+                "`cohort`) have come."
+            )
         return RecordAnswer(quiet_effects(trial), trial.n, left_out(shards))
 
     def close(self, row: TrialRow, final: Callable[[RecordAnswer], str], *, without_effects: bool) -> Closed:
