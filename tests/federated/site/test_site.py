@@ -20,6 +20,7 @@ from foldaway.errors import PlanError, RecordError, ServerError, SourceError, St
 from foldaway.federated.messages import new_number
 from foldaway.federated.modes.share import units_of
 from foldaway.federated.site.site import SiteMark, SiteReport, fold_site, send_site
+from foldaway.inference.rounding import round_count
 from foldaway.sources.runs.folding import fold_files
 from served import Served
 from servers import Nursery
@@ -65,6 +66,9 @@ def test_sites_and_devices_together_equal_kept_rows(server: Served, tmp_path: Pa
     about = trial.close(deadline=0)["federated"]
     assert sum(about["enrolled"].values()) == sum(about["reported"].values()) == rows["unit"].nunique()
     assert_as_kept_rows(trial.effects(), kept, rows)
+    enrolled = round_count(rows["unit"].nunique())
+    who = f"Units that have reported, at sites or on devices: {enrolled:,} of {enrolled:,} enrolled"
+    assert any(note.startswith(who) for note in trial.effects().notes)
 
 
 def test_a_site_counts_once_however_often_it_runs(server: Served, tmp_path: Path) -> None:

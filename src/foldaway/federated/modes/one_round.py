@@ -24,6 +24,7 @@ from foldaway.federated.messages import (
 from foldaway.federated.modes.mode import Holding, Mode, longest_arm, with_rows
 from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.published import Published
+from foldaway.inference.rounding import round_count
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 
@@ -47,7 +48,7 @@ class OneRound(Mode):
         self, share: Share, devices: Devices, published: Published | None, *, rounded: bool = True
     ) -> tuple[Effects, None]:
         """Those of an analysis of clusters, with a note on who is missing from it."""
-        notes = [*missing_notes(devices), *largest_notes(share)]
+        notes = [*missing_notes(share.plan, devices, rounded=rounded), *largest_notes(share)]
         return effects_of(share.plan, share.trial.arms, share.trial.dropped, rounded=rounded, notes=notes), None
 
     def longest(self, plan: Plan) -> Sequence[Message]:
@@ -108,11 +109,16 @@ def largest_notes(share: Share) -> Iterator[str]:
         yield f"The largest share of an arm's records that came from one device: {100 * largest:.2g} %."
 
 
-def missing_notes(devices: Devices) -> Iterator[str]:
-    """Who is in the effects, and who is not."""
+def missing_notes(plan: Plan, devices: Devices, *, rounded: bool) -> Iterator[str]:
+    """Who is in the effects, and who is not; with counts like the others beside them, exact or rounded."""
     enrolled, missing = sum(devices.enrolled.values()), sum(devices.missing.values())
-    by_arm = ", ".join(f"{arm} {devices.reported[arm]:,} of {n:,}" for arm, n in devices.enrolled.items())
-    yield f"Devices that have reported: {enrolled - missing:,} of {enrolled:,} enrolled ({by_arm})."
+
+    def told(reported: int, of: int) -> str:
+        return f"{round_count(reported):,} of {round_count(of):,}" if rounded else f"{reported:,} of {of:,}"
+
+    by_arm = ", ".join(f"{arm} {told(devices.reported[arm], n)}" for arm, n in devices.enrolled.items())
+    who = "Devices that have reported" if plan.unit is None else "Units that have reported, at sites or on devices"
+    yield f"{who}: {told(enrolled - missing, enrolled)} enrolled ({by_arm})."
     if missing:
         yield (
             f"{many(missing, 'missing report')}: their records are in no effect. If who reports depends on the arm or "

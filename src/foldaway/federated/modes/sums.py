@@ -68,7 +68,7 @@ class SumsByGroup(OneRound):
         trial, units = share.trial, dict(zip(share.plan.arms, share.devices, strict=True))
         assert isinstance(trial.tallies, Grouped)
         tallies, plan = trial.tallies, share.plan
-        notes = [*missing_notes(devices), *largest_notes(share)]
+        notes = [*missing_notes(plan, devices, rounded=rounded), *largest_notes(share)]
         if plan.release is not None:  # counts of devices are exact, and a release tells nothing that is
             return effects_of_groups(plan, tallies, trial.dropped, rounded=rounded), None
         return effects_of_groups(plan, tallies, trial.dropped, rounded=rounded, units=units, notes=notes), None
