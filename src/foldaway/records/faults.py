@@ -94,12 +94,20 @@ class FaultyBatch(RecordError):
         self.faults = faults
         self.n = n
         self.first = first
+        super().__init__(self._words())
+
+    def at_server(self) -> str:
+        """The same for a sender: the plan of a registered trial is fixed."""
+        return self._words(registered=True)
+
+    def _words(self, *, registered: bool = False) -> str:
+        n, bad = self.n, self.faults.total
         lines = [
-            f"{REFUSED}: {faults.total:,} of {many(n, 'record')} {'is' if faults.total == 1 else 'are'} faulty.",
-            *(f"  {line}" for line in faults.lines()),
-            *_hints(faults, n),
+            f"{REFUSED}: {bad:,} of {many(n, 'record')} {'is' if bad == 1 else 'are'} faulty.",
+            *(f"  {line}" for line in self.faults.lines()),
+            *_hints(self.faults, n, registered=registered),
         ]
-        super().__init__("\n".join(lines))
+        return "\n".join(lines)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FaultyBatch, (self.faults, self.n, self.first)  # so that it can leave a worker process
@@ -151,7 +159,7 @@ def excess(dropped: Faults, folded: int, limit: float, told: Faults | None = Non
     return f"more records were dropped as faulty than {allowed}{reasons}."
 
 
-def _hints(faults: Faults, n: int) -> list[str]:
+def _hints(faults: Faults, n: int, *, registered: bool = False) -> list[str]:
     """What to do: write a column that is wrong throughout in another way, or mend single records."""
     rules = list(faults.by_column().values())
     if any(counts.get("wrong type", 0) >= n for counts in rules):
@@ -170,7 +178,9 @@ def _hints(faults: Faults, n: int) -> list[str]:
             "To leave out and count records that do not belong to this trial, set "
             'on_fault = "drop" and a high drop_limit in the plan.'
         )
-        return [spelling] if max(unknown) >= n else [spelling, drop]
+        return [spelling] if registered or max(unknown) >= n else [spelling, drop]
+    if registered:
+        return ["Repair these records. The plan of a registered trial is fixed; to allow them, register another plan."]
     advice = [
         'Repair these records, or set on_fault = "drop" in the plan to leave out and count such records (up to its '
         "drop_limit, 5 % of all records)."

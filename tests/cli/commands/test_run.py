@@ -120,7 +120,7 @@ def test_a_backlog_is_folded_deleted_and_told(folder: Path, expected: dict[str, 
     skipped = foldaway(
         "run", folder / "plan.toml", folder / "day1.csv", "--save", tmp_path / "kept", "--resume", tmp_path / "kept"
     )
-    assert "1 file skipped" in skipped.stderr
+    assert f"1 file skipped: {tmp_path / 'kept'} already includes its records." in skipped.stderr
 
 
 def test_few_records_wait_and_the_person_is_told(folder: Path, tmp_path: Path) -> None:

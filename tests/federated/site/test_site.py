@@ -211,6 +211,7 @@ def test_the_command_sends_and_says_what_it_sent(server: Served, tmp_path: Path)
     assert told["units"] == pd.read_parquet(files[1]).groupby("group")["unit"].nunique().to_dict()
     repeated = run(files[0]).stdout
     assert "did not count them again" in " ".join(repeated.split())
+    assert "bytes of tallies" not in repeated
     assert max(map(len, repeated.splitlines())) <= 80
     assert "--folder" in run(files[1], code=1).stderr
     refused = run(tmp_path / "nowhere.parquet", code=1)

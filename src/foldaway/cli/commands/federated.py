@@ -62,14 +62,15 @@ def site_run(
         return
     from foldaway.table import text_table
 
-    print(in_lines(f"{the_plan.name}: the site's records stay here; {sent.bytes:,} bytes of tallies were sent."))
+    tallies = f"{sent.bytes:,} bytes of tallies were sent"
+    if sent.repeated:
+        tallies = "the coordinator already has these tallies from an earlier run, and did not count them again"
+    print(in_lines(f"{the_plan.name}: the site's records stay here; {tallies}."))
     print()
     rows = [[arm, f"{units:,}", f"{sent.records[arm]:,}"] for arm, units in sent.units.items()]
     print(text_table(["arm", "units", "records"], rows))
     print()
     print(in_lines(f"To count them once, {the_plan.name}.site in {folder} remembers that they were sent; keep it."))
-    if sent.repeated:
-        print(in_lines("The coordinator already has them from an earlier run, and did not count them again."))
     if sent.durable:
         print("They are safe there, even after a crash.")
     else:

@@ -150,7 +150,8 @@ def _tell_rest(outcome: Outcome, plan: Plan, save: Path) -> None:
             else f"{pattern}: no longer exists; the state already includes it"
         )
     if outcome.known:
-        tell(f"{_counted(outcome.known)} skipped: {save} already includes their records.")
+        whose = "its" if len(outcome.known) == 1 else "their"
+        tell(f"{_counted(outcome.known)} skipped: {save} already includes {whose} records.")
     if outcome.waiting_records:
         tell(
             f"Not in the effects until the next run: {many(outcome.waiting_records, 'record')} "

@@ -72,7 +72,7 @@ def of_error(error: FoldawayError) -> Problem:
     return Problem(
         status.phrase,
         status,
-        str(error),
+        error.at_server() if isinstance(error, FaultyBatch) else str(error),
         error.faults.by_column() if isinstance(error, FaultyBatch) else None,
         error.expected if isinstance(error, SequenceGap) else None,
     )
