@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foldaway.cli.terminal.connecting import Authority, connect
+from foldaway.cli.terminal.connecting import QUESTION, Authority, connect
 from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, Overwrite, Save
 from foldaway.cli.terminal.saving import save_report
 from foldaway.cli.terminal.words import tell
@@ -80,7 +80,7 @@ def effects(
         from foldaway.federated.link import trial_address
 
         address, name = trial_address(state)
-        with connect(address.removesuffix(f"/v1/trials/{name}"), token or "", ca) as client:
+        with connect(address.removesuffix(f"/v1/trials/{name}"), token or "", ca, patience=QUESTION) as client:
             answer = client.effects(name)
         print_answer(answer, json, everything=everything)
         return

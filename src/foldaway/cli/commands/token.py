@@ -8,7 +8,7 @@ import typer
 
 from foldaway.cli.commands.serve import Data, Database, KeyFile, PasswordFile
 from foldaway.cli.terminal.configuration import Config
-from foldaway.cli.terminal.connecting import Authority, Server, Token, connect, extra
+from foldaway.cli.terminal.connecting import QUESTION, Authority, Server, Token, connect, extra
 from foldaway.cli.terminal.options import AsJson
 
 app = typer.Typer(help="Tokens: who may do what on a server.", no_args_is_help=True)
@@ -21,7 +21,7 @@ def list_tokens(server: Server, token: Token, ca: Authority = None, json: AsJson
 
     from foldaway.table import ABSENT, text_table
 
-    with connect(server, token, ca) as client:
+    with connect(server, token, ca, patience=QUESTION) as client:
         rows = client.tokens()
     if json:
         import msgspec

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from foldaway.cli.terminal.connecting import Authority, Server, Token, TrialName, connect
+from foldaway.cli.terminal.connecting import QUESTION, Authority, Server, Token, TrialName, connect
 from foldaway.cli.terminal.options import AllEffects, AsJson, PlanFile
 from foldaway.cli.terminal.printing import print_answer, print_json
 from foldaway.cli.terminal.saving import save_certificate, save_report
@@ -68,7 +68,7 @@ def effects(
     everything: AllEffects = False,
 ) -> None:
     """The effects of a trial so far."""
-    with connect(server, token, ca) as client:
+    with connect(server, token, ca, patience=QUESTION) as client:
         answer = client.effects(name, exact=exact)
     print_answer(answer, json, everything=everything)
 
@@ -89,7 +89,7 @@ def outlook(
     json: AsJson = False,
 ) -> None:
     """What a trial can still find, however often you look."""
-    with connect(server, token, ca) as client:
+    with connect(server, token, ca, patience=QUESTION) as client:
         answer = client.outlook(name, records=records, days=days, width=width)
     if json:
         print_json(answer)
@@ -122,7 +122,7 @@ def report(
     printed = str(target) == "-"
     if not printed:
         require_place(target)
-    with connect(server, token, ca) as client:
+    with connect(server, token, ca, patience=QUESTION) as client:
         page = Report(client.report(name, exact=exact))
     print(page) if printed else save_report(page, target)
 
@@ -178,7 +178,7 @@ def certificate(
     ] = None,
 ) -> None:
     """Write the signed certificate of a closed trial. It has the plan, the effects, and the ledger of what happened."""
-    with connect(server, token, ca) as client:
+    with connect(server, token, ca, patience=QUESTION) as client:
         issued = client.certificate(name)
     save_certificate(issued, Path(f"{name}.certificate.json") if output is None else output)
 
@@ -186,7 +186,7 @@ def certificate(
 @app.command("status")
 def status(name: TrialName, server: Server, token: Token, ca: Authority = None, json: AsJson = False) -> None:
     """How a trial stands."""
-    with connect(server, token, ca) as client:
+    with connect(server, token, ca, patience=QUESTION) as client:
         answer = client.status(name)
     if json:
         print_json(answer)
@@ -201,7 +201,7 @@ def status(name: TrialName, server: Server, token: Token, ca: Authority = None, 
 @app.command("list")
 def list_trials(server: Server, token: Token, ca: Authority = None, json: AsJson = False) -> None:
     """All trials."""
-    with connect(server, token, ca) as client:
+    with connect(server, token, ca, patience=QUESTION) as client:
         answer = client.trials()
     if json:
         print_json(answer)

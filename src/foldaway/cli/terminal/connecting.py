@@ -24,13 +24,18 @@ Authority = Annotated[
 TrialName = Annotated[str, typer.Argument(metavar="NAME", help="The trial's name.")]
 
 
-def connect(server: str, token: str, ca: Path | None) -> Client:
-    """A client of the server."""
+# Seconds for a question: somebody waits for its answer, and nothing is lost without one.
+QUESTION = 5.0
+
+
+def connect(server: str, token: str, ca: Path | None, *, patience: float = 60.0) -> Client:
+    """A client of the server, which goes on trying for so many seconds."""
     with extra():
         from foldaway.client import Client
 
     warnings.simplefilter("ignore", ServerWarning)  # `foldaway send` says in its own words what is pending
-    return Client(server, token, verify=True if ca is None else str(ca), told=tell_waiting)
+    told = None if patience <= QUESTION else tell_waiting
+    return Client(server, token, patience=patience, verify=True if ca is None else str(ca), told=told)
 
 
 @contextmanager
