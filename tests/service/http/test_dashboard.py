@@ -742,6 +742,7 @@ def test_the_pages_are_closed_to_everything_else(server: Served) -> None:
     for path in ("/", "/dashboard/main.js", "/dashboard/style.css", "/dashboard/icon.svg"):
         answer = server.ask("GET", path, "")
         assert answer.status_code == 200
+        assert answer.headers["Content-Type"].count("charset") == (0 if path.endswith("svg") else 1), path
         policy = dict(part.strip().split(" ", 1) for part in answer.headers["Content-Security-Policy"].split(";"))
         assert policy["default-src"] == "'none'"
         assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"

@@ -184,6 +184,7 @@ def seal(
     json: AsJson = False,
 ) -> None:
     """End a trial: keep its effects, destroy tallies and key. This cannot be undone."""
+    from foldaway.auditing.audit import audit
     from foldaway.keeping.locks import locked
     from foldaway.keeping.saved import is_encrypted
     from foldaway.trial import open_saved, quiet_effects, saved_effects
@@ -197,6 +198,8 @@ def seal(
                     f"{state} was not sealed, because too few units have come for effects that others may see. Use "
                     "--exact to seal it anyway; it then prints the exact effects once and stores none."
                 )
+            if (found_out := audit(trial.plan, trial.tallies)).findings:
+                tell(f"Before the seal: {found_out.verdict()}")
             trial.seal(everywhere=False)
             exact_effects = replace(quiet_effects(trial), final=True)
             trial.save(file, positions=positions)

@@ -42,7 +42,7 @@ def page_routes() -> list[Any]:
 
     @get("/api", include_in_schema=False)
     async def api(request: Asked) -> Response[bytes]:
-        return Response(api_page(request.app), media_type="text/html; charset=utf-8", headers=_HEADERS)
+        return Response(api_page(request.app), media_type="text/html", headers=_HEADERS)
 
     return [front, part, api]
 
@@ -52,7 +52,7 @@ def _file(name: str) -> Response[bytes]:
     if content is None:
         raise NotFoundException
     kind = _KINDS[name.rpartition(".")[2]]
-    return Response(content, media_type=f"{kind}; charset=utf-8", headers=_HEADERS)
+    return Response(content, media_type=kind, headers=_HEADERS)
 
 
 @cache
