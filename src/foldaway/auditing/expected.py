@@ -39,12 +39,12 @@ def _in_groups(plan: Plan, arms: list[float]) -> Iterator[str]:
     yield f"{_people(alone)} would be the only one of a group and arm."
     sole = ", ".join(f"{_sole(arms, plan.groups, share):,.0f} at {100 * share:g} %" for share in SHARES)
     yield (
-        "Of an outcome that few have, such as a purchase, so many would likely be the only ones of a group and arm to "
-        f"have it: {sole}."
+        "A rare outcome, such as a purchase, singles out those who are likely the only ones in their group and arm to "
+        f"have it. How many they would be, by the share of units with the outcome: {sole}."
     )
     hiding = [(share, min(groups_that_hide(n, share) for n in arms)) for share in SHARES]
     if told := [f"{groups} at {100 * share:g} %" for share, groups in hiding if FEWEST_GROUPS <= groups < plan.groups]:
-        yield f"So many `groups` would hide them: {', '.join(told)}. Fewer groups make intervals a little wider."
+        yield f"To hide them, set `groups` to {', '.join(told)}. Fewer groups make intervals a little wider."
 
 
 def _sole(arms: list[float], groups: int, share: float) -> float:

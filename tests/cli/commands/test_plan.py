@@ -130,7 +130,7 @@ def test_slips_in_a_file_or_in_an_option_are_told(tmp_path: Path) -> None:
     assert "the outcome 'y' is not a number in 3 of 6 records" in other
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,2,SECRET\n" * 3)
     unknown = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
-    assert "'land' is none of the levels 'de', 'fr' in 3 records" in unknown
+    assert "3 records have a value of 'land' that is none of the levels 'de', 'fr'" in unknown
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,2,fr\n" * 3 + "SECRET,2,de\n")
     typo = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
     assert "one value of 'g' occurs only once; if it is a typo" in typo
@@ -201,7 +201,7 @@ def test_plan_check_says_what_is_asked_of_outcomes_and_who_is_told_apart(tmp_pat
     assert "country segment levels country 0, country 1," in said
     assert "tier segment each level that enough units have" in said
     assert "week stratum 1 stratum, " in said
-    assert "faulty; without an outcome that may be missing it counts for the others." in said
+    assert "faulty, unless it is an outcome that may be missing: then it counts for the others." in said
 
 
 def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:

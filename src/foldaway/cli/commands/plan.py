@@ -363,8 +363,9 @@ def _look(
     for name, uses in used.items():
         if others := uses[len(levels[name])]:
             raise PlanError(
-                f"{name!r} is none of the levels {', '.join(map(repr, levels[name]))} in {many(others, 'record')}: "
-                "name every level, spelled exactly as in the file, including capitals and spaces."
+                f"{many(others, 'record')} {'has' if others == 1 else 'have'} a value of {name!r} that is none of the "
+                f"levels {', '.join(map(repr, levels[name]))}: name every level, spelled exactly as in the file, "
+                "including capitals and spaces."
             )
     if len(counts) > 2 and sorted(counts.values())[:2] != [1, 1] and 1 in counts.values():
         raise PlanError(f"one value of {arm!r} occurs only once; if it is a typo, correct it in the file.")

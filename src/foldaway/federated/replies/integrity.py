@@ -71,8 +71,8 @@ def integrity(arms: Sequence[ArmTally], replies: Sequence[Replies], missing: Map
         return Integrity(None, "altered", meaning)
     if largest > 1:
         meaning = (
-            f"The replies fall short of the moments, as {many(gone, 'missing device')} would make "
-            "them; whether one of those here is altered by as little cannot be told."
+            f"The replies fall short of the moments by no more than {many(gone, 'missing device')} would explain. An "
+            "alteration as small as that in one of the replies would go unnoticed."
         )
         return Integrity(None, "some missing", meaning)
     if any(segment.corrected for each in replies for segment in each.segments):

@@ -114,7 +114,7 @@ def _faults(plan: Plan) -> str:
     refused = plan.on_fault == "refuse"
     of = "a value of any of these columns" if plan.federated is None else "an outcome or a covariate"
     lacks = f"A record that lacks {of} is faulty"
-    lacks += "; without an outcome that may be missing it counts for the others. " if plan.lacking else ". "
+    lacks += ", unless it is an outcome that may be missing: then it counts for the others. " if plan.lacking else ". "
     if plan.federated is None:
         return f"{lacks}A batch with a faulty record is {'rejected as a whole' if refused else 'folded without it'}."
     device = f"{lacks}A device rejects a faulty record"
