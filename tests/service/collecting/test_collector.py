@@ -581,3 +581,47 @@ def test_a_commit_that_fails_takes_all_that_waited_together(store: Store, monkey
 
 def _unreachable(*_: Any, **__: Any) -> None:
     raise Unavailable("gone.")
+
+
+def test_what_a_move_between_servers_gives_up_is_nothing_of_the_lot_at_hand(folder: Place) -> None:
+    store = opened(folder, PLAN)
+    here, there = Collector(store, NAME, "here"), Collector(folder.open(), NAME, "there")
+    receive(here, records(4), "p", 1)  # pending here when its producer goes elsewhere
+    for number in (1, 2, 3):
+        receive(there, records(10), "p", number)
+    lot = [Arrival(records(5), "q", 1), Arrival(records(3), None, None), Arrival(records(12), "p", 4)]
+    outcomes = [outcome for outcome in here.receive(lot) if isinstance(outcome, Receipt)]
+    assert [(one.folded, one.durable) for one in outcomes] == [(5, 1), (3, None), (12, 4)]
+    assert store.shards.sequences(NAME) == {"p": 4, "q": 1}
+    assert kept(store).n == 50
+    assert [one.records for one in here.given_up()] == [4]
+
+
+def test_a_bug_in_the_middle_of_a_lot_leaves_nothing_of_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = Collector(store, NAME, "main")
+    fold = fa.Trial.fold
+
+    def failing(trial: fa.Trial, data: Any, **settings: Any) -> None:
+        if data.num_rows == 2:
+            raise ZeroDivisionError
+        fold(trial, data, **settings)
+
+    monkeypatch.setattr(fa.Trial, "fold", failing)
+    with pytest.raises(ZeroDivisionError):
+        collector.receive([Arrival(records(4), None, None), Arrival(records(2), "p", 1)])
+    assert collector.pending == 0
+
+
+def test_a_receipt_that_cannot_be_made_is_nobody_elses_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = Collector(store, NAME, "main")
+    receive(collector, records(10), "p", 1)
+    commit = store.shards.commit
+
+    def then_gone(*words: Any, **settings: Any) -> int:
+        version = commit(*words, **settings)
+        monkeypatch.setattr(store.shards, "sequences", _unreachable)
+        return version
+
+    monkeypatch.setattr(store.shards, "commit", then_gone)
+    outcomes = collector.receive([Arrival(records(11), None, None), Arrival(records(10), "p", 1)])
+    assert [type(outcome) for outcome in outcomes] == [Receipt, Unavailable]

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import socket
+from pathlib import Path
 
 import uvicorn
 from uvicorn.server import ServerState
 
 from foldaway.service.http.connections import Connection
 from foldaway.service.server import _listen
+from served import Served, rows
+from servers import Nursery
 
 
 async def _app(scope: object, receive: object, send: object) -> None:
@@ -41,3 +46,18 @@ def test_an_answer_does_not_wait_for_an_acknowledgement() -> None:
         return int(found)
 
     assert asyncio.run(connected())
+
+
+def test_an_answer_comes_before_that_of_what_follows_it(served_from: Nursery, tmp_path: Path) -> None:
+    with Served(tmp_path, served_from) as server:
+        tokens = server.create("known")
+        body = json.dumps(rows(1)).encode()
+        head = (
+            "POST /v1/trials/known/records HTTP/1.1\r\nHost: x\r\n"
+            f"Authorization: Bearer {tokens['ingest_token']}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        ).encode()
+        with socket.create_connection(("127.0.0.1", server.port), 30) as line:
+            line.sendall(head + body + b"this is no request\r\n\r\n")  # as if the length were too short
+            said = b"".join(iter(lambda: line.recv(65_536), b""))
+        assert re.findall(rb"HTTP/1.1 (\d+)", said) == [b"202", b"400"]

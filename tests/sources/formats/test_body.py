@@ -242,6 +242,7 @@ def test_the_header_may_name_utf_8(header: str) -> None:
         "application/vnd.apache.arrow.file",
         "application/json; charset=utf-16",
         "application/json; charset",
+        "application/json; charset*0=x;charset*",
         "application/json\r\nX: y",
         f"{MARKER}/{MARKER}",
         f"application/json; charset={MARKER}",

@@ -65,6 +65,7 @@ def test_a_value_arrives_as_found_whatever_its_neighbours(
         b'{"n": 01}',
         b'{"n": 1}{"n": 2}',
         b'{"n": 1} x',
+        b'{"n":f',
         b'{"t": "\xff"}',
         b'{"n": "\xff"}',
         b'{"t": "\\ud800"}',

@@ -436,8 +436,8 @@ def _plan(
     ]
     if seen.one_each:
         guesses.append(
-            f"No two records of this file have the same {unit}, so the plan promises one_record_per_unit. Leave that "
-            "out if later records may come from the same units."
+            f"No two records of this file have the same {unit}, so the plan promises one_record_per_unit. Delete that "
+            "line if the same units may come back in later files: the errors would be too small."
         )
     return plan, guesses
 

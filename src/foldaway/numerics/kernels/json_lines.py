@@ -192,8 +192,9 @@ def _value(text: Octets, at: int, unwanted: bool) -> int:
         return _word(text, at, 114, 117, 101)  # true
     if first == 110:
         return _word(text, at, 117, 108, 108)  # null
-    if first == 102 and text[at + 4] == 101:
-        return at + 5 if _word(text, at, 97, 108, 115) != NOT_PLAIN else NOT_PLAIN  # false
+    if first == 102:  # false
+        at = _word(text, at, 97, 108, 115)
+        return at + 1 if at != NOT_PLAIN and text[at] == 101 else NOT_PLAIN
     return _number(text, at)
 
 
@@ -273,5 +274,4 @@ def _place(
         begin[column, row] = start if not numeric else TRUE if first == 116 else FALSE
         return True
     begin[column, row] = start
-    # As text, minus zero is zero.
-    return numeric or not (first == _MINUS and stop - start == 2 and text[start + 1] == _ZERO)
+    return not (first == _MINUS and stop - start == 2 and text[start + 1] == _ZERO)  # minus zero is zero

@@ -158,40 +158,61 @@ class Collector:
         """
         if self._store.trial(self.name).status != "open":
             raise TrialClosed(f"the trial {self.name} is closed and takes no more records.")
-        self._before = self._live.copy(), dict(self._sequences), self._unnumbered
-        small = self._together(arrivals)
-        outcomes = [small[i] if i in small else self._taken(arrival) for i, arrival in enumerate(arrivals)]
+        if any(self._moved(arrival) for arrival in arrivals):
+            # Before any of the lot is folded: what is given up was answered as pending, and nothing of these was.
+            self._give_up()
+        before = self._live.copy(), dict(self._sequences), self._unnumbered
+        outcomes: list[int | FoldawayError | None] = []
         try:
+            small = self._together(arrivals)
+            outcomes = [small[i] if i in small else self._taken(arrival) for i, arrival in enumerate(arrivals)]
             self.commit_if_due()
+        except Conflict as error:  # which takes all that was pending
+            return [outcome if isinstance(outcome, FoldawayError) else error for outcome in outcomes]
         except FoldawayError as error:
-            if not isinstance(error, Conflict):  # which takes all that was pending
-                # Not acknowledged: as if they had never come. Should the database have taken them nevertheless, the
-                # version is no longer ours, and the next commit is a Conflict.
-                self._live, self._sequences, self._unnumbered = self._before
+            # Not acknowledged: as if they had never come. Should the database have taken them nevertheless, the version
+            # is no longer ours, and the next commit is a Conflict.
+            self._live, self._sequences, self._unnumbered = before
             return [outcome if isinstance(outcome, FoldawayError) else error for outcome in outcomes]
         except BaseException:
-            self._live, self._sequences, self._unnumbered = self._before
+            self._live, self._sequences, self._unnumbered = before
             raise
-        receipts = [
-            outcome if isinstance(outcome, FoldawayError) else self._receipt(arrival, outcome)
-            for arrival, outcome in zip(arrivals, outcomes, strict=True)
-        ]
+        receipts = [self._told(arrival, outcome) for arrival, outcome in zip(arrivals, outcomes, strict=True)]
         self.fix_if_due()
         return receipts
+
+    def _moved(self, arrival: Arrival) -> bool:
+        """Whether a producer with batches that are pending here was with another server in between."""
+        _, producer, sequence, first = arrival
+        if producer not in self._sequences or sequence is None:
+            return False
+        durable, known = self._sequences[producer]
+        return (first or sequence) > known + 1 and self.durable_sequence(producer) != durable
+
+    def _told(self, arrival: Arrival, outcome: int | FoldawayError | None) -> Receipt | FoldawayError:
+        if isinstance(outcome, FoldawayError):
+            return outcome
+        try:
+            return self._receipt(arrival, outcome)
+        except FoldawayError as error:
+            return error
 
     def _together(self, arrivals: Sequence[Arrival]) -> dict[int, int]:
         """Fold small batches without a number as one, if all of their records are good; how many each has, by place.
 
         A fold costs the same for one record as for a hundred.
         """
-        places = [i for i, arrival in enumerate(arrivals) if arrival.producer is None and not arrival.batch.ragged]
-        sizes = {i: arrivals[i].batch.records.num_rows for i in places}
+        sizes: dict[int, int] = {}
+        for i, (batch, producer, *_) in enumerate(arrivals):
+            size = batch.records.num_rows
+            if producer is None and not batch.ragged and sum(sizes.values()) + size <= _SMALL:
+                sizes[i] = size
         # A batch's units may be complete, and then two batches have two units.
-        if len(sizes) < 2 or sum(sizes.values()) > _SMALL or self.plan.complete_units:
+        if len(sizes) < 2 or self.plan.complete_units:
             return {}
         trial = self._live.copy()
         try:
-            trial.fold(pa.concat_tables([_table(arrivals[i].batch.records) for i in places]), text=True)
+            trial.fold(pa.concat_tables([_table(arrivals[i].batch.records) for i in sizes]), text=True)
         except (FoldawayError, pa.ArrowInvalid):  # one is faulty, or written in another way
             return {}
         if trial.n - self._live.n < sum(sizes.values()):
@@ -211,11 +232,6 @@ class Collector:
         durable, known = self._known(producer)
         if producer is not None and sequence is not None:
             first = sequence if first is None else first
-            if first > known + 1 and self.durable_sequence(producer) != durable:
-                # The producer was with another server in between, so nothing that is pending here can be committed.
-                self._give_up()
-                self._before = self._live.copy(), dict(self._sequences), self._unnumbered
-                durable, known = self._known(producer)
             if sequence <= known:
                 return None
             if first != known + 1:

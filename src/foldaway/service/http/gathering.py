@@ -65,7 +65,10 @@ class Gathering(Generic[Key, About, Done]):
         self._waiting.setdefault(key, []).append((body, about, outcome))
         if key not in self._carrying:
             self._carrying[key] = asyncio.create_task(self._carry(key))
-        return await outcome
+        try:
+            return await outcome
+        finally:
+            del outcome  # an error holds this frame, and would hold itself
 
     async def _carry(self, key: Key) -> None:
         try:
@@ -84,6 +87,7 @@ class Gathering(Generic[Key, About, Done]):
         outcomes: Sequence[Any]
         try:
             outcomes = await self._thread.run(self._receive, key, [(body, about) for body, about, _ in lot])
+            assert len(outcomes) == len(lot)  # or somebody would wait for ever
         except BaseException as error:  # each request answers for itself
             outcomes = [error] * len(lot)
         self._bytes -= size

@@ -15,6 +15,7 @@ from foldaway.service.http.access import Access, Name, sender
 from foldaway.service.http.bodies import Asked, read_body
 from foldaway.service.http.documents import RecordsOperation, about
 from foldaway.service.http.gathering import Gathering
+from foldaway.sources.formats.body import JSON, NDJSON
 
 # A name that can stand in an address as it is.
 _PRODUCER = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,199}$"
@@ -32,7 +33,8 @@ SequenceHeader = Annotated[
     ),
 ]
 
-# Bytes of a body that is taken in together with others: a larger one has all the memory that a batch may take.
+# Bytes of a body that is taken in together with others, if it is text: a larger one, or one that may be packed, can
+# take all the memory that there is for a batch.
 _SMALL = 2**16
 
 
@@ -59,7 +61,7 @@ def record_routes(access: Access, patience: float) -> list[Any]:
     gathering = Gathering(thread, service.records.receive)
 
     async def take(name: str, body: bytearray, sent: Sent) -> Receipt:
-        if len(body) <= _SMALL and sent.encoding is None:
+        if len(body) <= _SMALL and sent.media_type in (JSON, NDJSON) and sent.encoding is None:
             return await gathering.take(name, body, sent)
         (outcome,) = await thread.run(service.records.receive, name, [(body, sent)])
         if isinstance(outcome, FoldawayError):

@@ -11,7 +11,7 @@ import msgspec
 from foldaway.plan.vocabulary import SUMS
 from foldaway.simulation.federated.kept_rows import KeptRows
 from foldaway.simulation.federated.population import World
-from foldaway.table import ABSENT, number, text_table
+from foldaway.table import ABSENT, text_table
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -117,12 +117,12 @@ class Summary(msgspec.Struct, frozen=True):
             ["  at the end", _mebibytes(self.memory[-1])],
         ]
         answers = [
-            ["foldaway, federated", number(self.estimate, 10), number(self.std_error, 10), ""],
+            ["foldaway, federated", f"{self.estimate:.6g}", f"{self.std_error:.6g}", ""],
             [
                 self.kept.by,
-                number(self.kept.estimate, 10),
-                number(self.kept.std_error, 10),
-                f"{max(apart, errors_apart):.0e}",
+                f"{self.kept.estimate:.6g}",
+                f"{self.kept.std_error:.6g}",
+                f"{max(apart, errors_apart):.1g} std. errors",
             ],
         ]
         parts = [

@@ -243,7 +243,10 @@ def media_type_of(content_type: str) -> tuple[str, str | None]:
         return content_type, None
     header = Header()
     header["Content-Type"] = content_type
-    charset = header.get_param("charset")
+    try:
+        charset = header.get_param("charset")
+    except Exception:  # the library stumbles over some that are malformed
+        return "", None
     return header.get_content_type(), None if charset is None else str(charset)
 
 

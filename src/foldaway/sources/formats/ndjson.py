@@ -90,7 +90,9 @@ class Decoder:
         return self._chunk_of_texts(rows, len(lines) - len(rows))
 
     def _plain_columns(self, data: bytes) -> list[pa.Array] | None:
-        """The columns of lines that are all plain objects."""
+        """The columns of lines that are all plain objects, or None."""
+        if not self._columns:
+            return None
         text = np.frombuffer(data if data.endswith(b"\n") else data + b"\n", dtype=np.uint8)
         begin, end = np.empty((2, len(self._columns), data.count(b"\n") + 1), dtype=np.int64)
         rows = run(take_apart, text, self._names, self._ends, self._numeric, begin, end)
