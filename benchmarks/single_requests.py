@@ -10,12 +10,15 @@ import asyncio
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import msgspec
+import uvicorn
+from litestar import Litestar, Request, post
 from measure import show
 
 from foldaway.simulation.datasets import checkout
@@ -28,9 +31,6 @@ from service_load import create
 
 from postgres import free_port
 from served import Served
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LIMIT = 0.5
 CONNECTIONS = 32  # as many as one token may hold at a time
@@ -111,16 +111,12 @@ async def until_open(port: int) -> None:
 
 def serve_bare(port: int) -> None:
     """Litestar and nothing else: the body is read, and the answer is an empty object."""
-    import uvicorn
-    from litestar import Litestar, Request, post
 
     @post("/v1/trials/{name:str}/records", status_code=200)
-    async def records(request: Request, name: str) -> dict[str, str]:  # type: ignore[type-arg]
+    async def records(request: Request[Any, Any, Any], name: str) -> dict[str, str]:
         await request.body()
         return {}
 
-    # Names are looked up when the handler is registered, in the module, where the annotations must be found.
-    globals()["Request"] = Request
     uvicorn.run(
         Litestar([records], openapi_config=None, logging_config=None),
         host="127.0.0.1",

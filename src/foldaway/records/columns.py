@@ -131,14 +131,15 @@ def _given(data: Any, names: Sequence[str], lackable: Collection[str]) -> Given:
     if isinstance(data, Mapping):
         return Given([name for name in data if isinstance(name, str)], lambda name: _sequence(data, name))
     if _speaks_arrow(data):
-        table = _table(data)
+        table = as_table(data)
         return Given(table.column_names, lambda name: _joined(table.column(name)), table.num_rows)
     if isinstance(data, list):
         return _records(data, names, lackable)
     raise RecordError(f"cannot read a batch from {type(data).__name__}; pass {_TAKEN}.")
 
 
-def _table(data: Any) -> pa.Table:
+def as_table(data: Any) -> pa.Table:
+    """What speaks Arrow, as a table."""
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):

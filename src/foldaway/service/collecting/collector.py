@@ -19,6 +19,7 @@ from foldaway.errors import Conflict, FoldawayError, SequenceGap, TrialClosed
 from foldaway.inference.adjusting import LEAST_PER_COLUMN
 from foldaway.keeping.cohort import may_write
 from foldaway.plan import Plan
+from foldaway.records.columns import as_table
 from foldaway.service.database.shard_table import ShardRow
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Decoded
@@ -167,16 +168,14 @@ class Collector:
             small = self._together(arrivals)
             outcomes = [small[i] if i in small else self._taken(arrival) for i, arrival in enumerate(arrivals)]
             self.commit_if_due()
-        except Conflict as error:  # which takes all that was pending
+        except BaseException as error:
+            if not isinstance(error, Conflict):  # which takes all that was pending
+                # Not acknowledged: as if they had never come. Should the database have taken them nevertheless, the
+                # version is no longer ours, and the next commit is a Conflict.
+                self._live, self._sequences, self._unnumbered = before
+            if not isinstance(error, FoldawayError):
+                raise
             return [outcome if isinstance(outcome, FoldawayError) else error for outcome in outcomes]
-        except FoldawayError as error:
-            # Not acknowledged: as if they had never come. Should the database have taken them nevertheless, the version
-            # is no longer ours, and the next commit is a Conflict.
-            self._live, self._sequences, self._unnumbered = before
-            return [outcome if isinstance(outcome, FoldawayError) else error for outcome in outcomes]
-        except BaseException:
-            self._live, self._sequences, self._unnumbered = before
-            raise
         receipts = [self._told(arrival, outcome) for arrival, outcome in zip(arrivals, outcomes, strict=True)]
         self.fix_if_due()
         return receipts
@@ -212,7 +211,7 @@ class Collector:
             return {}
         trial = self._live.copy()
         try:
-            trial.fold(pa.concat_tables([_table(arrivals[i].batch.records) for i in sizes]), text=True)
+            trial.fold(pa.concat_tables([as_table(arrivals[i].batch.records) for i in sizes]), text=True)
         except (FoldawayError, pa.ArrowInvalid):  # one is faulty, or written in another way
             return {}
         if trial.n - self._live.n < sum(sizes.values()):
@@ -338,10 +337,6 @@ class Collector:
             self._store.shards.leave_out(self.name, self.shard, self.pending)
         # Without asking the database, which might fail: they must not be counted twice.
         self._live, self._sequences, self._unnumbered = Trial(self.plan), {}, 0
-
-
-def _table(records: pa.RecordBatch | pa.Table) -> pa.Table:
-    return records if isinstance(records, pa.Table) else pa.Table.from_batches([records])
 
 
 def _fixed(plan: Plan, shards: Sequence[ShardRow]) -> dict[str, bytes]:

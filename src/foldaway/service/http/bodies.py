@@ -41,8 +41,7 @@ async def read_body(request: Asked, limit: int, patience: float, too_long: Inges
                 body += chunk
                 if len(body) > limit:
                     break
-                if len(body) != request.content_length:
-                    waiting.reschedule(begun + min(patience, HEAD_START + len(body) / LEAST_RATE))
+                waiting.reschedule(begun + min(patience, HEAD_START + len(body) / LEAST_RATE))
             else:
                 return body
     except TimeoutError:
