@@ -14,16 +14,20 @@ CODE := $(strip src tests $(foreach d,benchmarks studies examples tools,$(if $(w
 PYTHON ?= $(shell for p in python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-# Processes that run tests side by side, and further words for pytest or the benchmarks: `make test ARGS="-k plan"`.
-WORKERS ?= 2
+# Processes that run tests side by side: three keep two cores busy, since tests wait for the processes that they start. And
+# further words for pytest or the benchmarks: `make test ARGS="-k plan"`.
+WORKERS ?= 3
 ARGS ?=
 
-# One thread for each worker's linear algebra: two workers on two cores, not two times all cores. Bytecode is kept, whatever
+# One thread for each worker's linear algebra: as many threads as workers, not as many times all cores. Bytecode is kept, whatever
 # the machine says: hundreds of processes start in the tests, and each would compile all of foldaway again.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Pins name every package, so nothing is left to resolve: `package[extra]` in somebody's requirements would make pip look for
+# a newer version that has no hash, and stop.
+INSTALL_PINS := $(PIP) install --quiet --no-deps --require-hashes -r
 INSTALL_PACKAGE := $(PIP) install --quiet --no-deps --no-build-isolation --editable .
 
 # Pins come from the public index alone, whatever else this machine's pip is told to look at.
@@ -92,12 +96,13 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(RUN): requirements/run.txt pyproject.toml | $(BIN)/python
-	$(PIP) install --quiet --require-hashes -r requirements/run.txt
+	$(INSTALL_PINS) requirements/run.txt
 	$(INSTALL_PACKAGE)
 	@touch $@
 
 # The development pins contain the others, at the same versions.
 $(DEV): requirements/dev.txt requirements/run.txt pyproject.toml | $(BIN)/python
-	$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	$(INSTALL_PINS) requirements/dev.txt
+	$(PIP) check --quiet
 	$(INSTALL_PACKAGE)
 	@touch $@ $(RUN)

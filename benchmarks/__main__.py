@@ -13,6 +13,7 @@ from measure import machine
 ALL = (
     "startup",
     "least_squares",
+    "wide",
     "bootstrap_kernels",
     "memory",
     "files",

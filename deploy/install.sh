@@ -11,7 +11,7 @@ python=${PYTHON:-python3}
 if [ $# -gt 0 ]; then
     "$folder/bin/python" -m pip install --quiet --no-cache-dir --upgrade "$@"
 else
-    "$folder/bin/python" -m pip install --quiet --no-cache-dir --require-hashes -r "$here/requirements/serve.txt"
+    "$folder/bin/python" -m pip install --quiet --no-cache-dir --no-deps --require-hashes -r "$here/requirements/serve.txt"
     "$folder/bin/python" -m pip install --quiet --no-cache-dir --no-deps --no-build-isolation --force-reinstall "$here"
 fi
 

@@ -28,6 +28,7 @@ from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
 from foldaway.numerics.kernels.siphash import hash_identifiers
 from foldaway.numerics.kernels.weights import weights
+from foldaway.tallies import arms_of
 from studies.findings import Findings, counted, markdown_table, options_of, publish
 
 NAME = "attacks"
@@ -205,7 +206,7 @@ def sparse_solution(trial: fa.Trial, rows: pd.DataFrame, key: bytes) -> dict[int
     from scipy.optimize import linprog
 
     found: dict[int, float] = {}
-    for arm, tally in zip(trial.plan.arms, trial.arms, strict=True):
+    for arm, tally in zip(trial.plan.arms, arms_of(trial.tallies), strict=True):
         replicates: Any = tally.tallies["replicates"]
         F = tally.frame.F
         sums = F[0, -1] * replicates.totals[:, 0] + F[-1, -1] * replicates.totals[:, -1]
@@ -522,9 +523,9 @@ def findings(trials: int, seed: int) -> Findings:
         The first table is about answers. An attacker asks for effects after every batch and subtracts each answer from
         the next. “Before” means without the defences: exact answers, one for every {COHORT} records. “After” means with
         them: levels are rounded to a quarter of their error, and an answer comes after growth by {COHORT} records and
-        {100 * GROWTH:g} %, with at least {CELL} new ones in each arm or none. A claim is an amount that, according to
-        the attacker, somebody who came to an arm between two answers has spent. It is exact if it is right to the cent,
-        and near if it is within 10 %. “Guess” is how many claims would be near if each were the median amount.
+        {100 * GROWTH:g} %, with at least {CELL} new ones in each arm or none. In each claim, the attacker says how much
+        somebody who came to an arm between two answers has spent. A claim is exact if it is right to the cent, and near
+        if it is within 10 %. “Guess” is how many claims would be near if each were the median amount.
 
         The second table is about states of {PEOPLE:,} people with four categorical covariates (8, 6, 5 and 4 levels,
         each 0.6 times as common as the one before). It shows how many people could be solved for, exactly or to within

@@ -154,8 +154,8 @@ def findings(found: Sequence[Interval], trials: int, replicates: int) -> Finding
         the analytic errors, clustered (CR1) and by record (HC1), with intervals from Student's t.
 
         “Ratio” is the root mean square of the standard errors, divided by the standard deviation of the estimate over
-        the trials. “Covers” is how often the 95 % interval holds the true effect, with the distance from 95 % in Monte
-        Carlo standard errors (one is {100 * error:.2f} points) in brackets.""",
+        the trials. “Covers” is how often the 95 % interval contains the true effect, with the distance from 95 % in
+        Monte Carlo standard errors (one is {100 * error:.2f} points) in brackets.""",
         ["errors are", "estimator", "kind", "units", "ratio", "normal or t covers", "percentile covers"],
         rows,
         _answer(table, error),

@@ -126,8 +126,8 @@ def findings(found: Sequence[Ratio], m: int, trials: int, truths: int, count: in
         start.
 
         “Ratio” is the root mean square of the bootstrap's errors, divided by the true standard error, which is the
-        standard deviation of the estimate over {truths:,} further trials. “Covers” is how often the estimate ± 1.96
-        errors holds the true effect.""",
+        standard deviation of the estimate over {truths:,} further trials. “Covers” is how often the interval of the
+        estimate ± 1.96 errors contains the true effect.""",
         [
             "n/m",
             "n",

@@ -103,13 +103,13 @@ def _findings(rows: Sequence[Sequence[str]]) -> Findings:
         100. Meanwhile the servers, and PostgreSQL with all of its processes, are killed with SIGKILL in turn, at random
         moments, and started again. SQLite runs inside the server and dies with it. Some kills come while another part
         is starting. The servers are forked from a process that has already loaded foldaway, so that they are back
-        within a fraction of a second; they skip the rehearsal and the second start that makes freed memory be
-        overwritten. The producers also stop at random and continue after the last durable batch; if there are two
-        servers, at either of them.
+        within a fraction of a second; they skip the rehearsal, and the restart after which freed memory is overwritten.
+        The producers also stop at random and continue after the last durable batch; if there are two servers, at either
+        of them.
 
         Every batch has a digit of its own: one of its records has 4^i in one of the outcomes, where all others have 0.
-        In base 4, the sum of that outcome says how often each batch was counted; it is read from the final answer. A
-        trial has 256 batches. The study runs as many trials as the kills take, and closes each of them.
+        In base 4, the sum of that outcome, which the study reads from the final answer, says how often each batch was
+        counted. A trial has 256 batches. The study runs as many trials as the kills take, and closes each of them.
 
         “Difference” is the largest difference between an effect or a standard error and that of all records folded in
         one pass, relative to the effect, or to its error where that is larger.""",

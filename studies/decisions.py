@@ -130,10 +130,11 @@ def findings(results: dict[tuple[float, str], Result], trials: int, records: int
     return Findings(
         "Verdicts under repeated looks",
         f"""You may ask for an any-time verdict as often as you like. We simulated {trials:,} trials of independent
-        records for each row and looked after every {EVERY} records, up to {records:,}. Less is better. Where the
-        question is “not worse” or “alike”, the treatment raises the outcome (the probability of a conversion) by
+        records for each row and looked after every {EVERY} records, up to {records:,}. Lower outcomes are better. Where
+        the question is “not worse” or “alike”, the treatment raises the outcome (the probability of a conversion) by
         exactly the margin, {100 * LIFT:.0f} % of the control's level, so that either verdict is wrong. Where it is
-        “better” or “worse”, there is no effect. Confidence is 95 %, and tests are one-sided, or two one-sided ones.
+        “better” or “worse”, there is no effect. Confidence is 95 %. Tests are one-sided; for “alike”, there are two
+        one-sided tests.
 
         The table gives the shares of trials that ever got the wrong verdict: from the any-time test; from the test for
         a single look, used at every look; and from the same test, used once at the end. “Shown” is the share of trials

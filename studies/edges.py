@@ -518,8 +518,8 @@ def _findings(tally: Tally) -> Findings:
         that are merged; one record at a time, if there are few; or saved to bytes and loaded between batches. All rows
         of effects must be the same: estimate, standard error, interval, relative effect, what is withheld, and why. For
         the difference in means and both regressions, estimates and standard errors are also compared with the same
-        analysis of kept rows in extended precision. No warning may leak, no number may be infinite or not a number, and
-        none may be missing without a reason.
+        analysis of kept rows in extended precision. foldaway may raise no warning, no number may be infinite or NaN,
+        and none may be missing without a reason.
 
         The table gives the largest difference found, in standard errors, for ordinary and for hard data. Hard data cost
         digits: columns that lie far from zero or nearly repeat others, heavy tails, very unequal weights, or hardly

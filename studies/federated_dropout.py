@@ -23,6 +23,7 @@ from foldaway.federated.replies.models import frame_of, readings, segments
 from foldaway.federated.replies.published import Published
 from foldaway.numerics.block import Block, Floats
 from foldaway.numerics.linalg import frame_rows
+from foldaway.tallies import Arms
 from studies.findings import Findings, counted, options_of, publish
 
 NAME = "federated_dropout"
@@ -137,7 +138,9 @@ def intervals(devices: Devices, stays: Floats) -> Iterator[Interval]:
 
 def _share(plan: fa.Plan, devices: Devices, factors: Floats, here: NDArray[np.bool_]) -> Share:
     share = Share.of(plan)
-    share.trial.fold_clusters(devices.arm[here], devices.sizes[here].astype(np.int64), factors[here])
+    assert isinstance(share.trial.tallies, Arms)
+    sizes = devices.sizes[here].astype(np.int64)
+    share.trial.tallies = share.trial.tallies.fold_clusters(devices.arm[here], sizes, factors[here])
     share.devices = [int(count) for count in np.bincount(devices.arm[here], minlength=len(ARMS))]
     return share
 
@@ -212,8 +215,8 @@ def findings(found: Mapping[int, Sequence[Interval]], trials: int) -> Findings:
         that have replied.
 
         “Ratio” is the root mean square of the standard errors, divided by the standard deviation of the estimate over
-        the trials. “Covers” is how often the 95 % interval holds the true effect, with the distance from 95 % in Monte
-        Carlo standard errors (one is {100 * error:.2f} points) in brackets.""",
+        the trials. “Covers” is how often the 95 % interval contains the true effect, with the distance from 95 % in
+        Monte Carlo standard errors (one is {100 * error:.2f} points) in brackets.""",
         ["mode", "estimator", "devices", "drop out", "ratio", "covers"],
         rows,
         f"""{" ".join(told)} With few devices, CR1 errors are somewhat too small, whether or not any drop out; for a few

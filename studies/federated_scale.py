@@ -85,7 +85,7 @@ def memory_told(found: Sequence[Summary]) -> str:
     told = ", ".join(f"{growth:+,.0f} bytes per device in mode {mode}" for mode, growth in grown.items())
     flat = max(grown.values()) < _NUMBER
     verdict = (
-        "less than one device's number, so it keeps nothing of a device in memory"
+        "less than a device's number alone would take, so it keeps nothing of a device in memory"
         if flat
         else "which is not flat: buffers that are still warming up, or something is kept of every device"
     )

@@ -170,11 +170,11 @@ def findings(results: dict[tuple[float, str, float], Result], trials: int, recor
 
         The plain interval is the normal mixture with each arm's own error, from the second record of each arm on. Welch
         and jackknife (with {" and ".join(map(str, GROUPS))} groups) are what foldaway computes in
-        `inference/anytime.py`: the error is the larger of the arms' own and the pooled one, an interval needs an
-        evidence of {ENOUGH}, and the jackknife's goes through Student's t. The table gives the shares of trials whose
-        interval ever left out the true effect. “Shown” is the share of trials that have an interval at the last look,
-        and the median number of records after which they had the first. “Width” is the median width of Welch's any-time
-        interval at the last look, divided by that of the plain one.""",
+        `inference/anytime.py`: the error is the larger of the arms' own and the pooled one, there is no interval until
+        the smaller arm has about {ENOUGH} records with the outcome, and the jackknife's interval uses Student's t. The
+        table gives the shares of trials whose interval ever left out the true effect. “Shown” is the share of trials
+        that have an interval at the last look, and the median number of records after which they had the first. “Width”
+        is the median width of Welch's any-time interval at the last look, divided by that of the plain one.""",
         [
             "outcome",
             "treated",

@@ -1,7 +1,7 @@
 """Do intervals from sums by group cover, with few, unequal or drifting units, and with adjustment?
 
 Every cell goes through the functions that a trial is read with: tallies by group, the delete-a-group jackknife,
-Fieller's set, coefficients from a start. Beside them stand a clustered error and a regression on kept rows.
+Fieller's set, coefficients from a start. Beside them stand CR1, a bootstrap and a regression on kept rows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 from foldaway.inference.adjusting import fit_start
 from foldaway.inference.jackknife import Cells, adjusted_mean, cells_of, jackknife, mean
@@ -29,6 +29,7 @@ GROUPS = (16, 32, 128)
 TREATED = (3, 5, 7, 10)
 LEVELS = (0, 1, 2, 3)
 EFFECT = 0.3
+REPLICATES = 500
 
 
 class Share(NamedTuple):
@@ -91,6 +92,25 @@ def cr1(units: Units, effect: float) -> tuple[Any, Floats]:
     return np.abs(value[1] - value[0] - effect) <= half, half
 
 
+def bootstrapped(rng: np.random.Generator, units: Units, effect: float) -> Any:
+    """Whether the interval of a bootstrap by unit covers: Poisson weights, the replicates' standard error, normal.
+
+    The trials share the replicates' weights, which know nothing of their outcomes.
+    """
+    weights = rng.poisson(1.0, (REPLICATES, units.size.shape[1])).astype(np.float64)
+
+    def difference(weights: Floats) -> Floats:
+        means = []
+        for arm in (~units.treated, units.treated):
+            size, total = (weights @ np.where(arm, x, 0).T for x in units[:2])
+            means.append(np.divide(total, size, where=size > 0, out=np.full_like(total, math.nan)))
+        return means[1] - means[0]
+
+    estimate = difference(np.ones((1, weights.shape[1])))[0]
+    half = np.nanstd(difference(weights), axis=0, ddof=1) * ndtri(0.5 + CONFIDENCE / 2)
+    return np.abs(estimate - effect) <= half
+
+
 def half_width(levels: Levels) -> tuple[Floats, Floats]:
     """The effects, and the half widths of their intervals."""
     found = difference_of(levels, 1)
@@ -105,15 +125,24 @@ def in_parts(trials: int, units: int) -> Iterator[int]:
         yield min(at, trials - start)
 
 
-def clustered(kind: str, units: int, treated: int | None, trials: int, seed: int) -> tuple[Share, dict[int, Share]]:
-    """CR1 on kept rows, and the jackknife by number of groups, its width next to CR1's."""
-    rng = np.random.default_rng([seed, len(kind), units, treated or 0])
+class Clustered(NamedTuple):
+    """Coverage of CR1 and of the bootstrap, both on kept rows; and by number of groups, with widths next to CR1's."""
+
+    cr1: float
+    bootstrap: float
+    groups: dict[int, Share]
+
+
+def clustered(kind: str, units: int, treated: int | None, trials: int, seed: int) -> Clustered:
+    """One cell."""
+    cell = [seed, len(kind), units, treated or 0]
+    rng, weights = np.random.default_rng(cell), np.random.default_rng([*cell, REPLICATES])
     kept: list[Any] = []
     ours: dict[int, list[Any]] = {groups: [] for groups in GROUPS}
     for part in in_parts(trials, units):
         drawn = draw(rng, kind, part, units, treated, 0.0, EFFECT)
         inside, width = cr1(drawn, EFFECT)
-        kept.append(inside)
+        kept.append(np.stack([inside, bootstrapped(weights, drawn, EFFECT)]))
         for groups in GROUPS:
             levels = jackknife(mean, by_group(rng, drawn, groups))
             estimate, half = half_width(levels)
@@ -121,7 +150,8 @@ def clustered(kind: str, units: int, treated: int | None, trials: int, seed: int
             told = levels.groups.min(axis=-1) >= LEAST_GROUPS
             ours[groups].append(np.stack([np.abs(estimate - EFFECT) <= half, told, half / width]))
     shares = {groups: share(np.concatenate(parts, axis=1)) for groups, parts in ours.items()}
-    return Share(float(np.mean(np.concatenate(kept))), 1.0), shares
+    cr1_covers, bootstrap_covers = np.concatenate(kept, axis=1).mean(axis=1)
+    return Clustered(float(cr1_covers), float(bootstrap_covers), shares)
 
 
 def share(found: Floats) -> Share:
@@ -275,7 +305,7 @@ def adjustments(design: Design, trials: int, seed: int) -> tuple[list[Share], Sh
 class Results(NamedTuple):
     """All cells."""
 
-    clusters: dict[tuple[str, int, int | None], tuple[Share, dict[int, Share]]]
+    clusters: dict[tuple[str, int, int | None], Clustered]
     relatives: dict[int, RelativeShare]
     adjustments: dict[Design, tuple[list[Share], Share]]
 
@@ -301,10 +331,11 @@ def findings(results: Results, trials: int) -> Findings:
         [
             kind,
             f"{units:,}" if treated is None else f"{units:,}, {treated} treated",
-            f"{100 * kept.covers:.1f} %",
-            *(cell for groups in GROUPS for cell in _cells(ours[groups])),
+            _percent(found.cr1),
+            _percent(found.bootstrap),
+            *(cell for groups in GROUPS for cell in _cells(found.groups[groups])),
         ]
-        for (kind, units, treated), (kept, ours) in results.clusters.items()
+        for (kind, units, treated), found in results.clusters.items()
     ]
     relatives = [
         [f"{level}", f"{100 * found.told:.1f} %", f"{100 * found.wrong:.1f} %", _percent(found.covers)]
@@ -314,7 +345,8 @@ def findings(results: Results, trials: int) -> Findings:
         [design.what, *(f"{100 * one.covers:.1f} % ({one.width:.2f})" for one in methods), _percent(ratio.covers)]
         for design, (methods, ratio) in results.adjustments.items()
     ]
-    header = ["units' sizes", "units", "CR1", *(x for groups in GROUPS for x in (f"G = {groups}", "told", "width"))]
+    by_groups = (x for groups in GROUPS for x in (f"G = {groups}", "told", "width"))
+    header = ["units' sizes", "units", "CR1", "bootstrap", *by_groups]
     details = "\n\n".join(
         [
             "## Relative effects",
@@ -334,9 +366,10 @@ def findings(results: Results, trials: int) -> Findings:
         The first table is about clusters. The outcome is y = {EFFECT} d + u + e, where u is standard normal for each
         unit and e for each record. Units have from one to about 50 records, or a heavy-tailed number (Pareto with index
         1.5, at most 3,000). Each unit is treated with probability one half, or exactly as many are treated as the table
-        says. CR1 is computed from kept rows, with Student's t and one degree of freedom fewer than units. An interval
-        is shown (“told”) if both arms have units in {LEAST_GROUPS} groups or more, and coverage counts only those
-        trials. “Width” is the median width of the interval, divided by that of CR1's.
+        says. CR1 is computed from kept rows, with Student's t and one degree of freedom fewer than units. So is the
+        bootstrap by unit, from the standard error of {REPLICATES} replicates and the normal quantile. An interval is
+        shown (“told”) if both arms have units in {LEAST_GROUPS} groups or more, and coverage counts only those trials.
+        “Width” is the median width of the interval, divided by that of CR1's.
 
         The table of relative effects has 500 units of unequal size in 128 groups, and a treatment that multiplies the
         control's level by 1.5. Fieller's set is shown where it is an interval. If the control's level is zero, no
@@ -365,8 +398,8 @@ def _percent(value: float) -> str:
 
 
 def _answer(results: Results, error: float) -> str:
-    shares = [one for _, ours in results.clusters.values() for one in ours.values() if one.told]
-    kept = [one.covers for one, _ in results.clusters.values()]
+    shares = [one for found in results.clusters.values() for one in found.groups.values() if one.told]
+    cr1s, bootstraps = ([getattr(found, kept) for found in results.clusters.values()] for kept in ("cr1", "bootstrap"))
     low, high = min(one.covers for one in shares), max(one.covers for one in shares)
     short = sum(one.covers < 0.95 - 1.96 * error for one in shares)
     by_method = list(zip(*(methods for methods, _ in results.adjustments.values()), strict=True))
@@ -374,8 +407,9 @@ def _answer(results: Results, error: float) -> str:
     near, told = next((level, found) for level, found in results.relatives.items() if level)
     wrong = max(found.wrong for found in results.relatives.values())
     return f"""From sums by group, the intervals cover between {100 * low:.1f} and {100 * high:.1f} %; {short} of
-    {len(shares)} cells fall short of 95 % by more than the Monte Carlo error. CR1 on kept rows covers between
-    {100 * min(kept):.1f} and {100 * max(kept):.1f} %.
+    {len(shares)} cells fall short of 95 % by more than the Monte Carlo error. On kept rows, CR1 covers between
+    {100 * min(cr1s):.1f} and {100 * max(cr1s):.1f} %, and the bootstrap between {100 * min(bootstraps):.1f} and
+    {100 * max(bootstraps):.1f} %.
 
     In at most {100 * wrong:.1f} % of trials, a relative effect is shown and wrong. Where the control's level is {near}
     standard error from zero, {_percent(told.told)} of trials show a relative effect, and these are the trials in which

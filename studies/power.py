@@ -311,8 +311,8 @@ def findings(
 
         Outside these rows the promise becomes less exact. If the effect doubles a share of 10 % and one in five units
         is treated, {needed.records:,} records promise {100 * promised:.1f} %, and {100 * simulated:.1f} % of trials
-        show it, because the error of a share depends on its estimate. An outcome that is much more skewed is off by as
-        much if arms are small and unequal.""",
+        show it, because the error of a share depends on its estimate. If an outcome is much more skewed and arms are
+        small and unequal, the promise is off by as much.""",
         left=3,
     )
 

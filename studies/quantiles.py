@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 from foldaway.inference.jackknife import jackknifed
 from foldaway.inference.levels import Levels, difference_of
-from foldaway.inference.quantiles import LEAST_BEYOND, Binned, quantiles
+from foldaway.inference.reading.quantile import LEAST_BEYOND, Binned, quantiles
 from foldaway.plan.outcomes import Bins
 from foldaway.tallies.histogram import MOST_GROUPS
 from studies.findings import Findings, counted, options_of, publish

@@ -15,13 +15,11 @@ from scipy.special import ndtr, stdtrit
 
 import foldaway as fa
 from foldaway.effects.released import least_records
-from foldaway.inference.group_rate import jackknife_adjusted
-from foldaway.inference.jackknife import Cells, jackknife, mean
+from foldaway.inference.jackknife import Cells, jackknife, jackknife_adjusted, mean
 from foldaway.inference.levels import Levels, difference_of
 from foldaway.inference.welch import noisy_shares
 from foldaway.numerics.block import Floats
-from foldaway.tallies.noise import noise_scale, spent
-from foldaway.tallies.release import Cell, cell_of, noisy_groups, release
+from foldaway.tallies.release import Cell, cell_of, noise_scale, noisy_groups, release, spent
 from foldaway.tallies.sums import Sums, SumsShape
 from studies.findings import Findings, counted, filled, markdown_table, options_of, publish
 
@@ -262,30 +260,30 @@ def findings(
     ]
     header = ["ε", "a release", "each sum alone", "no noise", "ε allows", "the Gaussian curve", "ε of each sum alone"]
     question = filled(
-        f"""An attacker knows all units except one, and asks whether that one took part. It lies at its bounds in all of
-        eight outcomes. The table gives the advantage of the likelihood ratio, that is, true minus false alarms at the
-        best threshold, in {runs:,} releases with OpenDP's noise of each of the two worlds."""
+        f"""An attacker knows all units except one, and asks whether that one took part. All eight outcomes of that unit
+        are at their bounds. The table gives the advantage of the likelihood ratio, that is, true minus false alarms at
+        the best threshold, in {runs:,} releases with OpenDP's noise of each of the two worlds."""
     )
     answer = filled(
-        """Noise that is calibrated to each sum alone looks like a release, but spends several times as much. OpenDP's
-        noise has no seed, so these shares differ between runs by about a point, and the best of many thresholds lies a
-        point or two above the curve by chance."""
+        """Noise that is calibrated to each sum alone looks like a release, but spends several times the ε that it
+        claims. OpenDP's noise has no seed, so these shares differ between runs by about a point, and the best of many
+        thresholds lies a point or two above the curve by chance."""
     )
     details = "\n\n".join(["## Who took part", question, markdown_table(header, attacked, 1), answer])
     return Findings(
         "Releases with noise",
         f"""A release adds noise to the sums of each arm and group. We simulated {trials:,} trials for each cell, with
         half of the units treated, δ = {DELTA:g} and 95 % intervals. The treatment adds a tenth to the outcome. Each
-        cell gives the share of intervals that held the true effect, and their median width divided by that of the same
-        trials without noise, which have 128 groups (for shares, Welch's error). Shares of units with one record are
-        released without groups, all others in 16 groups unless the row says 64. “Adjusted” means adjusted for a
+        cell gives the share of intervals that contain the true effect, and their median width divided by that of the
+        same trials without noise, which have 128 groups (for shares, Welch's error). Shares of units with one record
+        are released without groups, all others in 16 groups unless the row says 64. “Adjusted” means adjusted for a
         covariate from before the trial. “Drowned” means that the noise in the count of an arm is more than a tenth of
         it, so that no effect is shown.""",
         ["outcome", "units", *(f"ε = {epsilon:g}" for epsilon in EPSILONS)],
         rows,
-        f"""Intervals hold in {least:.1f} to {most:.1f} % of trials (Monte Carlo error {error:.1f} points). With 16
-        groups, an interval is 8 % wider because of its 15 degrees of freedom alone; the rest comes from noise. More
-        groups pay off only where noise adds hardly any width.""",
+        f"""Intervals contain the true effect in {least:.1f} to {most:.1f} % of trials (Monte Carlo error {error:.1f}
+        points). With 16 groups, an interval is 8 % wider because of its 15 degrees of freedom alone; the rest comes
+        from noise. More groups pay off only where noise adds hardly any width.""",
         left=1,
         details=details,
         packages=("opendp",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from foldaway.errors import FoldawayError
 from foldaway.service.collecting.collector import Arrival, Collector, Receipt
+from foldaway.service.collecting.numbers import Numbers
 from foldaway.service.collecting.record_trials import Sent
 from foldaway.service.collecting.service import Service
 from foldaway.sources.formats.body import Decoded
@@ -13,7 +14,8 @@ def receive(
     collector: Collector, batch: Decoded, producer: str | None, sequence: int | None, first: int | None = None
 ) -> Receipt:
     """Hand one batch in."""
-    (outcome,) = collector.receive([Arrival(batch, producer, sequence, first)])
+    numbers = None if producer is None or sequence is None else Numbers(producer, first or sequence, sequence)
+    (outcome,) = collector.receive([Arrival(batch, numbers)])
     return _raised(outcome)
 
 

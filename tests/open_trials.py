@@ -16,6 +16,7 @@ from typing import Any
 
 import batches
 from counted_devices import Simulated, plan_of
+from foldaway.service.collecting.numbers import Numbers
 from foldaway.service.collecting.record_trials import Sent
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.migrations import REVISIONS
@@ -67,7 +68,9 @@ def rows(batch: int) -> list[dict[str, Any]]:
 
 def send(service: Service, batch: int) -> Any:
     """Batch and number are the same, from 1."""
-    return batches.send(service, "records", json.dumps(rows(batch)).encode(), Sent(JSON, None, "till", batch))
+    return batches.send(
+        service, "records", json.dumps(rows(batch)).encode(), Sent(JSON, None, Numbers("till", batch, batch))
+    )
 
 
 def main() -> None:

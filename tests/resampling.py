@@ -19,6 +19,7 @@ from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
 from foldaway.numerics.kernels.siphash import hash_identifiers
 from foldaway.numerics.kernels.weights import Kind, weights
+from foldaway.tallies import arms_of
 from foldaway.tallies.kinds import REPLICATES
 from foldaway.tallies.replicates import Replicates
 from trials import make_trial
@@ -46,14 +47,14 @@ def unit_weights(plan: fa.Plan, units: Iterable[Any], key: bytes = KEY) -> Weigh
 
 def tallies_of(trial: fa.Trial) -> list[Replicates]:
     """Each arm's replicates, in the arm's own frame."""
-    return [cast(Replicates, arm.tallies[REPLICATES]) for arm in trial.arms]
+    return [cast(Replicates, arm.tallies[REPLICATES]) for arm in arms_of(trial.tallies)]
 
 
 def replicates_of(trial: fa.Trial, estimator: str, arm: str, outcome: str) -> Distribution:
     """The bootstrap distribution of one effect."""
     plan = trial.plan
     number = list(plan.arms).index(arm)
-    question = Question(trial.arms, list(plan.arms.values()), number, list(plan.measured).index(outcome))
+    question = Question(arms_of(trial.tallies), list(plan.arms.values()), number, list(plan.measured).index(outcome))
     return distribution(estimator, question)
 
 

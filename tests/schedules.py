@@ -26,16 +26,17 @@ import foldaway as fa
 from foldaway.errors import CoordinatorWarning, IngestError, ServerError, TooEarly
 from foldaway.federated import Device
 from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.federated.device.custody import DeviceStore
 from foldaway.federated.device.local_store import LocalStore
+from foldaway.federated.device.memory_store import MemoryStore
 from foldaway.federated.device.state import DeviceState
-from foldaway.federated.device.store import DeviceStore, MemoryStore
 from foldaway.federated.messages import Coefficients, Received
 from foldaway.service.collecting.answers import Answers
 from foldaway.service.collecting.device_closings import DeviceClosings
 from foldaway.service.collecting.device_trials import DeviceTrials, FederatedAnswer
 from foldaway.service.database.store import Store as Database
 from foldaway.service.keys.vault import Vault
-from foldaway.tallies import Grouped
+from foldaway.tallies import Grouped, arms_of
 from in_process import received
 
 MODES = ("one-message", "scores", "delta", "sums")
@@ -322,7 +323,7 @@ class Schedule:
         trial, total = self.coordinator.trial, 0
         if isinstance(trial.tallies, Grouped) and trial.tallies.sums is not None:
             total = round(trial.tallies.sums.totals(0).sum())
-        for arm in trial.arms:
+        for arm in arms_of(trial.tallies):
             if arm.n:
                 R = arm.raw_factor()
                 total += round(float(R[:, 0] @ R[:, 1]))

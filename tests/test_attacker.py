@@ -153,7 +153,7 @@ def test_a_seal_leaves_the_attacker_nothing_to_make_weights_from() -> None:
     plan = plan_of("poisson")
     trial = fa.Trial(plan, key=KEY)
     trial.fold({"group": ["a", "b"], "y": [1.0, 2.0], "who": ["user-0", "user-1"]})
-    held = trial._secret
+    held = trial.secret.found()
     trial.seal()
     for sealed in (trial, trial.copy(), trial + fa.Trial(plan), fa.Trial.loads(trial.dumps(), key=KEY)):
         with pytest.raises(fa.SealedError):

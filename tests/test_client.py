@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 import warnings
@@ -14,7 +15,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from foldaway.client import Client, _halves
+from foldaway.cli.terminal.connecting import QUESTION, connect
+from foldaway.client import Client
+from foldaway.client.tables import halves
 from foldaway.errors import ServerError, ServerWarning
 from served import Served, rows
 from servers import Nursery
@@ -121,11 +124,11 @@ def test_a_batch_that_is_too_large_is_sent_in_parts_unless_its_number_is_the_cal
 
 def test_units_stay_together_in_parts() -> None:
     table = pa.table({"unit": list("abcbacddd"), "y": range(9)})
-    parts = _halves(table, "unit")
+    parts = halves(table, "unit")
     assert [sorted(set(part["unit"].to_pylist())) for part in parts] == [["a", "b"], ["c", "d"]]
     assert sorted(y for part in parts for y in part["y"].to_pylist()) == list(range(9))
     with pytest.raises(ServerError, match="all records of a unit"):
-        _halves(parts[0].slice(0, 1), "unit")
+        halves(parts[0].slice(0, 1), "unit")
 
 
 def test_leaving_with_pending_batches_warns(steady: Served) -> None:
@@ -244,3 +247,15 @@ def test_back_off_spares_a_server_that_is_busy(monkeypatch: pytest.MonkeyPatch) 
         pytest.raises(ServerError, match="cannot be reached"),
     ):
         Client("http://127.0.0.1:9", "fa_x", patience=9).status("x")
+
+
+def test_a_server_that_never_answers_is_given_up_with_a_sentence() -> None:
+    """By commands that ask something after ten seconds, whereas a batch or a close may take longer."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        never = "accepts connections but has not answered for 0.2 seconds. It may be busy"
+        with pytest.raises(ServerError, match=never):
+            Client(url, "fa_x", patience=0.1, timeout=0.2).status("x")
+        for patience, seconds in ((QUESTION, 10.0), (60.0, 60.0)):
+            with connect(url, "fa_x", None, patience=patience) as client:
+                assert client._asking._http.timeout.read == seconds

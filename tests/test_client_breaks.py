@@ -15,6 +15,7 @@ from batches import send
 from foldaway.cli.commands.send import send_files
 from foldaway.client import Client
 from foldaway.errors import FoldawayError, IngestError, ServerError
+from foldaway.service.collecting.numbers import Numbers
 from foldaway.service.collecting.record_trials import Sent
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
@@ -58,7 +59,7 @@ class Stand:
         parts = request.url.path.split("/")
         if request.method == "GET":
             if parts[-1] == "plan":
-                return self.service.plan(parts[3]).encode()
+                return self.service.store.trial(parts[3]).plan.encode()
             durable, _ = self.service.store.shards.producer(parts[3], parts[5])
             return msgspec.json.encode({"durable": durable, "closed": False})
         producer, numbers = request.headers["Foldaway-Producer"], request.headers["Foldaway-Sequence"].split("-")
@@ -67,7 +68,8 @@ class Stand:
         if len(request.content) > self.most:
             raise IngestError(413, "too large.")
         body, media_type = request.content, request.headers["Content-Type"]
-        return msgspec.json.encode(send(self.service, parts[3], body, Sent(media_type, None, producer, last, first)))
+        sent = Sent(media_type, None, Numbers(producer, first, last))
+        return msgspec.json.encode(send(self.service, parts[3], body, sent))
 
 
 @pytest.fixture
@@ -95,7 +97,7 @@ def batch(n: int) -> pa.Table:
 
 def counted(stand: Stand) -> tuple[int, int]:
     status = stand.service.status("small")
-    return status.records, stand.service.records.pending_of("small")
+    return status.records, stand.service.records.pending("small")
 
 
 def test_batches_are_kept_until_they_are_durable(stand: Stand, client: Client) -> None:
@@ -213,7 +215,7 @@ def test_a_file_is_counted_once_however_it_is_cut(stand: Stand, tmp_path: Path, 
     stand.most, stand.fates = 4_000, ["answer"] * 7 + ["unreachable"] * 9
     with pytest.raises(ServerError, match="cannot be reached"), made(stand, patience=0.0) as client:
         send_files(client, "large", file, ignored, key=bytes(16))
-    assert (records.exactly(plan).records, records.pending_of("large")) == (750, 250)
+    assert (records.exactly(plan).records, records.pending("large")) == (750, 250)
     if crash:
         stand.crash()
     stand.most, stand.fates, stand.sent = 2**30, [], []

@@ -40,6 +40,12 @@ def test_making_and_reading_a_plan_loads_nothing_heavy() -> None:
     assert not loaded_by(f"import foldaway\nfoldaway.Trial(foldaway.Plan.loads({plan}.to_toml()))") & set(HEAVY)
 
 
+def test_a_plan_is_calibrated_by_whoever_has_loaded_nothing_else() -> None:
+    plan = "Plan(name='p', arm='g', arms={'a': 0.5, 'b': 0.5}, outcomes=['y'], covariates=['x'])"
+    records = "{'x': list(range(2000)), 'y': [3 * x + x % 5 for x in range(2000)]}"
+    assert "foldaway.calibrating" in loaded_by(f"from foldaway.plan import Plan\n{plan}.calibrated({records})")
+
+
 def test_a_module_that_is_loaded_is_seen() -> None:
     """So that the tests above can fail."""
     assert loaded_by("import rich") & set(HEAVY) == {"rich"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from functools import partial, reduce
+from functools import reduce
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.numerics.kernels.weights import Kind
-from foldaway.tallies import folding, replicates
+from foldaway.numerics.threads import CORES
 from resampling import (
     KEY,
     OTHER_KEY,
@@ -64,8 +64,7 @@ def test_one_thread_and_two_give_the_same_state(kind: Kind, units: bool, monkeyp
     plan = with_bootstrap(plan, 500, kind, complete_units=units)
     states = []
     for threads in (1, 2):
-        for room in (folding, replicates):
-            monkeypatch.setattr(room, "cores", partial(int, threads))
+        monkeypatch.setenv(CORES, str(threads))
         states.append(folded(plan, rows).dumps())
     assert states[0] == states[1]
 

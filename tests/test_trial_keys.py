@@ -65,8 +65,9 @@ def test_a_sealed_trial_has_no_key_and_takes_no_records() -> None:
     for plan, rows in (of_units(), of_records()):
         trial = folded(plan, rows)
         before, effects = trial.dumps(), trial.effects().to_json()
-        assert trial._secret is not None
-        buffer = trial._secret._key
+        held = trial.secret.found()
+        assert held is not None
+        buffer = held._key
         assert bytes(buffer) == KEY == trial.key
         trial.seal()
         assert trial.sealed

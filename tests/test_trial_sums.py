@@ -15,6 +15,7 @@ import statsmodels.formula.api as smf
 
 import foldaway as fa
 from foldaway.errors import EstimateError, PlanError, SealedError, StateError
+from foldaway.inference.fixing import is_rich
 from foldaway.keeping.user_keys import state_home
 from foldaway.tallies import Grouped
 
@@ -146,7 +147,7 @@ def test_a_report_fixes_nothing() -> None:
     before = trial.exchanged()
     assert "No record was kept." in trial.report().html
     assert trial.exchanged() == before
-    assert trial.rich
+    assert is_rich(trial.tallies)
 
 
 def test_a_state_is_small_and_holds_no_covariate_and_no_moment() -> None:
@@ -173,12 +174,29 @@ def test_adding_records_to_a_saved_state_uses_its_coefficients() -> None:
     assert_same(later + saved, apart)
 
 
+def known_digest(trial: fa.Trial) -> str:
+    assert isinstance(trial.tallies, Grouped)
+    assert trial.tallies.predictor is not None
+    return trial.tallies.predictor.digest[:12]
+
+
+def known_why(trial: fa.Trial) -> str:
+    assert isinstance(trial.tallies, Grouped)
+    return trial.tallies.why
+
+
 def test_states_with_different_coefficients_keep_the_difference_and_withhold_the_rest() -> None:
     rows = make(8)
-    shards = [folded(PLAN, rows[:2000]), folded(PLAN, rows[2000:])]
+    shards = [folded(PLAN, rows[:2000]), folded(PLAN, rows[2000:]), folded(PLAN, rows[1000:2500])]
     for shard in shards:
         shard.dumps()
     merged = shards[0] + shards[1]
+    digests = sorted(known_digest(shard) for shard in shards[:2])
+    for again in (merged, merged + shards[2]):  # what differed first stays the reason
+        assert f"(digests {' and '.join(digests)})" in known_why(again)
+    assert digests[0] != digests[1]
+    assert known_digest(shards[0]) == known_digest(fa.Trial.loads(shards[0].dumps()))
+    assert f"digest {known_digest(shards[0])}" in shards[0].report().html
     back: Any = fa.Trial.loads(merged.dumps())
     whole = folded(PLAN, rows).effects()
     for effects in (merged.effects(), back.effects()):
@@ -298,7 +316,7 @@ def test_coefficients_re_randomise_nobody_and_need_enough_records() -> None:
     assert plan.fingerprint != PLAN.fingerprint
     assert [plan.assign(i) for i in range(50)] == [PLAN.assign(i) for i in range(50)]
     assert fa.Plan.loads(plan.to_toml()) == plan
-    assert not folded(plan, make(18)).rich
+    assert not is_rich(folded(plan, make(18)).tallies)
     with pytest.raises(EstimateError, match="from 2,000 records on"):
         PLAN.calibrated(make(17, n=1999))
     with pytest.raises(PlanError, match="a number for each of revenue_before"):

@@ -72,7 +72,7 @@ FIRST_STEPS = {
     "plot": f"{FOLD}\neffects.plot()",
     "polars": f"{FOLD}\nassert len(effects.to_polars()) == len(effects)",
     "redis": "import foldaway.sources.brokers.redis",
-    "release": "import foldaway.tallies.noise, opendp",
+    "release": "import foldaway.tallies.release, opendp",
     "serve": SERVICE,
     "spark": "import foldaway.engines.spark, pyspark",
 }

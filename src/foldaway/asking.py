@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -32,6 +32,7 @@ class Asking:
         url: The server's address.
         token: A token for what is asked.
         patience: Seconds to go on trying while the server does not answer.
+        timeout: Seconds that one try waits for an answer.
         verify: A file with the certificate authority for https, or True for the system's.
         look: Called with every answer's headers; what it raises ends the request.
         told: Called with what is wrong, once for every request that has to be repeated for more than a moment.
@@ -46,12 +47,13 @@ class Asking:
         token: str,
         *,
         patience: float = 60.0,
+        timeout: float = 60.0,
         verify: str | bool = True,
         look: Callable[[Mapping[str, str]], None] | None = None,
         told: Callable[[ServerError], None] | None = None,
     ) -> None:
         headers = {"Authorization": f"Bearer {token}"}
-        self._http = _connection(url.rstrip("/"), headers, verify)
+        self._http = _connection(url.rstrip("/"), headers, verify, timeout)
         if look is not None:
             self._http.event_hooks = {"response": [lambda response: look(response.headers)]}
         self._patience = patience
@@ -97,6 +99,11 @@ class Asking:
                 told = None
             time.sleep(pause)
 
+    def ask_json(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+        """The same, with the answer decoded."""
+        content = self.ask(method, path, **request)
+        return cast(dict[str, Any], msgspec.json.decode(content) if content else None)
+
     def _unreachable(self, error: BaseException) -> ServerError:
         """Why there is no connection."""
         # Without what stands before an @, which may be a password.
@@ -112,12 +119,17 @@ class Asking:
         if isinstance(cause, ssl.SSLError):
             reason = (cause.reason or "no reason given").replace("_", " ").lower()
             return UntrustedServer(f"no encrypted connection to {server} ({reason}): does it use https?")
+        if isinstance(error, httpx.ReadTimeout):
+            return ServerError(
+                f"{server} accepts connections but has not answered for {self._http.timeout.read:g} seconds. It may "
+                "be busy or stuck, or another program may be using that address. Try again later."
+            )
         return ServerError(
             f"{server} cannot be reached ({type(error).__name__}): is it running, and is that its address?"
         )
 
 
-def _connection(url: str, headers: dict[str, str], verify: str | bool) -> httpx.Client:
+def _connection(url: str, headers: dict[str, str], verify: str | bool, timeout: float) -> httpx.Client:
     if not url.startswith(("http://", "https://")):
         raise ServerError("a server's address begins with http:// or https://.")
     unusable = ServerError("the server's address, the token, or the certificate authority's file cannot be used.")
@@ -128,7 +140,7 @@ def _connection(url: str, headers: dict[str, str], verify: str | bool) -> httpx.
             if isinstance(verify, str)
             else verify and url.startswith("https://")
         )
-        return httpx.Client(base_url=url, headers=headers, timeout=60.0, verify=trusted)
+        return httpx.Client(base_url=url, headers=headers, timeout=timeout, verify=trusted)
 
 
 def _problem(response: httpx.Response) -> ServerError:

@@ -15,7 +15,6 @@ from foldaway.effects import Effects
 from foldaway.errors import EstimateError, PlanError
 from foldaway.inference.adjusting import fit_starts
 from foldaway.plan import Coefficients, Plan, Privacy
-from foldaway.plan.plan import when_calibrated
 from foldaway.plan.vocabulary import SUMS
 from foldaway.records.columns import columns_of
 from foldaway.tallies import Grouped
@@ -41,19 +40,9 @@ class Calibration:
         if not plan.covariates or plan.keeps != SUMS:
             raise PlanError("coefficients are for plans with `covariates` that keep sums; this one needs none.")
         self._plan = plan
-        bare = {
-            "unit": None,
-            "cluster": None,
-            "one_record_per_unit": False,
-            "complete_units": False,
-            "federated": None,
-            "privacy": Privacy(),
-            "segments": (),
-            "strata": None,
-        }
-        self._trial = Trial(
-            msgspec.structs.replace(plan, **bare, coefficients=None, release=None, estimators=(), errors=())
-        )
+        bare = dict.fromkeys(("unit", "cluster", "federated", "strata", "coefficients", "release"))
+        bare |= {"one_record_per_unit": False, "complete_units": False, "privacy": Privacy(), "segments": ()}
+        self._trial = Trial(msgspec.structs.replace(plan, **bare, estimators=(), errors=()))
 
     @property
     def columns(self) -> list[str]:
@@ -142,12 +131,3 @@ class Earlier:
     def effects(self) -> Effects:
         """What the records show."""
         return quiet_effects(self._trial)
-
-
-def _calibrated(plan: Plan, records: Any) -> Plan:
-    calibration = Calibration(plan)
-    calibration.fold(records)
-    return calibration.plan()
-
-
-when_calibrated(_calibrated)

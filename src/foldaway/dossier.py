@@ -84,7 +84,7 @@ def dossier(
     Args:
         plan: The plan.
         units: How many units are expected, for the figures of the residual risks.
-        controller: Name and contact details of who is responsible.
+        controller: Name and contact details of the controller.
         purpose: Why the trial is run, in a sentence.
         recipients: Who gets to see the effects.
     """

@@ -16,11 +16,12 @@ from foldaway.inference.variance import covariance
 from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import LARGEST, Floats, Shape
 from foldaway.numerics.linalg import solve_upper
+from foldaway.numerics.threads import one_blas_thread
 from foldaway.plan.vocabulary import ERRORS
 from foldaway.records.batch import Batch, Index
 from foldaway.records.values import identifiers
 from foldaway.tallies.arm import ArmTally, Kinds
-from foldaway.tallies.folding import fold_batch
+from foldaway.tallies.arms import fold_batch
 from foldaway.tallies.group_moments import GroupMoments, MomentsShape
 from foldaway.tallies.kinds import RECORDS, UNITS
 from foldaway.tallies.scores import Scores, UnitScores
@@ -92,7 +93,8 @@ class LeastSquares:
         w = None if weight is None else _checked_weights(weight, n)
         if self._groups is not None:
             rows = self._assembler(x, response)(slice(0, n)) * (1.0 if w is None else np.sqrt(w))
-            self._groups = self._groups.fold(np.zeros(n, dtype=np.intp), rows, self._dealt(cluster, n))
+            with one_blas_thread():  # for the small products of each group
+                self._groups = self._groups.fold(np.zeros(n, dtype=np.intp), rows, self._dealt(cluster, n))
             self._fold(Batch(n, self._assembler(x, response), weight=w))
             return
         if cluster is not None:

@@ -40,7 +40,7 @@ def findings(grid: Grid, again: Mapping[Cell, Hits], trials: int, seed: int) -> 
     return Findings(
         "Coverage of the intervals",
         f"""We simulated {trials:,} trials of each design with a known effect, folded them with `fa.Trial`, and checked
-        whether each 95 % interval holds the effect. In brackets is the coverage of the same estimator, error and
+        whether each 95 % interval contains the effect. In brackets is the coverage of the same estimator, error and
         interval computed by statsmodels from all rows of the same trials. There is none for the bootstrap or for
         several looks.
 
@@ -160,7 +160,7 @@ def _floor(said: Expectation) -> str:
     return f"{100 * said.floor:.1f} %" if said.verdict in ("at least", "may fall short") else ""
 
 
-_EVERYTHING_ELSE = "Cells that are not listed should cover: nothing that their interval assumes is missing."
+_EVERYTHING_ELSE = "Cells that are not listed should cover, because everything that their interval assumes is true."
 
 
 def _expected(design: Design, grid: Grid) -> dict[Expectation, list[str]]:

@@ -30,8 +30,8 @@ def findings(found: Sequence[Digits], draws: int) -> Findings:
         the doubles that the solvers got.
 
         foldaway gets the rows all at once, one by one, in batches of five, or in four shards that are merged. The
-        others get all rows at once; a solver that fails, or leaves out a column, has no digits. The recursion is
-        Algorithm 1 of the paper to the letter, started from as few records as identify the coefficients.
+        others get all rows at once; a solver that fails, or leaves out a column, counts as having no right digits. The
+        recursion is Algorithm 1 of the paper to the letter, started from as few records as identify the coefficients.
 
         The polynomial has degree 10, like NIST's Filip. In the nearly collinear sets, a column is the sum of two others
         except for one part in a million. Large means are covariates around 10 million with a standard deviation of 1,
@@ -67,9 +67,10 @@ def _answer(coef: dict[tuple[str, str], float], sets: Sequence[str]) -> str:
     literal = gaps(RECURSION)
     lost = max(sets, key=lambda of: literal[of])
     spread = max(max(coef[of, way] for way in FOLDAWAY) - min(coef[of, way] for way in FOLDAWAY) for of in sets)
-    return f"""However it folds the rows, foldaway has about as many right digits as a QR of all rows. Compared with
-    statsmodels' QR, its worst way has between {behind[worst]:+.1f} digits (on {worst}) and {behind[best]:+.1f} digits
-    (on {best}). Its ways differ from one another by up to {spread:.1f} digits, which is the luck of rounding.
+    return f"""However it folds the rows, foldaway has about as many right digits as a QR of all rows. The number of
+    right digits of its worst way, minus that of statsmodels' QR, is between {behind[worst]:+.1f} (on {worst}) and
+    {behind[best]:+.1f} (on {best}). Its ways differ from one another by up to {spread:.1f} digits, which is chance in
+    the rounding.
 
     The literal recursion keeps (X'X)⁻¹ and starts from an inverse, so it loses twice as many digits as the columns
     cost: on {lost} it has {coef[lost, RECURSION]:.1f} digits where foldaway has

@@ -9,7 +9,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.engines import partial
-from foldaway.engines.partial import Partial, Wrapping, fold_partition, gathered, merged, trial_of
+from foldaway.engines.partial import Partial, fold_partition, gathered, merged, opened, travel_key, trial_of
 from foldaway.numerics.threads import cores, one_core
 from memory_scan import Marks
 from resampling import KEY, assert_same_replicates, folded, of_units
@@ -66,24 +66,23 @@ def test_a_worker_folds_on_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
         assert cores() == 1
 
 
-def test_the_state_of_a_single_record_says_it_all_but_not_when_wrapped() -> None:
+def test_the_state_of_a_single_record_says_it_all_but_not_when_sealed() -> None:
     marks = Marks(1)
     plan = fa.Plan(name="one", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
     part = fold_partition([pd.DataFrame({"g": ["a"], "y": [marks.outcome(0)]})], plan, None)
-    wrapping = Wrapping()
+    key = travel_key()
     assert marks.find(msgspec.msgpack.encode(part))
-    assert not marks.find(part.wrapped(wrapping))
-    assert Partial.unwrapped(part.wrapped(wrapping), wrapping) == part
+    assert not marks.find(part.sealed(key))
+    assert Partial.within(part.sealed(key), key) == part
 
 
 def test_a_parcel_opens_under_its_own_key_alone_and_undamaged() -> None:
-    wrapping = Wrapping()
-    parcel = wrapping.wrap(b"tallies")
-    assert wrapping.wrap(b"tallies") != parcel
-    assert wrapping.key.hex() not in repr(wrapping)
-    for other, bytes_ in ((Wrapping(), parcel), (wrapping, parcel[:-1] + bytes([parcel[-1] ^ 1]))):
+    key, part = travel_key(), Partial(records=1)
+    parcel = part.sealed(key)
+    assert part.sealed(key) != parcel
+    for other, bytes_ in ((travel_key(), parcel), (key, parcel[:-1] + bytes([parcel[-1] ^ 1]))):
         with pytest.raises(fa.StateError, match="damaged on their way"):
-            other.unwrap(bytes_)
+            opened(bytes_, other)
 
 
 def test_small_batches_are_gathered_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:

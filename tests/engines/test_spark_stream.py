@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -17,6 +18,7 @@ import foldaway as fa
 import spark_stream_driver
 import sparks
 from foldaway.engines import spark
+from foldaway.engines.spark.stream import _Batches
 from foldaway.keeping.saved import StreamPositions
 from foldaway.keeping.user_keys import FileKey
 from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
@@ -271,7 +273,7 @@ def test_what_cannot_work_is_refused_before_anything_runs(session: Any, tmp_path
     trial = folded(plan, rows)
     with StreamFile(store) as opened:
         reached = StreamPositions("a Spark stream", "a-query", {"": (7,)})
-        opened.write(StreamState(reached, trial.dumps()), trial.file_key())
+        opened.write(StreamState(reached, trial.dumps()), trial.secret.for_files())
     with pytest.raises(fa.StateError, match="is empty, and"):
         spark.fold_stream(stream, plan, store=store, key=KEY)
     (store / "checkpoint").mkdir()
@@ -286,7 +288,24 @@ def test_what_cannot_work_is_refused_before_anything_runs(session: Any, tmp_path
     with pytest.raises(fa.StateError, match="another plan"):
         spark.fold_stream(stream, replaced(plan, cohort=3), store=store, key=KEY)
     with StreamFile(store) as opened:  # whatever was refused has let go of it
-        opened.write(StreamState(StreamPositions("ORDERS", "", {"": (7,)}), trial.dumps()), trial.file_key())
+        opened.write(StreamState(StreamPositions("ORDERS", "", {"": (7,)}), trial.dumps()), trial.secret.for_files())
     with pytest.raises(fa.SourceError, match=r"belongs to another stream \(ORDERS\)"):
         spark.fold_stream(stream, plan, store=store, key=KEY)
     assert not session.streams.active
+
+
+@pytest.mark.parametrize("most", [100, 2])
+def test_the_first_write_waits_for_coefficients_while_the_checkpoint_allows(most: int, tmp_path: Path) -> None:
+    columns = [f"x{i}" for i in range(30)]
+    names: dict[str, Any] = {"arm": "g", "arms": {"a": 0.5, "b": 0.5}, "outcomes": ["y"], "covariates": columns}
+    plan = replaced(fa.Plan(name="wide", **names), cohort=20)
+    rng = np.random.default_rng(1)
+    with StreamFile(tmp_path) as opened:
+        batches = _Batches(opened, StreamState(StreamPositions("a Spark stream")), fa.Trial(plan, key=KEY), KEY, most)
+        waits = []
+        for number in range(5):
+            rows = pd.DataFrame(rng.normal(size=(40, 31)), columns=[*columns, "y"]).assign(g=["a", "b"] * 20)
+            batches.take(folded(plan, rows), "q", number)
+            waits.append(batches.pending)
+    adjusted = all(row.reliable for row in spark.load(tmp_path, key=KEY).effects().filter(estimator="adjusted"))
+    assert (waits, adjusted) == (([40, 80, 120, 0, 0], True) if most == 100 else ([40, 0, 0, 0, 0], False))

@@ -10,6 +10,7 @@ from evidence_of import PLAN, folded, records, sealed
 from foldaway.evidence.ledger import ANSWERED, KEY_DESTROYED, KEY_IN_USE, MERGED, REGISTERED, WRITTEN, Ledger
 from foldaway.evidence.signing import Signer
 from foldaway.evidence.verifying import chain_faults
+from foldaway.inference.fixing import fixed
 from foldaway.keeping.saved import load
 from foldaway.trial import Trial, open_saved
 
@@ -21,6 +22,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user who has no key yet."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
     return tmp_path
+
+
+def commitment_of(trial: Trial, effects: str) -> str:
+    return trial.chronicle.commitment(effects, trial.tallies, trial.dropped, trial.secret)
 
 
 def kinds(ledger: Ledger) -> list[str]:
@@ -55,7 +60,7 @@ def test_a_state_that_cannot_be_written_is_not_in_it(home: Path) -> None:
     trial = folded()
     with pytest.raises(OSError, match="No such file"):
         trial.save(home / "no folder" / "state")
-    assert kinds(trial.ledger) == [REGISTERED]
+    assert kinds(trial.chronicle.ledger) == [REGISTERED]
 
 
 def test_merged_trials_have_one_ledger_with_all_entries_of_both(home: Path) -> None:
@@ -63,18 +68,19 @@ def test_merged_trials_have_one_ledger_with_all_entries_of_both(home: Path) -> N
         folded(start).save(home / name)
     parts = [Trial.load(home / name) for name in ("one", "two", "three")]
     whole = parts[0] + parts[1] + parts[2]
-    assert kinds(whole.ledger).count(REGISTERED) == 3
-    assert kinds(whole.ledger).count(MERGED) == 2
-    assert list(chain_faults(whole.ledger)) == []
-    assert whole.ledger.merge(parts[0].ledger, SIGNER) is whole.ledger  # nothing new in it
+    assert kinds(whole.chronicle.ledger).count(REGISTERED) == 3
+    assert kinds(whole.chronicle.ledger).count(MERGED) == 2
+    assert list(chain_faults(whole.chronicle.ledger)) == []
+    ledger = whole.chronicle.ledger
+    assert ledger.merge(parts[0].chronicle.ledger, SIGNER) is ledger  # nothing new in it
     ledger = sealed(whole, home / "whole")
     assert kinds(ledger).count(KEY_DESTROYED) == 1  # they shared the user's key
 
 
 def test_workers_leave_it_alone() -> None:
     trial = Trial(PLAN)
-    head = trial.register()
-    assert (trial + folded()).ledger.head == head
+    head = trial.chronicle.register()
+    assert (trial + folded()).chronicle.ledger.head == head
 
 
 def test_effects_are_in_it_once_for_each_answer_that_is_new(home: Path) -> None:
@@ -82,23 +88,23 @@ def test_effects_are_in_it_once_for_each_answer_that_is_new(home: Path) -> None:
     trial.save(home / "state")
     trial.tell()
     trial.tell()
-    assert kinds(trial.ledger).count(ANSWERED) == 1
+    assert kinds(trial.chronicle.ledger).count(ANSWERED) == 1
     trial.fold(records(400, 400))
     trial.tell()
-    assert kinds(trial.ledger).count(ANSWERED) == 2
+    assert kinds(trial.chronicle.ledger).count(ANSWERED) == 2
 
 
 def test_a_commitment_tells_the_tallies_apart_for_whoever_has_the_key_alone(home: Path) -> None:
     trial = folded()
     trial.save(home / "state")
     effects = trial.tell().to_json()
-    answered = trial.ledger.last(ANSWERED)
+    answered = trial.chronicle.ledger.last(ANSWERED)
     assert answered is not None
-    assert answered.content["tallies"] == Trial.load(home / "state").commitment(effects) != ""
-    assert folded(n=800).commitment(effects) == ""  # other effects are read from those
+    assert answered.content["tallies"] == commitment_of(Trial.load(home / "state"), effects) != ""
+    assert commitment_of(folded(n=800), effects) == ""  # other effects are read from those
     keyed = [Trial(PLAN, key=bytes([number] * 16)) for number in (1, 2)]
     for each in keyed:
         each.fold(records())
-        each.fix()
+        each.tallies = fixed(PLAN, each.tallies)
     told = [each.effects(rounded=True).to_json() for each in keyed]
-    assert keyed[0].commitment(told[0]) != keyed[1].commitment(told[1])
+    assert commitment_of(keyed[0], told[0]) != commitment_of(keyed[1], told[1])

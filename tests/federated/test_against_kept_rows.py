@@ -16,6 +16,7 @@ from foldaway.federated.modes.share import Share
 from foldaway.federated.replies.published import Published
 from foldaway.inference.fit import ArmModel, Fit
 from foldaway.inference.variance import covariance
+from foldaway.tallies import arms_of
 from foldaway.tallies.frame import Frame
 from kept_rows import fitted, mean_variance, unit_degrees
 from plans import SMALL
@@ -164,6 +165,6 @@ def test_petersens_panel_with_500_firms_as_devices() -> None:
     devices = devices_of(plan, rows)
     assert len(devices) == 500
     share = share_of(plan, [report(plan, kept) for kept in devices])
-    fit = Fit([ArmModel(share.trial.arms[0], np.eye(2))], 0, Frame(np.eye(3, order="F"), 1))
+    fit = Fit([ArmModel(arms_of(share.trial.tallies)[0], np.eye(2))], 0, Frame(np.eye(3, order="F"), 1))
     np.testing.assert_allclose(fit.coef, [0.0297, 1.0348], atol=5e-5)
     np.testing.assert_allclose(np.sqrt(np.diag(covariance(fit, "CR1"))), [0.0670, 0.0506], atol=5e-5)

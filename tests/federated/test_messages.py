@@ -34,6 +34,7 @@ from foldaway.federated.modes.share import Share
 from foldaway.federated.replies.models import in_one_frame, models_of, reply
 from foldaway.federated.replies.published import Published
 from foldaway.plan import vocabulary
+from foldaway.tallies import arms_of
 from plans import SMALL
 from trials import make_trial
 
@@ -222,7 +223,7 @@ def test_what_is_published_may_be_longer_than_any_message() -> None:
     rng = np.random.default_rng(1)
     trial = fa.Trial(msgspec.structs.replace(plan, federated=None, keep="moments"))
     trial.fold({"g": np.tile(["a", "b"], 100), **{name: rng.normal(size=200) for name in (*columns, *outcomes)}})
-    arms = in_one_frame(trial.arms)
+    arms = in_one_frame(arms_of(trial.tallies))
     published = Published(plan, arms, models_of(plan, arms)).message("replying", 0.0)
     sent = encoded(published)
     assert len(sent) > 2**18

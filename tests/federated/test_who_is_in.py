@@ -66,16 +66,16 @@ def _report(devices: list[Device]) -> None:
             device.report()
 
 
-def test_devices_that_never_sent_anything_change_no_error(service: Service) -> None:
-    alone, haunted = Run(service, "alone", devices=40), Run(service, "haunted", devices=40, ghosts=20)
+def test_devices_that_never_sent_anything_change_no_error_and_are_told_in_round_numbers(service: Service) -> None:
+    alone, haunted = Run(service, "alone", devices=41), Run(service, "haunted", devices=41, ghosts=19)
     assert haunted.answer.federated is not None
-    assert sum(haunted.answer.federated.missing.values()) == 20
+    assert sum(haunted.answer.federated.missing.values()) == 19
     assert len(alone.effects) == len(haunted.effects) > 0
     for row, other in zip(alone.effects, haunted.effects, strict=True):
         assert (row.estimate, row.std_error, row.df) == (other.estimate, other.std_error, other.df)
-        assert 15 < known(row.df) <= 38
+        assert 15 < known(row.df) <= 39
     told = " ".join(haunted.effects.notes)
-    assert "60 enrolled, 40 with records in the effects, 40 replied" in told
+    assert "60 enrolled, 40 with records in the effects, 40 replied (a 20 of 20, b 20 of 20)." in told
     assert (
         "Not in the effects: 20 enrolled devices, which sent no moments before the close, or whose moments waited"
         in told

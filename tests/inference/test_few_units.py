@@ -10,6 +10,7 @@ import pytest
 
 import foldaway as fa
 from foldaway.inference.few_units import ENOUGH_UNITS, FewUnits, effective_units
+from foldaway.tallies import arms_of
 from sizes import mostly_slow
 from trials import known
 
@@ -119,7 +120,7 @@ def test_the_replicates_tell_how_many_units_there_are() -> None:
     trial = fa.Trial(plan, key=bytes(16))
     trial.fold({"g": np.resize(["a"], len(unit)), "u": unit, "y": np.zeros(len(unit))})
     truth = sum(sizes) ** 2 / sum(n * n for n in sizes)
-    assert effective_units(trial.arms[0]) == pytest.approx(truth, rel=0.1)
+    assert effective_units(arms_of(trial.tallies)[0]) == pytest.approx(truth, rel=0.1)
 
 
 def test_an_interval_of_the_bootstrap_is_expanded_as_hesterberg_has_it() -> None:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 
-from foldaway.inference.group_rate import jackknife_adjusted
-from foldaway.inference.jackknife import Cells, jackknife, mean
+from foldaway.inference.jackknife import Cells, jackknife, jackknife_adjusted, mean
 from foldaway.inference.levels import difference_of
 from foldaway.numerics.block import Floats
 from sizes import mostly_slow

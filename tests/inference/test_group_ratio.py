@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from foldaway.inference.group_ratio import group_ratio
+from foldaway.inference.sample_ratio import group_ratio
 
 PI = np.array([0.5, 0.3, 0.2])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import foldaway as fa
 from foldaway.keeping.secret import Secret
@@ -21,8 +23,8 @@ from foldaway.paper import (
     cluster_bootstrap_pate,
 )
 from foldaway.plan.analysis import estimators_of
-from foldaway.records.keys import Hashes, RecordKeys
-from foldaway.tallies import Arms
+from foldaway.records.check import hashes
+from foldaway.tallies import Arms, arms_of
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.kinds import REPLICATES
 from kept_rows import design, fitted
@@ -32,6 +34,7 @@ from trials import make_trial, trials
 pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
 
 B = 64
+Hashes = NDArray[np.uint64]
 KINDS: list[Kind] = ["poisson", "double-or-nothing"]
 
 
@@ -49,13 +52,12 @@ def folded(plan: fa.Plan, rows: pd.DataFrame, *cuts: int) -> fa.Trial:
 def numbers(monkeypatch: pytest.MonkeyPatch) -> list[Hashes]:
     """The keyed numbers that records without a unit are given, in the order in which they are folded."""
     given: list[Hashes] = []
-    number = RecordKeys.of
 
-    def watched(self: RecordKeys, units: object, n: int) -> Hashes:
-        given.append(number(self, units, n))
+    def watched(units: object, n: int, key: bytes) -> Hashes:
+        given.append(hashes(units, n, key))
         return given[-1]
 
-    monkeypatch.setattr(RecordKeys, "of", watched)
+    monkeypatch.setattr(sys.modules[hashes.__module__], "hashes", watched)
     return given
 
 
@@ -85,8 +87,8 @@ def test_by_unit_the_replicates_are_those_of_algorithm_4(kind: Kind) -> None:
 def with_start(trial: fa.Trial, start: pd.DataFrame) -> fa.Trial:
     """The trial as Algorithm 3 begins it: every replicate has these records once."""
     began, arms = folded(trial.plan, start), []
-    for number, arm in enumerate(trial.arms):
-        first = began.arms[number].rebase(arm.frame)
+    for number, arm in enumerate(arms_of(trial.tallies)):
+        first = arms_of(began.tallies)[number].rebase(arm.frame)
         moments = first.factor.R.T @ first.factor.R
         k = arm.shape.regressors
         once = np.concatenate([moments[np.triu_indices(k)], moments[:k, k:].T.ravel()])
@@ -94,7 +96,7 @@ def with_start(trial: fa.Trial, start: pd.DataFrame) -> fa.Trial:
         totals = tally.totals + once
         tallies = arm.tallies | {REPLICATES: type(tally)(tally.shape, tally.bootstrap, tally.n + first.n, totals)}
         arms.append(ArmTally(arm.shape, arm.kinds, arm.frame, arm.factor + first.factor, tallies))
-    trial._tallies = Arms(tuple(arms))
+    trial.tallies = Arms(tuple(arms))
     return trial
 
 

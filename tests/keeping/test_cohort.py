@@ -30,8 +30,9 @@ from foldaway.federated.messages import Enrolment, Sums, encoded, new_number, pa
 from foldaway.federated.site.site import fold_site
 from foldaway.keeping.cohort import Newcomers, too_few_to_publish
 from foldaway.keeping.saved import StreamPositions
-from foldaway.service.collecting.collector import Collector, merged
+from foldaway.service.collecting.collector import Collector
 from foldaway.service.collecting.device_collector import DeviceCollector
+from foldaway.service.collecting.fixing_shards import merged
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store as Database
 from foldaway.sources.brokers.broker import Message, Positions
@@ -129,13 +130,13 @@ class Server(User):
             self.sequence += 1
             receive(self.collector, Decoded(records), "p", self.sequence)
         else:
-            self.collector.commit_if_due()
+            self.collector.shard.commit_if_due()
 
     def written(self) -> int:
         return merged(self.plan, self.database.shards.all(self.plan.name)).n
 
     def pending(self) -> int:
-        return self.collector.pending
+        return self.collector.shard.live.pending
 
 
 class Devices(User):
@@ -365,14 +366,15 @@ def test_a_run_that_folds_twice_waits_for_a_second_cohort(tmp_path: Path) -> Non
     assert fa.Trial.load(tmp_path / "saved").n == 10
 
 
-def test_hashes_in_memory_are_a_cohort_at_most_and_gone_with_the_write() -> None:
+def test_hashes_in_memory_are_a_cohort_at_most_and_gone_with_the_write(tmp_path: Path) -> None:
     trial = fa.Trial(replaced(PLAN, unit="unit", cohort=20))
     for first in range(0, 5_000, 1_000):
         trial.fold(rows_of(range(first, first + 1_000), VALUES["all the same"], random.Random(1)))
         assert len(trial.newcomers.hashes) == 20
     assert trial.newcomers.records == 5_000
     assert len((trial + trial.copy()).newcomers.hashes) == 20
-    trial.wrote()
+    with StreamFile(tmp_path) as file:
+        file.store(StreamPositions("nats ORDERS"), trial)
     assert trial.newcomers == Newcomers()
 
 
@@ -392,7 +394,10 @@ def test_tallies_of_a_site_are_of_a_cohort_in_every_arm_that_has_units(seed: int
     rng = random.Random(seed)
     cohort = rng.choice([1, 4, 9])
     units = {arm: rng.choice([0, 1, cohort - 1, cohort, cohort + 3]) for arm in ARMS}
-    plan = replaced(PLAN, unit="unit", complete_units=True, cohort=cohort, federated="one-message")
+    smallest = rng.choice([1, cohort])
+    plan = replaced(
+        PLAN, unit="unit", complete_units=True, cohort=cohort, smallest_cell=smallest, federated="one-message"
+    )
     people = [(arm, f"{arm}{i}") for arm, count in units.items() for i in range(count)]
     lines = [f"{arm},{unit},{rng.random()}\n" for arm, unit in people for _ in range(rng.randint(1, 30))]
     (tmp_path / "site.csv").write_text("group,unit,y\n" + "".join(lines))
@@ -471,7 +476,7 @@ class Exporting(Teller):
         with suppress(TooEarly):
             trial.tell()
         trial.save(self.file)
-        return 0 if trial._told is None else trial._told.census.total
+        return 0 if trial.chronicle.told is None else trial.chronicle.told.census.total
 
 
 TELLERS: list[type[Teller]] = [Answering, Exporting]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import foldaway as fa
-from foldaway.plan.bootstrap import MOST_REPLICATES
 from foldaway.plan.part import settings_of
+from foldaway.plan.parts import MOST_REPLICATES
 from foldaway.plan.rules import MOST_ARMS, MOST_COLUMNS
 from plans import CALIBRATED, CUT, FEDERATED, FULL, PARTS, RELEASED, SMALL, in_parts
 
@@ -189,7 +189,10 @@ FEDERATED_CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"federated": "sums", "covariates": [], "weight": "w"},
         "counts records: leave out `weight`",
     ),
-    "sums of sites": ({"federated": "sums", "covariates": [], "unit": "u"}, "in a federated plan, `unit` is for sites"),
+    "a release with sites": (
+        {"federated": "sums", "covariates": [], "unit": "u", "release": 1.0, "bounds": {"y": [0, 1]}},
+        "`release` limits the records of each device",
+    ),
     "moments of sums": ({"federated": "sums", "covariates": [], "keep": "moments"}, "keeps sums: leave out `keep`"),
     "errors of sums": (
         {"federated": "sums", "covariates": [], "errors": ["welch"]},

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import foldaway as fa
 import foldaway.records.batch
 from foldaway.cli.terminal.printing import print_effects
+from foldaway.records.check import hashes
 from foldaway.records.faults import Fault, FaultyBatch
 from fuzzing import fuzz
 from inputs import ALL, OBJECTS, PANDAS, records
@@ -440,3 +441,11 @@ def test_decimal_commas_are_told(tmp_path: Path) -> None:
         plan = fa.Plan(name="t", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"], on_fault=on_fault)
         with pytest.raises(fa.RecordError, match=r"(?s)y: 6 wrong type.*decimal comma as a point"):
             print_effects(fa.fold_files(tmp_path / "t.csv", plan, delimiter=";"))
+
+
+def test_records_without_a_unit_are_numbered_apart() -> None:
+    key, other = bytes(range(16)), bytes(16)
+    whole = hashes(None, 1000, key)
+    assert len(set(whole.tolist())) == 1000
+    assert hashes(None, 40, key).tolist() == whole[:40].tolist()
+    assert not set(whole.tolist()) & set(hashes(None, 1000, other).tolist())

@@ -130,6 +130,23 @@ def test_sigterm_answers_what_is_under_way_and_stores_what_the_cohort_allows(
         assert server.ask("GET", "/v1/trials/ending").json()["records"] == 14  # 5 are too few to be stored
 
 
+def test_a_folder_serves_one_server_which_can_start_again_as_soon_as_it_was_killed(
+    served_from: Nursery, tmp_path: Path
+) -> None:
+    with Served(tmp_path / "first", served_from) as first:
+        other = Served(tmp_path / "second", served_from, "--data", first.data, "--shard", "other", measured=True)
+        other.start(wait=False)
+        eventually(lambda: not other.runs())
+        assert f"error: another server is using {first.data}, and a folder serves only one." in other.said()
+        assert "--database postgresql://" in other.said()
+        assert first.ask("GET", "/v1/trials").status_code == 200
+        first.kill()
+        with other:
+            assert httpx.get(f"{other.url}/health").text == "alive"
+            other.stop()
+    assert not (first.data / "server.lock").exists()
+
+
 # Pressure from without
 
 

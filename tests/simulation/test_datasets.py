@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldaway.simulation.datasets import checkout, clinic, visits, wards
+from foldaway.simulation.datasets import checkout, clinic, visits
 from sizes import mostly_slow
 
 
@@ -24,23 +24,12 @@ def test_checkout_depends_on_the_seed_and_not_on_the_chunk(chunk: int, n: int, s
     assert whole(iter(batches)).equals(whole(checkout(25_000, seed=seed)).slice(0, n))
 
 
-@settings(max_examples=15, deadline=None)
-@given(chunk=st.integers(1, 40), n=st.integers(1, 40), seed=st.integers(0, 5))
-def test_wards_depend_on_the_seed_and_not_on_the_chunk_and_are_never_split(chunk: int, n: int, seed: int) -> None:
-    batches = list(wards(n, seed=seed, chunk=chunk))
-    names = [name for batch in batches for name in batch.column("ward").unique().to_pylist()]
-    assert len(names) == len(set(names)) == n
-    everything = whole(wards(40, seed=seed))
-    assert whole(iter(batches)).equals(everything.slice(0, sum(batch.num_rows for batch in batches)))
-
-
 def test_seeds_differ() -> None:
     assert not whole(checkout(100, seed=1)).equals(whole(checkout(100, seed=2)))
-    assert not whole(wards(10, seed=1)).equals(whole(wards(10, seed=2)))
 
 
 def test_no_records() -> None:
-    assert list(checkout(0)) == list(wards(0)) == []
+    assert list(checkout(0)) == []
 
 
 @pytest.mark.parametrize("effect", mostly_slow([1.0, -2.0], -2.0))
@@ -60,20 +49,6 @@ def test_checkout_has_the_effects_it_claims(effect: float) -> None:
     assert abs(treated.mean() - 0.5) < 0.004
     assert set(data["country"].unique().to_pylist()) == {"de", "fr", "us"}
     assert len(data["user_id"].unique()) == data.num_rows
-
-
-def test_wards_have_the_effect_they_claim_and_patients_alike() -> None:
-    frame = whole(wards(3_000, seed=3, effect=2.0)).to_pandas()
-    by_ward = frame.groupby("ward").agg(arm=("arm", "first"), score=("score", "mean"), n=("score", "size"))
-    one, zero = (by_ward.score[by_ward.arm == arm] for arm in ("treatment", "control"))
-    error = np.sqrt(one.var() / len(one) + zero.var() / len(zero))
-    assert abs(one.mean() - zero.mean() - 2.0) < 4 * error
-    assert frame.groupby("ward").arm.nunique().max() == 1
-    assert by_ward.n.mean() == pytest.approx(20, rel=0.02)
-    control = frame[frame.arm == "control"].score
-    assert control.std() == pytest.approx(12, abs=1)
-    between = zero.var() - frame.groupby("ward").score.var().mean() / 20
-    assert between / control.var() == pytest.approx(0.2, abs=0.04)
 
 
 def test_visits_spread_users_over_batches_and_lose_no_record() -> None:

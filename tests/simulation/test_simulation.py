@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from commands import foldaway
-from foldaway.simulation.federated.kept_rows import analysed
 from foldaway.simulation.federated.population import CHUNK, World, clients
 from foldaway.simulation.federated.run import simulate
+from foldaway.simulation.federated.summary import analysed
 
 # What rounding changes at the most, in standard errors: two levels by half a step, with an error of two digits. That
 # the numbers before rounding are those of kept rows is for tests/federated to say.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from studies.quantiles import BINS, Design
 
-from foldaway.inference.quantiles import quantiles as quantiles_of
+from foldaway.inference.reading.quantile import quantiles as quantiles_of
 from studies import quantiles
 
 

@@ -7,7 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+import foldaway.records.batch
 from foldaway.numerics.block import Floats, Shape
+from foldaway.numerics.threads import CORES
 from foldaway.records.batch import Batch, Index
 from foldaway.tallies import group_folding
 from foldaway.tallies.group_folding import fold_group_moments, fold_sums
@@ -58,24 +60,30 @@ def assert_same_moments(one: GroupMoments, other: GroupMoments) -> None:
         np.testing.assert_allclose(moved.squared, other.squared, rtol=0, atol=1e-10 * np.abs(other.squared).max())
 
 
+@pytest.fixture
+def workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CORES, str(request.param))
+
+
 @pytest.fixture(params=[1, 10**9], ids=["compiled", "plain"])
 def small_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers start for a few records already, and stretches and pieces end after a few."""
-    for name, records in {"_WORTH_A_WORKER": 50, "_STRETCH": 300, "_PIECE": 70, "STEP": 90}.items():
+    for name, records in {"_STRETCH": 300, "_PIECE": 70, "STEP": 90}.items():
         monkeypatch.setattr(group_folding, name, records)
-    monkeypatch.setattr(group_folding, "_WORTH_COMPILING", request.param)
+    monkeypatch.setattr(foldaway.records.batch, "WORTH_A_WORKER", 50)
+    monkeypatch.setattr(foldaway.records.batch, "WORTH_COMPILING", request.param)
 
 
 @pytest.mark.usefixtures("small_parts")
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [1, 2, 3], indirect=True)
 @pytest.mark.parametrize(("weighted", "keyed", "adjusted"), [*product([False, True], repeat=3)])
-def test_sums_are_those_of_numpy_in_one_go(workers: int, weighted: bool, keyed: bool, adjusted: bool) -> None:
+def test_sums_are_those_of_numpy_in_one_go(workers: None, weighted: bool, keyed: bool, adjusted: bool) -> None:
     ours = theirs = Sums.empty(SumsShape(ARMS, ROW.outcomes, GROUPS, adjusted=adjusted, weighted=weighted))
     center, slopes, _ = PREDICTOR
     for seed, n in ((1, 1000), (2, 1), (3, 400)):
         batch, rows = make_batch(n, weighted=weighted, keyed=keyed, seed=seed)
         assert batch.arm is not None
-        ours = fold_sums(ours, batch, PREDICTOR if adjusted else None, workers=workers)
+        ours = fold_sums(ours, batch, PREDICTOR if adjusted else None)
         x, y = rows[1 : ROW.regressors], rows[ROW.regressors :]
         values = np.vstack([y, y - slopes @ (x - center[:, None])]) if adjusted else y
         theirs = theirs.fold(batch.arm, values, groups_in(batch), batch.weight)
@@ -83,31 +91,32 @@ def test_sums_are_those_of_numpy_in_one_go(workers: int, weighted: bool, keyed: 
 
 
 @pytest.mark.usefixtures("small_parts")
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [1, 2, 3], indirect=True)
 @pytest.mark.parametrize(("weighted", "keyed"), [*product([False, True], repeat=2)])
-def test_moments_are_those_of_numpy_in_one_go(workers: int, weighted: bool, keyed: bool) -> None:
+def test_moments_are_those_of_numpy_in_one_go(workers: None, weighted: bool, keyed: bool) -> None:
     ours = theirs = GroupMoments.empty(MomentsShape(ARMS, GROUPS, ROW, weighted=weighted))
     for seed, n in ((1, 1000), (2, 1), (3, 400)):
         batch, rows = make_batch(n, weighted=weighted, keyed=keyed, seed=seed)
         assert batch.arm is not None
-        ours = fold_group_moments(ours, batch, workers=workers)
+        ours = fold_group_moments(ours, batch)
         theirs = theirs.fold(batch.arm, rows, groups_in(batch), batch.weight)
     assert_same_moments(ours, theirs)
 
 
-def test_a_batch_that_is_worth_its_workers_and_compiling() -> None:
+@pytest.mark.parametrize("workers", [3], indirect=True)
+def test_a_batch_that_is_worth_its_workers_and_compiling(workers: None) -> None:
     batch, rows = make_batch(130_000)
     assert batch.arm is not None
     sums = Sums.empty(SumsShape(ARMS, ROW.outcomes, GROUPS))
     moments = GroupMoments.empty(MomentsShape(ARMS, GROUPS, ROW))
-    assert_same_sums(fold_sums(sums, batch, workers=3), sums.fold(batch.arm, rows[ROW.regressors :], groups_in(batch)))
+    assert_same_sums(fold_sums(sums, batch), sums.fold(batch.arm, rows[ROW.regressors :], groups_in(batch)))
     folded = moments.fold(batch.arm, rows, groups_in(batch))
-    assert_same_moments(fold_group_moments(moments, batch, workers=3), folded)
+    assert_same_moments(fold_group_moments(moments, batch), folded)
 
 
 def test_one_arm_and_no_records() -> None:
     batch, rows = make_batch(20)
-    batch.arm = None
+    batch.arm = np.zeros(20, dtype=np.int8)
     empty = Sums.empty(SumsShape(1, ROW.outcomes, GROUPS))
     plain = empty.fold(np.zeros(20, dtype=int), rows[ROW.regressors :], groups_in(batch))
     assert_same_sums(fold_sums(empty, batch), plain)
@@ -115,8 +124,8 @@ def test_one_arm_and_no_records() -> None:
 
 
 @pytest.mark.usefixtures("small_parts")
-@pytest.mark.parametrize("workers", [1, 3])
-def test_a_fold_that_fails_halfway_leaves_the_tally_as_it_was(workers: int) -> None:
+@pytest.mark.parametrize("workers", [1, 3], indirect=True)
+def test_a_fold_that_fails_halfway_leaves_the_tally_as_it_was(workers: None) -> None:
     batch, _ = make_batch(700)
     good = batch.assemble
 
@@ -130,7 +139,7 @@ def test_a_fold_that_fails_halfway_leaves_the_tally_as_it_was(workers: int) -> N
     sums = fold_sums(Sums.empty(SumsShape(ARMS, ROW.outcomes, GROUPS)), make_batch(100, seed=4)[0])
     before = sums.state()
     with pytest.raises(ArithmeticError):
-        fold_sums(sums, batch, workers=workers)
+        fold_sums(sums, batch)
     assert sums.state() == before
 
 

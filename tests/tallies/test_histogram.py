@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from foldaway.errors import StateError
+from foldaway.numerics.threads import CORES
 from foldaway.records.batch import Batch
 from foldaway.tallies.group_folding import fold_histogram
 from foldaway.tallies.histogram import Histogram, HistogramShape
@@ -16,13 +17,16 @@ ARMS, BINS = 3, 20
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("n", "groups"), [(500, 8), (500, 1), (120_000, 8)])
-def test_counts_are_those_of_kept_rows(n: int, groups: int, weighted: bool, workers: int) -> None:
+def test_counts_are_those_of_kept_rows(
+    n: int, groups: int, weighted: bool, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CORES, str(workers))
     rng = np.random.default_rng(n)
     arm, key = rng.integers(0, ARMS, n), rng.integers(0, 2**63, n).astype(np.uint64)
     bins, weight = rng.integers(-1, BINS, n).astype(np.int16), rng.uniform(0.5, 2, n)
     batch = Batch(n, lambda _: np.empty((0, 0)), ARMS, arm.astype(np.int8), weight if weighted else None, key=key)
     empty = Histogram.empty(HistogramShape(ARMS, groups, BINS, weighted))
-    found = fold_histogram(fold_histogram(empty, batch, bins, workers), batch, bins, workers)
+    found = fold_histogram(fold_histogram(empty, batch, bins), batch, bins)
     sample = np.column_stack([arm, key % groups, bins])
     edges = [np.arange(size + 1) - 0.5 for size in (ARMS, groups, BINS)]
     expected = 2 * np.histogramdd(sample, edges, weights=weight if weighted else None)[0]

@@ -21,7 +21,7 @@ from foldaway.federated.messages import Model
 from foldaway.federated.replies.models import Segment, segments
 from foldaway.federated.replies.tally import Replies
 from foldaway.numerics.block import Block, Floats, Shape
-from foldaway.plan.bootstrap import Weights
+from foldaway.plan.parts import Weights
 from foldaway.records.faults import Fault, Faults
 from foldaway.tallies.arm import ArmTally, Kinds
 from foldaway.tallies.factor import Factor

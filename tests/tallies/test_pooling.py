@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import foldaway as fa
+from foldaway.tallies import arms_of
 
 LEVELS = {"country": ["fr", "de", "li", "va"], "device": ["phone", "desk"]}
 
@@ -63,7 +64,7 @@ def assert_same(one: fa.Trial, two: fa.Trial) -> None:
 
 
 def pooled(trial: fa.Trial) -> list[str]:
-    return [trial.plan.regressors[column] for column in sorted(trial.arms[0].pooled)]
+    return [trial.plan.regressors[column] for column in sorted(arms_of(trial.tallies)[0].pooled)]
 
 
 @pytest.mark.parametrize("settings", [{}, {"unit": "who", "complete_units": True}, {"unit": "who", "bootstrap": 50}])

@@ -12,8 +12,7 @@ from scipy.special import ndtr
 import foldaway as fa
 from foldaway.numerics.block import Floats
 from foldaway.tallies import Grouped
-from foldaway.tallies.noise import noise_scale, spent
-from foldaway.tallies.release import cell_of, noisy_groups, release
+from foldaway.tallies.release import cell_of, noise_scale, noisy_groups, release, spent
 from foldaway.tallies.sums import Sums
 from plans import SMALL
 

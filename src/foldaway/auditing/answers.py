@@ -74,13 +74,11 @@ def attack_answers(answers: Sequence[Effects]) -> Iterator[Finding]:
         exact, claims = people.get(outcome, [0.0, 0.0])
         people[outcome] = [exact + len(found.alone) + found.sparse, claims + len(found.alone) + found.claims]
     for outcome, (exact, claims) in people.items():
-        if round(exact):
-            yield Finding(
-                attack=NAME,
-                outcome=outcome,
-                exact=round(exact),
-                near=round(exact),
-                claims=round(claims),
-                numbers=f"counts and means by arm in {len(answers):,} answers",
-                remedy="Tell rounded effects (the default), or set a larger `cohort` in `[privacy]`.",
-            )
+        yield from Finding.of(
+            round(exact),
+            claims=round(claims),
+            attack=NAME,
+            outcome=outcome,
+            numbers=f"counts and means by arm in {len(answers):,} answers",
+            remedy="Tell rounded effects (the default), or set a larger `cohort` in `[privacy]`.",
+        )

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
+import numpy as np
 
-from foldaway.auditing import cells, combinations, histograms, replicates
+from foldaway.auditing import cells, combinations, replicates
 from foldaway.auditing.cells import attack_cells, cells_of_arms
 from foldaway.auditing.combinations import attack_combinations, scores_of_arms
-from foldaway.auditing.finding import Audit, Finding
-from foldaway.auditing.histograms import attack_histograms
+from foldaway.auditing.finding import Audit, Finding, Range
 from foldaway.auditing.replicates import attack_replicates
 from foldaway.plan import Plan
 from foldaway.tallies import Arms, Holding
+from foldaway.tallies.histogram import Histogram
 
 _ONE_STATE = "Keep one state of a trial: save over the one before, and back up neither of them in the clear."
 
 ON_SUMS = (cells.ALONE, cells.PAIR, cells.LARGEST, cells.SPARSE)
 ON_MOMENTS = (combinations.ALONE, combinations.TWO, combinations.SOLE, replicates.NAME)
+HISTOGRAMS = "histograms"
 
 
 def audit(plan: Plan, tallies: Holding, before: Holding | None = None) -> Audit:
@@ -37,7 +39,7 @@ def audit(plan: Plan, tallies: Holding, before: Holding | None = None) -> Audit:
         trial=plan.name,
         records=sum(tallies.counts) - (0 if before is None else sum(before.counts)),
         findings=findings,
-        attacks=ON_MOMENTS if isinstance(tallies, Arms) else (*ON_SUMS, *([histograms.NAME] if plan.bins else [])),
+        attacks=ON_MOMENTS if isinstance(tallies, Arms) else (*ON_SUMS, *([HISTOGRAMS] if plan.bins else [])),
     )
 
 
@@ -49,7 +51,27 @@ def _findings(plan: Plan, now: Holding, before: Holding | None) -> Iterator[Find
             yield from attack_replicates(plan, now.arms)
         return
     then = None if before is None or isinstance(before, Arms) else before
-    yield from attack_histograms(plan, now.histograms, None if then is None else then.histograms)
+    yield from _attack_histograms(plan, now.histograms, None if then is None else then.histograms)
     earlier = None if then is None else then.plain()
     for column, value in enumerate(plan.values):
         yield from attack_cells(value.name, cells_of_arms(now.plain(), column, earlier))
+
+
+def _attack_histograms(
+    plan: Plan, histograms: Sequence[Histogram], before: Sequence[Histogram] | None = None
+) -> Iterator[Finding]:
+    """Read them: how many records have their value told to within a tenth; or how many of those between two states."""
+    for place, bins in enumerate(plan.bins):
+        counts = histograms[place].counts - (0 if before is None else before[place].counts)
+        if plan.weighted:  # a sum of weights is at least one record's
+            counts = (counts > 0).astype(np.float64)
+        near = [Range(low, high).near for low, high in zip(bins.edges[:-1], bins.edges[1:], strict=True)]
+        yield from Finding.of(
+            round(float(counts[..., 1:-1][..., near].sum())),
+            exact=0,
+            attack=HISTOGRAMS,
+            outcome=bins.column,
+            numbers="the number of records by arm, group and bin, from which quantiles are read",
+            remedy="Quantiles need the values themselves, though of nobody in particular: seal the trial when it "
+            "ends. A coarser `resolution` tells less, and shares above a few thresholds tell far less.",
+        )

@@ -76,23 +76,11 @@ def attack_cells(outcome: str, arms: Sequence[ArmCells]) -> Iterator[Finding]:
         (LARGEST, [each.largest for each in found], f"{cells}; {squares}"),
     ):
         ranges = [each for arm in people for each in arm]
-        exact, near = sum(each.exact for each in ranges), len(ranges)
-        if near:
-            yield Finding(
-                attack=attack, outcome=outcome, exact=exact, near=near, claims=near, numbers=numbers, remedy=remedy
-            )
+        exact = sum(each.exact for each in ranges)
+        yield from Finding.of(len(ranges), exact=exact, attack=attack, outcome=outcome, numbers=numbers, remedy=remedy)
     expected, claims = round(sum(each.sparse for each in found)), sum(each.claims for each in found)
-    if expected:
-        numbers = f"{cells}; the share of cells whose sum is zero"
-        yield Finding(
-            attack=SPARSE,
-            outcome=outcome,
-            exact=expected,
-            near=expected,
-            claims=claims,
-            numbers=numbers,
-            remedy=remedy,
-        )
+    numbers = f"{cells}; the share of cells whose sum is zero"
+    yield from Finding.of(expected, claims=claims, attack=SPARSE, outcome=outcome, numbers=numbers, remedy=remedy)
 
 
 def cells_of_arms(sums: Sums, column: int, before: Sums | None = None) -> list[ArmCells]:

@@ -52,16 +52,9 @@ def attack_combinations(plan: Plan, scores: Sequence[RawScores]) -> Iterator[Fin
             (TWO, len(two), len(two), by_pairs),
             (SOLE, sum(each.exact for each in sole), len(sole), by_pairs),
         ):
-            if near:
-                yield Finding(
-                    attack=attack,
-                    outcome=outcome,
-                    exact=exact,
-                    near=near,
-                    claims=near,
-                    numbers=f"{numbers}, by arm",
-                    remedy=_REMEDY,
-                )
+            yield from Finding.of(
+                near, exact=exact, attack=attack, outcome=outcome, numbers=f"{numbers}, by arm", remedy=_REMEDY
+            )
 
 
 def _both(table: Combinations, outcome: int) -> Iterator[Range]:

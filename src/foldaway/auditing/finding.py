@@ -57,6 +57,15 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     needs: str = ""
     remedy: str = ""
 
+    @classmethod
+    def of(cls, near: int, *, exact: int | None = None, claims: int | None = None, **about: str) -> list[Finding]:
+        """The finding of an attack that tells so many records; none if that is nobody.
+
+        Unless `exact` and `claims` say otherwise, it tells them exactly, and makes no other claim.
+        """
+        exact, claims = (near if each is None else each for each in (exact, claims))
+        return [cls(near=near, exact=exact, claims=claims, **about)] if near else []
+
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
     """What all attacks together found.
@@ -86,7 +95,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     def verdict(self) -> str:
         """What to conclude, in a sentence or two."""
         if not self.findings:
-            return f"Nobody could be solved for: {', '.join(self.attacks)} found no one."
+            return f"Nobody could be solved for. Attacks that were tried: {', '.join(self.attacks)}."
         if not self.solved:
             needed = {each.needs for each in self.findings}
             others = (

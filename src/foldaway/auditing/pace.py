@@ -40,10 +40,10 @@ def pace(plan: Plan, units: int) -> Iterator[str]:
             "must be sent again."
         )
         if plan.release is not None:
-            yield "Effects would be told once, when they are released."
+            yield "Effects would be shown once, when they are released."
         else:
             times = _answers(first, cohort, units)
-            yield f"Effects would be told after about {many(first, 'unit')}, and {_times(times)} in all."
+            yield f"Effects would be shown after about {many(first, 'unit')}, and {_times(times)} in all."
     if (smaller := units // _OFTEN) and units < _OFTEN * cohort:
         yield (
             f"With `cohort = {smaller}` in [privacy], tallies would be stored {_OFTEN} times. That costs secrecy: two "

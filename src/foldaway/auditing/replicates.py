@@ -25,17 +25,14 @@ def attack_replicates(plan: Plan, arms: tuple[ArmTally, ...]) -> Iterator[Findin
         return
     for o, outcome in enumerate(value.name for value in plan.values):
         people = sum(solvable(plan.bootstrap.replicates, arm.n, _spread(arm, o)) for arm in arms if arm.n)
-        if people:
-            yield Finding(
-                attack=NAME,
-                outcome=outcome,
-                exact=people,
-                near=people,
-                claims=people,
-                numbers=f"the sums of {plan.bootstrap.replicates:,} replicates, by arm",
-                needs="the trial's key and all identifiers",
-                remedy="Seal the trial: that destroys the key. Or leave out `bootstrap`: `jackknife` errors need none.",
-            )
+        yield from Finding.of(
+            people,
+            attack=NAME,
+            outcome=outcome,
+            numbers=f"the sums of {plan.bootstrap.replicates:,} replicates, by arm",
+            needs="the trial's key and all identifiers",
+            remedy="Seal the trial: that destroys the key. Or leave out `bootstrap`: `jackknife` errors need none.",
+        )
 
 
 def solvable(replicates: int, records: int, nonzero: float) -> int:

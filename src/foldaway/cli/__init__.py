@@ -38,7 +38,8 @@ from foldaway.errors import FoldawayError
 app = typer.Typer(
     name="foldaway",
     cls=PlainHelp,
-    help="Randomised trials that keep no records: fold each one into running tallies, read effects from them.",
+    help="Run randomised trials without keeping records. Each record is folded into running sums (tallies), and "
+    "effects are computed from these.",
     no_args_is_help=True,
     rich_markup_mode=None,  # plain text, which a narrow terminal does not cut off
     pretty_exceptions_enable=False,  # a traceback with local variables would show records
@@ -74,7 +75,10 @@ def start(
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,
 ) -> None:
-    """Randomised trials that keep no records: fold each one into running tallies, read effects from them."""
+    """Run randomised trials without keeping records.
+
+    Each record is folded into running sums (tallies), and effects are computed from these.
+    """
     if context.resilient_parsing or "--help" in sys.argv or "-h" in sys.argv:
         return  # the rest takes longer than the help
     import pyarrow as pa

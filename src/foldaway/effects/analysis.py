@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from msgspec.structs import replace
 
 from foldaway.effects import Effect, Effects
-from foldaway.effects.correcting import with_correction
-from foldaway.effects.effect import end, sentence, told
+from foldaway.effects.checks import Checks, assembled, left_out_notes, seen
+from foldaway.effects.effect import end, row_of, sentence, told
 from foldaway.errors import EstimateError
+from foldaway.inference.anytime import Anytime
 from foldaway.inference.anytime_moments import anytime_of_moments
 from foldaway.inference.bootstrap import replicates_of, resampled, sum_variance
 from foldaway.inference.claim import Claim, claim_of
@@ -23,16 +25,15 @@ from foldaway.inference.few_units import FewUnits, too_few_units
 from foldaway.inference.fit import ClusterScores
 from foldaway.inference.intervals import critical
 from foldaway.inference.levels import ONE_CARRIES, ROUNDING, TOO_SMALL, UNBOUNDED, Relative, share_of
-from foldaway.inference.loss import Loss, loss_of
 from foldaway.inference.rounding import INFLATION, STEPS, coarse_p_value, round_count, to_steps, two_digits
-from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio, sample_ratio, sample_ratio_of_records
+from foldaway.inference.sample_ratio import SampleRatio, sample_ratio, sample_ratio_of_records
 from foldaway.inference.strata import sample_ratio_of_strata
 from foldaway.inference.variance import is_clustered
 from foldaway.numerics.block import Floats
 from foldaway.plan import Outcome, Plan
 from foldaway.plan.analysis import errors_of, estimators_of
-from foldaway.plan.vocabulary import ERRORS, ESTIMATORS
-from foldaway.records.faults import SEVERAL_ARMS, WITHIN, Faults, excess
+from foldaway.plan.vocabulary import ERRORS
+from foldaway.records.faults import Faults
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.kinds import RECORDS, REPLICATES, UNITS
 from foldaway.tallies.pooling import pooling_notes
@@ -44,8 +45,7 @@ _EXPLAINED = 1e-13
 CONSTANT = "all records of an arm have the same value of this outcome, so it has no standard error."
 EXPLAINED = (
     "too little variation is left for a standard error: the covariates explain nearly every difference between "
-    "records, or a "
-    "few records have nearly all of the weight."
+    "records, or a few records have nearly all of the weight."
 )
 CARRIED = "one record has nearly all of an arm's weight, so there is no standard error."
 OUTCOME_TOO_SMALL = (
@@ -55,12 +55,6 @@ OUTCOME_TOO_SMALL = (
 _NOTHING = Estimate(*[math.nan] * len(Estimate._fields))
 
 _NO_ODDS = 'An odds ratio needs sums by group: leave out `keep = "moments"`.'
-
-
-ROUNDED = (
-    "Levels are rounded to a quarter of their standard error and counts to match, so that no person's value can be "
-    "worked out from the results."
-)
 
 
 def effects_of(
@@ -90,10 +84,10 @@ def effects_of(
         (place,) = plan.places(outcome)
         for arm in range(1, len(plan.arms)):
             for name in estimators_of(plan, outcome):
-                seen = arms if scored is None else scored[name]
+                those = arms if scored is None else scored[name]
                 # Of scores that devices send, none tells how the covariates' mean varies between them.
-                question = Question(seen, list(plan.arms.values()), arm, place, population and scored is None)
-                rows += _rows(plan, question, outcome, name, rounded)
+                question = Question(those, list(plan.arms.values()), arm, place, population and scored is None)
+                rows += _rows(_Asked(plan, outcome, name, question, rounded))
     # Any of the estimators' arms will do: all know the same clusters.
     ratio = _sample_ratio(plan, arms if not scored else next(iter(scored.values())))
     checks = Checks.of(plan, _counts(plan, arms), ratio, faults)
@@ -114,152 +108,14 @@ def _left_out(plan: Plan, arms: Sequence[ArmTally]) -> list[int]:
     return [column - len(arms) for column in contrast.fit.left_out if column >= len(arms)]
 
 
-def left_out_notes(plan: Plan, columns: Sequence[int]) -> list[str]:
-    """What to say of columns of covariates without use."""
-    if not columns:
-        return []
-    names = " and ".join(f"“{plan.regressors[1 + column]}”" for column in columns)
-    each = "it is" if len(columns) == 1 else "each is"
-    return [
-        f"The effects are not adjusted for {names}: {each} the same in all records, determined by the covariates "
-        "listed before it, or too close to zero to compute with (below 1e-40)."
-    ]
+class _Asked(NamedTuple):
+    """One estimator, an arm against the control, an outcome; and whether its rows are told to others."""
 
-
-class Checks(NamedTuple):
-    """What says whether to trust the effects: the arms' counts, whether they fit the plan, the faulty records.
-
-    Attributes:
-        losses: What the arms lost of outcomes and records, and whether alike.
-        excess: That more records were dropped than the plan allows; empty if there were not.
-        few_faults: Whether some faulty records are too few to be counted.
-        few_clipped: Whether some clipped values are.
-        rounded: Whether they are told to others.
-    """
-
-    counts: dict[str, int]
-    ratio: SampleRatio
-    faults: Faults
-    losses: Sequence[Loss] = ()
-    excess: str = ""
-    few_faults: bool = False
-    few_clipped: bool = False
-    rounded: bool = False
-
-    @classmethod
-    def of(
-        cls, plan: Plan, counts: dict[str, int], ratio: SampleRatio, faults: Faults, losses: Sequence[Loss] = ()
-    ) -> Checks:
-        """With what was lost of records."""
-        dropped = [faults.records[arm] for arm in plan.arms]
-        if any(dropped):
-            records = np.array([n + lost for n, lost in zip(counts.values(), dropped, strict=True)], dtype=np.float64)
-            loss = loss_of(None, list(plan.arms), np.array(dropped, dtype=np.float64)[:, None], records[:, None])
-            # Faulty records are not counted by stratum, and arms hold strata in different proportions.
-            untested = plan.strata is not None and not plan.strata.alike
-            losses = [*losses, replace(loss, p_value=None) if untested else loss]
-        return cls(counts, ratio, faults, losses, excess(faults, sum(counts.values()), plan.drop_limit))
-
-    def told(self, plan: Plan) -> Checks:
-        """As they are told to others: counts rounded, and none of fewer faults than the smallest cell."""
-        faults = self.faults.at_least(plan.privacy.smallest_cell, round_count)
-        counts = {arm: round_count(n) for arm, n in self.counts.items()}
-        return Checks(
-            counts,
-            _told_ratio(self.ratio),
-            faults,
-            [told for loss in self.losses for told in _told_loss(loss, plan.privacy.smallest_cell)],
-            excess(self.faults, sum(self.counts.values()), plan.drop_limit, faults),
-            few_faults=len(faults.records) < len(self.faults.records),
-            few_clipped=len(faults.clipped) < len(self.faults.clipped),
-            rounded=True,
-        )
-
-
-def _told_loss(loss: Loss, smallest: int) -> Iterator[Loss]:
-    """A loss with its counts rounded; nothing where one of them is that of a few."""
-    if not any(0 < lost < smallest for lost in loss.lost.values()):
-        lost, records = ({arm: round_count(n) for arm, n in each.items()} for each in (loss.lost, loss.records))
-        yield replace(loss, lost=lost, records=records, p_value=coarse_p_value(loss.p_value))
-
-
-def _told_ratio(ratio: SampleRatio) -> SampleRatio:
-    return replace(
-        ratio,
-        observed={arm: round_count(n) for arm, n in ratio.observed.items()},
-        expected={arm: float(round_count(n)) for arm, n in ratio.expected.items()},
-        statistic=None if ratio.statistic is None else float(to_steps(math.sqrt(ratio.statistic), 1 / STEPS)) ** 2,
-        p_value=coarse_p_value(ratio.p_value),
-    )
-
-
-def assembled(plan: Plan, rows: Sequence[Effect], checks: Checks, notes: Sequence[str]) -> Effects:
-    """The rows with all that belongs to them."""
-    faults = checks.faults
-    if checks.excess:
-        rows = [_withheld(row, checks.excess) for row in rows]
-    effects = Effects(
-        [_cautioned(row, checks.ratio) for row in rows],
-        trial=plan.name,
-        confidence=plan.confidence,
-        counts=checks.counts,
-        sample_ratio=checks.ratio,
-        dropped=dict(sorted(faults.records.items())),
-        faults=list(faults),
-        losses=checks.losses,
-        alarm=_alarm(plan, checks),
-        notes=[*_notes_on_faults(checks, plan), *notes, *([ROUNDED] if checks.rounded else [])],
-        rounded=checks.rounded,
-        plan=plan,
-    )
-    return with_correction(effects)
-
-
-def _cautioned(row: Effect, ratio: SampleRatio) -> Effect:
-    """The row, with a note if it takes the plan's probabilities for those of records that do not fit them."""
-    if not ESTIMATORS[row.estimator].assumes or ratio.state == "passes":
-        return row
-    doubt = "the arms' counts contradict" if ratio.state == "fails" else "may not be the ones used for the allocation"
-    said = f"{row.estimator} relies on the plan's probabilities, which {doubt}: prefer another estimator."
-    return replace(row, note=said if row.note is None else f"{said} {row.note}")
-
-
-def _withheld(row: Effect, why: str) -> Effect:
-    """The row without its numbers."""
-    kept = {name: getattr(row, name) for name in ("outcome", "arm", "control", "estimator", "se_kind")}
-    counts = {name: getattr(row, name) for name in ("n", "n_arm", "n_control")}
-    reason = sentence(why)
-    return Effect(**kept, **counts, reliable=False, why=reason, relative_why=reason, anytime_why=reason)
-
-
-def _rows(plan: Plan, question: Question, outcome: Outcome, name: str, rounded: bool) -> list[Effect]:
-    """The rows of one estimator, one for each kind of error: what can be told, and why the rest cannot."""
-    kinds, carried = errors_of(plan, name), _carried(plan, question)
-    try:
-        answer = estimator(name, question)
-        point = answer.point()
-    except EstimateError as reason:
-        why = carried or str(reason)
-        return [_effect(plan, question, outcome, name, kind, _NOTHING, why, rounded=rounded) for kind in kinds]
-    found: list[_Found] = []
-    for kind in kinds:
-        estimate, why = point, carried or _too_few(plan, question, kind, answer)
-        more: dict[str, Any] = {}
-        try:
-            if not why:
-                by_replicates = ERRORS[kind].tally == REPLICATES
-                estimate, more = (
-                    _resampled(plan, question, outcome, name, point) if by_replicates else (answer.estimate(kind), {})
-                )
-        except EstimateError as reason:
-            why = str(reason)
-        found.append(_Found(estimate, more, why))
-    if rounded:
-        found = _told(found)
-    return [
-        _effect(plan, question, outcome, name, kind, each.estimate, each.why, rounded=rounded, **each.more)
-        for kind, each in zip(kinds, found, strict=True)
-    ]
+    plan: Plan
+    outcome: Outcome
+    estimator: str
+    question: Question
+    rounded: bool
 
 
 class _Found(NamedTuple):
@@ -267,7 +123,31 @@ class _Found(NamedTuple):
 
     estimate: Estimate
     more: dict[str, Any]
-    why: str
+    why: str = ""
+
+
+def _rows(asked: _Asked) -> list[Effect]:
+    """The rows of one estimator, one for each kind of error: what can be told, and why the rest cannot."""
+    kinds, carried = errors_of(asked.plan, asked.estimator), _carried(asked.plan, asked.question)
+    try:
+        answer = estimator(asked.estimator, asked.question)
+        point = answer.point()
+    except EstimateError as reason:
+        nothing = _Found(_NOTHING, {}, carried or str(reason))
+        return [_row(asked, kind, nothing) for kind in kinds]
+    found = [_found(asked, answer, point, kind, carried) for kind in kinds]
+    if asked.rounded:
+        found = _told(found)
+    return [_row(asked, kind, each) for kind, each in zip(kinds, found, strict=True)]
+
+
+def _found(asked: _Asked, answer: Answer, point: Estimate, kind: str, carried: str) -> _Found:
+    if why := carried or _too_few(asked.plan, asked.question, kind, answer):
+        return _Found(point, {}, why)
+    try:
+        return _resampled(asked, point) if ERRORS[kind].tally == REPLICATES else _Found(answer.estimate(kind), {})
+    except EstimateError as reason:
+        return _Found(point, {}, str(reason))
 
 
 def _told(found: Sequence[_Found]) -> list[_Found]:
@@ -296,15 +176,14 @@ def _told(found: Sequence[_Found]) -> list[_Found]:
     return rounded
 
 
-def _resampled(
-    plan: Plan, question: Question, outcome: Outcome, name: str, point: Estimate
-) -> tuple[Estimate, dict[str, Any]]:
+def _resampled(asked: _Asked, point: Estimate) -> _Found:
     """The estimate with the error that the replicates give, and what else they say of it."""
+    plan, outcome, name, question, _ = asked
     claim = claim_of(plan, outcome)
     few = FewUnits.of([question.arms[arm] for arm in (0, question.arm)])
     sample = resampled(distribution(name, question), few.expanded(claim.coverage(plan.confidence)), claim)
     errors = {name: getattr(sample, name) for name in ("std_error", "base_std_error", "covariance")}
-    return point._replace(df=few.df, **errors), {
+    more = {
         "percentile_ci_lower": end(sample.lower),
         "percentile_ci_upper": end(sample.upper),
         "percentile_p_value": few.p_value(sample.p_value, claim.sides),
@@ -315,63 +194,40 @@ def _resampled(
         "replicates_left_out": sample.left_out,
         "note": few.note,
     }
+    return _Found(point._replace(df=few.df, **errors), more)
 
 
-def _effect(
-    plan: Plan,
-    question: Question,
-    outcome: Outcome,
-    name: str,
-    kind: str,
-    point: Estimate,
-    why: str = "",
-    *,
-    rounded: bool = False,
-    **more: Any,
-) -> Effect:
+def _row(asked: _Asked, kind: str, found: _Found) -> Effect:
     """A row; numbers that do not exist become None here."""
-    arms = question.arms
+    plan, outcome, name, question, rounded = asked
+    point, more = found.estimate, found.more
+    arms, claim = question.arms, claim_of(plan, outcome)
     counts = [round_count(arm.n) if rounded else arm.n for arm in arms]
-    claim = claim_of(plan, outcome)
-    row = Effect(
-        outcome=outcome.name,
-        arm=list(plan.arms)[question.arm],
-        control=plan.control,
-        estimator=name,
-        se_kind=kind,
-        n=sum(counts),
-        n_arm=counts[question.arm],
-        n_control=counts[0],
-        estimate=told(point.estimate),
-        control_level=told(point.base),
-        alternative=claim.alternative,
-        threshold=claim.threshold,
-        odds_ratio_why=_NO_ODDS if outcome.LEVEL == "share" else None,
-    )
-    if why := why or _no_error(question, point, plan.confidence):
-        reason = sentence(why)
+    write = partial(row_of, plan, outcome, question.arm, (name, kind), counts)
+    known = {
+        "estimate": told(point.estimate),
+        "control_level": told(point.base),
+        "odds_ratio_why": _NO_ODDS if outcome.LEVEL == "share" else None,
+    }
+    if why := found.why or _no_error(question, point, plan.confidence):
         if rounded:  # without an error there is nothing to round to
-            row = replace(row, estimate=None, control_level=None)
-        return replace(row, reliable=False, why=reason, relative_why=reason, anytime_why=reason)
-    found = claim.tested(point.estimate, point.std_error, point.df, plan.confidence)
+            known |= {"estimate": None, "control_level": None}
+        reason = sentence(why)
+        return write(Anytime(None, None, None, why), reliable=False, why=reason, relative_why=reason, **known)
+    tested = claim.tested(point.estimate, point.std_error, point.df, plan.confidence)
     reach = critical(claim.coverage(plan.confidence), point.df)
     units = (_units(arms), _fewest_units(question)) if is_clustered(kind) else None
-    anytime = anytime_of_moments(question, point, units, plan.confidence, plan.anytime_n, claim, rounded=rounded)
-    return replace(
-        row,
+    return write(
+        anytime_of_moments(question, point, units, plan.confidence, plan.anytime_n, claim, rounded=rounded),
+        **known,
         std_error=point.std_error,
-        statistic=told(found.statistic),
+        statistic=told(tested.statistic),
         df=point.df,
-        p_value=found.p_value,
-        p_against=found.p_against,
-        ci_lower=found.lower,
-        ci_upper=found.upper,
+        p_value=tested.p_value,
+        p_against=tested.p_against,
+        ci_lower=tested.lower,
+        ci_upper=tested.upper,
         **_told_share(_relative(point, reach), reach, claim, point.base, more),
-        anytime_ci_lower=end(anytime.lower),
-        anytime_ci_upper=end(anytime.upper),
-        anytime_p_value=anytime.p_value,
-        anytime_p_against=anytime.p_against,
-        anytime_why=sentence(anytime.why) or None,
         **{name: value for name, value in more.items() if not name.startswith("relative")},
     )
 
@@ -497,65 +353,16 @@ def _counts_by_stratum(plan: Plan, arms: Sequence[ArmTally]) -> Floats:
     return counts
 
 
-def _remedy(plan: Plan) -> str:
-    """What would let units be told apart."""
-    if plan.complete_units:
-        return "add CR1 to the plan's errors"
-    return "leave out `keep`, which gives sums by group of units, or promise complete_units"
-
-
-def _alarm(plan: Plan, checks: Checks) -> str | None:
-    """What to read before any effect."""
-    said = [
-        alarm_of(checks.ratio),
-        f"No effect is shown: {checks.excess}" if checks.excess else None,
-        *_loss_alarms(plan, checks.losses),
-    ]
-    return " ".join(filter(None, said)) or None
-
-
-def _loss_alarms(plan: Plan, losses: Sequence[Loss]) -> Iterator[str]:
-    """What to read before an effect, where the arms lost different shares; once for outcomes that went together."""
-    together: dict[tuple[tuple[str, int], ...], list[Loss]] = {}
-    for loss in losses:
-        if loss.state == "fails" and not (loss.outcome is None and plan.grouped):  # those of a unit may come together
-            together.setdefault(tuple(loss.lost.items()), []).append(loss)
-    for those in together.values():
-        of = ", ".join("their records as faulty" if each.outcome is None else repr(each.outcome) for each in those)
-        shares = ", ".join(f"{arm} {_share(those[0], arm)}" for arm in those[0].lost)
-        yield (
-            f"The arms lost different shares of {of} (p below {SUSPICIOUS}): {shares}. Those who remain are not "
-            "comparable, so the effect may come from who is missing. Find out why before you trust it."
-        )
-
-
-def _share(loss: Loss, arm: str) -> str:
-    return f"{100 * loss.lost[arm] / max(loss.records[arm], 1):.2g} %"
-
-
-def alarm_of(ratio: SampleRatio) -> str | None:
-    """What to read before any effect, if the arms' counts do not fit."""
-    if ratio.ok:
-        return None
-    cause = "Find out why before you trust any effect."
-    if ratio.test == "groups":
-        cause = f"Either the randomisation is broken, or an arm changes how many records a unit has. {cause}"
-    return (
-        f"The arms' {ratio.counted} do not fit the plan's probabilities (p below {SUSPICIOUS}): {_seen(ratio)} "
-        f"expected. {cause}"
-    )
-
-
-def _seen(ratio: SampleRatio) -> str:
-    return ", ".join(f"{arm}: {ratio.observed[arm]:,} for {ratio.expected[arm]:,.0f}" for arm in ratio.observed)
-
-
 def _notes(plan: Plan, ratio: SampleRatio) -> Iterator[str]:
     if ratio.state == "open":
+        remedy = (
+            "add CR1 to the plan's errors"
+            if plan.complete_units
+            else "leave out `keep`, which gives sums by group of units, or promise complete_units"
+        )
         yield (
-            f"It is unknown whether the arms got their share: {_seen(ratio)} records expected. This is more than "
-            "chance if every unit has one record, and may be chance if units have several. To check it, "
-            f"{_remedy(plan)}."
+            f"It is unknown whether the arms got their share: {seen(ratio)} records expected. This is more than "
+            f"chance if every unit has one record, and may be chance if units have several. To check it, {remedy}."
         )
     if plan.clustering is not None and not plan.complete_units:
         remedy = (
@@ -564,43 +371,3 @@ def _notes(plan: Plan, ratio: SampleRatio) -> Iterator[str]:
             else "leave out `keep`, or promise complete_units, for errors by unit"
         )
         yield f"Errors other than the bootstrap's assume that records are independent. If units have several, {remedy}."
-
-
-def _tested(loss: Loss) -> str:
-    if loss.p_value is None:
-        return "; it is unknown whether the arms differ in this"
-    return f"; p = {loss.p_value:.2g} for no difference between the arms" if loss.p_value >= SUSPICIOUS else ""
-
-
-def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
-    """What to know about faulty records."""
-    faults = checks.faults
-    if checks.few_faults:
-        yield f"Faulty records were left out, but fewer than {plan.privacy.smallest_cell} of any arm."
-    if checks.few_clipped:
-        yield f"Values outside their bounds were clipped, but fewer than {plan.privacy.smallest_cell} of any arm."
-    if faults:
-        by_arm = ", ".join(f"{arm or 'arm unknown or unread'} {n:,}" for arm, n in sorted(faults.records.items()) if n)
-        reasons = f" ({'; '.join(faults.lines())})" if faults.lines() else ""
-        yield f"Faulty records left out: {by_arm}{reasons}. If this depends on the arm, the effects are biased."
-        if any(fault.rule == SEVERAL_ARMS for fault in faults):
-            yield f"Some were left out because their unit is in several arms. {WITHIN}"
-    for loss in checks.losses:
-        lost = ", ".join(f"{arm}: {n:,} of {loss.records[arm]:,} ({_share(loss, arm)})" for arm, n in loss.lost.items())
-        if loss.outcome is not None and any(loss.lost.values()):
-            yield f"Records without {loss.outcome!r}: {lost}{_tested(loss)}."
-        elif loss.outcome is None and loss.state == "open" and plan.strata is not None:
-            yield (
-                "Whether the arms' shares of faulty records differ is not tested: they are not counted by stratum, "
-                "and the arms' probabilities differ between strata."
-            )
-        elif loss.outcome is None and loss.state == "fails" and plan.grouped:
-            yield (
-                f"The arms' shares of faulty records differ: {lost}. This is more than chance if records are "
-                "independent, and may be chance if the records of a unit are faulty together."
-            )
-    columns: dict[str, list[str]] = {}
-    for fault in faults.clipped:
-        columns.setdefault(fault.column, []).append(f"{fault.arm} {fault.records:,}")
-    for column, counts in columns.items():
-        yield f"Values of {column!r} outside the plan's bounds were clipped: {', '.join(counts)}."

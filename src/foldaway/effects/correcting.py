@@ -14,7 +14,7 @@ import msgspec
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
-from foldaway.effects.headline import comparisons
+from foldaway.effects.headline import Comparison, comparisons
 from foldaway.inference.intervals import corrected
 
 F = TypeVar("F", bound=Findings)
@@ -22,23 +22,25 @@ F = TypeVar("F", bound=Findings)
 _CORRECTED = {"p_value": "p_adjusted", "anytime_p_value": "anytime_p_adjusted"}
 
 
+def family(effects: Findings) -> list[Comparison]:
+    """The comparisons that are corrected together."""
+    return [each for each in comparisons(effects) if not effects.plan.outcome(each.outcome).guardrail]
+
+
 def with_correction(effects: F) -> F:
     """The same with adjusted p-values, for each estimator and kind of error apart.
 
     A comparison that does not have the estimator or the kind is represented by the row that it leads with.
     """
-    plan = effects.plan
-    if plan is None:
-        return effects
-    family = [each for each in comparisons(effects) if not plan.outcome(each.outcome).guardrail]
+    together = family(effects)
     found: dict[int, dict[str, float | None]] = {}
     for kind in dict.fromkeys(map(_kind, effects)):
         for field, adjusted in _CORRECTED.items():
             members = [
                 next((row for row in each.rows if _kind(row) == kind and getattr(row, field) is not None), each.lead)
-                for each in family
+                for each in together
             ]
-            values = corrected([getattr(row, field) for row in members], plan.correction)
+            values = corrected([getattr(row, field) for row in members], effects.plan.correction)
             for row, value in zip(members, values, strict=True):
                 if _kind(row) == kind:
                     found.setdefault(id(row), {})[adjusted] = value

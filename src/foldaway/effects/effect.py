@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
+
+from foldaway.inference.anytime import Anytime
+from foldaway.inference.claim import claim_of
+from foldaway.plan import Outcome, Plan
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +91,11 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     segment: str | None = None
     first_stage: float | None = None
 
+    def without_numbers(self, why: str) -> Effect:
+        """The same row, of which nothing but its counts is told."""
+        kept = ("outcome", "arm", "control", "estimator", "se_kind", "n", "n_arm", "n_control")
+        return Effect(**{name: getattr(self, name) for name in kept}, reliable=False, why=sentence(why))
+
     @property
     def level(self) -> float | None:
         """The arm's own level: the control's, and the effect on top of it."""
@@ -101,11 +112,36 @@ def end(number: float | None) -> float | None:
     return None if number is None or math.isnan(number) else number
 
 
-def sentence(reason: str) -> str:
-    """A reason as a row gives it to people.
+def sentence(reason: str) -> str | None:
+    """A reason as a row gives it to people; None if there is none.
 
     Example:
         >>> sentence("an arm has no records yet.")
         'An arm has no records yet.'
     """
-    return reason[:1].upper() + reason[1:]
+    return reason[:1].upper() + reason[1:] or None
+
+
+def row_of(
+    plan: Plan, outcome: Outcome, arm: int, by: tuple[str, str], counts: Sequence[int], anytime: Anytime, **more: Any
+) -> Effect:
+    """A row: who is compared, by which estimator and kind of error, what is tested, and the interval at any time."""
+    claim = claim_of(plan, outcome)
+    return Effect(
+        outcome=outcome.name,
+        arm=list(plan.arms)[arm],
+        control=plan.control,
+        estimator=by[0],
+        se_kind=by[1],
+        n=sum(counts),
+        n_arm=counts[arm],
+        n_control=counts[0],
+        alternative=claim.alternative,
+        threshold=claim.threshold,
+        anytime_ci_lower=end(anytime.lower),
+        anytime_ci_upper=end(anytime.upper),
+        anytime_p_value=anytime.p_value,
+        anytime_p_against=anytime.p_against,
+        anytime_why=sentence(anytime.why),
+        **more,
+    )

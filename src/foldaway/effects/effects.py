@@ -76,7 +76,7 @@ class Effects(Findings):
             tables = [_as_text(table) for table in _tables(self)]
             tables += [fill(_legend(self), WIDTH)] if tables else []
             tables += [fill(sentence, WIDTH) for sentence in _joint_sentences(self)]
-            tables += [each.to_string(self.heading(each.outcome), self.confidence, WIDTH) for each in self.segments]
+            tables += [_as_text(table) for table in _by_segment(self)]
         head = fill(_headline(self), WIDTH)
         return "\n\n".join([head, *alarm, *card, *(["\n".join(notes)] if notes else []), *tables])
 
@@ -89,14 +89,9 @@ class Effects(Findings):
         parts.append(_paragraphs(self._remarks(all)))
         if all:
             tables = list(_tables(self))
-            parts += [
-                html_table(table.header, table.rows, table.title) + _paragraphs(table.reasons) for table in tables
-            ]
+            parts += [_as_html(table) for table in tables]
             parts.append(_paragraphs([*([_legend(self)] if tables else []), *_joint_sentences(self)]))
-            for each in self.segments:
-                header, rows = each.table(self.confidence)
-                title = each.titled(self.heading(each.outcome))
-                parts.append(html_table(header, rows, title) + _paragraphs([*each.reasons, each.summary]))
+            parts += [_as_html(table) for table in _by_segment(self)]
         return "".join(["<div>", *parts, "</div>"])
 
     def _remarks(self, all: bool) -> list[str]:
@@ -141,22 +136,14 @@ class Effects(Findings):
         """
         from foldaway.effects.outlook import outlook_of
 
-        return outlook_of(
-            self,
-            records=records,
-            days=days,
-            records_per_day=records_per_day,
-            width=width,
-            power=power,
-            sequential=sequential,
-        )
+        return outlook_of(self, records, days, records_per_day, width, power, sequential)
 
     def to_json(self) -> str:
         """Everything, for machines; numbers that cannot be told are null, and so are infinite degrees of freedom."""
         about = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
         faults = [msgspec.structs.asdict(fault) for fault in self.faults]
         about["segments"] = [{**msgspec.structs.asdict(each), "summary": each.summary} for each in self.segments]
-        about["plan"] = None if self.plan is None else self.plan.settings()
+        about["plan"] = self.plan.settings()
         said = {"verdicts": self.verdicts(), "explained": explanations(self), "faults": faults, "effects": self.rows}
         return msgspec.json.encode({**about, **said}).decode()
 
@@ -165,18 +152,16 @@ class Effects(Findings):
         """The effects that `to_json` wrote."""
         about = msgspec.json.decode(text)
         for follows in ("verdicts", "explained"):  # from the rows
-            about.pop(follows, None)
+            del about[follows]
         rows = [Effect(**_infinite(row)) for row in about.pop("effects")]
         faults = [Fault(**fault) for fault in about.pop("faults")]
         ratio = msgspec.convert(about.pop("sample_ratio"), SampleRatio)
-        segments = [{**each, "effects": list(map(_infinite, each["effects"]))} for each in about.get("segments", ())]
+        segments = [{**each, "effects": list(map(_infinite, each["effects"]))} for each in about["segments"]]
         about["segments"] = msgspec.convert(segments, list[BySegment])
-        joint = about.get("joint", {})
-        joint = {name: {**test, "df_error": test["df_error"] or math.inf} for name, test in joint.items()}
+        joint = {name: {**test, "df_error": test["df_error"] or math.inf} for name, test in about["joint"].items()}
         about["joint"] = msgspec.convert(joint, dict[str, JointTest])
-        losses = msgspec.convert(about.pop("losses", []), list[Loss])
-        settings = about.pop("plan", None)
-        plan = None if settings is None else Plan(**settings)
+        losses = msgspec.convert(about.pop("losses"), list[Loss])
+        plan = Plan(**about.pop("plan"))
         return cls(rows, faults=faults, losses=losses, sample_ratio=ratio, plan=plan, **about)
 
     def __str__(self) -> str:
@@ -191,12 +176,14 @@ def _paragraphs(texts: Sequence[str]) -> str:
 
 
 class Table(NamedTuple):
-    """One arm against the control, for one outcome; and why some of its numbers are not there."""
+    """One arm against the control, for one outcome; why some of its numbers are not there, and what it comes to."""
 
     title: str
     header: list[str]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[Sequence[str]]
     reasons: list[str]
+    names: int = 2
+    summary: str = ""
 
 
 def _headline(effects: Findings) -> str:
@@ -206,7 +193,7 @@ def _headline(effects: Findings) -> str:
 
 
 def _legend(effects: Findings) -> str:
-    names = dict.fromkeys(row.estimator for row in effects if row.estimator in ESTIMATORS and row.reliable)
+    names = dict.fromkeys(row.estimator for row in effects if row.reliable)
     adjusting = [name for name in names if ESTIMATORS[name].adjusts]
     if not adjusting:
         return _LOOKS
@@ -225,7 +212,19 @@ def _joint_sentences(effects: Findings) -> list[str]:
 
 def _as_text(table: Table) -> str:
     reasons = (fill(f"– {reason}", WIDTH, subsequent_indent="  ") for reason in table.reasons)
-    return "\n".join([table.title, text_table(table.header, table.rows, left=2), *reasons])
+    summary = [fill(table.summary, WIDTH)] if table.summary else []
+    return "\n".join([table.title, text_table(table.header, table.rows, left=table.names), *reasons, *summary])
+
+
+def _as_html(table: Table) -> str:
+    after = [*table.reasons, *([table.summary] if table.summary else [])]
+    return html_table(table.header, table.rows, table.title) + _paragraphs(after)
+
+
+def _by_segment(effects: Findings) -> Iterator[Table]:
+    for each in effects.segments:
+        title = f"{effects.heading(each.outcome)}: {each.arm} against {each.control}, by {each.column}"
+        yield Table(title, *each.table(effects.confidence), each.reasons, 1, each.summary)
 
 
 def _tables(effects: Findings) -> Iterator[Table]:

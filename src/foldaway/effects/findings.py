@@ -11,7 +11,7 @@ import msgspec
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.segment import BySegment
-from foldaway.errors import EstimateError, not_installed
+from foldaway.errors import EstimateError, instead_of, not_installed
 from foldaway.inference.differing import JointTest
 from foldaway.inference.loss import Loss
 from foldaway.inference.sample_ratio import SampleRatio
@@ -63,7 +63,7 @@ class Findings(Sequence[Effect]):
     notes: Sequence[str] = ()
     rounded: bool = False
     final: bool = False
-    plan: Plan | None = None
+    plan: Plan
     joint: dict[str, JointTest] = dataclasses.field(default_factory=dict)
     segments: Sequence[BySegment] = ()
 
@@ -91,35 +91,28 @@ class Findings(Sequence[Effect]):
         if unknown:
             raise EstimateError(f"an effect has no field {', '.join(unknown)}.")
         for field, value in wanted.items():
-            there = self._values(field)
+            there = list(dict.fromkeys(getattr(row, field) for row in self))
             if self and value not in there and value not in self._possible(field):
                 raise EstimateError(f"no effect has the {field} {value!r}; there are {', '.join(map(str, there))}.")
         return replace(self, rows=[row for row in self if all(getattr(row, f) == v for f, v in wanted.items())])
 
-    def _values(self, field: str) -> list[object]:
-        """The values of a field, each once."""
-        return list(dict.fromkeys(getattr(row, field) for row in self))
-
     def _possible(self, field: str) -> list[str]:
         """The values that the plan allows for a field, whether one of these rows has them or not."""
-        plan = self.plan
-        if plan is None:
-            return []
         match field:
             case "outcome":
-                return [outcome.name for outcome in plan.outcomes]
+                return [outcome.name for outcome in self.plan.outcomes]
             case "arm" | "control":
-                return list(plan.arms)
+                return list(self.plan.arms)
             case "estimator":
-                return estimators_of(plan)
+                return estimators_of(self.plan)
             case "se_kind":
-                return errors_of(plan)
+                return errors_of(self.plan)
             case _:
                 return []
 
     def heading(self, outcome: str) -> str:
         """What people read in place of an outcome's name."""
-        return outcome if self.plan is None else self.plan.outcome(outcome).heading
+        return self.plan.outcome(outcome).heading
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """One flat dict per row."""
@@ -136,18 +129,14 @@ class Findings(Sequence[Effect]):
 
     def to_pandas(self) -> pandas.DataFrame:
         """A pandas data frame."""
-        try:
+        with instead_of(ModuleNotFoundError, ImportError(not_installed("pandas", "pandas"))):
             frame: pandas.DataFrame = self.to_arrow().to_pandas()
-        except ModuleNotFoundError:
-            raise ImportError(not_installed("pandas", "pandas")) from None
         return frame
 
     def to_polars(self) -> polars.DataFrame:
         """A polars data frame."""
-        try:
+        with instead_of(ModuleNotFoundError, ImportError(not_installed("polars", "polars"))):
             import polars as pl
-        except ModuleNotFoundError:
-            raise ImportError(not_installed("polars", "polars")) from None
         return pl.DataFrame(self.to_arrow())
 
     def __repr__(self) -> str:

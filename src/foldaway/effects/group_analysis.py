@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from foldaway.effects.analysis import CARRIED, CONSTANT, EXPLAINED, OUTCOME_TOO_SMALL, Checks, assembled, left_out_notes
-from foldaway.effects.effect import Effect, sentence
+from foldaway.effects.analysis import CARRIED, CONSTANT, EXPLAINED, OUTCOME_TOO_SMALL
+from foldaway.effects.checks import Checks, assembled, left_out_notes
+from foldaway.effects.effect import Effect, row_of, sentence
 from foldaway.effects.effects import Effects
 from foldaway.effects.headline import comparisons
 from foldaway.effects.released import coarse, drowned, noisier, release_notes, widening
@@ -59,6 +60,9 @@ from foldaway.tallies.sums import Sums
 # Next to the spread of all arms together, what products in one frame leave of an arm's own if it has none.
 _IN_ONE_FRAME = 1e-6
 
+# What a row takes over from `ArmEffect` as it is.
+_AS_IT_IS = set(ArmEffect._fields) & set(Effect.__struct_fields__) - {"why", "relative_why", "odds_ratio"}
+
 
 def effects_of_groups(
     plan: Plan,
@@ -86,13 +90,12 @@ def effects_of_groups(
         raise Unreleased(
             "the effects of this trial are published once, with noise, as its plan says (`release`). So far there are "
             f"more than {coarse(sum(tallies.counts)):,} records. To publish them, use trial.release(), foldaway "
-            "release "
-            "STATE or, on a server, foldaway trial close."
+            "release STATE or, on a server, foldaway trial close."
         )
     rounded = rounded and not tallies.released  # noise hides more than rounding would
     reading = Reading.of(tallies, rounded)
     ratio = _sample_ratio(plan, tallies) if units is None else sample_ratio(units, plan.arms, "units")
-    rows = [row for outcome in plan.outcomes for row in rows_of(plan, reading, outcome)]
+    rows = [row for outcome in plan.outcomes for row in rows_of(reading, outcome)]
     if plan.release is not None:
         notes = [*notes, *release_notes(plan, rows)]
     if tallies.moments is not None and not rounded and not reading.why:
@@ -111,7 +114,7 @@ def _left_out(moments: CompleteCases) -> list[int]:
 
 def _joint(effects: Effects, reading: Reading) -> dict[str, JointTest]:
     """By outcome, whether any of several arms differs from the control, by the estimator and error that lead."""
-    plan, tests = reading.tallies.plan, {}
+    plan, tests = reading.plan, {}
     leads: dict[str, list[Effect]] = {}
     for each in comparisons(effects) if len(plan.arms) > 2 else ():
         leads.setdefault(each.outcome, []).append(each.lead)
@@ -120,10 +123,8 @@ def _joint(effects: Effects, reading: Reading) -> dict[str, JointTest]:
         if not lead or not all(row.reliable for row in lead):
             continue
         by = lead[0].estimator, lead[0].se_kind
-        if reading.rounded:  # from the same rounded numbers as the rows: exact ones could be solved for
-            levels = _levels(plan, reading, outcome)[by]
-        else:
-            levels = reading.levels(*by, outcome, recentred=False)
+        # From the same rounded numbers as the rows, if they are: exact ones could be solved for.
+        levels = _levels(reading, outcome)[by] if reading.rounded else reading.levels(*by, outcome, recentred=False)
         if not isinstance(levels, str) and (test := arms_differ(levels)) is not None:
             tests[outcome.name] = test
     return tests
@@ -173,9 +174,14 @@ class Reading(NamedTuple):
         return cls(tallies, tallies.plain(), why, rounded, more)
 
     @property
+    def plan(self) -> Plan:
+        """The trial's plan."""
+        return self.tallies.plan
+
+    @property
     def first_order(self) -> bool:
         """Whether nothing of second order is known of records: the sums are those of devices, or of a release."""
-        return self.tallies.plan.federated is not None or self.tallies.released
+        return self.plan.federated is not None or self.tallies.released
 
     def anytime(self, estimator: str, kind: str, outcome: Outcome, arm: int, shown: Levels) -> Anytime:
         """The interval at any time, beside the levels that are shown."""
@@ -187,7 +193,7 @@ class Reading(NamedTuple):
             return Anytime(None, None, None, "there is no any-time interval for a ratio of two effects.")
         if outcome.LEVEL not in ("mean", "share"):
             return Anytime(None, None, None, f"there is no any-time interval for {outcome.LEVEL}s, only for means.")
-        plan = self.tallies.plan
+        plan = self.plan
         evidence = evidence_of(self.plain, plan.places(outcome)[0], arm)
         # What levels have in common would count as theirs where the arms' variances are pooled.
         levels = self.levels(estimator, kind, outcome, recentred=False)
@@ -199,16 +205,16 @@ class Reading(NamedTuple):
         """By arm, the number of records that have the outcome."""
         if self.plain.present is None:
             return self.tallies.counts
-        return [int(n) for n in self.plain.counts(self.tallies.plan.places(outcome)[0]).sum(axis=1)]
+        return [int(n) for n in self.plain.counts(self.plan.places(outcome)[0]).sum(axis=1)]
 
     def present(self, outcome: Outcome) -> Floats:
         """By arm and group, the number of records that have the outcome."""
-        fewest: Floats = np.min([self.plain.counts(place) for place in self.tallies.plan.places(outcome)], axis=0)
+        fewest: Floats = np.min([self.plain.counts(place) for place in self.plan.places(outcome)], axis=0)
         return fewest
 
     def too_few(self, outcome: Outcome, arm: int) -> str:
         """Why others are not told of an outcome that records may lack; empty if enough units have it."""
-        plan = self.tallies.plan
+        plan = self.plan
         if not self.rounded or not plan.lackable.intersection(outcome.columns):
             return ""
         units, least = units_of(plan, self.present(outcome)), plan.privacy.smallest_cell
@@ -216,7 +222,7 @@ class Reading(NamedTuple):
 
     def rounded_levels(self, kinds: Mapping[K, Levels], outcome: Outcome, estimator: str) -> dict[K, Levels]:
         """An estimator's levels as they are told: the coarser, the fewer carry the outcome."""
-        plan = self.tallies.plan
+        plan = self.plan
         if outcome.bins is not None:  # a quantile is told where enough lie beyond it: no few carry it
             return rounded_levels(kinds, np.full(len(plan.arms), np.inf))
         fewest: Floats = np.min([self._carriers(place) for place in plan.places(outcome)], axis=0)
@@ -239,7 +245,7 @@ class Reading(NamedTuple):
 
     def without_rounding(self, levels: Levels, outcome: Outcome, estimator: str) -> Levels:
         """The levels, without what rounding gives to arms that have no spread: an error, and a level that is not 0."""
-        plan, place = self.tallies.plan, self._place(outcome, estimator)
+        plan, place = self.plan, self._place(outcome, estimator)
         places = [] if place is None else [place]
         if ESTIMATORS[estimator].of_effects and not plan.covariates:  # adjusted, it has a spread that is not its own
             places = [*plan.places(outcome), plan.receipt(outcome)]
@@ -256,7 +262,7 @@ class Reading(NamedTuple):
     def _place(self, outcome: Outcome, estimator: str) -> int | None:
         """Which sums levels are means of, where they are, and more is known of records than their sums."""
         of_means = outcome.KIND in ("mean", "share") and not ESTIMATORS[estimator].of_effects
-        return self.tallies.plan.places(outcome)[0] if of_means and not self.first_order else None
+        return self.plan.places(outcome)[0] if of_means and not self.first_order else None
 
     def _size(self, place: int) -> float:
         """The mean size of an outcome, of the arm where it is largest."""
@@ -312,18 +318,19 @@ class Reading(NamedTuple):
         )
 
 
-def rows_of(plan: Plan, reading: Reading, outcome: Outcome) -> list[Effect]:
+def rows_of(reading: Reading, outcome: Outcome) -> list[Effect]:
     """The rows of one outcome."""
-    found = _levels(plan, reading, outcome)
+    found = _levels(reading, outcome)
     return [
-        _row(plan, reading, outcome, arm, name, kind, levels)
-        for arm in range(1, len(plan.arms))
+        _row(reading, outcome, arm, name, kind, levels)
+        for arm in range(1, len(reading.plan.arms))
         for (name, kind), levels in found.items()
     ]
 
 
-def _levels(plan: Plan, reading: Reading, outcome: Outcome) -> dict[tuple[str, str], Levels | str]:
+def _levels(reading: Reading, outcome: Outcome) -> dict[tuple[str, str], Levels | str]:
     """By estimator and kind of error, the arms' levels as rows are read from them, or why there are none."""
+    plan = reading.plan
     names = estimators_of(plan, outcome)
     levels: dict[tuple[str, str], Levels] = {}
     found: dict[tuple[str, str], Levels | str] = {(name, kind): "" for name in names for kind in errors_of(plan, name)}
@@ -342,12 +349,11 @@ def _levels(plan: Plan, reading: Reading, outcome: Outcome) -> dict[tuple[str, s
     return found | levels
 
 
-def _row(
-    plan: Plan, reading: Reading, outcome: Outcome, arm: int, estimator: str, kind: str, levels: Levels | str
-) -> Effect:
+def _row(reading: Reading, outcome: Outcome, arm: int, estimator: str, kind: str, levels: Levels | str) -> Effect:
     """A row, from levels or from the reason why there are none."""
+    plan = reading.plan
     counts = [round_count(n) if reading.rounded else n for n in reading.counts(outcome)]
-    anytime, first_stage, claim = None, None, claim_of(plan, outcome)
+    anytime, first_stage, claim = Anytime(None, None, None), None, claim_of(plan, outcome)
     levels = reading.too_few(outcome, arm) or levels
     if isinstance(levels, str):
         point = ArmEffect(None, None, reliable=False, why=levels)
@@ -368,64 +374,40 @@ def _row(
         point = ArmEffect(point.estimate, point.base, reliable=False, why=EXPLAINED)
     if reading.rounded and not point.reliable:  # without an error there is nothing to round to
         point = ArmEffect(None, None, reliable=False, why=point.why)
-    at_any_time, odds = anytime if point.reliable else None, point.odds_ratio
-    return Effect(
-        outcome=outcome.name,
-        arm=list(plan.arms)[arm],
-        control=plan.control,
-        estimator=estimator,
-        se_kind=kind,
-        n=sum(counts),
-        n_arm=counts[arm],
-        n_control=counts[0],
-        estimate=point.estimate,
-        std_error=point.std_error,
-        statistic=point.statistic,
-        df=point.df,
-        alternative=claim.alternative,
-        threshold=claim.threshold,
-        p_value=point.p_value,
-        p_against=point.p_against,
-        ci_lower=point.ci_lower,
-        ci_upper=point.ci_upper,
+    if not point.reliable:
+        anytime = Anytime(None, None, None, point.why)
+    odds = point.odds_ratio
+    return row_of(
+        plan,
+        outcome,
+        arm,
+        (estimator, kind),
+        counts,
+        anytime,
+        **{name: getattr(point, name) for name in _AS_IT_IS},
         control_level=point.base,
-        relative=point.relative,
-        relative_std_error=point.relative_std_error,
-        relative_ci_lower=point.relative_ci_lower,
-        relative_ci_upper=point.relative_ci_upper,
-        anytime_ci_lower=None if at_any_time is None else at_any_time.lower,
-        anytime_ci_upper=None if at_any_time is None else at_any_time.upper,
-        anytime_p_value=None if at_any_time is None else at_any_time.p_value,
-        anytime_p_against=None if at_any_time is None else at_any_time.p_against,
         first_stage=float(two_digits(first_stage)) if first_stage and reading.rounded else first_stage,
-        reliable=point.reliable,
-        why=_sentence(point.why),
-        relative_why=_sentence(point.relative_why or point.why),
+        why=sentence(point.why),
+        relative_why=sentence(point.relative_why or point.why),
         odds_ratio=odds.estimate if odds else None,
         odds_ratio_ci_lower=odds.lower if odds else None,
         odds_ratio_ci_upper=odds.upper if odds else None,
-        odds_ratio_why=_sentence(point.odds_why or point.why) if outcome.LEVEL == "share" else None,
-        anytime_why=_sentence(point.why if at_any_time is None else at_any_time.why),
-        **_spending(plan, reading, outcome, arm, estimator, kind, point),
+        odds_ratio_why=sentence(point.odds_why or point.why) if outcome.LEVEL == "share" else None,
+        **_spending(reading, outcome, arm, (estimator, kind), point),
     )
 
 
-def _spending(
-    plan: Plan, reading: Reading, outcome: Outcome, arm: int, estimator: str, kind: str, point: ArmEffect
-) -> dict[str, Any]:
+def _spending(reading: Reading, outcome: Outcome, arm: int, by: tuple[str, str], point: ArmEffect) -> dict[str, Any]:
     """What a row of a release says about it; nothing in any other row."""
+    plan = reading.plan
     if plan.release is None:
         return {}
     told: dict[str, Any] = {"epsilon": plan.release.epsilon, "delta": plan.release.delta, "protects": plan.protects}
     if point.std_error and point.df:
-        again = [each.levels(estimator, kind, outcome).value for each in reading.once_more]
+        again = [each.levels(*by, outcome).value for each in reading.once_more]
         spread = float(np.var([value[arm] - value[0] for value in again]))
         told["widening"] = widening(plan, spread / point.std_error**2, point.df)
     return told
-
-
-def _sentence(reason: str) -> str | None:
-    return sentence(reason) if reason else None
 
 
 def _sample_ratio(plan: Plan, tallies: Grouped) -> SampleRatio:

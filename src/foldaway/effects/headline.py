@@ -47,7 +47,7 @@ def headline(rows: Iterable[Effect]) -> list[Effect]:
         kinds.setdefault((row.outcome, row.arm, row.estimator), {})[row.se_kind] = row
     found = []
     for those in kinds.values():
-        fitting = [kind for kind in those if kind in ERRORS and ERRORS[kind].clusters] or list(those)
+        fitting = [kind for kind in those if ERRORS[kind].clusters] or list(those)
         reliable = [kind for kind in fitting if those[kind].reliable]
         found.append(those[best(ERRORS, reliable or fitting)])
     return found
@@ -69,37 +69,33 @@ def _comparison(effects: Findings, rows: list[Effect]) -> Comparison:
 
 
 def _leading(effects: Findings, there: Sequence[str]) -> str:
+    plan = effects.plan
     if effects.sample_ratio.state != "passes":  # what relies on probabilities that do not fit leads only if alone
-        there = [name for name in there if name in ESTIMATORS and not ESTIMATORS[name].assumes] or there
-    if effects.plan is not None and effects.plan.estimators:
-        return next((name for name in effects.plan.estimators if name in there), there[0])
-    if effects.plan is not None and effects.plan.strata is not None and DIFFERENCE in there:
+        there = [name for name in there if not ESTIMATORS[name].assumes] or there
+    if plan.estimators:
+        return next((name for name in plan.estimators if name in there), there[0])
+    if plan.strata is not None and DIFFERENCE in there:
         return DIFFERENCE  # arms are compared within strata; an adjusted mean has the strata's own spread in it
-    large = _large(effects)
-    fit = [name for name in there if name in ESTIMATORS and (large or not ESTIMATORS[name].by_arm)]
-    if effects.plan is not None and effects.plan.mode is not None and MODES[effects.plan.mode].at_close:
-        fit = [name for name in fit if not ESTIMATORS[name].by_arm]  # its error is not the population's: see `analysis`
+    # Whether each arm has records enough to be adjusted on its own.
+    large = min(effects.sample_ratio.observed.values(), default=0) >= _ENOUGH * len(plan.regressors)
+    if plan.mode is not None and MODES[plan.mode].at_close:
+        large = False  # its error is not the population's: see `analysis`
+    fit = [name for name in there if large or not ESTIMATORS[name].by_arm]
     return best(ESTIMATORS, fit or there[:1])
-
-
-def _large(effects: Findings) -> bool:
-    """Whether each arm has records enough to be adjusted on its own."""
-    coefficients = 1 if effects.plan is None else len(effects.plan.regressors)
-    return min(effects.sample_ratio.observed.values(), default=0) >= _ENOUGH * coefficients
 
 
 def why(effects: Findings, lead: Effect) -> str:
     """Why this estimator leads, in one sentence."""
     plan = effects.plan
-    if plan is not None and plan.estimators:
+    if plan.estimators:
         first = plan.estimators[0] == lead.estimator
         return (
             "the plan names it first."
             if first
             else "the estimators that the plan names before it could not be computed."
         )
-    if plan is not None and plan.strata is not None and lead.estimator == DIFFERENCE:
+    if plan.strata is not None and lead.estimator == DIFFERENCE:
         return "it compares the arms within strata."
-    if plan is not None and plan.covariates and not ESTIMATORS[lead.estimator].adjusts:
+    if plan.covariates and not ESTIMATORS[lead.estimator].adjusts:
         return "the estimators that adjust for the covariates could not be computed."
     return ESTIMATORS[lead.estimator].because

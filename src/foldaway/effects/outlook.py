@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from foldaway.effects.correcting import family
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
 from foldaway.effects.headline import Comparison, comparisons
@@ -23,7 +24,6 @@ from foldaway.inference.anytime import anytime_reach
 from foldaway.inference.claim import Alternative, Claim, claim_of
 from foldaway.inference.intervals import critical
 from foldaway.inference.power import Aim, single_look, smallest
-from foldaway.plan import Plan
 from foldaway.plan.vocabulary import ERRORS
 from foldaway.table import ABSENT, number, text_table
 
@@ -126,13 +126,12 @@ class Outlook(Sequence[Ahead]):
 
 def outlook_of(
     effects: Findings,
-    *,
-    records: float | None = None,
-    days: float | None = None,
-    records_per_day: float | None = None,
-    width: float | None = None,
-    power: float = 0.8,
-    sequential: bool = False,
+    records: float | None,
+    days: float | None,
+    records_per_day: float | None,
+    width: float | None,
+    power: float,
+    sequential: bool,
 ) -> Outlook:
     """What the trial can still find; `Effects.outlook` says how to ask."""
     now = sum(effects.counts.values())
@@ -232,27 +231,23 @@ class _Interval:
 def _interval(effects: Findings, lead: Effect, now: float, sequential: bool) -> _Interval | None:
     if not now or not lead.reliable or not lead.std_error or lead.df is None:
         return None
-    asked: Alternative = "two-sided" if effects.plan is None else _claim(effects.plan, lead).alternative
-    family = _family(effects, lead)
+    plan = effects.plan
+    asked = claim_of(plan, plan.outcome(lead.outcome)).alternative
+    together = _family(effects, lead)
     if not sequential:
-        return _Interval(lead.std_error, now, effects.confidence, lead.df, None, asked, family)
+        return _Interval(lead.std_error, now, effects.confidence, lead.df, None, asked, together)
     ends = (lead.anytime_ci_lower, lead.anytime_ci_upper)
     reaches = [abs(end - (lead.estimate or 0.0)) for end in ends if end is not None and math.isfinite(end)]
-    if effects.plan is None or not reaches:
+    if not reaches:
         return None
-    clusters = lead.se_kind in ERRORS and ERRORS[lead.se_kind].clusters
-    df, tightest = lead.df if clusters else math.inf, effects.plan.anytime_n
-    told = _Interval(1.0, now, effects.confidence, df, tightest, asked, family)
+    df, tightest = lead.df if ERRORS[lead.se_kind].clusters else math.inf, plan.anytime_n
+    told = _Interval(1.0, now, effects.confidence, df, tightest, asked, together)
     return replace(told, error=reaches[0] / told.reach(now))
-
-
-def _claim(plan: Plan, lead: Effect) -> Claim:
-    return claim_of(plan, plan.outcome(lead.outcome))
 
 
 def _family(effects: Findings, lead: Effect) -> int:
     """How many comparisons are corrected together with this one."""
     plan = effects.plan
-    if plan is None or plan.correction == "none" or plan.outcome(lead.outcome).guardrail:
+    if plan.correction == "none" or plan.outcome(lead.outcome).guardrail:
         return 1
-    return sum(not plan.outcome(each.outcome).guardrail for each in comparisons(effects))
+    return len(family(effects))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
-from foldaway.effects.headline import Comparison, comparisons
-from foldaway.errors import not_installed
+from foldaway.effects.headline import comparisons
+from foldaway.errors import instead_of, not_installed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 # Readable in print, in grey, and to those who do not see red and green.
-_INK, _BAR = "#17645f", "#7fb5ae"
+INK, BAR = "#17645f", "#7fb5ae"
 
 # Characters of an arm's name, and of a line beside, above and below a panel: longer ones would leave no room for the
 # plot, or leave the page.
@@ -44,28 +44,27 @@ def forest(effects: Findings, axes: Axes | None = None, *, estimators: bool = Fa
         ValueError: There is nothing to draw, or several outcomes for one pair of axes.
     """
     known = [each for each in comparisons(effects) if each.lead.estimate is not None]
-    panels = [
-        (fill(effects.heading(outcome), _ABOVE), _rows(list(those), estimators))
+    shown = [
+        (
+            fill(effects.heading(outcome), _ABOVE),
+            [row for each in those for row in (each.best if estimators else [each.lead])],
+        )
         for outcome, those in groupby(known, key=lambda each: each.outcome)
     ]
-    if not panels:
+    if not shown:
         raise ValueError("there are no effects to draw.")
     if axes is not None:
-        if len(panels) > 1:
+        if len(shown) > 1:
             raise ValueError("one pair of axes can show only one outcome: effects.filter(outcome=...).plot(axes).")
         figure = axes.get_figure(root=True)
         assert figure is not None  # axes are always somewhere
         targets = [axes]
     else:
-        figure = _figure([_height(title, rows, estimators) for title, rows in panels])
+        figure = panels([_height(title, rows, estimators) for title, rows in shown])
         targets = list(figure.axes)
-    for target, (title, rows) in zip(targets, panels, strict=True):
+    for target, (title, rows) in zip(targets, shown, strict=True):
         _draw(target, title, rows, effects.confidence, estimators)
     return figure
-
-
-def _rows(panel: Sequence[Comparison], estimators: bool) -> list[Effect]:
-    return [row for each in panel for row in (each.best if estimators else [each.lead])]
 
 
 def _height(title: str, rows: Sequence[Effect], estimators: bool) -> float:
@@ -74,11 +73,10 @@ def _height(title: str, rows: Sequence[Effect], estimators: bool) -> float:
     return 1.2 + _LINE * title.count("\n") + (0.42 + _LINE * max(0, lines - 1)) * len(rows)
 
 
-def _figure(heights: Sequence[float]) -> Figure:
-    try:
+def panels(heights: Sequence[float]) -> Figure:
+    """A new figure with a panel of each height, in inches, one below the other."""
+    with instead_of(ImportError, ImportError(not_installed("matplotlib", "plot"))):
         from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError(not_installed("matplotlib", "plot")) from None
 
     figure = Figure(figsize=(7.0, sum(heights)), layout="constrained")
     figure.subplots(len(heights), 1, squeeze=False, gridspec_kw={"height_ratios": heights})
@@ -93,11 +91,11 @@ def _draw(axes: Axes, title: str, rows: Sequence[Effect], confidence: float, est
         anytime = [abs(end - row.estimate) for end in (row.anytime_ci_lower, row.anytime_ci_upper) if end is not None]
         if anytime:
             reach = [[0.0 if math.isinf(end) else end] for end in anytime]  # no end is drawn where there is none
-            axes.errorbar(row.estimate, y, xerr=reach, color=_INK, linewidth=1, capsize=3, zorder=1)
+            axes.errorbar(row.estimate, y, xerr=reach, color=INK, linewidth=1, capsize=3, zorder=1)
         if row.ci_lower is not None and row.ci_upper is not None:
             lower, upper = (row.estimate if math.isinf(end) else end for end in (row.ci_lower, row.ci_upper))
-            axes.hlines(y, lower, upper, color=_BAR, linewidth=6, zorder=2)
-        axes.plot(row.estimate, y, "o", color=_INK, markersize=5, markeredgecolor="white", zorder=3)
+            axes.hlines(y, lower, upper, color=BAR, linewidth=6, zorder=2)
+        axes.plot(row.estimate, y, "o", color=INK, markersize=5, markeredgecolor="white", zorder=3)
     # A dollar sign in a name is a dollar sign, and begins no formula.
     axes.set_yticks(range(len(rows)), [_label(row, estimators) for row in rows], parse_math=False)
     axes.set_ylim(len(rows) - 0.5, -0.5)

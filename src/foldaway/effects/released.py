@@ -44,8 +44,7 @@ def protected(plan: Plan) -> str:
         case "unit" if plan.complete_units:
             return (
                 f"It protects each unit with all of its records, at most {records}, if they arrive in one batch, "
-                "as the "
-                "plan promises."
+                "as the plan promises."
             )
         case "unit":
             return "It protects each unit, if it has one record, as the plan promises."

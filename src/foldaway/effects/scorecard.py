@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+from foldaway.effects.correcting import family
 from foldaway.effects.effect import Effect
 from foldaway.effects.findings import Findings
 from foldaway.effects.headline import comparisons
@@ -117,12 +118,11 @@ def explanations(effects: Findings) -> list[str]:
     found += _waiting(said, final=effects.final)
     found += [each.lead.note for each in comparisons(effects) if each.lead.note]
     tested = [each for each in comparisons(effects) if each.lead.p_adjusted is not None]
-    if effects.plan is not None and tested:
+    if tested:
         name = {"holm": "Holm", "benjamini-hochberg": "Benjamini and Hochberg"}[effects.plan.correction]
         alone = any(_alone(each.lead, 1 - effects.confidence) for each in tested)
         enough = ", so an interval that leaves out zero is not enough" if alone else ""
-        family = sum(not effects.plan.outcome(each.outcome).guardrail for each in comparisons(effects))
-        found.append(f"The verdicts allow for {family} comparisons ({name}){enough}.")
+        found.append(f"The verdicts allow for {len(family(effects))} comparisons ({name}){enough}.")
     if any(each.question == "alike" for each in said):
         two_tests = f"{100 * max(2 * effects.confidence - 1, 0):g} %"
         found.append(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from textwrap import fill
 
 import msgspec
 
 from foldaway.effects.effect import Effect
 from foldaway.effects.numbers import interval_text, p_relation, p_text
-from foldaway.table import number, places_for, text_table
+from foldaway.table import number, places_for
 
 OTHERS = "(others)"
 
@@ -78,16 +77,6 @@ class BySegment(msgspec.Struct, frozen=True, kw_only=True):
     def reasons(self) -> list[str]:
         """Why some levels are withheld."""
         return [f"{row.segment or OTHERS}: {row.why}" for row in self.effects if row.why]
-
-    def titled(self, heading: str) -> str:
-        """What it is about, given what people read in place of the outcome's name."""
-        return f"{heading}: {self.arm} against {self.control}, by {self.column}"
-
-    def to_string(self, heading: str, confidence: float, width: int) -> str:
-        """The table and what it comes to, as text."""
-        header, rows = self.table(confidence)
-        reasons = [fill(f"– {reason}", width, subsequent_indent="  ") for reason in self.reasons]
-        return "\n".join([self.titled(heading), text_table(header, rows, left=1), *reasons, fill(self.summary, width)])
 
 
 def in_short(segments: Sequence[BySegment], headings: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 import msgspec
 import numpy as np
 
-from foldaway.effects.effect import Effect, sentence
+from foldaway.effects.effect import Effect
 from foldaway.effects.group_analysis import Reading, rows_of
 from foldaway.effects.segment import BySegment
 from foldaway.errors import EstimateError
@@ -51,7 +51,7 @@ def _by_level(plan: Plan, column: str, segment: Segment, outcome: Outcome, round
     """One outcome's, for every arm."""
     levels = sorted(level for level in segment.levels if sum(segment.level(level).counts))
     readings = {level: Reading.of(segment.level(level), rounded) for level in levels}
-    rows = {level: _leading(rows_of(plan, reading, outcome)) for level, reading in readings.items()}
+    rows = {level: _leading(rows_of(reading, outcome)) for level, reading in readings.items()}
     why = _withheld(plan, {level: reading.present(outcome) for level, reading in readings.items()}, rounded)
     whole = Reading.of(segment.cells, rounded)
     for arm in range(1, len(plan.arms)):
@@ -59,7 +59,9 @@ def _by_level(plan: Plan, column: str, segment: Segment, outcome: Outcome, round
         for level in levels:
             row = rows[level][arm - 1]
             if level in why:
-                row = _without_numbers(row, why[level], counts=not rounded)
+                row = row.without_numbers(why[level])
+                if rounded:
+                    row = msgspec.structs.replace(row, n=None, n_arm=None, n_control=None)
             effects.append(msgspec.structs.replace(row, segment=level))
         told = [row for row in effects if row.reliable]
         lead, test = (told or effects)[0], None
@@ -77,13 +79,6 @@ def _by_level(plan: Plan, column: str, segment: Segment, outcome: Outcome, round
             differ_df=None if test is None else test.df,
             differ_p_value=None if test is None else test.p_value,
         )
-
-
-def _without_numbers(row: Effect, why: str, *, counts: bool) -> Effect:
-    """A row that is withheld, with its counts or without them."""
-    about = {name: getattr(row, name) for name in ("outcome", "arm", "control", "estimator", "se_kind")}
-    n, n_arm, n_control = (row.n, row.n_arm, row.n_control) if counts else (None, None, None)
-    return Effect(**about, n=n, n_arm=n_arm, n_control=n_control, reliable=False, why=sentence(why))
 
 
 def _leading(rows: Sequence[Effect]) -> list[Effect]:

@@ -17,7 +17,7 @@ from foldaway.effects.findings import Findings
 from foldaway.effects.headline import Comparison, comparisons
 from foldaway.inference.intervals import corrected, critical
 from foldaway.inference.rounding import two_digits
-from foldaway.plan import Mean, Outcome
+from foldaway.plan import Outcome
 
 Word = Literal["better", "worse", "higher", "lower", "not worse", "alike", "not decided yet", "no verdict"]
 
@@ -94,6 +94,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return self.decided and self.anytime == self.verdict
 
 
+# What a verdict has of the row that leads.
+_OF_ROW = set(Verdict.__struct_fields__) & {*Effect.__struct_fields__, "level"} - {"p_value", "why"}
+
+
 def verdicts_of(effects: Findings) -> list[Verdict]:
     """A verdict for each comparison, in the order of the plan.
 
@@ -101,9 +105,8 @@ def verdicts_of(effects: Findings) -> list[Verdict]:
     """
     those = comparisons(effects)
     leads = [each.lead for each in those]
-    method = "none" if effects.plan is None else effects.plan.correction
-    once = _against([row.p_against for row in leads], method)
-    ever = _against([row.anytime_p_against for row in leads], method)
+    once = _against([row.p_against for row in leads], effects.plan.correction)
+    ever = _against([row.anytime_p_against for row in leads], effects.plan.correction)
     return [_verdict(effects, each, *against) for each, *against in zip(those, once, ever, strict=True)]
 
 
@@ -113,8 +116,8 @@ def _against(p: Sequence[float | None], method: str) -> list[float | None]:
 
 
 def _verdict(effects: Findings, comparison: Comparison, once: float | None, ever: float | None) -> Verdict:
-    row, plan = comparison.lead, effects.plan
-    outcome: Outcome = Mean(row.outcome) if plan is None else plan.outcome(row.outcome)
+    row = comparison.lead
+    outcome = effects.plan.outcome(row.outcome)
     p = row.p_value if row.p_adjusted is None else row.p_adjusted
     at_any_time = row.anytime_p_value if row.anytime_p_adjusted is None else row.anytime_p_adjusted
     alpha = 1 - effects.confidence
@@ -123,22 +126,11 @@ def _verdict(effects: Findings, comparison: Comparison, once: float | None, ever
     if doubt := row.why if not row.reliable else doubt_of(effects, row.outcome):
         said, why = (NONE, NONE), doubt
     return Verdict(
-        outcome=row.outcome,
+        **{name: getattr(row, name) for name in _OF_ROW},
         label=outcome.title,
         measure=outcome.measure,
-        arm=row.arm,
-        control=row.control,
-        question=_question(outcome, row),
+        question=outcome.asks or {"greater": "higher", "less": "lower"}.get(row.alternative, "different"),
         margin=outcome.margin,
-        estimator=row.estimator,
-        se_kind=row.se_kind,
-        control_level=row.control_level,
-        level=row.level,
-        estimate=row.estimate,
-        ci_lower=row.ci_lower,
-        ci_upper=row.ci_upper,
-        anytime_ci_lower=row.anytime_ci_lower,
-        anytime_ci_upper=row.anytime_ci_upper,
         p_value=p,
         verdict=said[0],
         anytime=said[1],
@@ -162,15 +154,11 @@ def doubt_of(effects: Findings, outcome: str) -> str | None:
     """Why effects on an outcome are not to be trusted, whatever they say."""
     if not effects.sample_ratio.ok:
         return f"The arms did not get their share of the {effects.sample_ratio.counted}, so no effect can be trusted."
-    grouped = effects.plan is not None and effects.plan.grouped  # faulty records of a unit may come together
+    grouped = effects.plan.grouped  # faulty records of a unit may come together
     for loss in effects.losses:
         if loss.state == "fails" and (loss.outcome == outcome or (loss.outcome is None and not grouped)):
             return "The arms lost different shares of it, so the effect may come from who is missing."
     return None
-
-
-def _question(outcome: Outcome, row: Effect) -> str:
-    return outcome.asks or {"greater": "higher", "less": "lower"}.get(row.alternative, "different")
 
 
 def _word(outcome: Outcome, row: Effect, p: float | None, against: float | None, alpha: float) -> Word:

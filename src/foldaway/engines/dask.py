@@ -21,7 +21,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from foldaway.engines.partial import Partial, Wrapping, fold_partition, key_for, merged, plan_columns, trial_of
+from foldaway.engines.partial import Partial, fold_partition, key_for, merged, plan_columns, travel_key, trial_of
 from foldaway.errors import PlanError, SourceError, instead_of
 from foldaway.plan import Plan
 from foldaway.trial import Trial
@@ -71,14 +71,13 @@ def fold(ddf: Any, plan: Plan, *, key: bytes | None = None, units_together: bool
     key = key_for(plan, key)
     names = plan_columns(plan, list(ddf.columns))
     require_no_spilling(ddf)
-    wrapping = Wrapping()
-    work = _Work(plan, key, wrapping.key)
+    work = _Work(plan, key, travel_key())
     records = ddf[names]
     if plan.complete_units and not units_together:
         # By tasks: the other ways to shuffle go through files.
         records = records.shuffle(plan.unit, shuffle_method="tasks")
     parcels = _computed(records, work)
-    return trial_of((Partial.unwrapped(parcel, wrapping) for parcel in parcels), plan, key)
+    return trial_of((Partial.within(parcel, work.travel_key) for parcel in parcels), plan, key)
 
 
 def _computed(records: Any, work: _Work) -> list[bytes]:
@@ -100,7 +99,7 @@ class _Work:
 
     plan: Plan
     key: bytes | None = field(repr=False)
-    wrapping: bytes = field(repr=False)
+    travel_key: bytes = field(repr=False)
 
     def fold(self, rows: pd.DataFrame) -> pd.DataFrame:
         """A partition as one parcel."""
@@ -110,11 +109,10 @@ class _Work:
 
     def merge(self, parcels: pd.DataFrame) -> pd.DataFrame:
         """Several parcels as one."""
-        wrapping = Wrapping(self.wrapping)
-        return self._parcels(merged(Partial.unwrapped(parcel, wrapping) for parcel in parcels[_COLUMN]))
+        return self._parcels(merged(Partial.within(parcel, self.travel_key) for parcel in parcels[_COLUMN]))
 
     def _parcels(self, partial: Partial) -> pd.DataFrame:
-        return _frame([partial.wrapped(Wrapping(self.wrapping))])
+        return _frame([partial.sealed(self.travel_key)])
 
 
 def _frame(parcels: list[bytes]) -> pd.DataFrame:

@@ -26,35 +26,19 @@ from foldaway.sources.formats.chunk import ROWS, require_columns, wanted_by
 from foldaway.trial import Trial
 
 
-class Wrapping:
-    """Seals what passes between workers.
+def travel_key() -> bytes:
+    """A new key for what passes between the workers of one run."""
+    return secrets.token_bytes(KEY_LENGTH)
 
-    Args:
-        key: 32 bytes; new ones if left out.
 
-    Example:
-        >>> wrapping = Wrapping()
-        >>> parcel = wrapping.wrap(b"tallies")
-        >>> b"tallies" in parcel
-        False
-        >>> Wrapping(wrapping.key).unwrap(parcel)
-        b'tallies'
+def opened(parcel: bytes, key: bytes) -> bytes:
+    """What was sealed under the run's key, in whatever process.
+
+    Raises:
+        StateError: It was damaged on its way.
     """
-
-    def __init__(self, key: bytes | None = None) -> None:
-        self.key = secrets.token_bytes(KEY_LENGTH) if key is None else key
-
-    def __repr__(self) -> str:
-        return "Wrapping: held"
-
-    def wrap(self, plain: bytes) -> bytes:
-        """Encrypt."""
-        return seal(self.key, plain)
-
-    def unwrap(self, parcel: bytes) -> bytes:
-        """Decrypt what `wrap` gave, in whatever process."""
-        with instead_of(BrokenSeal, StateError("a worker's tallies were damaged on their way; run the fold again.")):
-            return unseal(self.key, parcel)
+    with instead_of(BrokenSeal, StateError("a worker's tallies were damaged on their way; run the fold again.")):
+        return unseal(key, parcel)
 
 
 class Partial(msgspec.Struct, frozen=True):
@@ -74,14 +58,20 @@ class Partial(msgspec.Struct, frozen=True):
     faulty: dict[str, int] = {}
     faults: list[Fault] = []
 
-    def wrapped(self, wrapping: Wrapping) -> bytes:
-        """As a parcel that can leave the worker."""
-        return wrapping.wrap(msgspec.msgpack.encode(self))
+    def sealed(self, key: bytes) -> bytes:
+        """As a parcel that can leave the worker, under the run's key."""
+        return seal(key, msgspec.msgpack.encode(self))
 
     @classmethod
-    def unwrapped(cls, parcel: bytes, wrapping: Wrapping) -> Partial:
+    def within(cls, parcel: bytes, key: bytes) -> Partial:
         """From a parcel."""
-        return msgspec.msgpack.decode(wrapping.unwrap(parcel), type=cls)
+        return msgspec.msgpack.decode(opened(parcel, key), type=cls)
+
+    @classmethod
+    def of(cls, records: int, trial: Trial | None, faults: Faults, refusal: str) -> Partial:
+        """Of a trial, unless some of its records were refused."""
+        state = b"" if faults or refusal or trial is None else trial.exchanged(newcomers=True)
+        return cls(records, state, refusal, dict(faults.records), list(faults))
 
 
 def fold_partition(batches: Iterable[Any], plan: Plan, key: bytes | None) -> Partial:
@@ -102,8 +92,7 @@ def fold_partition(batches: Iterable[Any], plan: Plan, key: bytes | None) -> Par
                 refusal = f"a partition could not be folded ({type(error).__name__}); nothing was folded."
             if refusal:
                 break
-    state = b"" if faults or refusal else trial.exchanged(newcomers=True)
-    return Partial(records, state, refusal, dict(faults.records), list(faults))
+    return Partial.of(records, trial, faults, refusal)
 
 
 def merged(partials: Iterable[Partial]) -> Partial:
@@ -117,8 +106,7 @@ def merged(partials: Iterable[Partial]) -> Partial:
         if part.state:
             more = Trial.loads(part.state)
             trial = more if trial is None else trial + more
-    state = b"" if faults or refusal or trial is None else trial.exchanged(newcomers=True)
-    return Partial(records, state, refusal, dict(faults.records), list(faults))
+    return Partial.of(records, trial, faults, refusal)
 
 
 def trial_of(partials: Iterable[Partial], plan: Plan, key: bytes | None) -> Trial:

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from foldaway.evidence.ledger import Ledger, Line, now
+from foldaway.evidence.ledger import Ledger, Line, now, software
 from foldaway.evidence.signing import Signer, canonical
-from foldaway.evidence.software import software
 
 FORMAT = "foldaway certificate 1"
 

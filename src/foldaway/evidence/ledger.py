@@ -11,12 +11,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from foldaway.evidence.signing import Signer, canonical, digest
-from foldaway.evidence.software import software
 
 REGISTERED = "plan registered"
 KEY_IN_USE = "key in use"
@@ -170,6 +172,24 @@ def now(*, hour: bool = False) -> str:
     """The time in UTC, or the beginning of its hour."""
     time = datetime.now(UTC)
     return time.strftime("%Y-%m-%dT%H:00:00Z" if hour else "%Y-%m-%dT%H:%M:%SZ")
+
+
+@cache
+def software() -> dict[str, str]:
+    """The version, and SHA-256 of the canonical list of all files of the package that are code, with their hashes.
+
+    Example:
+        >>> sorted(software())
+        ['package', 'version']
+    """
+    package = Path(__file__).parents[1]
+    files = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".js", ".css", ".html"))
+    hashes = {path.relative_to(package).as_posix(): digest(path.read_bytes()) for path in files}
+    try:
+        number = version("foldaway")
+    except PackageNotFoundError:  # a source tree that is not installed
+        number = "unknown"
+    return {"version": number, "package": digest(canonical(hashes))}
 
 
 def head_sentence(head: str) -> str:

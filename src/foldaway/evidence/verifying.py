@@ -28,9 +28,9 @@ from foldaway.evidence.ledger import (
     WRITTEN,
     Entry,
     Ledger,
+    software,
 )
 from foldaway.evidence.signing import digest, is_signed
-from foldaway.evidence.software import software
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _HOUR = 13  # characters of a time, as far as its hour

@@ -25,7 +25,7 @@ MOST_RECORDS = 10**12
 Number = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 Arm = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=MOST_RECORDS)]
-Group = Annotated[int, msgspec.Meta(ge=0)]
+Whole = Annotated[int, msgspec.Meta(ge=0, le=MOST_RECORDS)]
 Numbers = Annotated[bytes, msgspec.Meta(max_length=MOST_BYTES)]
 """Float64, little-endian, one after the other."""
 
@@ -106,8 +106,22 @@ Factored = Moments | Sums
 class GroupSums(Counted, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Mode sums: the device's group, and the sum of each outcome and, if the plan has coefficients, of each ỹ."""
 
-    group: Group
+    group: Whole
     sums: Numbers
+
+
+class SiteSums(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Mode sums: what a site sends. Its number travels beside it, and the key that dealt its groups never does.
+
+    Attributes:
+        units: How many units it has, by arm in the plan's order.
+        records: How many records, by arm and group.
+        sums: Of each outcome and, if the plan has coefficients, of each ỹ, by arm and group.
+    """
+
+    units: list[Whole]
+    records: bytes
+    sums: bytes
 
 
 class ScoreReply(Message, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -176,7 +190,7 @@ def new_number() -> bytes:
     return secrets.token_bytes(16)
 
 
-def encoded(message: Message | Coefficients) -> bytes:
+def encoded(message: Message | SiteSums | Coefficients) -> bytes:
     """The message as bytes."""
     return msgspec.msgpack.encode(message)
 

@@ -24,6 +24,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foldaway.inference.claim import DIFFERS, Claim
 from foldaway.inference.levels import Levels, difference_of, over, withheld
@@ -50,7 +51,7 @@ _STEPS = 8
 # Sums of a 0/1 outcome agree with one another but for rounding.
 _ROUNDING = 1e-9
 
-# Standard errors, beyond which there are no chances to tell apart.
+# Standard errors, beyond which there are no chances to tell apart: the p-value is 0.
 _FAR = 1e100
 
 
@@ -62,9 +63,6 @@ class Anytime(NamedTuple):
     p_value: float | None
     why: str = ""
     p_against: float | None = None
-
-
-_BEYOND_DOUBT = 1e100  # so many standard errors leave a p-value of 0
 
 
 def anytime_reach(
@@ -119,7 +117,7 @@ def anytime_p_value(
     df = np.asarray(df, dtype=np.float64)
     # On the other side of zero the half of the mixture is below 1, and says nothing.
     size = np.maximum(statistic, 0.0) if one_sided else np.abs(np.asarray(statistic))
-    size = np.minimum(size, _BEYOND_DOUBT)  # whose square is still a number
+    size = np.minimum(size, _FAR)  # whose square is still a number
     z = np.where(np.isinf(df), size, -ndtri(stdtr(np.where(np.isinf(df), 1.0, df), -size)))
     time = np.asarray(n) * _rho2(confidence, tightest_at)
     evidence = z**2 * time / (time + 1) / 2 - np.log(time + 1) / 2
@@ -199,17 +197,9 @@ def carriers_of(sums: Sums, outcome: int) -> Floats:
     (Σ|v|)² / Σv² is the number of buyers if all have bought for the same amount, and less if one has bought for most of
     it; of the sums by group it is small if one unit has most records. Of a 0/1 outcome the rarer value counts.
     """
-    n, total = sums.counts(outcome).sum(axis=1), sums.totals(outcome)
-    mass = sums.mass[:, outcome]
-    mean = sums.level[outcome] + np.nan_to_num(over(sums.first[:, outcome], mass))
-    squares = sums.square[:, outcome] + mass * mean**2
+    total = sums.totals(outcome)
     # Half of two arms that are alike: `evidence` has the rule for 0/1 outcomes.
-    weight = sums.weights(outcome).sum(axis=1)
-    n, mass, first, weight, size, squares, whole = (
-        np.stack([each, each], -1)
-        for each in (n, mass, mass * mean, weight, sums.absolute[:, outcome], squares, total.sum(axis=1))
-    )
-    records = evidence(n, whole, size, squares, Weights(weight, mass, first))
+    records = _evidence(sums, outcome, np.repeat(np.arange(len(total))[:, None], 2, axis=1))
     if total.shape[1] == 1:
         return records
     by_group = np.nan_to_num(over(np.abs(total).sum(axis=1) ** 2, (total**2).sum(axis=1)))
@@ -227,14 +217,18 @@ def _deviating(counts: Floats, total: Floats) -> Floats:
 
 def evidence_of(sums: Sums, outcome: int, arm: int, control: int = 0) -> float:
     """The evidence in two arms' sums of an outcome."""
-    arms = [control, arm]
-    n = sums.counts(outcome)[arms].sum(axis=1)
-    total = sums.totals(outcome)[arms].sum(axis=1)
-    mass, level = sums.mass[arms, outcome], sums.level[outcome]
-    mean = level + np.nan_to_num(over(sums.first[arms, outcome], mass))
+    return float(_evidence(sums, outcome, np.array([control, arm])))
+
+
+def _evidence(sums: Sums, outcome: int, arms: NDArray[np.intp]) -> Floats:
+    """The evidence in pairs of arms, which are on the last axis."""
+    n, total, weight = (
+        each.sum(axis=1)[arms] for each in (sums.counts(outcome), sums.totals(outcome), sums.weights(outcome))
+    )
+    mass = sums.mass[arms, outcome]
+    mean = sums.level[outcome] + np.nan_to_num(over(sums.first[arms, outcome], mass))
     squares = sums.square[arms, outcome] + mass * mean**2
-    weights = Weights(sums.weights(outcome)[arms].sum(axis=1), mass, mass * mean)
-    return float(evidence(n, total, sums.absolute[arms, outcome], squares, weights))
+    return evidence(n, total, sums.absolute[arms, outcome], squares, Weights(weight, mass, mass * mean))
 
 
 def anytime_effect(
@@ -273,7 +267,8 @@ def anytime_effect(
 
 
 def waiting(found: float) -> str:
-    """What an interval waits for with this much evidence; empty if it is enough."""
+    """What an interval waits for with this much evidence; empty if it is enough, which rounding does not decide."""
+    found *= 1 + _ROUNDING
     if found >= ENOUGH:
         return ""
     so_far = f"fewer than {_COARSE}" if found < _COARSE else f"about {_COARSE * int(found // _COARSE)}"

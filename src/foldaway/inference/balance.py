@@ -134,7 +134,7 @@ def prediction_balance(plan: Plan, tallies: Grouped) -> list[Balance]:
                     list(plan.arms)[arm],
                     float(levels.value[arm]),
                     float(levels.value[0]),
-                    _standardised(difference, variances[arm], variances[0]),
+                    _standardised(difference, scale),
                     math.sqrt(variance) / scale if scale else 0.0,
                     df,
                     predicted=True,
@@ -151,9 +151,13 @@ def _predicted(cells: Cells) -> Floats:
 
 def _balance(plan: Plan, covariate: str, column: Floats, name: str, arm: ArmTally, control: ArmTally) -> Balance:
     mean, control_mean = _mean(arm, column), _mean(control, column)
-    difference = _standardised(mean - control_mean, _variance(arm, column), _variance(control, column))
-    chance, df, by_record = _chance(plan, arm, control, column)
-    return Balance(covariate, name, mean, control_mean, difference, chance, df, by_record)
+    spread = math.sqrt((_variance(arm, column) + _variance(control, column)) / 2)
+    difference = _standardised(mean - control_mean, spread)
+    if not spread:
+        return Balance(covariate, name, mean, control_mean, difference, 0.0)
+    ours, theirs = (_mean_variance(plan, each, column) for each in (arm, control))
+    chance, df = math.sqrt(ours.value + theirs.value) / spread, min(ours.df, theirs.df)
+    return Balance(covariate, name, mean, control_mean, difference, chance, df, ours.by_record or theirs.by_record)
 
 
 def _columns(plan: Plan) -> Iterator[tuple[str, Floats]]:
@@ -182,20 +186,10 @@ def _variance(arm: ArmTally, column: Floats) -> float:
     return float(np.sum((whole[1:] / R[0, 0]) ** 2)) * arm.n / (arm.n - 1)
 
 
-def _standardised(difference: float, *variances: float) -> float:
-    spread = math.sqrt(sum(variances) / 2)
+def _standardised(difference: float, spread: float) -> float:
     if spread > 0:
         return difference / spread
     return math.copysign(math.inf, difference) if difference else 0.0
-
-
-def _chance(plan: Plan, arm: ArmTally, control: ArmTally, column: Floats) -> tuple[float, float, bool]:
-    """The standard deviation of the difference, its degrees of freedom, and whether it takes records as alike."""
-    spread = math.sqrt((_variance(arm, column) + _variance(control, column)) / 2)
-    if not spread:
-        return 0.0, math.inf, False
-    ours, theirs = (_mean_variance(plan, each, column) for each in (arm, control))
-    return math.sqrt(ours.value + theirs.value) / spread, min(ours.df, theirs.df), ours.by_record or theirs.by_record
 
 
 class _MeanVariance(NamedTuple):

@@ -109,15 +109,11 @@ def common_frame(question: Question) -> tuple[Frame, float]:
         raise EstimateError("the tallies hold numbers that are too large to work with.")
     triangle: Floats = np.linalg.qr(rows, mode="r")  # type: ignore[assignment]
     frame = Frame.of(triangle @ control.frame.F, control.shape, sum(arm.n for arm in arms))
-    return _plain(frame, control.shape.regressors, mean), mean
+    return plain_frame(frame, control.shape.regressors, mean), mean
 
 
-def plain_frame(arm: ArmTally, center: float) -> Frame:
-    """The arm's frame for the covariates; outcomes in their own units, at most shifted, so that effects are too."""
-    return _plain(arm.frame, arm.shape.regressors, center)
-
-
-def _plain(frame: Frame, k: int, center: float) -> Frame:
+def plain_frame(frame: Frame, k: int, center: float) -> Frame:
+    """The frame for the k regressors; outcomes in their own units, at most shifted, so that effects are too."""
     F = frame.F.copy(order="F")
     F[:, k:] = 0
     F[0, k:] = center

@@ -18,6 +18,7 @@ from foldaway.inference.levels import LEAST_GROUPS, Levels
 from foldaway.inference.welch import Spread, spread_of, welch
 from foldaway.numerics.block import Floats
 from foldaway.numerics.linalg import solve_upper
+from foldaway.numerics.threads import one_blas_thread
 from foldaway.tallies.frame import NO_DIRECTION, Frame
 from foldaway.tallies.group_moments import GroupMoments, factor_of
 from foldaway.tallies.predictor import Predictor, lean
@@ -46,9 +47,10 @@ def solve(square: Floats, right: Floats, n: Floats, F: Floats) -> Solved:
     """
     k = F.shape[1]
     own = F[len(F) - k :]
-    least = _least(np.einsum("ji,...jl,li->...i", own, square, own), n, F)
-    shown = np.einsum("...ii->...i", square) > least**2
-    framed = _solve(square, right, shown)
+    with one_blas_thread():  # many small systems: threads would cost more than they bring
+        least = _least((own * (square @ own)).sum(axis=-2), n, F)
+        shown = np.einsum("...ii->...i", square) > least**2
+        framed = _solve(square, right, shown)
     # The frame's own records do not show a column either on which none of the others leans.
     alone = ~np.triu(own, 1).any(axis=1)
     good = (framed.rank == shown.sum(axis=-1)) & np.all(shown | alone, axis=-1)
@@ -77,8 +79,8 @@ def _solve(square: Floats, right: Floats, shown: NDArray[np.bool_]) -> Solved:
     values, vectors = np.linalg.eigh(square * scale[..., :, None] * scale[..., None, :])
     real = values > _NO_DIRECTION
     inverse = np.where(real, 1 / np.where(real, values, 1), 0)
-    rotated = np.einsum("...ji,...j->...i", vectors, scale * right) * inverse
-    return Solved(scale * np.einsum("...ij,...j->...i", vectors, rotated), real.sum(axis=-1))
+    rotated = (vectors.mT @ (scale * right)[..., None])[..., 0] * inverse
+    return Solved(scale * (vectors @ rotated[..., None])[..., 0], real.sum(axis=-1))
 
 
 def _as_they_came(square: Floats, right: Floats, least: Floats, F: Floats) -> tuple[Floats, int]:
@@ -91,14 +93,7 @@ def _as_they_came(square: Floats, right: Floats, least: Floats, F: Floats) -> tu
     return coef, len(used)
 
 
-class Slopes(NamedTuple):
-    """The pooled regression's slopes within arms, in the frame: (…, k − 1), and its rank (…)."""
-
-    coef: Floats
-    rank: NDArray[np.int64]
-
-
-def pooled_slopes(moments: Floats, frame: Frame, k: int, outcome: int) -> Slopes:
+def pooled_slopes(moments: Floats, frame: Frame, k: int, outcome: int) -> Solved:
     """Slopes of the outcome, as it came, on the framed covariates, with an intercept per arm.
 
     Centring each arm's moments at its own means takes the arms' intercepts out (Frisch and Waugh): what is left, summed
@@ -113,7 +108,7 @@ def pooled_slopes(moments: Floats, frame: Frame, k: int, outcome: int) -> Slopes
     within = _within(moments)
     right = within[..., 1:k, 1:] @ frame.F[1:, k + outcome]
     weight = moments[..., 0, 0].sum(axis=-1)
-    return Slopes(*solve(within[..., 1:k, 1:k], right, weight, frame.F[:k, 1:k]))
+    return solve(within[..., 1:k, 1:k], right, weight, frame.F[:k, 1:k])
 
 
 def _within(moments: Floats) -> Floats:

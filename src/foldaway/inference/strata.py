@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foldaway.inference.group_ratio import total_is_zero
 from foldaway.inference.levels import Levels
-from foldaway.inference.sample_ratio import SampleRatio, sample_ratio_of_groups
+from foldaway.inference.sample_ratio import SampleRatio, sample_ratio_of_groups, total_is_zero
 from foldaway.inference.welch import Spread, spread_of, welch
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan

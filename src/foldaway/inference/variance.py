@@ -39,37 +39,17 @@ def is_clustered(kind: str) -> bool:
     return ERRORS[kind].by_unit
 
 
-def _classical(fit: Fit) -> Floats:
-    return fit.bread * (fit.rss / fit.df)
-
-
-def _hc0(fit: Fit) -> Floats:
-    return fit.robust(RECORDS)
-
-
-def _hc1(fit: Fit) -> Floats:
-    return _hc0(fit) * (fit.n / fit.df)
-
-
-def _hc2(fit: Fit, power: int = 1) -> Floats:
+def _by_arm(fit: Fit, power: int) -> Floats:
     # An arm with a single record has no residual to scale; who compares with it is refused elsewhere.
     counts = [model.arm.n for model in fit.models]
     return fit.robust(RECORDS, [(n / (n - 1)) ** power if n > 1 else 1.0 for n in counts])
-
-
-def _hc3(fit: Fit) -> Floats:
-    return _hc2(fit, power=2)
-
-
-def _cr0(fit: Fit) -> Floats:
-    return fit.robust(UNITS)
 
 
 def _cr1(fit: Fit) -> Floats:
     clusters = sum(fit.clusters(UNITS))
     if clusters < 2:
         raise EstimateError("clustered errors need at least two units.")
-    return _cr0(fit) * (clusters / (clusters - 1)) * ((fit.n - 1) / fit.df)
+    return fit.robust(UNITS) * (clusters / (clusters - 1)) * ((fit.n - 1) / fit.df)
 
 
 def cr1_by_arm(fit: Fit) -> Floats:
@@ -78,23 +58,19 @@ def cr1_by_arm(fit: Fit) -> Floats:
     return fit.robust(UNITS, [J / (J - 1) if J > 1 else 1.0 for J in fit.clusters(UNITS)])
 
 
-def _cr2(fit: Fit) -> Floats:
-    return fit.robust(LEVERAGE)
-
-
 def _cr3(fit: Fit) -> Floats:
     clusters = sum(fit.clusters(LEVERAGE))
     return fit.robust(LEVERAGE) * ((clusters - 1) / clusters)
 
 
 KINDS: dict[str, Callable[[Fit], Floats]] = {
-    "classical": _classical,
-    "HC0": _hc0,
-    "HC1": _hc1,
-    "HC2": _hc2,
-    "HC3": _hc3,
-    "CR0": _cr0,
+    "classical": lambda fit: fit.bread * (fit.rss / fit.df),
+    "HC0": lambda fit: fit.robust(RECORDS),
+    "HC1": lambda fit: fit.robust(RECORDS) * (fit.n / fit.df),
+    "HC2": lambda fit: _by_arm(fit, 1),
+    "HC3": lambda fit: _by_arm(fit, 2),
+    "CR0": lambda fit: fit.robust(UNITS),
     "CR1": _cr1,
-    "CR2": _cr2,
+    "CR2": lambda fit: fit.robust(LEVERAGE),
     "CR3": _cr3,
 }

@@ -175,7 +175,7 @@ def too_early(settings: CohortSettings) -> TooEarly:
 
 
 def least_to_publish(settings: CohortSettings) -> int:
-    """How many of every arm must stand behind what is published to all devices while a trial goes on."""
+    """How many of every arm must stand behind what a site sends, or what all devices are told during a trial."""
     return max(settings.smallest_cell, settings.cohort)
 
 
@@ -186,7 +186,7 @@ def too_few_to_publish(settings: CohortSettings, counts: Mapping[str, int]) -> d
 
 def too_few_to_send(settings: CohortSettings, units: Mapping[str, int]) -> dict[str, int]:
     """The arms whose tallies may not leave a site; those of an arm without units say nothing, if another has some."""
-    few = _fewer_than(settings.cohort, units)
+    few = _fewer_than(least_to_publish(settings), units)
     return {arm: count for arm, count in few.items() if count} if any(units.values()) else few
 
 

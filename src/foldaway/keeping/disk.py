@@ -53,11 +53,15 @@ def make_file(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
+def overwrite_file(path: Path, data: bytes) -> None:
+    """Write over a file in place, so that no other block keeps what it held; with data of the same length."""
+    _write(os.open(path, os.O_WRONLY), data)
+
+
 def destroy_file(path: Path) -> None:
     """Overwrite a file, then remove it; nothing happens if it is not there."""
     with suppress(FileNotFoundError):
-        size = path.stat().st_size
-        _write(os.open(path, os.O_WRONLY), bytes(size))
+        overwrite_file(path, bytes(path.stat().st_size))
         path.unlink()
         sync_folder(path.parent)
 

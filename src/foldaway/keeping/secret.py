@@ -59,6 +59,10 @@ class Secret:
         """The key under which identifiers are hashed to groups."""
         return self._derived(b"group", LENGTH)
 
+    def offset(self, groups: int) -> int:
+        """The first of those groups that a site's units are dealt into, where it has units for a few groups only."""
+        return int.from_bytes(self._derived(b"offset", 8), "little") % groups
+
     def of_files(self) -> bytes:
         """The key that saved files are encrypted under."""
         return self._derived(b"file", 32)

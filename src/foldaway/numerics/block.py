@@ -1,14 +1,17 @@
-"""A block: records of one arm as plain numeric arrays, past which nobody sees a name or an identifier."""
+"""Records as plain numeric arrays, past which nobody sees a name or an identifier: blocks of one arm, or by cell."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Arms = NDArray[np.integer[Any]]
+Hashes = NDArray[np.uint64]
+Cells = NDArray[np.intp]
 
 # Larger than this, a product of four values and two weights could leave the range of double precision.
 LARGEST = 1e40
@@ -24,6 +27,11 @@ class Shape(NamedTuple):
     def columns(self) -> int:
         """K, the length of a row z = [1, x, y]."""
         return self.regressors + self.outcomes
+
+    @property
+    def pairs(self) -> int:
+        """m, the length of vech(x x')."""
+        return self.regressors * (self.regressors + 1) // 2
 
 
 @dataclass(slots=True)
@@ -55,3 +63,12 @@ class Block:
 
     def __len__(self) -> int:
         return int(self.rows.shape[1])
+
+
+class Piece(NamedTuple):
+    """Some records: their cells, outcomes by records, the ỹ of these and observation weights, if there are any."""
+
+    cell: Cells
+    y: Floats
+    tilde: Floats | None
+    weight: Floats | None

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.numerics.block import Floats
+from foldaway.numerics.block import Arms, Cells, Floats, Hashes, Piece
 
 CROSS, MASS, WEIGHT, RECORDS, ABSOLUTE, TOTAL, SQUARE, FIRST = range(8)
 """The sums of an outcome y in a cell: Σw²dd̃, Σw², Σw, n, Σ|wy|, Σwd, Σw²d², Σw²d, where d = y − about.
@@ -19,23 +17,11 @@ TILDE = 3
 FIELDS = FIRST + 1 + TILDE
 
 
-def add_sums(
-    cell: NDArray[np.intp],
-    y: Floats,
-    tilde: Floats | None,
-    weight: Floats | None,
-    about: Floats,
-    groups: int,
-    missing: bool,
-    sums: Floats,
-) -> None:
+def add_sums(piece: Piece, about: Floats, groups: int, missing: bool, sums: Floats) -> None:
     """Add records to the sums of their cells.
 
     Args:
-        cell: Each record's cell.
-        y: Outcomes by records.
-        tilde: Their ỹ, if there are any.
-        weight: Observation weights, if there are any.
+        piece: The records.
         about: What the sums of first and second order are about: by arm, outcome and (y, ỹ).
         groups: How many cells an arm has.
         missing: Whether a record may lack an outcome (NaN); it is then left out of that outcome's sums.
@@ -43,11 +29,12 @@ def add_sums(
             would be `RECORDS` and `TOTAL`. If no outcome may be missing, so are `RECORDS`, `WEIGHT` and `MASS` of all
             outcomes but the first.
     """
+    cell, y, tilde, weight = piece
     for o, values in enumerate(y):
         here = ~np.isnan(values) if missing else np.s_[:]
         c, w, size = cell[here], None if weight is None else weight[here], np.abs(values[here])
 
-        def add(field: int, terms: Floats | None, c: NDArray[np.intp] = c, o: int = o) -> None:
+        def add(field: int, terms: Floats | None, c: Cells = c, o: int = o) -> None:
             sums[:, o, field] += np.bincount(c, terms, len(sums))
 
         counted = missing or not o
@@ -71,21 +58,12 @@ def add_sums(
             add(CROSS, pairs[0][0] * pairs[1][1])
 
 
-def add_joint(
-    cell: NDArray[np.intp],
-    y: Floats,
-    tilde: Floats | None,
-    weight: Floats | None,
-    about: Floats,
-    groups: int,
-    missing: bool,
-    pairs: NDArray[np.intp],
-    joint: Floats,
-) -> None:
+def add_joint(piece: Piece, about: Floats, groups: int, missing: bool, pairs: NDArray[np.intp], joint: Floats) -> None:
     """Add Σ w² (u − about)(v − about)' of pairs of outcomes to those of their cells.
 
     `joint` is by cell, pair and, for the one outcome and the other, (y, ỹ); all else is as `add_sums` has it.
     """
+    cell, y, tilde, weight = piece
     mass = 1.0 if weight is None else weight**2
     columns = [each for each in (y, tilde) if each is not None]
     for p, pair in enumerate(pairs):
@@ -97,11 +75,7 @@ def add_joint(
 
 
 def add_counts(
-    arm: NDArray[np.integer[Any]],
-    hashes: NDArray[np.uint64] | None,
-    bins: NDArray[np.int16],
-    weight: Floats | None,
-    counts: Floats,
+    arm: Arms, hashes: Hashes | None, bins: NDArray[np.int16], weight: Floats | None, counts: Floats
 ) -> None:
     """Add records to the histograms of their arms and groups.
 

@@ -1,4 +1,4 @@
-"""The settings of a plan, beside the parts that have a file of their own; and what follows from them."""
+"""The settings of a plan, beside those of its parts; and what follows from them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta
 
-from foldaway.plan.bootstrap import Bootstrap
-from foldaway.plan.coefficients import Coefficients
-from foldaway.plan.federated import Federated
 from foldaway.plan.outcomes import Bins, Outcome, Value
 from foldaway.plan.part import Count, Fixed, Part
-from foldaway.plan.privacy import Privacy
-from foldaway.plan.release import Release
-from foldaway.plan.strata import Strata
+from foldaway.plan.parts import Bootstrap, Coefficients, Federated, Privacy, Release, Strata
 from foldaway.plan.vocabulary import (
     COMPLIERS,
     ERRORS,
@@ -236,8 +231,8 @@ class Analysis(Written, frozen=True, kw_only=True, eq=False, dict=True):
     @property
     def keyed(self) -> bool:
         """Whether a secret key hashes identifiers: to groups, to bootstrap weights, and to tell units apart."""
-        if self.federated is not None:  # devices draw their groups
-            return False
+        if self.federated is not None:  # devices draw their groups; each site has a key of its own
+            return self.grouped and self.unit is not None
         return self.bootstrap is not None or self.grouped or not (self._independent or self.complete_units)
 
     @property

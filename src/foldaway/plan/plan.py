@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import accumulate
 from numbers import Integral
 from pathlib import Path
@@ -108,7 +109,11 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
         Args:
             records: At least 2,000 records from before the trial: a table, a dict of columns, or a list of dicts.
         """
-        return _calibrate[0](self, records)
+        # Through the front door: a plan is calibrated above this room, where there are records and tallies.
+        calibration = sys.modules[__name__.partition(".")[0]].Calibration(self)
+        calibration.fold(records)
+        calibrated: Plan = calibration.plan()
+        return calibrated
 
     def to_toml(self) -> str:
         """The plan as TOML: outcomes in a list of column names, or each in a table if one needs it."""
@@ -170,15 +175,6 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
 
 if Plan.__doc__ and Written.__doc__:  # for help(Plan): settings are documented where they are declared
     Plan.__doc__ += Written.__doc__.partition("\n")[2]
-
-
-# How a plan is calibrated is known above this room, where there are records and tallies.
-_calibrate: list[Callable[[Plan, Any], Plan]] = []
-
-
-def when_calibrated(calibrate: Callable[[Plan, Any], Plan]) -> None:
-    """Say how `Plan.calibrated` finds coefficients."""
-    _calibrate[:] = [calibrate]
 
 
 def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

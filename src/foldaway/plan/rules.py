@@ -12,8 +12,7 @@ from collections.abc import Iterator
 
 from foldaway.numerics.block import LARGEST
 from foldaway.plan.analysis import Analysis, estimators_of, tallies_of
-from foldaway.plan.privacy import Privacy
-from foldaway.plan.release import Release
+from foldaway.plan.parts import Privacy, Release
 from foldaway.plan.vocabulary import BOOTSTRAP, COMPLIERS, ERRORS, ESTIMATORS, MODES, MOMENTS, SUMS, TOTAL
 
 # The robust tally keeps about k⁴/4 numbers per arm; at 60 columns that is 27 MB. Without it there is room for more.
@@ -90,8 +89,7 @@ def _cluster_faults(plan: Analysis) -> Iterator[str]:
     elif plan.keeps == MOMENTS and plan.complete_units:
         yield (
             "CR errors assume that every cluster is in one arm. With `cluster`, leave out `complete_units` and "
-            "`keep`: the "
-            "jackknife by groups of clusters allows for units of both arms."
+            "`keep`: the jackknife by groups of clusters allows for units of both arms."
         )
     elif plan.keeps == MOMENTS and plan.bootstrap is None:
         yield "`cluster` works only with sums by group or a bootstrap: leave out `keep`, or add `bootstrap`."
@@ -156,11 +154,13 @@ def _federated_faults(plan: Analysis) -> Iterator[str]:
     if plan.bootstrap is not None:
         yield from ERRORS[BOOTSTRAP].faults(plan)
     yield from mode.faults(plan)
-    if plan.unit is not None and not (mode.sites and plan.complete_units):
+    if plan.unit is not None and not (mode.sites and (plan.complete_units or mode.keeps == SUMS)):
         yield (
-            "in a federated plan, `unit` is for sites, which need `complete_units` and `federated.mode` = "
-            '"one-message"; a device is a unit by itself.'
+            'in a federated plan, `unit` is for sites, which need `federated.mode` = "sums", or "one-message" with '
+            "`complete_units`; a device is a unit by itself."
         )
+    if plan.unit is not None and plan.release is not None:
+        yield "`release` limits the records of each device, which a site cannot do for its units: leave out `unit`."
     if plan.federated.leverage is not None:
         yield from ERRORS[plan.federated.leverage].faults(plan)
 
@@ -190,8 +190,7 @@ def _release_faults(plan: Analysis, release: Release) -> Iterator[str]:
     if plan.covariates and plan.coefficients is None:
         yield (
             "`release` can adjust only by `coefficients` from before the trial (`foldaway plan calibrate`): add "
-            "them, or "
-            "leave out `covariates`."
+            "them, or leave out `covariates`."
         )
     if plan.weight is not None:
         yield "`release` needs records without weights: leave out `weight`."
@@ -278,23 +277,11 @@ def _level_faults(plan: Analysis) -> Iterator[str]:
 def _name_faults(plan: Analysis) -> Iterator[str]:
     """Names are printed and saved, so they have no line breaks, escape codes or halves of characters."""
     strata = [] if plan.strata is None else [plan.strata.column, *plan.strata.probabilities]
-    columns = [
-        name for name in (plan.arm, plan.unit, plan.cluster, plan.weight, *plan.segments, *strata) if name is not None
-    ]
+    columns = filter(None, (plan.arm, plan.unit, plan.cluster, plan.weight, *plan.segments, *strata))
     levels = [level for levels in plan.levels.values() for level in levels]
     told = [text for each in plan.outcomes for text in (each.name, each.label, each.measure)]
-    names = dict.fromkeys(
-        (
-            *columns,
-            *plan.arms,
-            *plan.arm_values.values(),
-            *plan.measured,
-            *told,
-            *plan.covariates,
-            *plan.levels,
-            *levels,
-        )
-    )
+    arms = [*plan.arms, *plan.arm_values.values()]
+    names = dict.fromkeys([*columns, *arms, *plan.measured, *told, *plan.covariates, *plan.levels, *levels])
     bad = [name for name in names if any(unicodedata.category(c) in _NOT_IN_NAMES for c in name)]
     if bad:
         yield f"names must not contain control characters, but {_listed(bad)} does."
@@ -333,8 +320,7 @@ def _error_faults(plan: Analysis) -> Iterator[str]:
         only = " and ".join(asked[0].only_for)
         yield (
             f"the error {asked[0].name!r} applies only to {only}; add another kind for the other estimators, for "
-            "example "
-            "HC1."
+            "example HC1."
         )
 
 

@@ -177,8 +177,7 @@ _COVARIATES = Need(lambda plan: len(plan.regressors) > 1, "the estimator {name!r
 _ONE_STRATUM = Need(
     lambda plan: plan.strata is None or plan.keeps == SUMS,
     "the estimator {name!r} cannot allow for `strata` when moments are kept: choose regression or interacted, or "
-    "leave out "
-    '`keep = "moments"`.',
+    'leave out `keep = "moments"`.',
 )
 _FROM_MOMENTS = Need(lambda plan: plan.keeps == MOMENTS, '{name!r} is read from moments: add `keep = "moments"`.')
 FROM_SUMS = Need(lambda plan: plan.keeps == SUMS, '{name!r} is read from sums by group: leave out `keep = "moments"`.')
@@ -213,8 +212,7 @@ ESTIMATORS = _by_name(
         needs=(_COVARIATES, FROM_SUMS),
         rank=1,
         because="it subtracts from each outcome what the covariates predict, which leaves the effect unchanged and "
-        "narrows the "
-        "interval.",
+        "narrows the interval.",
         adjusts=True,
     ),
     Estimator(
@@ -333,7 +331,7 @@ MODES: dict[str, Mode] = _by_name(
     Mode("one-message", "sends its tallies once", sites=True),
     Mode("scores", "sends tallies during the trial, and its scores at the close", collects=(UNITS, LEVERAGE)),
     Mode("delta", "sends sums of outcomes alone", (_NO_COVARIATES, _COUNTED)),
-    Mode("sums", "sends sums of outcomes and its random group", (_CALIBRATED, _COUNTED), keeps=SUMS),
+    Mode("sums", "sends sums of outcomes and its random group", (_CALIBRATED, _COUNTED), sites=True, keeps=SUMS),
 )
 
 

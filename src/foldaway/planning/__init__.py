@@ -2,7 +2,7 @@
 
 from foldaway.planning.answer import Power
 from foldaway.planning.baseline import Baseline, baselines_of
-from foldaway.planning.planned import Planned
+from foldaway.planning.comparing import Planned
 from foldaway.planning.power import power
 
 __all__ = ["Baseline", "Planned", "Power", "baselines_of", "power"]

@@ -9,17 +9,22 @@ from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+import numpy as np
 
 from foldaway.effects.numbers import in_lines, percent_text, signed
+from foldaway.effects.plot import BAR, INK, panels
 from foldaway.errors import many
-from foldaway.planning.comparing import Comparing
-from foldaway.planning.planned import Planned, Wanted
+from foldaway.planning.comparing import Comparing, Planned, Wanted
 from foldaway.table import ABSENT, html_table, number, text_table
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 WIDTH = 80
+
+# Sizes at which a curve is computed, where that is quick and where it takes longer.
+_POINTS, _FEW = 40, 12
 
 T = TypeVar("T", int, float)
 
@@ -100,10 +105,48 @@ class Power(Sequence[Planned]):
         return f"<div>{text[0]}{html_table(*self._table())}{text[1]}</div>"
 
     def plot(self) -> Figure:
-        """The chance by size, or the smallest effect by size, by matplotlib (``pip install foldaway[plot]``)."""
-        from foldaway.planning.plot import curves
+        """The chance by size, or the smallest effect by size, by matplotlib (``pip install foldaway[plot]``).
 
-        return curves(list(zip(self.rows, self.comparisons, strict=True)), self.wanted, self.power)
+        Each row has a panel with the curve, and the row's own point on it. No window opens, and nothing of
+        matplotlib's global state changes: works without a screen.
+
+        Raises:
+            ValueError: There is nothing to draw.
+        """
+        drawn = [pair for pair in zip(self.rows, self.comparisons, strict=True) if pair[0].why is None]
+        if not drawn:
+            raise ValueError("there is nothing to draw.")
+        figure = panels([2.6] * len(drawn))
+        for axes, (row, comparing) in zip(figure.axes, drawn, strict=True):
+            self._draw(axes, row, comparing)
+        return figure
+
+    def _draw(self, axes: Axes, row: Planned, comparing: Comparing) -> None:
+        assert row.records is not None
+        assert row.effect is not None
+        few = self.wanted in ("effect", "margin")
+        sizes = np.geomspace(row.records / 8, row.records * 4, _FEW if few else _POINTS)
+        heights: list[float | None]
+        match self.wanted:
+            case "effect":
+                heights, point = [comparing.effect(size, row.margin, self.power) for size in sizes], row.effect
+            case "margin":
+                heights, point = [comparing.margin(size, row.effect, self.power) for size in sizes], row.margin
+            case _:
+                assert row.power is not None
+                heights, point = [comparing.chance(size, row.effect, row.margin) for size in sizes], row.power
+                axes.set_ylim(0, 1.02)
+        label = f"smallest {self.wanted}" if few else f"chance, effect {row.effect:.3g}"
+        axes.plot(sizes, [np.nan if each is None else each for each in heights], color=BAR, linewidth=3)
+        axes.plot(row.records, point, "o", color=INK, markersize=6, markeredgecolor="white", zorder=3)
+        axes.axvline(row.records, color="0.4", linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
+        axes.set_xscale("log")
+        axes.set_xlabel("records of the whole trial", fontsize="small")
+        axes.set_ylabel(label, fontsize="small")
+        # A dollar sign in a name is a dollar sign, and begins no formula.
+        title = f"{row.outcome}: {row.arm} against {row.control}"
+        axes.set_title(title, loc="left", fontsize="medium", fontweight="bold", parse_math=False)
+        axes.spines[["top", "right"]].set_visible(False)
 
     def __str__(self) -> str:
         return self.to_string()

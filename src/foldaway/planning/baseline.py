@@ -13,7 +13,7 @@ from foldaway.effects.findings import Findings
 from foldaway.effects.headline import comparisons, headline
 from foldaway.errors import EstimateError
 from foldaway.inference.power import design_effect, ratio_deviation
-from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, TOTAL, UNRANKED
+from foldaway.plan.vocabulary import ERRORS, ESTIMATORS, TOTAL
 
 # Up to rounding, a share's error follows from its level.
 _ROUNDING = 1e-6
@@ -106,8 +106,7 @@ def baselines_of(effects: Findings) -> dict[str, Baseline]:
         EstimateError: No outcome has an error yet.
     """
     found: dict[str, list[Baseline]] = {}
-    outcomes = () if effects.plan is None else effects.plan.outcomes
-    shares = {outcome.name for outcome in outcomes if outcome.LEVEL == "share"}
+    shares = {outcome.name for outcome in effects.plan.outcomes if outcome.LEVEL == "share"}
     for each in comparisons(effects):
         if (baseline := _baseline(each.rows, each.lead, share=each.outcome in shares)) is not None:
             found.setdefault(each.outcome, []).append(baseline)
@@ -124,7 +123,7 @@ def _baseline(rows: Sequence[Effect], lead: Effect, *, share: bool) -> Baseline 
     plain = next((row for row in headline(rows) if row.estimator in ("difference", lead.estimator)), lead)
     if plain.estimator == TOTAL or not plain.reliable or not plain.std_error or plain.control_level is None:
         return None
-    adjusts = lead.std_error and lead.estimator in ESTIMATORS and ESTIMATORS[lead.estimator].adjusts
+    adjusts = lead.std_error and ESTIMATORS[lead.estimator].adjusts
     adjusted = lead if adjusts else plain
     # If records are independent: their own variance, and what is left of it.
     whole, rest = (_independent(rows, each) for each in (plain, adjusted))
@@ -143,17 +142,14 @@ def _baseline(rows: Sequence[Effect], lead: Effect, *, share: bool) -> Baseline 
 
 def _independent(rows: Sequence[Effect], row: Effect) -> Effect:
     """The same estimate with the best error that takes records as independent; itself, if there is none."""
-    alone = [each for each in rows if each.estimator == row.estimator and each.std_error and not _clusters(each)]
-    return min(alone, key=lambda each: ERRORS[each.se_kind].rank if each.se_kind in ERRORS else UNRANKED, default=row)
+    same = [each for each in rows if each.estimator == row.estimator and each.std_error]
+    alone = [each for each in same if not ERRORS[each.se_kind].clusters]
+    return min(alone, key=lambda each: ERRORS[each.se_kind].rank, default=row)
 
 
 def _variance(row: Effect) -> float:
     assert row.std_error is not None
     return row.std_error**2
-
-
-def _clusters(row: Effect) -> bool:
-    return row.se_kind in ERRORS and ERRORS[row.se_kind].clusters
 
 
 def _pooled(arms: Sequence[Baseline]) -> Baseline:

@@ -7,17 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 
 from foldaway.inference.anytime import ENOUGH, LEAST_GROUPS_ANYTIME, anytime_variance
 from foldaway.inference.crossing import crossing
 from foldaway.inference.levels import LEAST_GROUPS, Levels, difference_of
 from foldaway.inference.power import Aim, expected_levels, single_look, smallest
+from foldaway.keeping.cohort import GROWTH
 from foldaway.numerics.block import Floats
 from foldaway.planning.baseline import Baseline
 
 Goal = Literal["different", "better", "not worse", "alike"]
 Alternative = Literal["two-sided", "greater", "less"]
+Wanted = Literal["size", "effect", "margin", "power"]
 
 GUARDING: tuple[Goal, ...] = ("not worse", "alike")
 """Goals that a margin guards: without an effect, none is assumed."""
@@ -39,8 +42,7 @@ class Design:
         groups: Into how many groups units are dealt for errors; None if records are independent, or moments are kept.
         records_per_unit: The mean number of records of a unit; None if that is not known.
         size_cv: The standard deviation of that number over its mean.
-        sequential: Whether the any-time interval decides, looked at again and again.
-        growth: By which share the trial grows between two looks.
+        sequential: Whether the any-time interval decides, looked at each time that the trial has grown by `GROWTH`.
         anytime_n: The number of records at which that interval is tightest.
         drawn: Whether each unit's arm is drawn by itself, so that the arms' sizes vary.
     """
@@ -50,7 +52,6 @@ class Design:
     records_per_unit: float | None = 1.0
     size_cv: float = 0.0
     sequential: bool = False
-    growth: float = 0.0
     anytime_n: int = 10_000
     drawn: bool = False
 
@@ -76,10 +77,8 @@ class Asked(NamedTuple):
         below: float | None = 0.0
         match self.goal:
             case "different":
-                above, below = (
-                    None if self.alternative == "less" else 0.0,
-                    None if self.alternative == "greater" else 0.0,
-                )
+                above = None if self.alternative == "less" else 0.0
+                below = None if self.alternative == "greater" else 0.0
             case "alike":
                 above, below = -margin, margin
             case _:
@@ -152,7 +151,7 @@ class Comparing:
                 away / per_record,
                 last,
                 first=ENOUGH / (share * float(levels.n.min()) / at),
-                growth=self.design.growth,
+                growth=GROWTH,
                 tail=self.asked.tail,
                 tightest_at=self.design.anytime_n,
                 df=math.inf if levels.groups is None else float(found.df),
@@ -212,3 +211,29 @@ class Comparing:
             if abs(step) < _CLOSE * size:
                 break
         return size
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """One arm against the control on one outcome. A number that cannot be told is None, and ``why`` says so.
+
+    ``effect`` is the true one that is assumed, or the smallest one that is found; ``records`` and ``units`` are those
+    of the whole trial; ``std_error`` is what the effect's would be; ``power`` is the chance to show what is asked.
+    """
+
+    outcome: str
+    arm: str
+    control: str
+    goal: Goal
+    level: float
+    sd: float
+    effect: float | None
+    relative: float | None
+    margin: float
+    power: float | None
+    records: int | None
+    units: int | None
+    days: float | None
+    std_error: float | None
+    design_effect: float
+    explained: float
+    why: str | None = None

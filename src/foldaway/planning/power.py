@@ -8,12 +8,10 @@ from typing import TypeAlias, TypeVar, get_args
 
 from foldaway.effects.findings import Findings
 from foldaway.errors import EstimateError
-from foldaway.keeping.cohort import GROWTH
 from foldaway.plan import Outcome, Plan
 from foldaway.planning.answer import Power
 from foldaway.planning.baseline import Baseline, baselines_of
-from foldaway.planning.comparing import GUARDING, Alternative, Asked, Comparing, Design, Goal
-from foldaway.planning.planned import Planned, Wanted
+from foldaway.planning.comparing import GUARDING, Alternative, Asked, Comparing, Design, Goal, Planned, Wanted
 
 T = TypeVar("T")
 By: TypeAlias = T | Mapping[str, T] | None
@@ -263,7 +261,6 @@ def _design(
         records_per_unit=per_unit if per_unit is not None else None if clustered else 1.0,
         size_cv=size_cv,
         sequential=sequential,
-        growth=GROWTH,
         anytime_n=10_000 if plan is None else plan.anytime_n,
         drawn=True,
     )

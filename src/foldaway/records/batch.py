@@ -10,9 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldaway.numerics.block import Block, Floats
+from foldaway.numerics.threads import cores
 
 # Records per block: enough that Python's overhead vanishes, few enough for the cache.
 _BLOCK = 16_384
+
+WORTH_COMPILING = 100_000
+"""With this many records, loading the compiled loops costs less than they save."""
+
+WORTH_A_WORKER = 40_000
+"""Below this many records per worker, starting it costs more than it saves."""
 
 # In a larger batch, what is assembled is not held until the next time: it would take as much memory as the records.
 _SHARED = 1 << 18
@@ -73,8 +80,13 @@ class Batch:
         arm = level.astype(np.int32) * self.arms + self.arm
         return replace(self, arms=self.arms * levels, arm=arm, stratum=None, segments=())
 
-    def cuts(self, parts: int) -> list[int]:
-        """Where to cut the batch into so many parts, leaving every unit whole."""
+    def is_worth_compiling(self, before: int) -> bool:
+        """Whether compiled loops pay for it, after so many records before."""
+        return before + self.n >= WORTH_COMPILING
+
+    def cuts(self, workers: int | None = None) -> list[int]:
+        """Where to cut the batch for so many workers, or one for each core, if they pay; every unit stays whole."""
+        parts = min(workers or cores(), max(1, self.n // WORTH_A_WORKER))
         cuts = [self.n * part // parts for part in range(parts + 1)]
         if self.unit is not None:
             cuts = [int(np.searchsorted(self.unit, self.unit[c])) if c < self.n else c for c in cuts]

@@ -16,7 +16,6 @@ from foldaway.plan.vocabulary import SUMS
 from foldaway.records.batch import Batch, Index
 from foldaway.records.columns import Column, attempt, columns_of
 from foldaway.records.faults import CLIPPED, NO_ARM, SEVERAL_ARMS, Fault, Faults, FaultyBatch
-from foldaway.records.keys import Keys
 from foldaway.records.values import (
     BEYOND,
     NAN,
@@ -40,7 +39,7 @@ TOO_MANY = "more records of a unit than the plan allows"
 
 
 def check(
-    data: Any, plan: Plan, *, text: bool = False, ragged: int = 0, keys: Keys | None = None
+    data: Any, plan: Plan, *, text: bool = False, ragged: int = 0, key: bytes | None = None
 ) -> tuple[Batch, Faults]:
     """The batch of good records, and the faults of those left out.
 
@@ -49,7 +48,7 @@ def check(
         plan: The plan, which says what a good record is.
         text: Whether numbers may come as text, as in CSV.
         ragged: Lines that could not even be read as records, counted by whoever read them.
-        keys: Gives the records their keyed numbers, for plans that need them.
+        key: What gives the records their keyed numbers, for plans that need them.
 
     Raises:
         RecordError: The batch is refused whole: a column is missing, or, unless the plan drops faulty
@@ -60,7 +59,7 @@ def check(
     faults = checked.faults(ragged + others)
     if faults and plan.on_fault == "refuse":
         raise FaultyBatch(faults, n + ragged + others, checked.first_faulty())
-    return checked.batch(keys), faults
+    return checked.batch(key), faults
 
 
 def _wanted(plan: Plan) -> list[str]:
@@ -202,37 +201,31 @@ class _Checked:
                 reasons += [Fault(arm, column, rule, count) for rule, count in counts.items() if count]
         return Faults(records.items(), reasons)
 
-    def batch(self, keys: Keys | None) -> Batch:
+    def batch(self, key: bytes | None) -> Batch:
         """The records without a fault; sorted by unit where units are complete, so that none is cut in two."""
         faulty = self.faulty()
         index = np.flatnonzero(~faulty) if faulty.any() else None
         if self.unit is not None:
             index = np.arange(self.n) if index is None else index
             index = index[np.argsort(self.unit[index], kind="stable")]
-        if index is None:
-            return self._batch(self.n, lambda values: values, keys)
-        return self._batch(len(index), lambda values: values[index], keys, index)
-
-    def _batch(
-        self,
-        n: int,
-        pick: Callable[[NDArray[Any]], NDArray[Any]],
-        keys: Keys | None,
-        index: NDArray[np.intp] | None = None,
-    ) -> Batch:
-        picked: dict[int, NDArray[Any]] = {}  # the levels of one covariate share their codes
-        plan = self.plan
+        n, plan = self.n if index is None else len(index), self.plan
         apart = plan.cluster is not None and not plan.one_each and self.unit is None
 
-        def hashed(column: str | None) -> NDArray[np.uint64] | None:
-            names = None if column is None else self.identifiers[column]
-            return None if keys is None else keys.of(names if names is None or index is None else names.take(index), n)
+        def pick(values: NDArray[Any]) -> NDArray[Any]:
+            return values if index is None else values[index]
 
+        def hashed(column: str | None) -> NDArray[np.uint64] | None:
+            if key is None:
+                return None
+            names = None if column is None else self.identifiers[column]
+            return hashes(names if names is None or index is None else names.take(index), n, key)
+
+        picked: dict[int, NDArray[Any]] = {}  # the levels of one covariate share their codes
         columns = [(picked.setdefault(id(values), pick(values)), code) for values, code in self.values]
         return Batch(
             n,
             _assembler(columns),
-            len(self.plan.arms),
+            len(plan.arms),
             pick(self.arm),
             None if self.weight is None else pick(self.weight),
             None if self.unit is None else pick(self.unit),
@@ -242,6 +235,18 @@ class _Checked:
             segments=[(levels, pick(level)) for levels, level in self.segments],
             bins=[pick(bins) for bins in self.bins],
         )
+
+
+def hashes(units: pa.Array | None, n: int, key: bytes) -> NDArray[np.uint64]:
+    """A keyed number for each of n records: of its unit, the same in every batch, or else of its place in this one.
+
+    Example:
+        >>> hashes(pa.array([17, 4]), 2, bytes(16)).tolist() == hashes(pa.array(["17", "4"]), 2, bytes(16)).tolist()
+        True
+    """
+    from foldaway.numerics.kernels.siphash import hash_identifiers
+
+    return hash_identifiers(pa.array(np.arange(n)) if units is None else units, key)
 
 
 def _value(value: Value, measured: Mapping[str, Floats]) -> Floats:

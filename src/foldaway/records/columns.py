@@ -79,7 +79,8 @@ def columns_of(data: Any, names: Sequence[str], lackable: Collection[str] = ()) 
     A batch without any column or record is empty, and then no column is missing. Where records come one by one, those
     that they may lack are there even if none of this batch has them.
     """
-    if not attempt(lambda: _is_table(data)) and isinstance(data, Iterable):
+    is_one = isinstance(data, Mapping | str | bytes | bytearray | memoryview) or attempt(lambda: _speaks_arrow(data))
+    if not is_one and isinstance(data, Iterable):  # it comes record by record
         data = list(data)  # not in an attempt: whoever makes records one by one may fail in their own words
     given = attempt(lambda: _given(data, names, lackable))
     if doubled := [name for name in names if given.names.count(name) > 1]:
@@ -108,11 +109,6 @@ def _unreadable(error: Exception) -> RecordError | None:
     if isinstance(error, RecordError | MemoryError):
         return None
     return RecordError(f"{REFUSED}: it could not be read ({type(error).__name__}); pass {_TAKEN}.")
-
-
-def _is_table(data: Any) -> bool:
-    """Whether the data comes as columns, or not at all, rather than record by record."""
-    return isinstance(data, Mapping | str | bytes | bytearray | memoryview) or _speaks_arrow(data)
 
 
 def _speaks_arrow(data: Any) -> bool:

@@ -165,8 +165,7 @@ def _hints(faults: Faults, n: int, *, registered: bool = False) -> list[str]:
     if any(counts.get("wrong type", 0) >= n for counts in rules):
         return [
             "A column in which every value has the wrong type must be written as numbers: a date as days, a "
-            "percentage as 0.17, "
-            "a decimal comma as a point (1.5), yes and no as 1 and 0. For a categorical covariate, "
+            "percentage as 0.17, a decimal comma as a point (1.5), yes and no as 1 and 0. For a categorical covariate, "
             "list its levels in the plan's `levels`."
         ]
     if any(SEVERAL_ARMS in counts for counts in rules):
@@ -185,6 +184,7 @@ def _hints(faults: Faults, n: int, *, registered: bool = False) -> list[str]:
         'Repair these records, or set on_fault = "drop" in the plan to leave out and count such records (up to its '
         "drop_limit, 5 % of all records)."
     ]
-    if any("null" in counts for counts in rules):
-        advice.append('If an outcome may be missing, set missing = "allowed" on that outcome in the plan.')
+    for column in [column for column, counts in faults.by_column().items() if "null" in counts][:1]:
+        table = f'{{kind = "mean", column = "{column}", missing = "allowed"}}'
+        advice.append(f"If {column} is an outcome that may be missing, write it in the plan's outcomes as {table}.")
     return advice

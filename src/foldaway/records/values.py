@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, TypeVar
 from uuid import UUID
@@ -19,6 +19,7 @@ from foldaway.records.columns import Column, as_numpy
 Codes = NDArray[np.signedinteger[Any]]
 Mask = NDArray[np.bool_]
 Masks = dict[str, Mask]
+T = TypeVar("T")
 Scalar = TypeVar("Scalar", np.float64, np.signedinteger[Any])
 
 NULL, NAN, INFINITE, WRONG_TYPE = "null", "NaN", "infinity", "wrong type"
@@ -159,18 +160,14 @@ def _to_floats(column: pa.Array, text: bool) -> tuple[Floats, Mask, Mask]:
 
 
 def _objects_to_floats(column: list[Any], text: bool) -> tuple[Floats, Mask, Mask]:
-    found = [_number(value, text) for value in column]
-    null = _mask(value is None for value in column)
-    wrong = _mask(number is None for number in found) & ~null
+    found, null, wrong = _each(column, lambda value: _number(value, text))
     return np.array([0.0 if number is None else number for number in found], dtype=np.float64), null, wrong
 
 
 def _object_codes(column: list[Any], names: Sequence[str], unknown: str) -> tuple[Codes, Masks]:
     position = {name: code for code, name in enumerate(names)}
-    given = [_name(value) for value in column]
+    given, null, wrong = _each(column, _name)
     found = np.array([-1 if name is None else position.get(name, -1) for name in given], dtype=_code_type(names))
-    null = _mask(value is None for value in column)
-    wrong = _mask(name is None for name in given) & ~null
     return found, _found({NULL: null, WRONG_TYPE: wrong, unknown: (found < 0) & ~null & ~wrong})
 
 
@@ -179,9 +176,7 @@ def _code_type(names: Sequence[str]) -> type[np.signedinteger[Any]]:
 
 
 def _object_identifiers(column: list[Any]) -> tuple[pa.Array, Masks]:
-    given = [_identifier(value) for value in column]
-    null = _mask(value is None for value in column)
-    wrong = _mask(identifier is None for identifier in given) & ~null
+    given, null, wrong = _each(column, _identifier)
     return pa.array(given, pa.binary()), _found({NULL: null, WRONG_TYPE: wrong})
 
 
@@ -262,8 +257,11 @@ def _nulls(column: pa.Array) -> Mask:
     return as_numpy(pc.is_null(column)) if column.null_count else np.zeros(len(column), dtype=bool)
 
 
-def _mask(tests: Iterable[bool]) -> Mask:
-    return np.fromiter(tests, dtype=bool)
+def _each(column: list[Any], read: Callable[[Any], T | None]) -> tuple[list[T | None], Mask, Mask]:
+    """Each object as it is read, which of them are null, and which are of a wrong type: others that read as None."""
+    found = [read(value) for value in column]
+    null = np.fromiter((value is None for value in column), dtype=bool)
+    return found, null, np.fromiter((each is None for each in found), dtype=bool) & ~null
 
 
 def _found(masks: Masks) -> Masks:

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +18,7 @@ from foldaway.errors import FoldawayError, instead_of
 from foldaway.forgetting.harden import harden, settle
 from foldaway.forgetting.rehearsal import rehearse
 from foldaway.keeping.disk import replace_file
+from foldaway.keeping.locks import locked
 from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
@@ -32,7 +34,7 @@ PASSWORD = "FOLDAWAY_DATABASE_PASSWORD"
 
 ADMIN_TOKEN = "admin.token"
 
-_EXPORT = "Export them as FOLDAWAY_SERVER and FOLDAWAY_TOKEN for the other commands."
+_EXPORT = "For the other commands, export the address as FOLDAWAY_SERVER and the token as FOLDAWAY_TOKEN."
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,16 @@ def serve(settings: Settings) -> None:
     for sentence in harden():
         log("not hardened", "warning", reason=sentence)
     catch_library_logs()
+    with _alone(settings):
+        _serve(settings)
+
+
+def _serve(settings: Settings) -> None:
     listener = _listen(settings.host, settings.port)
     for sentence in _in_the_clear(settings, listener.getsockname()[0]):
         log("not encrypted", "warning", reason=sentence)
     store = open_store(settings)
-    sentences = admit(settings, AccessTokens(store))
+    sentences = admit(settings, store)
     rehearse()
     settle()
     shard = settings.shard or (socket.gethostname() if settings.database else "main")
@@ -85,7 +92,7 @@ def serve(settings: Settings) -> None:
         access_log=False,
         log_config=None,
         server_header=False,
-        timeout_keep_alive=15,
+        proxy_headers=False,  # nothing here asks for the client's address
         timeout_graceful_shutdown=20,
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.certificate_key,
@@ -97,6 +104,24 @@ def serve(settings: Settings) -> None:
         config.load()
     _say_hello(settings, sentences, listener.getsockname()[1])
     _run(uvicorn.Server(config), listener)
+
+
+def _alone(settings: Settings) -> ExitStack:
+    """One server at a time on a folder: two would each take the other's share of a trial for their own.
+
+    The lock ends with the process, however that ends, so that a server that was killed can start again at once.
+    """
+    held, folder = ExitStack(), settings.data
+    if settings.database is None and folder is not None:
+        taken = FoldawayError(
+            f"another server is using {folder}, and a folder serves only one. Stop that server first; or run several "
+            "on one PostgreSQL database, with --database postgresql://… and a --shard name for each."
+        )
+        unusable = f"the folder {folder} cannot be used: {{}}."
+        with instead_of(OSError, lambda error: FoldawayError(unusable.format(error.strerror))):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            held.enter_context(locked(folder / "server", taken))
+    return held
 
 
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:
@@ -162,18 +187,18 @@ def _place(settings: Settings) -> str | Path:
     return settings.data
 
 
-def admit(settings: Settings, tokens: AccessTokens) -> list[str]:
+def admit(settings: Settings, store: Store) -> list[str]:
     """Make sure that somebody may administer the server; what to tell whoever starts it.
 
     A token that was preset is taken as it is. Otherwise the first token of a new database is shown at a terminal, and
     written to a file where standard output is the log of a container.
     """
-    file = settings.admin_token_file
+    file, tokens = settings.admin_token_file, AccessTokens(store)
     preset = settings.admin_token or (_text_of(file, "the admin token") if file and file.exists() else None)
     if preset is not None:
         tokens.adopt(preset)
         return []
-    if tokens.has_admin():
+    if store.tokens.has_admin():
         return []
     if file is None and sys.stdout.isatty():
         return [f"admin token, shown this once: {tokens.issue(TokenWanted('admin')).token}", _EXPORT]

@@ -75,51 +75,6 @@ def _checkout(n: int, seed: int, start: int, effect: float) -> pa.RecordBatch:
     )
 
 
-def wards(
-    n: int, *, patients: int = 20, seed: int = 0, effect: float = 2.0, chunk: int = 50
-) -> Iterator[pa.RecordBatch]:
-    """A hospital trial randomised by ward: patients of a ward share its arm, and resemble each other.
-
-    Scores have a standard deviation of about 12 within an arm, an intraclass correlation of about 0.2, and
-    depend on age and baseline. Errors that ignore the wards are far too small here. Columns: ``arm`` (control,
-    treatment), ``score``, ``age``, ``baseline``, ``ward``.
-
-    Args:
-        n: The number of wards.
-        patients: Their mean number in a ward; every ward has at least one.
-        seed: Chooses the wards.
-        effect: The true effect on the score, the same for every patient.
-        chunk: Wards in a batch. No ward is ever split between batches.
-
-    Example:
-        >>> batch = next(wards(40))
-        >>> batch.schema.names, len(batch.column("ward").unique())
-        (['arm', 'score', 'age', 'baseline', 'ward'], 40)
-    """
-    for start in range(0, n, chunk):
-        records = [_ward(seed, ward, patients, effect) for ward in range(start, min(start + chunk, n))]
-        yield pa.Table.from_batches(records).combine_chunks().to_batches()[0]
-
-
-def _ward(seed: int, ward: int, patients: int, effect: float) -> pa.RecordBatch:
-    rng = np.random.default_rng([seed, ward])
-    arm = rng.integers(0, 2)
-    size = 1 + rng.poisson(patients - 1)
-    shared = rng.normal(0, 5)
-    age = np.clip(rng.normal(62, 14, size), 18, 99).round()
-    baseline = rng.normal(50, 8, size) + shared / 2
-    score = 20 + effect * arm + 0.6 * baseline - 0.15 * (age - 62) + 0.7 * shared + rng.normal(0, 9, size)
-    return pa.record_batch(
-        {
-            "arm": pa.array([_ARMS[arm]] * size),
-            "score": pa.array(score),
-            "age": pa.array(age),
-            "baseline": pa.array(baseline),
-            "ward": pa.array([f"w{ward:05d}"] * size),
-        }
-    )
-
-
 # The model of `visits`.
 _VISIT = (0.1, 0.4)  # how likely a user is to come on a day: from the rarest visitor to the most frequent
 _MINUTES = 20.0

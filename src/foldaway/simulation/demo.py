@@ -56,12 +56,15 @@ def demonstrate(records: int, seed: int, showing: Showing) -> None:
     effects = trial.effects()
     print(effects)
     rows = pa.Table.from_batches(list(checkout(records, seed=seed)))
+    independent, clustered = _beside_kept(effects, rows)
     print("\nThe same from an analysis that kept every row (NumPy), for independent records:\n")
-    print(_independent(effects, rows))
+    print(independent)
     print(f"\nClustered by user: foldaway leaves out each of {PLAN.groups} groups of users in turn, the")
     print("analysis of kept rows adds up each user's residuals. The first varies by about")
-    print(f"{100 * _spread():.0f} % with how users fall into groups; its t quantile allows for that.\n")
-    print(_clustered(effects, rows))
+    # The standard deviation of a standard error from this many groups, relative to it.
+    spread = 1 / math.sqrt(2 * (PLAN.groups - 1))
+    print(f"{100 * spread:.0f} % with how users fall into groups; its t quantile allows for that.\n")
+    print(clustered)
     print(f"\nRecords still held by foldaway: {_held()}. The state it saves is {len(trial.dumps()):,} bytes of")
     print("sums by group, without covariates, and would be the same size after a billion")
     print("records.")
@@ -76,37 +79,29 @@ def _write(file: Path, records: int, seed: int) -> None:
         writer.close()
 
 
-def _independent(effects: Effects, rows: pa.Table) -> str:
-    cells = []
-    for outcome in (each.name for each in PLAN.outcomes):
-        for estimator in ("difference", "adjusted"):
-            ours = effects.filter(outcome=outcome, estimator=estimator, se_kind="welch")[0]
-            kept = KeptRows.of(rows, outcome, adjusted=estimator == "adjusted")
-            apart = max(abs(ours.estimate / kept.effect - 1), abs(ours.std_error / kept.error() - 1))
-            first = outcome if estimator == "difference" else ""
-            cells += [
-                [first, estimator, "foldaway", number(ours.estimate, 10), number(ours.std_error, 10), ""],
-                ["", "", "all rows kept", number(kept.effect, 10), number(kept.error(), 10), f"{apart:.0e}"],
-            ]
-    return text_table(["outcome", "estimator", "analysis", "effect", "std. error", "differs by"], cells, left=3)
-
-
-def _clustered(effects: Effects, rows: pa.Table) -> str:
-    cells = []
+def _beside_kept(effects: Effects, rows: pa.Table) -> tuple[str, str]:
+    """Effects beside those of kept rows: with errors for independent records, and clustered by user."""
+    independent, clustered = [], []
     _, user = np.unique(rows["user_id"].to_numpy().astype(str), return_inverse=True)
     for outcome in (each.name for each in PLAN.outcomes):
         for estimator in ("difference", "adjusted"):
-            ours = effects.filter(outcome=outcome, estimator=estimator, se_kind="jackknife")[0].std_error
-            kept = KeptRows.of(rows, outcome, adjusted=estimator == "adjusted").clustered_error(user)
+            found = effects.filter(outcome=outcome, estimator=estimator)
+            ours, by_user = (found.filter(se_kind=kind)[0] for kind in ("welch", "jackknife"))
+            kept = KeptRows.of(rows, outcome, adjusted=estimator == "adjusted")
+            error, error_by_user = kept.error(), kept.clustered_error(user)
+            apart = max(abs(ours.estimate / kept.effect - 1), abs(ours.std_error / error - 1))
+            further = f"{100 * (by_user.std_error / error_by_user - 1):+.0f} %"
             first = outcome if estimator == "difference" else ""
-            cells.append([first, estimator, number(ours, 4), number(kept, 4), f"{100 * (ours / kept - 1):+.0f} %"])
-    header = ["outcome", "estimator", "foldaway, jackknife", "all rows kept, CR1", "differs by"]
-    return text_table(header, cells, left=2)
-
-
-def _spread() -> float:
-    """The standard deviation of a standard error from this many groups, relative to it."""
-    return 1 / math.sqrt(2 * (PLAN.groups - 1))
+            independent += [
+                [first, estimator, "foldaway", number(ours.estimate, 10), number(ours.std_error, 10), ""],
+                ["", "", "all rows kept", number(kept.effect, 10), number(error, 10), f"{apart:.0e}"],
+            ]
+            clustered.append([first, estimator, number(by_user.std_error, 4), number(error_by_user, 4), further])
+    headers = (
+        ["outcome", "estimator", "analysis", "effect", "std. error", "differs by"],
+        ["outcome", "estimator", "foldaway, jackknife", "all rows kept, CR1", "differs by"],
+    )
+    return text_table(headers[0], independent, left=3), text_table(headers[1], clustered, left=2)
 
 
 class KeptRows(NamedTuple):

@@ -81,7 +81,7 @@ def _batches(
     connection: Any, query: str, parameters: Any, wanted: tuple[str, ...], *, whole: bool
 ) -> Generator[tuple[pa.Table | Columns, int], None, None]:
     """The wanted columns, batch by batch, each with its number of records."""
-    if _is_duckdb(connection):
+    if _library(connection) in ("duckdb", "_duckdb"):
         # Not through a cursor: that would be a connection of its own, and would hold the whole answer.
         with _in_our_words():
             answer = connection.sql(query, params=parameters)
@@ -98,8 +98,7 @@ def _batches(
 @contextmanager
 def _cursor(connection: Any) -> Iterator[Any]:
     """A cursor, closed at the end."""
-    named = type(connection).__module__.partition(".")[0] == "psycopg"
-    # Without a name, psycopg's cursor would fetch the whole answer at once.
+    named = _library(connection) == "psycopg"  # without a name, its cursor would fetch the whole answer at once
     with _in_our_words():
         cursor = connection.cursor(name="foldaway") if named else connection.cursor()
     with closing(cursor):
@@ -112,8 +111,8 @@ def _reader(answer: Any, *rows: int) -> Any:
     return None if read is None else read(*rows)
 
 
-def _is_duckdb(connection: Any) -> bool:
-    return type(connection).__module__.partition(".")[0] in ("duckdb", "_duckdb")
+def _library(connection: Any) -> str:
+    return type(connection).__module__.partition(".")[0]
 
 
 def _read(reader: Any, wanted: tuple[str, ...], whole: bool) -> Iterator[tuple[pa.Table, int]]:

@@ -71,7 +71,7 @@ class ArmTally:
             rows = block.rows.copy()
             rows[sorted(self.pooled)] = 0
             block = replace(block, rows=rows)
-        there = self if self.frame.n else replace(self, frame=self._first_frame(block))
+        there = self if self.frame.n else replace(self, frame=Frame.first(block, self.shape))
         framed = there.frame.apply(block)
         factor = there.factor.fold(framed)
         if not there.frame.suits(factor.R, self.shape):
@@ -130,11 +130,6 @@ class ArmTally:
         """The factor of the rows as they came: R F."""
         return self.factor.R @ self.frame.F
 
-    def _first_frame(self, block: Block) -> Frame:
-        rows = block.rows if block.weight is None else block.rows * np.sqrt(block.weight)
-        R = append_rows(np.zeros((len(rows), len(rows)), order="F"), rows.T)
-        return Frame.of(R, self.shape, block.n)
-
     def in_own_frame_if_doubled(self) -> Self:
         """In a frame made from its own records, once these are twice those that the frame was made from."""
         if self.n < 2 * self.frame.n:
@@ -150,9 +145,7 @@ class ArmTally:
     def restore(cls, state: Any, shape: Shape, kinds: Kinds) -> Self:
         """The tallies from their state."""
         saved = decode_part(state, ArmState)
-        F = np.asfortranarray(saved.frame.read(shape.columns, shape.columns))
-        if saved.frame_n < 0 or np.any(np.tril(F, -1)) or not np.all(np.diag(F)):
-            raise StateError("the state is damaged: a frame cannot be inverted.")
+        frame = Frame.restore(saved.frame, saved.frame_n, shape)
         if saved.tallies.keys() != kinds.keys():
             raise StateError("the state does not fit its plan: it has other tallies.")
         tallies = {name: kind.restore(saved.tallies[name], shape) for name, kind in kinds.items()}
@@ -163,7 +156,7 @@ class ArmTally:
         pooled = frozenset(saved.pooled)
         if not pooled <= set(range(1, shape.regressors)) or factor.R[:, sorted(pooled)].any():
             raise StateError("the state is damaged: its levels are not pooled as it says.")
-        return cls(shape, kinds, Frame(F, saved.frame_n), factor, tallies, pooled)
+        return cls(shape, kinds, frame, factor, tallies, pooled)
 
 
 def _arrays(state: Any) -> Iterator[Array]:

@@ -1,21 +1,28 @@
-"""What a trial holds that keeps moments: the tallies of its arms."""
+"""What a trial holds that keeps moments: the tallies of its arms, and how records are folded into them.
+
+Batches are folded on all cores: each worker folds a part of a large one, and the parts are added.
+
+A cluster's g_j = Σ_i (vech(x x'), x y) depends on its rows through their second moments alone, and the K rows of its
+factor R_j (R_j'R_j = Σ_i z z') have the same ones. So these rows stand for the records, as a unit, and every tally of
+units comes out as if the records themselves had been folded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldaway.errors import StateError
-from foldaway.numerics.block import Floats, Shape
+from foldaway.numerics.block import Block, Floats, Shape
+from foldaway.numerics.threads import on_threads, one_blas_thread
 from foldaway.plan import Plan
 from foldaway.plan.vocabulary import REPLICATES
-from foldaway.records.batch import Batch
+from foldaway.records.batch import WORTH_A_WORKER, Batch
 from foldaway.tallies.arm import ArmTally
-from foldaway.tallies.folding import fold_batch, fold_clusters
 from foldaway.tallies.kinds import UNITS, kinds_of
 from foldaway.tallies.scores import UnitScores
 
@@ -55,8 +62,20 @@ class Arms:
         return type(self)(tuple(fold_batch(self.arms, batch, workers)))
 
     def fold_clusters(self, codes: NDArray[np.intp], counts: NDArray[np.int64], triangles: Floats) -> Self:
-        """Take whole clusters in, of which only the second moments have come: see `folding.fold_clusters`."""
-        return type(self)(tuple(fold_clusters(self.arms, codes, counts, triangles)))
+        """Take whole clusters in, of which only the second moments have come.
+
+        Args:
+            codes: Each cluster's arm, by its place in the plan.
+            counts: Each cluster's number of records.
+            triangles: Each cluster's triangular factor of its rows z = [1, x, y], times the roots of their weights: J
+                by K by K.
+        """
+        of = [codes == a for a in range(len(self.arms))]
+        arms = (
+            arm.fold(_block(counts[own], triangles[own])) if own.any() else arm
+            for arm, own in zip(self.arms, of, strict=True)
+        )
+        return type(self)(tuple(arms))
 
     def __add__(self, other: Self) -> Self:
         return type(self)(tuple(a + b for a, b in zip(self.arms, other.arms, strict=True)))
@@ -83,3 +102,43 @@ class Arms:
         if len({arm.pooled for arm in arms}) != 1:
             raise StateError("the state is damaged: its arms have different levels pooled.")
         return cls(tuple(arms))
+
+
+def fold_batch(arms: Sequence[ArmTally], batch: Batch, workers: int | None = None) -> list[ArmTally]:
+    """The arms' tallies with the batch taken in; the arms given are left as they were."""
+    cuts = batch.cuts(workers)
+    if batch.is_worth_compiling(sum(arm.n for arm in arms)):
+        batch = replace(batch, compiled=True)
+    with one_blas_thread():
+        if len(cuts) == 2:
+            return _fold_part(arms, batch, *cuts)
+        arms = [_with_frame(arm, number, batch) for number, arm in enumerate(arms)]
+        folded = list(arms)
+        for part in on_threads(lambda *ends: _fold_part([arm.emptied() for arm in arms], batch, *ends), cuts):
+            folded = [have + more for have, more in zip(folded, part, strict=True)]
+    return folded
+
+
+def _fold_part(arms: Sequence[ArmTally], batch: Batch, start: int, stop: int) -> list[ArmTally]:
+    folded = list(arms)
+    for arm, block in batch.blocks(start, stop):
+        folded[arm] = folded[arm].fold(block)
+    return folded
+
+
+def _with_frame(arm: ArmTally, number: int, batch: Batch) -> ArmTally:
+    """The arm, with a frame from its first block if it has none yet: so that the workers share one."""
+    if not arm.frame.n:
+        for of, block in batch.blocks(0, min(len(batch), WORTH_A_WORKER)):
+            if of == number and len(block):
+                return arm.fold(block).emptied()
+    return arm
+
+
+def _block(counts: NDArray[np.int64], triangles: Floats) -> Block:
+    clusters, K, _ = triangles.shape
+    rows = triangles.reshape(clusters * K, K)
+    unit = np.repeat(np.arange(clusters), K)
+    # Few records leave empty rows below theirs.
+    used = np.logical_or(rows.any(axis=1), np.arange(len(rows)) % K == 0)
+    return Block(np.ascontiguousarray(rows[used].T), unit=unit[used], stands_for=int(counts.sum()))

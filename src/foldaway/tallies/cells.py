@@ -6,11 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from foldaway.numerics.block import Floats
-
-Cells = NDArray[np.intp]
+from foldaway.numerics.block import Cells, Floats
 
 
 class Dealt(NamedTuple):

@@ -97,8 +97,8 @@ class CompleteCases:
             rows = batch.assemble(here)
             for i, places in enumerate(self.sets):
                 parts[i] = fold_group_moments(parts[i], _having(batch, here, rows, places, parts[i].shape.row))
-        arm = np.zeros(len(batch), dtype=np.int8) if batch.arm is None else batch.arm
-        cell = cell_of(arm, None if batch.key is None else group_of(batch.key, groups), groups)
+        assert batch.arm is not None
+        cell = cell_of(batch.arm, None if batch.key is None else group_of(batch.key, groups), groups)
         counted = [np.bincount(cell, each, minlength=arms * groups) for each in (None, batch.weight)[:columns]]
         added = np.stack(counted, axis=-1).reshape(self.everyone.shape)
         return replace(self, parts=tuple(parts), everyone=self.everyone + added)
@@ -123,7 +123,7 @@ class CompleteCases:
         for places, part in zip(self.sets, self.parts, strict=True):
             own = predictor if predictor is None else predictor._replace(slopes=predictor.slopes[list(places)])
             slopes = without if without is None else without[:, list(places)]
-            sums.place(lean(part, own, slopes, self.pairs_in(places)), places)
+            _place(sums, lean(part, own, slopes, self.pairs_in(places)), places)
         return sums.settled()
 
     def of_arms(self, places: Sequence[int]) -> Self:
@@ -155,6 +155,24 @@ class CompleteCases:
         if any(np.any(part.records > records) for part in parts) or np.any(records != np.floor(records)):
             raise StateError("the state is damaged: its counts do not fit.")
         return replace(self, parts=tuple(parts), everyone=everyone)
+
+
+def _place(whole: Sums, part: Sums, places: Sequence[int]) -> None:
+    """Put sums of some of the outcomes, of those records that have them, into their places in the whole."""
+    own = list(places)
+    columns = own + [whole.shape.outcomes + place for place in own] if whole.shape.adjusted else own
+    assert whole.present is not None
+    whole.present[..., own] = part.records[..., None]
+    if whole.weight is not None and part.weight is not None:
+        whole.weight[..., own] = part.weight
+    for name in ("level", "total", "first", "square"):
+        getattr(whole, name)[..., columns] = getattr(part, name)
+    for p, pair in enumerate(whole.shape.pairs):
+        if whole.joint is not None and part.joint is not None and pair[0] in own:
+            local = (own.index(pair[0]), own.index(pair[1]))
+            whole.joint[:, p] = part.joint[:, part.shape.pairs.index(local)]
+    for name in ("mass", "absolute", *(["cross"] if whole.cross is not None else [])):
+        getattr(whole, name)[..., own] = getattr(part, name)
 
 
 def _having(batch: Batch, here: slice, rows: Floats, places: Places, row: Shape) -> Batch:

@@ -18,8 +18,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from foldaway.errors import StateError
+from foldaway.keeping.state import Array
 from foldaway.numerics.block import LARGEST, Block, Floats, Shape
-from foldaway.numerics.linalg import frame_rows
+from foldaway.numerics.linalg import append_rows, frame_rows
 
 NO_DIRECTION = 1e-13
 """Below this share of a column's length, what is left after the earlier columns is rounding."""
@@ -54,6 +56,21 @@ class Frame:
         whole /= abs(scale)
         for column in np.flatnonzero(~shown).tolist():
             F[column, column] = whole[column] if whole[column] > 1 / LARGEST else 1
+        return cls(F, n)
+
+    @classmethod
+    def first(cls, block: Block, shape: Shape) -> Frame:
+        """The frame that the first records make, as they came."""
+        rows = block.rows if block.weight is None else block.rows * np.sqrt(block.weight)
+        R = append_rows(np.zeros((len(rows), len(rows)), order="F"), rows.T)
+        return cls.of(R, shape, block.n)
+
+    @classmethod
+    def restore(cls, kept: Array, n: int, shape: Shape) -> Frame:
+        """The frame from its state."""
+        F = np.asfortranarray(kept.read(shape.columns, shape.columns))
+        if n < 0 or np.any(np.tril(F, -1)) or not np.all(np.diag(F)):
+            raise StateError("the state is damaged: a frame cannot be inverted.")
         return cls(F, n)
 
     def apply(self, block: Block) -> Block:

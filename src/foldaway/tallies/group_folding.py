@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.numerics.block import Floats
-from foldaway.numerics.threads import cores, on_threads, one_blas_thread
+from foldaway.numerics.block import Floats, Piece
+from foldaway.numerics.threads import on_threads, one_blas_thread
 from foldaway.records.batch import Batch
 from foldaway.tallies.cells import Dealt, cell_of
 from foldaway.tallies.group_moments import STEP, GroupMoments
 from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.predictor import Predictor
-from foldaway.tallies.sums import Piece, Sums, group_of
-
-# With this many records, loading the compiled loops costs less than they save.
-_WORTH_COMPILING = 100_000
-
-# Below this many records per worker, starting it costs more than it saves.
-_WORTH_A_WORKER = 40_000
+from foldaway.tallies.sums import Sums, group_of
 
 # Records whose sums are made about one center …
 _STRETCH = 1 << 18
@@ -30,23 +23,17 @@ _STRETCH = 1 << 18
 _PIECE = 1 << 14
 
 
-def fold_sums(
-    sums: Sums,
-    batch: Batch,
-    predictor: Predictor | None = None,
-    workers: int | None = None,
-) -> Sums:
+def fold_sums(sums: Sums, batch: Batch, predictor: Predictor | None = None) -> Sums:
     """The sums with the batch taken in; those given are left as they were.
 
     Args:
         sums: The sums.
         batch: The records; their groups come from their keyed hashes.
         predictor: What makes ỹ of a record, if the sums have it.
-        workers: How many threads; as many as there are cores, if left out.
     """
     if (predictor is None) == sums.shape.adjusted:
         raise ValueError("adjusted sums, and only these, need a predictor")
-    compiled = _is_worth_compiling(sums.n, batch)
+    compiled = batch.is_worth_compiling(sums.n)
     empty = Sums.empty(sums.shape)
 
     def fold(start: int, stop: int) -> Sums:
@@ -56,45 +43,41 @@ def fold_sums(
             folded = folded.fold_pieces(pieces, compiled=compiled)
         return folded
 
-    for part in on_threads(fold, _cuts(batch, workers)):
+    for part in on_threads(fold, batch.cuts()):
         sums = sums + part
     return sums
 
 
-def fold_histogram(
-    histogram: Histogram, batch: Batch, bins: NDArray[np.int16], workers: int | None = None
-) -> Histogram:
+def fold_histogram(histogram: Histogram, batch: Batch, bins: NDArray[np.int16]) -> Histogram:
     """The histogram with the batch taken in; that given is left as it was.
 
     Args:
         histogram: The histogram.
         batch: The records; their groups come from their keyed hashes.
         bins: Their bins.
-        workers: How many threads; as many as there are cores, if left out.
     """
-    compiled = _is_worth_compiling(0, batch)
-    cuts = _cuts(batch, workers)
+    assert batch.arm is not None
+    arm, cuts, compiled = batch.arm, batch.cuts(), batch.is_worth_compiling(0)
     into = histogram if len(cuts) == 2 else Histogram.empty(histogram.shape)
 
     def fold(start: int, stop: int) -> Histogram:
         part = slice(start, stop)
         hashes = None if batch.key is None else batch.key[part]
         weight = None if batch.weight is None else batch.weight[part]
-        return into.fold(_arm(batch, part), bins[part], hashes, weight, compiled=compiled)
+        return into.fold(arm[part], bins[part], hashes, weight, compiled=compiled)
 
     parts = list(on_threads(fold, cuts))
     return parts[0] if len(parts) == 1 else sum(parts, histogram)
 
 
-def fold_group_moments(moments: GroupMoments, batch: Batch, workers: int | None = None) -> GroupMoments:
+def fold_group_moments(moments: GroupMoments, batch: Batch) -> GroupMoments:
     """The moments with the batch taken in; those given are left as they were.
 
     Args:
         moments: The moments.
         batch: The records; their groups come from their keyed hashes.
-        workers: How many threads; as many as there are cores, if left out.
     """
-    compiled = _is_worth_compiling(moments.n, batch)
+    compiled = batch.is_worth_compiling(moments.n)
     empty = moments.emptied()
 
     def fold(start: int, stop: int) -> GroupMoments:
@@ -106,7 +89,7 @@ def fold_group_moments(moments: GroupMoments, batch: Batch, workers: int | None 
         return folded
 
     with one_blas_thread():
-        for part in on_threads(fold, _cuts(batch, workers)):
+        for part in on_threads(fold, batch.cuts()):
             moments = moments + part
     return moments
 
@@ -140,25 +123,14 @@ class _Pieces:
 
 def _dealt(batch: Batch, start: int, stop: int, groups: int, step: int, compiled: bool) -> Iterator[Dealt]:
     """A part of the batch in steps, dealt to cells."""
+    assert batch.arm is not None
     for at in range(start, stop, step):
         part = slice(at, min(at + step, stop))
-        arm, hashes = _arm(batch, part), None if batch.key is None else batch.key[part]
+        arm, hashes = batch.arm[part], None if batch.key is None else batch.key[part]
         if compiled and hashes is not None:
-            from foldaway.numerics.kernels.histograms import cells
+            from foldaway.numerics.kernels.sums import cells
 
             cell = cells(arm, hashes, groups)
         else:
             cell = cell_of(arm, None if hashes is None else group_of(hashes, groups), groups)
         yield Dealt(cell, batch.assemble(part), None if batch.weight is None else batch.weight[part])
-
-
-def _arm(batch: Batch, part: slice) -> NDArray[np.integer[Any]]:
-    return np.zeros(part.stop - part.start, dtype=np.int8) if batch.arm is None else batch.arm[part]
-
-
-def _is_worth_compiling(n: int, batch: Batch) -> bool:
-    return n + len(batch) >= _WORTH_COMPILING
-
-
-def _cuts(batch: Batch, workers: int | None) -> list[int]:
-    return batch.cuts(min(workers or cores(), max(1, len(batch) // _WORTH_A_WORKER)))

@@ -20,9 +20,9 @@ from numpy.typing import ArrayLike
 
 from foldaway.errors import EstimateError, StateError
 from foldaway.keeping.state import Array, decode_part
-from foldaway.numerics.block import Block, Floats, Shape
+from foldaway.numerics.block import Block, Cells, Floats, Shape
 from foldaway.numerics.linalg import append_rows, frame_rows
-from foldaway.tallies.cells import Cells, Dealt, deal, taken
+from foldaway.tallies.cells import Dealt, deal, taken
 from foldaway.tallies.frame import Frame
 
 STEP = 1 << 16
@@ -129,13 +129,15 @@ class GroupMoments:
         """Take records in that come in pieces, of which the first makes the frame if there is none yet."""
         folded = self
         for piece in pieces:
-            there = folded if folded.frame.n else replace(folded, frame=_first_frame(piece, self.shape.row))
+            rows, there = Block(piece.columns, piece.weight), folded
+            if not folded.frame.n:
+                there = replace(folded, frame=Frame.first(rows, self.shape.row))
             made = there.emptied()
             made._write(piece, compiled)
             gram = made.moments.sum(axis=(0, 1))
             if not there.frame.suits(factor_of(there._whole() + gram), self.shape.row):
                 # From the rows: of directions that the frame lacks, products of them have lost the digits.
-                R = append_rows(factor_of(there._whole()), np.asfortranarray(_framed(there.frame, piece).T))
+                R = append_rows(factor_of(there._whole()), np.asfortranarray(there.frame.apply(rows).rows.T))
                 there = there.rebase(Frame.of(R @ there.frame.F, self.shape.row, there.n + made.n))
                 made = there.emptied()
                 made._write(piece, compiled)
@@ -237,32 +239,17 @@ class GroupMoments:
         K = row.columns
         if (kept.squared is None) == weighted:
             raise StateError("the state does not fit its plan: it has other moments.")
-        F = np.asfortranarray(kept.frame.read(K, K))
-        if kept.frame_n < 0 or np.any(np.tril(F, -1)) or not np.all(np.diag(F)):
-            raise StateError("the state is damaged: a frame cannot be inverted.")
+        frame = Frame.restore(kept.frame, kept.frame_n, row)
         records = kept.records.read(arms, groups)
         if np.any(records < 0) or np.any(records != np.floor(records)):
             raise StateError("the state is damaged: its counts do not fit.")
         squared = None if kept.squared is None else kept.squared.read(arms, groups, K, K)
         absolute = kept.absolute.read(arms, row.outcomes)
-        return cls(shape, Frame(F, kept.frame_n), records, kept.moments.read(arms, groups, K, K), squared, absolute)
+        return cls(shape, frame, records, kept.moments.read(arms, groups, K, K), squared, absolute)
 
     def __repr__(self) -> str:
         arms, groups, row, _ = self.shape
         return f"GroupMoments: n={self.n:_} | {arms} arms, {groups} groups, {row.columns} columns"
-
-
-def _first_frame(piece: Dealt, row: Shape) -> Frame:
-    """The frame that the first records make."""
-    K = row.columns
-    rows = _framed(Frame(np.eye(K, order="F"), 0), piece)
-    R = append_rows(np.zeros((K, K), order="F"), np.asfortranarray(rows.T))
-    return Frame.of(R, row, rows.shape[1])
-
-
-def _framed(frame: Frame, piece: Dealt) -> Floats:
-    """A piece's rows in a frame, times the roots of their weights."""
-    return frame.apply(Block(piece.columns, piece.weight)).rows
 
 
 def factor_of(gram: Floats) -> Floats:

@@ -32,7 +32,7 @@ from foldaway.tallies.complete_cases import CompleteCases
 from foldaway.tallies.group_folding import fold_histogram, fold_sums
 from foldaway.tallies.histogram import MOST_GROUPS, Histogram, HistogramShape
 from foldaway.tallies.predictor import Predictor, predictor_of
-from foldaway.tallies.release import release, released_state, restored_release
+from foldaway.tallies.release import ReleasedState, release, restored_release
 from foldaway.tallies.sums import Sums, SumsShape
 
 FOLDS = 16
@@ -44,10 +44,7 @@ OTHER = ""
 # A segment whose levels the plan does not list has no more of them in one process.
 MOST_LEVELS = 100
 
-DIFFERENT = (
-    "the tallies that were merged were adjusted with different coefficients, so only their plain outcomes can be "
-    "added. Put the same coefficients into every part's plan: `foldaway plan calibrate`."
-)
+DIFFERENT = "the tallies that were merged were adjusted with different coefficients"
 
 
 class GroupedState(msgspec.Struct):
@@ -189,7 +186,22 @@ class Grouped:
     @property
     def size(self) -> int:
         """How many numbers are kept once the trial is lean, whatever the number of records."""
-        return _numbers(self._lean_sums()) + sum(self.lean_parts().values())
+        return sum(self.kept().values())
+
+    def kept(self) -> dict[str, int]:
+        """The same by array of the sums, and by part that is kept besides."""
+        adjusted = bool(self.plan.covariates)
+        segments = 0
+        for levels, cells in self.segments:
+            shape = _sums_shape(self.plan, adjusted=adjusted, levels=len(levels))
+            segments += sum(_numbers(shape).values()) + sum(each.size for each in cells.histograms)
+        beside = {
+            "segments": segments,
+            "strata": 0 if self.strata is None else sum(_numbers(self.strata.shape).values()),
+            "histograms": sum(each.size for each in self.histograms),
+        }
+        sums = _numbers(_sums_shape(self.plan, adjusted=adjusted))
+        return sums | {name: numbers for name, numbers in beside.items() if numbers}
 
     def plain(self) -> Sums:
         """Sums of the outcomes, whatever else is held."""
@@ -198,29 +210,6 @@ class Grouped:
         assert self.moments is not None
         sums = self.moments.lean(None)
         return sums if self.plan.grouped else sums.regrouped(1)
-
-    def lean_arrays(self) -> dict[str, Floats]:
-        """The arrays that are kept once the trial is lean, by name, as they are without records."""
-        return self._lean_sums().arrays()
-
-    def lean_parts(self) -> dict[str, int]:
-        """How many numbers are kept besides, once the trial is lean, by part."""
-        segments = sum(_numbers(self._lean_sums(len(segment.levels))) for segment in self.segments)
-        own = sum(each.size for each in self.histograms)
-        return {
-            "segments": segments + self.binned - own,
-            "strata": 0 if self.strata is None else _numbers(self.strata),
-            "histograms": own,
-        }
-
-    @property
-    def binned(self) -> int:
-        """How many of the numbers that are kept stand in histograms, with those of segments."""
-        held = (self, *(segment.cells for segment in self.segments))
-        return sum(each.size for part in held for each in part.histograms)
-
-    def _lean_sums(self, levels: int = 1) -> Sums:
-        return Sums.empty(_sums_shape(self.plan, adjusted=bool(self.plan.covariates), levels=levels))
 
     def fold(self, batch: Batch) -> Self:
         """Take a batch in."""
@@ -253,15 +242,6 @@ class Grouped:
         """Take in sums over each unit's records: see `Sums.fold_totals`."""
         assert self.sums is not None
         return replace(self, sums=self.sums.fold_totals(arm, group, counts, totals))
-
-    def mean_squares(self) -> Floats:
-        """About the mean square of each column, from the spread of totals over the cells."""
-        assert self.sums is not None
-        n = self.sums.records[self.sums.records > 0][:, None]
-        totals = self.sums.total[self.sums.records > 0]
-        mean = totals.sum(axis=0) / n.sum()
-        squares: Floats = mean**2 + np.mean((totals - n * mean) ** 2 / n, axis=0)
-        return squares
 
     def fixed(self, predictor: Predictor | None, without: Floats | None = None, why: str = "") -> Self:
         """The same records as sums, from here on with this predictor.
@@ -313,7 +293,8 @@ class Grouped:
         if _same(one.predictor, two.predictor):
             return replace(one, sums=one.sums + two.sums, why=one.why or two.why)
         sums = one.sums.unadjusted() + two.sums.unadjusted()
-        return replace(one, sums=sums, predictor=None, why=DIFFERENT)
+        before = next((why for why in (one.why, two.why) if why.startswith(DIFFERENT)), "")
+        return replace(one, sums=sums, predictor=None, why=before or _different(one.predictor, two.predictor))
 
     def turned(self, plan: Plan, places: Sequence[int]) -> Self:
         """The same under a plan that has its arms in another order."""
@@ -336,7 +317,7 @@ class Grouped:
         """What is kept."""
         if self.released:
             assert self.sums is not None
-            return GroupedState(released=released_state(self.sums))
+            return GroupedState(released=ReleasedState(Array.of(self.sums.records), Array.of(self.sums.total)))
         state = GroupedState(
             moments=None if self.moments is None or not self.moments.n else self.moments.state(),
             sums=None if self.sums is None or not self.sums.n else self.sums.state(),
@@ -425,11 +406,19 @@ def _strata_shape(plan: Plan) -> SumsShape:
     )
 
 
-def _numbers(sums: Sums) -> int:
-    return sum(array.size for array in sums.arrays().values())
+def _numbers(shape: SumsShape) -> dict[str, int]:
+    """How many numbers there are in each array of sums."""
+    return {name: array.size for name, array in Sums.empty(shape).arrays().items()}
 
 
 def _same(one: Predictor | None, two: Predictor | None) -> bool:
-    if one is None or two is None:
-        return one is two
-    return np.array_equal(one.center, two.center) and np.array_equal(one.slopes, two.slopes)
+    return one is two or (one is not None and two is not None and one.digest == two.digest)
+
+
+def _different(*predictors: Predictor | None) -> str:
+    """Why `adjusted` is withheld, with digests by which the states can be told apart."""
+    digests = sorted("none" if each is None else each.digest[:12] for each in predictors)
+    return (
+        f"{DIFFERENT} (digests {' and '.join(digests)}), so only their plain outcomes can be added. Put the same "
+        "coefficients into every part's plan: `foldaway plan calibrate`."
+    )

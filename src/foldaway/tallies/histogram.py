@@ -93,7 +93,7 @@ class Histogram:
         if (weight is None) == self.shape.weighted:
             raise ValueError("the records do not have the shape of the tally")
         if compiled:
-            from foldaway.numerics.kernels.histograms import add_counts
+            from foldaway.numerics.kernels.sums import add_counts
         else:
             from foldaway.numerics.cell_sums import add_counts
         counts = self.counts.copy()

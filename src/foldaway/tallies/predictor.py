@@ -6,6 +6,7 @@ and gone in the same step.
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,12 @@ class Predictor(NamedTuple):
     center: Floats
     slopes: Floats
     reach: Floats | None = None
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the coefficients, the same for the same ones; people compare its first twelve digits."""
+        parts = (np.asarray(part, dtype="<f8") + 0.0 for part in (self.center, self.slopes))  # -0.0 is 0.0
+        return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
 
     def adjusted(self, x: Floats, y: Floats) -> Floats:
         """ỹ of records: covariates x (columns by n, without the intercept) and outcomes y (outcomes by n)."""

@@ -79,10 +79,8 @@ def _places(formed: NDArray[np.bool_], codes: Indices, wanted: Indices) -> Indic
     return places
 
 
-@lru_cache(maxsize=64)
-def layout(k: int) -> Layout:
-    """The layout for k variables, worked out once."""
-    return Layout(k)
+layout = lru_cache(maxsize=64)(Layout)
+"""The layout for k variables, worked out once."""
 
 
 def record_products(x: Floats, y: Floats, *, compiled: bool = False) -> tuple[Floats, Floats, Floats]:

@@ -13,24 +13,28 @@ A center in the middle of the bounds is never worse than another. `docs/release.
 
 Neighbouring are two sets of records of which one has a unit more. Groups are drawn under a secret key, whatever the
 records are.
+
+The noise, and what it spends, are OpenDP's, which is loaded when they are needed. The Gaussian mechanism adds N(0, s²)
+to a vector that one unit can move by at most 1 in the Euclidean norm. It spends ρ = 1/(2s²) of zero-concentrated
+privacy (Bun and Steinke 2016), which OpenDP converts to (ε, δ).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from foldaway.errors import StateError
+from foldaway.errors import EstimateError, StateError, not_installed
 from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.plan.analysis import estimators_of
 from foldaway.plan.vocabulary import ESTIMATORS, TOTAL
-from foldaway.tallies.noise import noise_scale, noisy
 from foldaway.tallies.predictor import predictor_of
 from foldaway.tallies.sums import Sums, SumsShape
 
@@ -39,6 +43,9 @@ _ROUNDING = 1.001
 
 # A prediction that is constant needs no noise to speak of.
 _LEAST_RADIUS = 1e-9
+
+# Between these lies the noise of every ε and δ that a plan may have.
+_LEAST, _MOST = 0.05, 1e6
 
 
 class Cell(NamedTuple):
@@ -97,7 +104,7 @@ def release(plan: Plan, sums: Sums, rng: np.random.Generator | None = None) -> S
     Args:
         plan: The plan, with bounds that the records were held to, and a `release`.
         sums: The exact sums, or noisy ones that are to get the same noise once more.
-        rng: For simulations alone; see `noise.noisy`.
+        rng: For simulations alone; see `noisy`.
     """
     cell, outcomes = cell_of(plan), sums.shape.outcomes
     sums = sums.regrouped(noisy_groups(plan))
@@ -122,11 +129,6 @@ def _sums(plan: Plan, cell: Cell, records: Floats, total: Floats) -> Sums:
     return replace(Sums.empty(shape), level=level, records=records, total=columns)
 
 
-def released_state(sums: Sums) -> ReleasedState:
-    """A release as it is kept."""
-    return ReleasedState(Array.of(sums.records), Array.of(sums.total))
-
-
 def restored_release(state: Any, plan: Plan) -> Sums:
     """A release from its state."""
     kept = decode_part(state, ReleasedState)
@@ -137,3 +139,54 @@ def restored_release(state: Any, plan: Plan) -> Sums:
     records, total = kept.records.read(A, G), kept.total.read(A, G, columns)
     empty = _sums(plan, cell, np.zeros((A, G)), np.zeros((A, G, len(cell.center))))
     return replace(empty, records=records, total=total)
+
+
+@cache
+def noise_scale(epsilon: float, delta: float) -> float:
+    """The smallest standard deviation of noise, for a sensitivity of 1, that spends no more than ε at δ.
+
+    Example:
+        >>> round(noise_scale(1.0, 1e-6), 2)
+        4.53
+    """
+    found = _opendp().binary_search(lambda scale: spent(scale, delta) <= epsilon, bounds=(_LEAST, _MOST))
+    assert spent(found, delta) <= epsilon
+    return float(found)
+
+
+def spent(scale: float, delta: float) -> float:
+    """ε at δ, of noise with this standard deviation for a sensitivity of 1."""
+    dp = _opendp()
+    approximate = dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(_gaussian(scale)), delta)
+    return float(approximate.map(1.0)[0])
+
+
+def noisy(values: Floats, scale: float, rng: np.random.Generator | None = None) -> Floats:
+    """The values with Gaussian noise of this standard deviation.
+
+    Args:
+        values: Sums.
+        scale: The noise.
+        rng: For simulations alone: anything that is told needs OpenDP's noise, which nobody can seed and whose
+            last digits give nothing away.
+    """
+    if rng is not None:
+        return values + scale * rng.standard_normal(values.shape)
+    drawn: Floats = np.array(_gaussian(scale)(values.ravel().tolist())).reshape(values.shape)
+    return drawn
+
+
+@lru_cache(maxsize=8)
+def _gaussian(scale: float) -> Any:
+    dp = _opendp()
+    space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l2_distance(T=float)
+    return dp.m.make_gaussian(*space, scale=scale)
+
+
+def _opendp() -> Any:
+    try:
+        import opendp.prelude as dp
+    except ModuleNotFoundError:
+        raise EstimateError(not_installed("opendp", "release")) from None
+    dp.enable_features("contrib")  # the mechanisms that OpenDP has proofs for, and its own people have vetted
+    return dp

@@ -62,7 +62,7 @@ class Replicates:
 
     def rebase(self, B: Floats) -> Self:
         """With w = Bx'x and t = b'x + c y: vech(w w') = P v and w t = C v + c Bx's."""
-        k, m = self.shape.regressors, _pairs(self.shape)
+        k, m = self.shape.regressors, self.shape.pairs
         Bx = B[:k, :k]
         v = self.totals[:, :m]
         parts = [v @ lift_map(Bx).T]
@@ -73,7 +73,7 @@ class Replicates:
 
     def moments(self, outcome: int) -> tuple[Floats, Floats]:
         """Σ w x x' (B by k by k) and Σ w x y (B by k) of every replicate."""
-        k, m = self.shape.regressors, _pairs(self.shape)
+        k, m = self.shape.regressors, self.shape.pairs
         square = np.empty((len(self.totals), k, k))
         i, j = np.triu_indices(k)
         square[:, i, j] = square[:, j, i] = self.totals[:, :m]
@@ -102,18 +102,14 @@ class ReplicatesKind:
         return Replicates(shape, self.bootstrap, saved.n, saved.totals.read(*self._size(shape)))
 
     def _size(self, shape: Shape) -> tuple[int, int]:
-        return self.bootstrap.replicates, _pairs(shape) + shape.outcomes * shape.regressors
+        return self.bootstrap.replicates, shape.pairs + shape.outcomes * shape.regressors
 
 
 def _products(rows: Floats, shape: Shape) -> Floats:
     """q of every record, n by p."""
-    k, m = shape.regressors, _pairs(shape)
+    k, m = shape.regressors, shape.pairs
     q = np.empty((m + shape.outcomes * k, rows.shape[1]))
     pair_products(rows[:k], q[:m])
     for o in range(shape.outcomes):
         np.multiply(rows[:k], rows[k + o], out=q[m + o * k : m + (o + 1) * k])
     return np.ascontiguousarray(q.T)
-
-
-def _pairs(shape: Shape) -> int:
-    return shape.regressors * (shape.regressors + 1) // 2

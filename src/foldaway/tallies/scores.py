@@ -140,8 +140,7 @@ class UnitScores(Scores):
 
 def split(sums: Floats, shape: Shape) -> tuple[Floats, Floats, Floats]:
     """Σ v v' (m by m), and per outcome Σ v s' (m by k) and Σ s s' (k by k), as views."""
-    k, outcomes = shape
-    m = k * (k + 1) // 2
+    (k, outcomes), m = shape, shape.pairs
     first, second = m * m, m * m + outcomes * m * k
     vv, vs, ss = sums[:first], sums[first:second], sums[second:]
     return vv.reshape(m, m), vs.reshape(outcomes, m, k), ss.reshape(outcomes, k, k)
@@ -152,8 +151,7 @@ def _flat(parts: tuple[Floats, Floats, Floats]) -> Floats:
 
 
 def _length(shape: Shape) -> int:
-    k, outcomes = shape
-    m = k * (k + 1) // 2
+    (k, outcomes), m = shape, shape.pairs
     return m * m + outcomes * (m * k + k * k)
 
 

@@ -18,18 +18,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
-import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foldaway.errors import EstimateError, StateError
 from foldaway.keeping.state import Array, decode_part
-from foldaway.numerics.block import Floats
+from foldaway.numerics.block import Floats, Piece
 from foldaway.numerics.cell_sums import ABSOLUTE, CROSS, FIELDS, FIRST, MASS, RECORDS, SQUARE, TILDE, TOTAL, WEIGHT
-from foldaway.tallies.cells import Cells, cell_of, deal, taken
-
-GROUPS = 128
-"""Groups unless the plan says otherwise."""
+from foldaway.tallies.cells import cell_of, deal, taken
 
 # Records per step: their arrays stay in a core's cache.
 _STEP = 1 << 16
@@ -61,7 +57,7 @@ class SumsShape(NamedTuple):
 
     arms: int
     outcomes: int
-    groups: int = GROUPS
+    groups: int
     adjusted: bool = False
     weighted: bool = False
     missing: bool = False
@@ -75,31 +71,6 @@ class SumsShape(NamedTuple):
     def columns(self) -> int:
         """The number of columns v: the outcomes, then their ỹ."""
         return self.outcomes * (1 + self.adjusted)
-
-
-class SumsState(msgspec.Struct, array_like=True):
-    """What the tally keeps."""
-
-    level: Array
-    records: Array
-    present: Array | None
-    weight: Array | None
-    total: Array
-    mass: Array
-    first: Array
-    square: Array
-    cross: Array | None
-    absolute: Array
-    joint: Array | None = None
-
-
-class Piece(NamedTuple):
-    """Some records: their cells, outcomes by records, the ỹ of these and observation weights, if there are any."""
-
-    cell: Cells
-    y: Floats
-    tilde: Floats | None
-    weight: Floats | None
 
 
 def group_of(hashes: NDArray[np.uint64], groups: int) -> NDArray[np.int64]:
@@ -225,7 +196,7 @@ class Sums:
         level = _level(first_piece)
         center = np.tile(level, (shape.arms, 1))
         for again in (True, False):
-            sums, joint = self._by_cell(pieces, center, compiled)
+            sums, joint = _by_cell(shape, pieces, center, compiled)
             arms = sums.sum(axis=1)
             mass = _wide(arms[..., MASS], shape)
             first, about = (_columns(arms, field, shape) for field in (FIRST, SQUARE))
@@ -270,7 +241,7 @@ class Sums:
             arm: Each unit's arm.
             group: Each unit's group.
             records: Each unit's number of records.
-            totals: Σv over them, units by columns.
+            totals: Σv over them, units by columns: outcomes and, if the sums have them, their ỹ.
 
         Example:
             >>> sums = Sums.empty(SumsShape(arms=2, outcomes=1, groups=4))
@@ -282,32 +253,6 @@ class Sums:
         np.add.at(units.records.reshape(-1), cell, records)
         np.add.at(units.total.reshape(-1, self.shape.columns), cell, totals)
         return self + units
-
-    def _by_cell(self, pieces: Iterable[Piece], center: Floats, compiled: bool) -> tuple[Floats, Floats | None]:
-        """The sums of `numerics.cell_sums` about each arm's center, by arm and group; and those of pairs, by arm."""
-        if compiled:
-            from foldaway.numerics.kernels.sums import add_joint, add_sums
-        else:
-            from foldaway.numerics.cell_sums import add_joint, add_sums
-        shape = self.shape
-        arms, outcomes, groups = shape.arms, shape.outcomes, shape.groups
-        about = np.zeros((arms, outcomes, 2))
-        about[..., : 1 + shape.adjusted] = center.reshape(arms, -1, outcomes).swapaxes(1, 2)
-        sums = np.zeros((arms, groups, outcomes, FIELDS))
-        pairs = np.array(shape.pairs, dtype=np.intp)
-        joint = np.zeros((arms * groups, len(pairs), 1 + shape.adjusted, 1 + shape.adjusted))
-        for piece in pieces:
-            add_sums(*piece, about, groups, shape.missing, sums.reshape(-1, outcomes, FIELDS))
-            if len(pairs):
-                add_joint(*piece, about, groups, shape.missing, pairs, joint)
-        if not shape.missing:
-            for field in (RECORDS, WEIGHT, MASS):
-                sums[..., field] = sums[..., :1, field]
-        if not shape.weighted:
-            sums[..., WEIGHT] = sums[..., MASS] = sums[..., RECORDS]
-            sums[..., FIRST] = sums[..., TOTAL]
-            sums[..., FIRST + TILDE] = sums[..., TOTAL + TILDE]
-        return sums, joint.reshape(arms, groups, *joint.shape[1:]).sum(axis=1) if len(pairs) else None
 
     def __add__(self, other: Self) -> Self:
         """The sums of both sets of records."""
@@ -389,23 +334,6 @@ class Sums:
             total=merged(self.total),
         )
 
-    def place(self, part: Sums, places: Sequence[int]) -> None:
-        """Put sums of some of the outcomes, of those records that have them, into their places here."""
-        own = list(places)
-        columns = own + [self.shape.outcomes + place for place in own] if self.shape.adjusted else own
-        assert self.present is not None
-        self.present[..., own] = part.records[..., None]
-        if self.weight is not None and part.weight is not None:
-            self.weight[..., own] = part.weight
-        for name in ("level", "total", "first", "square"):
-            getattr(self, name)[..., columns] = getattr(part, name)
-        for p, pair in enumerate(self.shape.pairs):
-            if self.joint is not None and part.joint is not None and pair[0] in own:
-                local = (own.index(pair[0]), own.index(pair[1]))
-                self.joint[:, p] = part.joint[:, part.shape.pairs.index(local)]
-        for name in ("mass", "absolute", *(["cross"] if self.cross is not None else [])):
-            getattr(self, name)[..., own] = getattr(part, name)
-
     def of_arms(self, places: Sequence[int]) -> Self:
         """The sums of the arms at these places; an arm without records where a place is -1.
 
@@ -436,22 +364,21 @@ class Sums:
         """Every array of sums that there is, by name."""
         return {name: getattr(self, name) for name, size in _sizes(self.shape).items() if size is not None}
 
-    def state(self) -> SumsState:
-        """What is kept."""
-        kept: dict[str, Any] = dict.fromkeys(_sizes(self.shape))
-        kept.update({name: Array.of(array) for name, array in self.arrays().items()})
-        return SumsState(**kept)
+    def state(self) -> list[Array | None]:
+        """What is kept: each of the arrays, in their order; None for one that these sums do not have."""
+        arrays = self.arrays()
+        return [Array.of(arrays[name]) if name in arrays else None for name in _sizes(self.shape)]
 
     @classmethod
     def restore(cls, state: Any, shape: SumsShape) -> Self:
         """The sums from their state."""
-        kept = decode_part(state, SumsState)
-        arrays: dict[str, Any] = {}
-        for name, size in _sizes(shape).items():
-            array = getattr(kept, name)
-            if (array is None) != (size is None):
-                raise StateError("the state does not fit its plan: it has other sums.")
-            arrays[name] = None if size is None else array.read(*size)
+        kept, sizes = decode_part(state, list[Array | None]), _sizes(shape)
+        if [array is None for array in kept] != [size is None for size in sizes.values()]:
+            raise StateError("the state does not fit its plan: it has other sums.")
+        arrays: dict[str, Any] = {
+            name: None if array is None or size is None else array.read(*size)
+            for array, (name, size) in zip(kept, sizes.items(), strict=True)
+        }
         sums = cls(shape, **arrays)
         for counts in (sums.records, sums.present):
             if counts is not None and (np.any(counts < 0) or np.any(counts != np.floor(counts))):
@@ -488,6 +415,36 @@ def _sizes(shape: SumsShape) -> dict[str, tuple[int, ...] | None]:
         "absolute": (A, outcomes),
         "joint": (A, len(shape.pairs), 1 + shape.adjusted, 1 + shape.adjusted) if shape.pairs else None,
     }
+
+
+ARRAYS = tuple(_sizes(SumsShape(1, 1, 1)))
+"""The names of the arrays, in the order of the state."""
+
+
+def _by_cell(shape: SumsShape, pieces: Iterable[Piece], center: Floats, compiled: bool) -> tuple[Floats, Floats | None]:
+    """The sums of `numerics.cell_sums` about each arm's center, by arm and group; and those of pairs, by arm."""
+    if compiled:
+        from foldaway.numerics.kernels.sums import add_joint, add_sums
+    else:
+        from foldaway.numerics.cell_sums import add_joint, add_sums
+    arms, outcomes, groups = shape.arms, shape.outcomes, shape.groups
+    about = np.zeros((arms, outcomes, 2))
+    about[..., : 1 + shape.adjusted] = center.reshape(arms, -1, outcomes).swapaxes(1, 2)
+    sums = np.zeros((arms, groups, outcomes, FIELDS))
+    pairs = np.array(shape.pairs, dtype=np.intp)
+    joint = np.zeros((arms * groups, len(pairs), 1 + shape.adjusted, 1 + shape.adjusted))
+    for piece in pieces:
+        add_sums(piece, about, groups, shape.missing, sums.reshape(-1, outcomes, FIELDS))
+        if len(pairs):
+            add_joint(piece, about, groups, shape.missing, pairs, joint)
+    if not shape.missing:
+        for field in (RECORDS, WEIGHT, MASS):
+            sums[..., field] = sums[..., :1, field]
+    if not shape.weighted:
+        sums[..., WEIGHT] = sums[..., MASS] = sums[..., RECORDS]
+        sums[..., FIRST] = sums[..., TOTAL]
+        sums[..., FIRST + TILDE] = sums[..., TOTAL + TILDE]
+    return sums, joint.reshape(arms, groups, *joint.shape[1:]).sum(axis=1) if len(pairs) else None
 
 
 def _level(piece: Piece) -> Floats:

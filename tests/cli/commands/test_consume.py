@@ -136,7 +136,7 @@ def test_stores_of_several_consumers_are_merged(tmp_path: Path) -> None:
         part.fold(records.slice(20 * number, 20))
         stores.append(tmp_path / str(number))
         with StreamFile(stores[-1]) as opened:
-            opened.write(StreamState(StreamPositions(str(number)), part.dumps()), part.file_key())
+            opened.write(StreamState(StreamPositions(str(number)), part.dumps()), part.secret.for_files())
     foldaway("merge", *stores, "--save", tmp_path / "whole")
     assert fa.Trial.load(tmp_path / "whole", plan).n == 60
 

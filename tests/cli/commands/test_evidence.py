@@ -60,6 +60,19 @@ def test_from_a_registered_plan_to_a_certificate_that_is_checked_elsewhere(folde
     assert subprocess.run([sys.executable, SCRIPT, folder / name], capture_output=True).returncode == 1
 
 
+def test_a_certificate_replaces_a_file_only_if_told_to(folder: Path) -> None:
+    folded().save(folder / "state")
+    state = (folder / "state").read_bytes()
+    (folder / "proof.json").write_text("what was there")
+    for place, why in (("proof.json", "use --overwrite"), (".", "is a folder"), ("none/proof.json", "no folder none")):
+        refused = foldaway("certificate", "state", "-o", place, folder=folder, code=1)
+        assert why in refused.stderr
+    assert (folder / "proof.json").read_text() == "what was there"
+    assert (folder / "state").read_bytes() == state  # refused before anything was noted
+    foldaway("certificate", "state", "-o", "proof.json", "--overwrite", folder=folder)
+    foldaway("verify", "proof.json", folder=folder)
+
+
 def test_other_tallies_than_those_that_were_certified_are_told_apart(folder: Path) -> None:
     folded().save(folder / "one")
     folded(7).save(folder / "two")

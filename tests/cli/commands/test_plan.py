@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather as feather
@@ -16,7 +18,7 @@ import pytest
 import tomli_w
 
 import foldaway as fa
-from commands import foldaway
+from commands import at_terminal, foldaway
 from foldaway.simulation.datasets import checkout
 from foldaway.simulation.demo import PLAN
 from pages import parsed
@@ -53,6 +55,7 @@ def test_from_a_csv_file_to_a_report_in_three_commands(folder: Path) -> None:
     )
     *guesses, following = made.stderr.splitlines()
     assert [guess.split(":")[0] for guess in guesses[:2]] == ["Assumed", "Assumed"]
+    assert "unit of its own" not in made.stderr
     plan = fa.Plan.load(folder / "plan.toml")
     settings = {name: getattr(PLAN, name) for name in PLAN.__struct_fields__}
     assert plan == fa.Plan(**{**settings, "name": "my-trial", "one_record_per_unit": True})
@@ -65,21 +68,44 @@ def test_from_a_csv_file_to_a_report_in_three_commands(folder: Path) -> None:
     assert time.monotonic() - start < 300
 
 
+def test_at_a_terminal_a_file_that_is_only_looked_at_is_not_folded(folder: Path) -> None:
+    shown = at_terminal("plan", "new", folder / "trial.parquet", "--arm", "variant", "--outcome", "revenue").stderr
+    assert "reading" in shown
+    assert "folding" not in shown
+
+
 def test_a_plan_is_printed_with_its_guesses_as_comments(folder: Path) -> None:
     done = foldaway("plan", "new", "trial.parquet", "--arm", "variant", "--outcome", "revenue", folder=folder)
     comments = [line.removeprefix("# ") for line in done.stdout.splitlines() if line.startswith("#")]
-    assert comments == done.stderr.splitlines()[:-1]
+    *guesses, unsaid, _ = done.stderr.splitlines()
+    assert comments[: len(guesses)] == guesses
+    assert "Assumed: each record is a unit of its own." in " ".join(guesses)
+    assert "which direction is better, margins, and segments" in unsaid
     assert fa.Plan.loads(done.stdout).arms == {"control": 0.5, "treatment": 0.5}
 
 
+def test_what_a_file_cannot_tell_is_there_to_be_uncommented(folder: Path) -> None:
+    words = ("--arm", "variant", "--outcome", "revenue", "--outcome", "converted", "--levels", "country=de,fr,us")
+    text = foldaway("plan", "new", "trial.parquet", *words, folder=folder).stdout
+    text = re.sub(r"(?s)^outcomes = .*?\]\n", "", text, flags=re.MULTILINE)
+    plan = fa.Plan.loads(re.sub(r"^# (outcomes|segments) =", r"\1 =", text, flags=re.MULTILINE))
+    assert [(outcome.name, outcome.better) for outcome in plan.outcomes] == [("revenue", "higher"), ("converted", None)]
+    assert plan.segments == ("country",)
+    with_margin = fa.Plan.loads(
+        re.sub(r'^# outcomes = (.*?"higher")', r"outcomes = \1, margin = 0.5", text, flags=re.MULTILINE)
+    )
+    assert "not worse by more than 0.5" in with_margin.outcomes[0].wanted
+
+
 def test_the_control_is_guessed_by_name_or_told(folder: Path, tmp_path: Path) -> None:
-    lines = [f"{arm},{i}\n" for arm in ("Alt", "Placebo", "Z") for i in (1, 2)]
-    (tmp_path / "t.csv").write_text("".join(["g,y\n", *lines]))
     words = ("plan", "new", "t.csv", "--arm", "g", "--outcome", "y")
-    guessed = fa.Plan.loads(foldaway(*words, folder=tmp_path).stdout)
-    assert list(guessed.arms) == ["Placebo", "Alt", "Z"]
+    for control in ("Old", "Placebo"):
+        lines = [f"{arm},{i}\n" for arm in ("New", control, "Z") for i in (1, 2)]
+        (tmp_path / "t.csv").write_text("".join(["g,y\n", *lines]))
+        guessed = fa.Plan.loads(foldaway(*words, folder=tmp_path).stdout)
+        assert list(guessed.arms) == [control, "New", "Z"]
     told = fa.Plan.loads(foldaway(*words, "--control", "Z", folder=tmp_path).stdout)
-    assert list(told.arms) == ["Z", "Alt", "Placebo"]
+    assert list(told.arms) == ["Z", "New", "Placebo"]
     assert "there is no arm 'Y'" in foldaway(*words, "--control", "Y", folder=tmp_path, code=1).stderr
 
 
@@ -123,8 +149,8 @@ def test_slips_in_a_file_or_in_an_option_are_told(tmp_path: Path) -> None:
     assert made.stderr.splitlines()[-1].startswith("Next: repeat the command with -o")  # no file was written to run
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,,fr\n" * 3)
     empty = foldaway("plan", "new", "t.csv", *words, folder=tmp_path).stderr
-    assert 'set missing = "allowed" on that outcome' in empty
-    assert "fill in" not in empty
+    assert 'write {kind = "mean", column = "y", missing = "allowed"} in outcomes.' in empty
+    assert "Fill in" not in empty
     (tmp_path / "t.csv").write_text("g,y,land\n" + "a,1,de\nb,SECRET,fr\n" * 3)
     other = foldaway("plan", "new", "t.csv", *words, folder=tmp_path, code=1).stderr
     assert "the outcome 'y' is not a number in 3 of 6 records" in other
@@ -177,6 +203,9 @@ def test_plan_check_says_what_the_plan_does(tmp_path: Path) -> None:
     done = foldaway("plan", "check", tmp_path / "plan.toml")
     assert PLAN.fingerprint in done.stdout
     assert "levels de, fr, us" in done.stdout
+    assert "(levels: 4, counts: 256, sums: 1,024, spreads: 24, sizes: 4, coefficients: 9)" in " ".join(
+        done.stdout.split()
+    )
     assert max(map(len, done.stdout.splitlines())) <= 80
     answer = json.loads(foldaway("plan", "check", tmp_path / "plan.toml", "--json").stdout)
     assert fa.Plan.loads(json.dumps(answer["plan"])) == PLAN
@@ -204,11 +233,28 @@ def test_plan_check_says_what_is_asked_of_outcomes_and_who_is_told_apart(tmp_pat
     assert "faulty, unless it is an outcome that may be missing: then it counts for the others." in said
 
 
+def test_plan_check_says_by_how_much_a_state_grows_with_a_level_that_the_plan_does_not_list(tmp_path: Path) -> None:
+    said = checked(tmp_path, unit="user", segments=["tier", "country"], levels={"country": ["de", "fr"]})
+    grows = re.search(
+        r"It grows by (\d+) numbers, about [\d.]+ kB, with each level of tier that enough units have", said
+    )
+    assert grows is not None
+    sizes = []
+    for tiers in (2, 7):
+        trial = fa.Trial(fa.Plan.load(tmp_path / "devices.toml"), key=bytes(16))
+        i = np.arange(2_000)
+        columns = {"user": i.astype(str), "tier": (i // 2 % tiers).astype(str), "country": np.full(2_000, "de")}
+        trial.fold({**columns, "variant": np.where(i % 2, "control", "treatment"), "revenue": i % 7 / 7})
+        sizes.append(len(trial.dumps()))
+    assert (sizes[1] - sizes[0]) / 5 == pytest.approx(8 * int(grows[1]), rel=0.05)
+    assert "It grows" not in checked(tmp_path, unit="user", segments=["tier"], levels={"tier": ["a", "b"]})
+
+
 def test_plan_check_says_what_devices_send_and_keep(tmp_path: Path) -> None:
     one = checked(tmp_path, federated="one-message", covariates=["before"], on_fault="drop", cohort=1)
     assert "one-message: a device keeps the triangular factor of its records, 6 numbers, and no record" in one
     assert "stores tallies after every 1 message of devices (`cohort`)" in one
-    assert "At the close, reports that wait on the server that closes the trial count, and those that wait on" in one
+    assert "At the close, reports that wait on the server that closes the trial count if a cohort has come since" in one
     assert "reports of 10 devices (`smallest_cell`)" in one
     assert "30 days after its first record (`retention`)" in one
     assert "A device rejects a faulty record, whatever `on_fault` says" in one

@@ -19,7 +19,7 @@ import pytest
 
 import foldaway as fa
 from commands import at_terminal, foldaway
-from foldaway.simulation.datasets import checkout, wards
+from foldaway.simulation.datasets import checkout, visits
 from foldaway.simulation.demo import PLAN as DEMO
 from plans import replaced
 
@@ -298,14 +298,14 @@ def test_a_state_of_another_plan_or_a_damaged_one_is_refused(folder: Path, tmp_p
 
 def test_complete_units_make_each_file_one_batch(tmp_path: Path) -> None:
     plan = fa.Plan(
-        name="wards", arm="arm", arms={"control": 0.5, "treatment": 0.5}, outcomes=["score"], unit="ward",
+        name="visits", arm="variant", arms={"control": 0.5, "treatment": 0.5}, outcomes=["minutes"], unit="user_id",
         keep="moments", complete_units=True,
     )  # fmt: skip
     plan.save(tmp_path / "plan.toml")
-    rows = pa.Table.from_batches(list(wards(60, seed=1)))
+    rows = pa.Table.from_batches(list(visits(60, seed=1)))
     shuffled = rows.take(pa.array([(i * 7919) % rows.num_rows for i in range(rows.num_rows)]))
-    pa.csv.write_csv(shuffled, tmp_path / "wards.csv")
-    answer = json.loads(foldaway("run", tmp_path / "plan.toml", tmp_path / "wards.csv", "--json").stdout)
+    pa.csv.write_csv(shuffled, tmp_path / "visits.csv")
+    answer = json.loads(foldaway("run", tmp_path / "plan.toml", tmp_path / "visits.csv", "--json").stdout)
     trial = fa.Trial(plan)
     trial.fold(rows)
     theirs = trial.effects().filter(estimator="difference", se_kind="CR1")[0]

@@ -53,7 +53,7 @@ def test_serve_as_anybody_would(tmp_path: Path) -> None:
             ),
             90,
         )
-        export = "Export them as FOLDAWAY_SERVER and FOLDAWAY_TOKEN for the other commands.\n"
+        export = "For the other commands, export the address as FOLDAWAY_SERVER and the token as FOLDAWAY_TOKEN.\n"
         assert eventually(lambda: (tmp_path / "out").read_text().endswith(export) or None)
         assert Path(said[2]).stat().st_mode & 0o777 == 0o600
         admin = Path(said[2]).read_text().strip()

@@ -13,7 +13,9 @@ import pytest
 
 import foldaway as fa
 from commands import foldaway
+from foldaway import cli
 from foldaway.auditing.audit import audit
+from foldaway.evidence.ledger import AUDITED
 from foldaway.keeping.saved import StreamPositions, load
 from foldaway.keeping.user_keys import user_key
 from foldaway.simulation.datasets import checkout
@@ -60,7 +62,7 @@ def in_a_file(trial: fa.Trial, place: Path) -> None:
 
 def in_a_store(trial: fa.Trial, place: Path) -> None:
     with StreamFile(place) as store:
-        store.write(StreamState(StreamPositions("nats ORDERS"), trial.dumps()), trial.file_key())
+        store.write(StreamState(StreamPositions("nats ORDERS"), trial.dumps()), trial.secret.for_files())
 
 
 @pytest.mark.parametrize("saved", [in_a_file, in_a_store])
@@ -182,6 +184,22 @@ def test_a_trial_that_nobody_could_be_told_of_is_sealed_only_if_its_effects_are_
     done = foldaway("seal", state, "--exact", "--json")
     assert done.stdout == final_json(trial)
     assert "sealed without effects" in foldaway("effects", state, code=1).stderr
+
+
+def test_a_seal_audits_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial, state = folded("audited-once"), tmp_path / "state"
+    trial.save(state)
+    audits: list[Any] = []
+
+    def counted(*args: Any) -> Any:
+        audits.append(audit(*args))
+        return audits[-1]
+
+    monkeypatch.setattr("foldaway.auditing.audit.audit", counted)
+    cli.app(["seal", str(state)], standalone_mode=False)
+    noted = load(state).ledger.last(AUDITED)
+    assert noted is not None
+    assert [tuple(found.attacks) for found in audits] == [tuple(noted.content["attacks"])]
 
 
 def test_a_second_seal_finishes_what_a_crash_has_left(tmp_path: Path) -> None:

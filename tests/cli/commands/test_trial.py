@@ -19,7 +19,9 @@ SECRET = "SECRET-17320"
 
 def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     plan = plan_file(folder, "life")
-    made = foldaway("trial", "create", plan, env=admin(server)).stdout
+    done = foldaway("trial", "create", plan, env=admin(server))
+    assert done.stderr == "Next, with the ingest token as FOLDAWAY_TOKEN: foldaway send life FILE\n"
+    made = done.stdout
     assert "life is registered" in made
     ingest, read = re.findall(r"fa_\S+", made)
     as_ingest = {"FOLDAWAY_SERVER": server.url, "FOLDAWAY_TOKEN": ingest}
@@ -29,10 +31,13 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     sent = foldaway("send", "life", folder / "day*.parquet", env=as_ingest)
     assert sent.stdout.splitlines()[0] == "3,000 records sent."
     assert sent.stderr == ""  # no progress bar where there is no terminal
+    repeated = foldaway("trial", "create", plan, env=admin(server)).stdout
+    assert "exists already. Earlier tokens stay valid (`foldaway token list`). Two more" in " ".join(repeated.split())
+    assert max(map(len, repeated.splitlines())) <= 80
     again = foldaway("send", "life", folder / "day*.parquet", env=as_ingest)
     assert again.stdout.splitlines()[0] == "0 records sent. 3,000 were there already."
     status = foldaway("trial", "status", "life", env=as_read).stdout
-    assert re.search(r"life\s+open\s+3,000\s+none\s+100\s+0", status)
+    assert re.search(r"life\s+open\s+3,000\s+none\s+100\s+0\n\nCounts of records are rounded.\n$", status)
     assert "life" in foldaway("trial", "list", env=admin(server)).stdout
     effects = foldaway("trial", "effects", "life", env=as_read).stdout
     assert "\nrevenue  " in effects
@@ -68,11 +73,13 @@ def test_a_life_on_the_command_line(server: Served, folder: Path) -> None:
     assert foldaway("trial", "effects", "life", env=as_read).stdout == closed
     proof = folder / "life.json"
     foldaway("trial", "certificate", "life", "-o", proof, env=as_read)
+    assert "use --overwrite" in foldaway("trial", "certificate", "life", "-o", proof, env=as_read, code=1).stderr
+    foldaway("trial", "certificate", "life", "-o", proof, "--overwrite", env=as_read)
     assert "is valid" in foldaway("verify", proof).stdout
-    repeated = foldaway("trial", "create", plan, env=admin(server)).stdout
-    assert "exists already and is closed" in repeated
-    assert "Earlier tokens stay valid (`foldaway token list`). Two more, shown this once:" in " ".join(repeated.split())
-    assert max(map(len, repeated.splitlines())) <= 80
+    tokens = foldaway("token", "list", env=admin(server)).stdout
+    refused = foldaway("trial", "create", plan, env=admin(server), code=1).stderr
+    assert refused.startswith("error: life is closed: it takes no more records, and no tokens were issued.")
+    assert foldaway("token", "list", env=admin(server)).stdout == tokens
     wrong = foldaway("send", "life", folder / "day1.parquet", code=1, env=as_read).stderr
     assert "This token does not allow that: this takes the trial's ingest token or an admin token." in wrong
     late = foldaway("send", "life", folder / "day1.parquet", env=as_ingest).stdout  # it has all of this already

@@ -16,9 +16,10 @@ import pytest
 import foldaway as fa
 from foldaway.errors import StateError
 from foldaway.federated.device import local_store
+from foldaway.federated.device.custody import DeviceStore
 from foldaway.federated.device.local_store import LocalStore, sweep
-from foldaway.federated.device.state import DeviceState
-from foldaway.federated.device.store import DeviceStore, Forgotten, MemoryStore
+from foldaway.federated.device.memory_store import MemoryStore
+from foldaway.federated.device.state import DeviceState, Forgotten
 
 PLAN = fa.Plan(
     name="local.trial",

@@ -44,3 +44,15 @@ def test_devices_send_as_many_bytes_as_is_said(mode: str, leverage: str | None, 
 
 def test_nothing_is_said_of_other_plans() -> None:
     assert described(fa.Plan(**SMALL)) == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "what"),
+    [("one-message", "tallies"), ("sums", "counts and sums by arm and group, of at least 10 units each,")],
+)
+def test_what_sites_send_is_said_where_they_may_take_part(mode: str, what: str) -> None:
+    devices = federated(fa.Plan(**SMALL), mode, covariates=[], cohort=30)
+    sites = federated(fa.Plan(**SMALL), mode, covariates=[], cohort=30, unit="u", complete_units=mode != "sums")
+    assert "A site" not in described(devices)[0]
+    rule = "once, and only if every arm that has units at the site has at least 30 units."
+    assert f"A site sends {what} {rule}" in described(sites)[0]

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import subprocess
+from base64 import b64decode
 from collections.abc import Iterator
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import foldaway as fa
 from clustered import federated
 from commands import foldaway
-from devices import Hosted, assert_as_kept_rows, devices_for, report_all
+from devices import Hosted, assert_as_kept_rows, devices_for, groups_of, report_all
 from foldaway.errors import PlanError, RecordError, ServerError, SourceError, StateError
-from foldaway.federated.messages import new_number
+from foldaway.federated.link import HttpLink
+from foldaway.federated.messages import SiteSums, encoded, new_number, packed
+from foldaway.federated.modes import site_mode_of
 from foldaway.federated.modes.share import units_of
+from foldaway.federated.modes.sums import site_groups
 from foldaway.federated.site.site import SiteMark, SiteReport, fold_site, send_site
 from foldaway.inference.rounding import round_count
+from foldaway.keeping.secret import Secret
+from foldaway.records.check import hashes
 from foldaway.sources.runs.folding import fold_files
 from served import Served
 from servers import Nursery
@@ -33,10 +41,12 @@ def server(tmp_path_factory: pytest.TempPathFactory, served_from: Nursery) -> It
         yield found
 
 
-def site_plan(name: str, seed: int = 31, **others: Any) -> tuple[fa.Plan, fa.Plan, pd.DataFrame]:
-    plan, rows = make_trial(seed, n=400, units=True, covariates=1)
-    settings = {"unit": "unit", "complete_units": True, "cohort": 10, "smallest_cell": 2}
-    return plan, federated(plan, "one-message", **{"name": name, **settings, **others}), rows
+def site_plan(
+    name: str, seed: int = 31, mode: str = "one-message", covariates: int = 1, **others: Any
+) -> tuple[fa.Plan, fa.Plan, pd.DataFrame]:
+    plan, rows = make_trial(seed, n=400, units=True, covariates=covariates)
+    settings = {"unit": "unit", "complete_units": mode != "sums", "cohort": 10, "smallest_cell": 2}
+    return plan, federated(plan, mode, **{"name": name, **settings, **others}), rows
 
 
 def site_files(rows: pd.DataFrame, folder: Path, sites: int) -> list[Path]:
@@ -52,7 +62,119 @@ def site_files(rows: pd.DataFrame, folder: Path, sites: int) -> list[Path]:
 
 def sent(plan: fa.Plan, file: Path, trial: Hosted) -> SiteReport:
     """Fold and send a file, from a folder of its site's own."""
-    return send_site(fold_site(plan, [str(file)]), [str(file)], trial.link, f"{file}-folder")
+    folder = f"{file}-folder"
+    return send_site(fold_site(plan, [str(file)], folder), [str(file)], trial.link, folder)
+
+
+def groups_at(site: fa.Trial, units: Any) -> list[int]:
+    """The group of each unit, as its keyed hash says."""
+    places = site_groups(site)
+    return [places[int(key) % len(places)] for key in hashes(pa.array(units), len(units), Secret(site.key).of_groups())]
+
+
+def test_sites_and_devices_that_send_sums_equal_one_analysis_with_the_same_groups(
+    server: Served, tmp_path: Path
+) -> None:
+    """Each site deals groups under a key of its own, and a unit's records may lie in several files of it."""
+    kept, plan, rows = site_plan("summed", mode="sums", groups=16)
+    trial = Hosted(server, plan)
+    files = site_files(rows, tmp_path, 3)
+    group: dict[str, int] = {}
+    keys = []
+    for file in files[:2]:
+        mine = pd.read_parquet(file)
+        parts = [f"{file}-{part}.parquet" for part in range(2)]
+        for part, path in enumerate(parts):
+            mine.iloc[part::2].to_parquet(path)
+        site = fold_site(plan, parts, f"{file}-folder")
+        report = send_site(site, parts, trial.link, f"{file}-folder")
+        assert (report.repeated, report.durable) == (False, True)
+        assert report.units == mine.groupby("group")["unit"].nunique().to_dict()
+        keys.append(site.key)
+        group |= dict(zip(mine["unit"].unique(), groups_at(site, mine["unit"].unique()), strict=True))
+    assert keys[0] != keys[1]
+    others = pd.read_parquet(files[2])
+    devices = devices_for(plan, others, trial.link)
+    group |= dict(zip(others["unit"].unique(), groups_of(devices), strict=True))
+    report_all(devices)
+    about = trial.close(deadline=0)["federated"]
+    effects = trial.effects()
+    by_arm = rows.groupby("group")["unit"].nunique().to_dict()
+    assert about["enrolled"] == about["reported"] == by_arm
+    assert effects.sample_ratio is not None
+    assert (effects.sample_ratio.counted, effects.sample_ratio.observed) == ("units", by_arm)
+    assert_as_kept_rows(effects, kept, rows, rtol=1e-12, groups=[group[unit] for unit in rows["unit"].unique()])
+
+
+def test_a_site_whose_sums_did_not_arrive_sends_the_same_again_and_then_has_no_key(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dealt twice, the same records could be told apart; and once the sums are safe nothing needs the key."""
+    kept, plan, rows = site_plan("same-again", mode="sums", covariates=0)
+    trial = Hosted(server, plan)
+    (file,) = site_files(rows, tmp_path, 1)
+    mark = tmp_path / "site-0.parquet-folder" / "same-again.site"
+    bodies = []
+
+    def ask(self: HttpLink, verb: str, path: str, *, lost: bool, **others: Any) -> bytes:
+        bodies.append(others["content"])
+        answer = original(self, verb, path, **others)
+        if lost:
+            raise ServerError("the connection broke.")
+        return answer
+
+    original = HttpLink.ask
+    for lost in (True, False):  # the first time, the coordinator has it and the site does not know
+        monkeypatch.setattr(HttpLink, "ask", partialmethod(ask, lost=lost))
+        if lost:
+            with pytest.raises(ServerError, match="broke"):
+                sent(plan, file, trial)
+        else:
+            assert sent(plan, file, trial).repeated
+        assert any(b64decode(msgspec.json.decode(mark.read_bytes())["key"])) == lost
+    assert sent(plan, file, trial).repeated
+    assert len(bodies) == 2
+    assert bodies[0] == bodies[1]
+    monkeypatch.undo()
+    trial.close(deadline=0)
+    assert_as_kept_rows(trial.effects(), kept, rows)
+
+
+def test_sums_that_no_site_has_are_refused(server: Served, tmp_path: Path) -> None:
+    _, plan, rows = site_plan("bad-sums", mode="sums", covariates=0, groups=8)
+    trial = Hosted(server, plan)
+    (file,) = site_files(rows, tmp_path, 1)
+    good = msgspec.msgpack.decode(site_mode_of(plan).from_site(fold_site(plan, [str(file)])), type=SiteSums)
+    records, sums = np.frombuffer(good.records), np.frombuffer(good.sums)
+    there = np.arange(16) == np.argmax(records)
+    cases: dict[str, dict[str, Any]] = {
+        "where the plan makes 16": {"records": packed(records[1:])},
+        "counts of records do not fit": {"records": packed(records + 0.5)},
+        "do not fit its sums": {"records": packed(np.where(there, 0, records))},
+        "fewer units than the plan's `smallest_cell`": {"units": [0, good.units[1]]},
+        "units do not fit its records": {"units": [good.units[0], int(records.sum())]},
+        "the limit": {"records": packed(np.where(there, 1e30, records))},
+        "not a message of the kind site sums": {"units": [2**62, good.units[1]]},
+        "fewer than 10 units": {
+            "units": [4, 4],
+            "records": packed(np.where(np.arange(16) % 8 == 0, 4.0, 0.0)),
+            "sums": packed(np.where(np.arange(16) % 8 == 0, 4.0, 0.0)),
+        },
+    }
+    headers = {"Content-Type": "application/octet-stream", "Foldaway-Number": new_number().hex()}
+    for words, change in cases.items():
+        with pytest.raises(ServerError, match=words):
+            trial.link.ask(
+                "POST", "/tallies", content=encoded(msgspec.structs.replace(good, **change)), headers=headers
+            )
+    trial.link.ask("POST", "/tallies", content=encoded(good), headers=headers)
+    with pytest.raises(ServerError, match="absurdly large"):
+        trial.link.ask(
+            "POST",
+            "/tallies",
+            content=encoded(msgspec.structs.replace(good, sums=packed(sums * 1e9))),
+            headers={**headers, "Foldaway-Number": new_number().hex()},
+        )
 
 
 def test_sites_and_devices_together_equal_kept_rows(server: Served, tmp_path: Path) -> None:
@@ -89,12 +211,13 @@ def test_units_are_counted_by_arm(tmp_path: Path) -> None:
     assert units_of(fold_site(plan, [str(file)])) == expected
 
 
-def test_fewer_units_than_a_cohort_stay_where_they_are(tmp_path: Path) -> None:
-    _, plan, rows = site_plan("small", cohort=10)
+@pytest.mark.parametrize("mode", ["one-message", "sums"])
+def test_fewer_units_than_a_cohort_stay_where_they_are(mode: str, tmp_path: Path) -> None:
+    _, plan, rows = site_plan("small", mode=mode, cohort=10)
     few = rows[rows["unit"].isin(rows["unit"].unique()[:9])]
     few.to_parquet(tmp_path / "few.parquet")
     with pytest.raises(RecordError, match=r"in the arm .*stay here"):
-        fold_site(plan, [str(tmp_path / "few.parquet")])
+        fold_site(plan, [str(tmp_path / "few.parquet")], tmp_path)
 
 
 def test_a_plan_for_devices_alone_is_refused(tmp_path: Path) -> None:
@@ -191,8 +314,9 @@ def test_no_arm_with_fewer_units_than_a_cohort_leaves_the_site(few: int, server:
     assert units_of(fold_site(plan, [str(tmp_path / "others.parquet")]))[small] == 0
 
 
-def test_the_command_sends_and_says_what_it_sent(server: Served, tmp_path: Path) -> None:
-    kept, plan, rows = site_plan("command")
+@pytest.mark.parametrize("mode", ["one-message", "sums"])
+def test_the_command_sends_and_says_what_it_sent(mode: str, server: Served, tmp_path: Path) -> None:
+    kept, plan, rows = site_plan(f"command-{mode}", mode=mode, covariates=0 if mode == "sums" else 1)
     trial = Hosted(server, plan)
     files = site_files(rows, tmp_path, 2)
     plan.save(tmp_path / "plan.toml")
@@ -204,7 +328,7 @@ def test_the_command_sends_and_says_what_it_sent(server: Served, tmp_path: Path)
     first = run(files[0])
     assert "records stay here" in first.stdout
     assert "safe there" in first.stdout
-    assert f"command.site in {tmp_path / 'one'}" in " ".join(first.stdout.split())
+    assert f"command-{mode}.site in {tmp_path / 'one'}" in " ".join(first.stdout.split())
     assert max(map(len, first.stdout.splitlines())) <= 80
     second = run(files[1], "--json", home="two")
     told = msgspec.json.decode(second.stdout)
@@ -220,10 +344,37 @@ def test_the_command_sends_and_says_what_it_sent(server: Served, tmp_path: Path)
     assert_as_kept_rows(trial.effects(), kept, rows)
 
 
-def test_no_record_of_a_site_is_in_what_it_sends(tmp_path: Path) -> None:
-    _, plan, rows = site_plan("values")
+@pytest.mark.parametrize("mode", ["one-message", "sums"])
+def test_no_record_of_a_site_is_in_what_it_sends(mode: str, tmp_path: Path) -> None:
+    _, plan, rows = site_plan("values", mode=mode, groups=8)
     (file,) = site_files(rows, tmp_path, 1)
-    state = fold_site(plan, [str(file)]).dumps()
+    trial = fold_site(plan, [str(file)], tmp_path)
+    state = site_mode_of(plan).from_site(trial)
     values = rows[["y0", "x0"]].to_numpy().ravel()
     assert not any(np.float64(value).tobytes() in state for value in values)
     assert not any(unit.encode() in state for unit in rows["unit"])
+    if mode == "sums":
+        assert trial.key not in state
+        assert Secret(trial.key).mark() not in state
+
+
+def test_no_unit_leaves_its_site_alone_in_a_group(tmp_path: Path) -> None:
+    """Groups are added until each has a smallest cell of every arm that it has units of; sites fill different ones."""
+    _, plan, rows = site_plan("alone", mode="sums", smallest_cell=4)
+    (file,) = site_files(rows, tmp_path, 1)
+    first_groups = set()
+    for site in range(8):
+        trial = fold_site(plan, [str(file)], tmp_path / str(site))
+        units = rows.drop_duplicates("unit")
+        units = units.assign(place=groups_at(trial, units["unit"]))
+        cells = units.groupby(["group", "place"]).size()
+        assert cells.min() >= 4
+        assert 1 < len(site_groups(trial)) < plan.groups == 128
+        sent_of = msgspec.msgpack.decode(site_mode_of(plan).from_site(trial), type=SiteSums)
+        records = np.frombuffer(sent_of.records, "<f8").reshape(len(plan.arms), plan.groups)
+        assert {(arm, place) for arm, place in zip(*np.nonzero(records), strict=True)} == {
+            (list(plan.arms).index(arm), place) for arm, place in cells.index
+        }
+        assert records.sum() == len(rows)
+        first_groups.add(int(site_groups(trial)[0]))
+    assert len(first_groups) > 1

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import foldaway as fa
+import foldaway.records.batch
 from foldaway.numerics import linalg
 from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.numerics.kernels import moments
-from foldaway.tallies import folding
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.scores import Scores
 
@@ -75,7 +75,7 @@ def test_a_regression_is_the_same_with_and_without_them(monkeypatch: pytest.Monk
     y = X[:, 1:].sum(axis=1) + rng.normal(size=3000) * X[:, 1] / 1e6
     fits = []
     for worth in (1, 10**9):
-        monkeypatch.setattr(folding, "_WORTH_COMPILING", worth)
+        monkeypatch.setattr(foldaway.records.batch, "WORTH_COMPILING", worth)
         fit = fa.LeastSquares(["const", "a", "b", "c"])
         fit.fold(X[:1000], y[:1000])
         fit.fold(X[1000:], y[1000:])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from foldaway.numerics import cell_sums
+from foldaway.numerics.block import Piece
 from foldaway.numerics.cell_sums import FIELDS
 from foldaway.numerics.kernels import sums
 
@@ -22,15 +23,16 @@ def test_the_sums_are_those_of_numpy(n: int, missing: bool, weighted: bool, tild
     if missing:
         y[rng.random((2, n)) < 0.2] = np.nan
     cell, weight = rng.integers(0, CELLS, n), rng.uniform(0.5, 2, n) if weighted else None
+    piece = Piece(cell, y, ty if tilde else None, weight)
     about = rng.normal(size=(CELLS // GROUPS, 2, 2))
     ours, theirs = np.ones((2, CELLS, 2, FIELDS))  # they are added to what is there
     for add, to in ((sums.add_sums, ours), (cell_sums.add_sums, theirs)):
-        add(cell, y, ty if tilde else None, weight, about, GROUPS, missing, to)
+        add(piece, about, GROUPS, missing, to)
     np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-11)
     assert np.isfinite(ours).all()
     ours, theirs = np.ones((2, CELLS, 1, 1 + tilde, 1 + tilde))
     for multiply, to in ((sums.add_joint, ours), (cell_sums.add_joint, theirs)):
-        multiply(cell, y, ty if tilde else None, weight, about, GROUPS, missing, np.array([[0, 1]]), to)
+        multiply(piece, about, GROUPS, missing, np.array([[0, 1]]), to)
     np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-11)
 
 

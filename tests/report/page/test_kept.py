@@ -17,10 +17,10 @@ from foldaway.keeping.saved import Saved, load
 from foldaway.report.page.kept import inventory
 from foldaway.sources.runs.backlog import Backlog
 from foldaway.sources.runs.shares import ReadOptions
-from foldaway.tallies import Arms
+from foldaway.tallies import Arms, arms_of
 from foldaway.tallies.arm import ArmState
 from foldaway.tallies.grouped import GroupedState
-from foldaway.trial import TrialState
+from foldaway.trial.trial import TrialState
 from fuzzing import fuzz
 from measured import measured
 from pages import parsed, tables
@@ -43,8 +43,8 @@ def floats(trial: fa.Trial) -> int:
 def counts(trial: fa.Trial) -> int:
     """The whole numbers: of the frame and the factor of each arm, of its tallies, and of faults."""
     by_tally = {"records": 2, "units": 2, "replicates": 1}  # records and clusters; records and clusters; records
-    per_arm = 2 + sum(by_tally[name] for name in trial.arms[0].tallies) if trial.arms else 0
-    return per_arm * len(trial.arms) + len(trial.dropped.records) + len(list(trial.dropped))
+    per_arm = 2 + sum(by_tally[name] for name in arms_of(trial.tallies)[0].tallies) if arms_of(trial.tallies) else 0
+    return per_arm * len(arms_of(trial.tallies)) + len(trial.dropped.records) + len(list(trial.dropped))
 
 
 @EVERY
@@ -60,12 +60,12 @@ def test_sizes_add_up_to_the_state_and_numbers_to_the_tallies(name: str) -> None
         assert kept.what
     # Nothing hides in what holds the parts together: names, some in the tallies, and two bytes or so around each part.
     names = sum(len(word) for word in TrialState.__struct_fields__)
-    names += len(trial.arms) * sum(len(word) for word in ArmState.__struct_fields__)
-    if not trial.arms:
+    names += len(arms_of(trial.tallies)) * sum(len(word) for word in ArmState.__struct_fields__)
+    if not arms_of(trial.tallies):
         names += sum(len(word) for word in GroupedState.__struct_fields__)
-    tallies = sum(len(tally) + 2 for arm in trial.arms for tally in arm.tallies)
+    tallies = sum(len(tally) + 2 for arm in arms_of(trial.tallies) for tally in arm.tallies)
     around = 2 * (len(TrialState.__struct_fields__) + len(GroupedState.__struct_fields__))
-    assert names < found[-1].size <= names + tallies + around + 8 * len(trial.arms)
+    assert names < found[-1].size <= names + tallies + around + 8 * len(arms_of(trial.tallies))
 
 
 @fuzz(max_examples=30)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
 from collections import Counter
@@ -18,6 +17,7 @@ from foldaway.effects.headline import comparisons
 from foldaway.inference.contrast import Question
 from foldaway.inference.estimators import distribution
 from foldaway.report.page.page import effects_page, spreads
+from foldaway.tallies import arms_of
 from pages import Element, interval_matches, matches, parsed, shown, tables
 from reported import CASES, HOSTILE, case, renamed
 from sizes import mostly_slow
@@ -316,11 +316,11 @@ def test_no_replicate_of_the_bootstrap_is_on_the_page() -> None:
     effects = trial.effects()
     plan, [each] = trial.plan, comparisons(effects)
     assert each.lead.se_kind == "bootstrap"
-    found = distribution(each.lead.estimator, Question(trial.arms, list(plan.arms.values()), 1, 0))
+    found = distribution(each.lead.estimator, Question(arms_of(trial.tallies), list(plan.arms.values()), 1, 0))
     text = trial.report().html
     assert all(f"{value:.5g}" not in text for value in found.effects)
     # Of the spread there are five quantiles, to two digits of the error.
-    spread = spreads(effects, plan, trial.arms)["revenue", "treatment"]
+    spread = spreads(effects, plan, arms_of(trial.tallies))["revenue", "treatment"]
     caption = next(c.text for c in parsed(text).find("figcaption") if "replicates" in c.text)
     quantiles = [shown(words) for words in re.findall(r"%: (\S+?)(?:;|\.$)", caption)]
     assert len(quantiles) == 5
@@ -351,7 +351,7 @@ def test_the_bootstrap_is_told_of_also_where_another_kind_of_error_leads() -> No
 
 
 def test_effects_without_a_bootstrap_lead_say_nothing_of_replicates() -> None:
-    assert spreads(effects_of("large"), case("large").plan, case("large").arms) == {}
+    assert spreads(effects_of("large"), case("large").plan, arms_of(case("large").tallies)) == {}
     assert "Bootstrap:" not in page_of("large").text
 
 
@@ -387,11 +387,3 @@ def test_effects_give_the_page_without_balance_and_without_what_was_kept(name: s
     assert [s.attributes["id"] for s in whole.find("section")] == [*first, "asked", "found", "trust", "kept", "solved"]
     assert page.one("section", id="asked").text == whole.one("section", id="asked").text
     assert parsed(effects_page(again).html).one("section", id="trust").text == page.one("section", id="trust").text
-
-
-def test_effects_from_before_they_knew_their_plan_still_report() -> None:
-    effects = effects_of("small")
-    known = json.loads(effects.to_json())
-    del known["plan"]
-    page = parsed(effects_page(fa.Effects.from_json(json.dumps(known))).html)
-    assert [s.attributes["id"] for s in page.find("section")] == ["glance", "found", "trust"]

@@ -23,6 +23,7 @@ from foldaway.service.collecting.answers import Answers, Candidate, Point, Serie
 from foldaway.service.collecting.service import Answer, Service
 from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Decoded, Limits
+from foldaway.trial.units import census_of
 from plans import in_parts
 from sizes import mostly_slow
 from stores import VAULT, Place
@@ -275,7 +276,7 @@ def test_who_asks_again_makes_nobody_compute(folder: Place) -> None:
 
     def candidate() -> Candidate:
         computed.append(trial.n)
-        return Candidate(trial.n, trial.census(), lambda: trial.effects(rounded=True))
+        return Candidate(trial.n, census_of(trial.plan, trial.tallies), lambda: trial.effects(rounded=True))
 
     for mark in (1, 1, 1, 2, 2):
         told.current(plan, mark, candidate)
@@ -362,7 +363,9 @@ def test_a_closed_trial_keeps_its_course_and_gets_no_further_point(folder: Place
     trial = fa.Trial(plan_of(cohort=40))
     trial.fold(people(400))
     told = late.answers.current(
-        trial.plan, shards[0].version + 1, lambda: Candidate(400, trial.census(), lambda: trial.effects(rounded=True))
+        trial.plan,
+        shards[0].version + 1,
+        lambda: Candidate(400, census_of(trial.plan, trial.tallies), lambda: trial.effects(rounded=True)),
     )
     assert told is None  # the answers are gone, but for their course
     assert course(service) == course(late) == points

@@ -115,6 +115,17 @@ def test_reports_that_make_no_cohort_end_nothing(service: Service) -> None:
     assert bytes(answer.effects) != b"null"
 
 
+def test_what_came_after_the_last_answer_and_makes_no_cohort_is_left_out_and_said_so(service: Service) -> None:
+    plan, devices = begun(service, "one-message", count=10, cohort=4, smallest_cell=2)
+    service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[:8]])
+    shown = service.effects(plan.name)
+    service.devices.receive(plan.name, "reports", [device.message("reports") for device in devices[8:]])
+    answer = service.close(plan.name)
+    assert (answer.records, answer.left_out) == (shown.records, 2) == (2**8 - 1, 2)
+    assert fa.Effects.from_json(bytes(answer.effects)).counts == fa.Effects.from_json(bytes(shown.effects)).counts
+    assert (service.status(plan.name).records, service.status(plan.name).left_out) == (2**8 - 1, 2)
+
+
 def test_what_is_pending_here_counts_and_its_numbers_are_used(service: Service) -> None:
     """What waits on another server is left out: its devices are told so, and they are missing."""
     plan, devices = begun(service, "one-message", count=6)
@@ -309,4 +320,5 @@ def test_nothing_is_answered_while_the_last_reports_are_waited_for(service: Serv
         with pytest.raises(TooEarly, match="last reports are being waited for"):
             service.effects(plan.name)
     service.tick()  # all that have joined
-    assert service.close(plan.name).records == 31
+    answer = service.close(plan.name)
+    assert (answer.final, answer.records, answer.left_out) == (True, 7, 2)  # two are no cohort after the last answer

@@ -15,7 +15,9 @@ import foldaway as fa
 from batches import receive
 from foldaway.errors import Conflict, RecordError, SequenceGap, TrialClosed, Unavailable, VaultError
 from foldaway.federated.coordinator.closing import CloseRequest
-from foldaway.service.collecting.collector import Arrival, Collector, Receipt, merged
+from foldaway.service.collecting.collector import Arrival, Collector, Receipt
+from foldaway.service.collecting.fixing_shards import merged
+from foldaway.service.collecting.numbers import Numbers
 from foldaway.service.collecting.record_trials import Sent
 from foldaway.service.collecting.service import Answer, Service
 from foldaway.service.database.shard_table import write_sequences
@@ -56,7 +58,7 @@ def test_batches_are_acknowledged_and_made_durable_a_cohort_at_a_time(store: Sto
     said, pending = [], []
     for number in range(1, 6):
         said.append(receive(collector, records(4), "p", number))
-        pending.append(collector.pending)
+        pending.append(collector.shard.live.pending)
     assert [(one.folded, one.durable) for one in said] == [(4, 0), (4, 0), (4, 3), (4, 3), (4, 3)]
     assert pending == [4, 8, 0, 4, 8]
     assert [one.pending for one in said] == [True, True, False, True, True]
@@ -71,7 +73,7 @@ def test_a_repeated_sequence_is_acknowledged_and_not_folded(store: Store) -> Non
         receive(collector, records(4), "p", number)
     for number in (1, 3, 4):  # durable, and pending
         said = receive(collector, records(4), "p", number)
-        assert (said.repeated, said.folded, said.durable, collector.pending) == (True, 0, 3, 4)
+        assert (said.repeated, said.folded, said.durable, collector.shard.live.pending) == (True, 0, 3, 4)
     again = Collector(store, NAME, "main")  # after a crash
     assert receive(again, records(4), "p", 3).repeated
     assert not receive(again, records(4), "p", 4).repeated
@@ -90,13 +92,13 @@ def test_a_gap_is_refused_with_the_number_that_is_missing(store: Store) -> None:
     with pytest.raises(SequenceGap) as gap:  # the crash has taken number 4
         receive(Collector(store, NAME, "main"), records(4), "p", 5)
     assert gap.value.expected == 4
-    assert collector.pending == 4
+    assert collector.shard.live.pending == 4
 
 
 def test_a_faulty_batch_changes_nothing_and_its_number_is_free(store: Store) -> None:
     collector = Collector(store, NAME, "main")
     receive(collector, records(4), "p", 1)
-    before = collector._live.dumps()
+    before = collector.shard.live.trial.dumps()
     for faulty in (
         Decoded(pa.table({"group": ["a", "c"], "y": [1.0, 2.0]})),
         Decoded(pa.table({"group": ["a"] * 20, "y": [1.0] * 19 + [None]})),
@@ -104,8 +106,8 @@ def test_a_faulty_batch_changes_nothing_and_its_number_is_free(store: Store) -> 
     ):
         with pytest.raises(RecordError):
             receive(collector, faulty, "p", 2)
-        assert collector._live.dumps() == before
-        assert collector.pending == 4
+        assert collector.shard.live.trial.dumps() == before
+        assert collector.shard.live.pending == 4
     said = receive(collector, records(6), "p", 2)
     assert (said.folded, said.repeated, said.durable) == (6, False, 2)
 
@@ -143,11 +145,11 @@ def test_a_whale_neither_triggers_a_commit_nor_blocks_one(folder: Place) -> None
     collector = Collector(store, NAME, "main")
     assert receive(collector, visits(0, each=3_000), "p", 1).durable == 0
     assert receive(collector, visits(0, 0, each=2_000), "p", 2).durable == 0
-    assert collector.pending == 7_000
+    assert collector.shard.live.pending == 7_000
     assert receive(collector, visits(*range(1, 9)), "p", 3).durable == 0
     assert kept(store).n == 0
     said = receive(collector, visits(9), "p", 4)  # the tenth
-    assert (said.durable, collector.pending) == (4, 0)
+    assert (said.durable, collector.shard.live.pending) == (4, 0)
     assert kept(store).n == 7_009
     assert receive(collector, visits(0, each=3_000), "p", 5).durable == 4  # new again, once
     assert receive(collector, visits(*range(1, 10)), "p", 6).durable == 6
@@ -184,14 +186,14 @@ def test_a_database_that_is_locked_leaves_the_batch_with_its_producer(
     store = opened(folder, PLAN)
     collector = Collector(store, NAME, "main")
     receive(collector, records(4), "p", 1)
-    before = collector._live.dumps()
+    before = collector.shard.live.trial.dumps()
     other = sqlite3.connect(Path(folder.where) / "foldaway.db")
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable):
         receive(collector, records(6), "p", 2)
     other.rollback()
     other.close()
-    assert (collector._live.dumps(), collector.pending) == (before, 4)
+    assert (collector.shard.live.trial.dumps(), collector.shard.live.pending) == (before, 4)
     said = receive(collector, records(6), "p", 2)
     assert (said.folded, said.durable) == (6, 2)
     assert kept(store).n == 10
@@ -228,9 +230,9 @@ def test_a_conflict_goes_back_to_what_is_durable(store: Store) -> None:
     store.shards.commit(NAME, "other", version=0, n=10, state=trial_of(10).dumps(), sequences={"q": (0, 1)})
     with pytest.raises(Conflict):
         receive(collector, records(8), "p", 2)
-    assert collector.pending == 0
+    assert collector.shard.live.pending == 0
     receive(collector, records(8), "p", 2)
-    assert collector.pending == 8
+    assert collector.shard.live.pending == 8
     assert receive(collector, records(4), "q", 1).repeated
     assert kept(store).n == 12 + 10
 
@@ -273,9 +275,9 @@ def test_a_trial_closed_between_the_look_and_the_commit_refuses(store: Store, mo
         late.setattr(store, "trial", lambda _: open_row)
         with pytest.raises(TrialClosed):
             receive(collector, records(8), "p", 2)
-    collector.leave_out_pending()
+    collector.shard.leave_out_pending()
     assert store.shards.one(NAME, "main").left_out == 4  # the refused batch is its producer's
-    assert collector.pending == 0
+    assert collector.shard.live.pending == 0
 
 
 # Two servers.
@@ -333,7 +335,7 @@ def body(n: int, first: float = 0.0) -> bytearray:
 
 
 def send(service: Service, n: int, producer: str = "p", sequence: int = 1, name: str = NAME) -> None:
-    batches.send(service, name, bytes(body(n)), Sent("application/json", None, producer, sequence))
+    batches.send(service, name, bytes(body(n)), Sent("application/json", None, Numbers(producer, sequence, sequence)))
 
 
 def test_a_close_holds_what_another_server_commits_meanwhile(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,7 +397,7 @@ def test_a_close_counts_all_or_nothing(place: Place, monkeypatch: pytest.MonkeyP
     assert store.trial(NAME).status == "open"
     assert (store.shards.all(NAME), store.shards.sequences(NAME)) == (before, {"p": 1})
     assert store.trial_key(NAME) is not None
-    assert (service.records.pending_of(NAME), service.status(NAME).left_out) == (2, 0)
+    assert (service.records.pending(NAME), service.status(NAME).left_out) == (2, 0)
     receive(collector, visits(*range(10)), "p", 3)
     assert kept(store).n == 22
 
@@ -494,7 +496,7 @@ def test_one_trial_in_trouble_does_not_hold_up_the_others(folder: Place, monkeyp
 
 def due_at_the_next_tick(service: Service, name: str) -> None:
     """A cohort that is folded and, for some fault, was not committed."""
-    service.records.collector(name)._live.fold(records(12).records)
+    service.records.collector(name).shard.live.trial.fold(records(12).records)
 
 
 def test_a_trial_closed_elsewhere_is_noticed(place: Place) -> None:
@@ -547,13 +549,13 @@ def test_batches_that_wait_together_are_taken_in_as_one_after_the_other_would_be
 
     def lot(name: str) -> list[Arrival]:
         return [
-            Arrival(records(1), None, None),
-            Arrival(records(2, 5.0), f"p{name}", 1),
-            Arrival(records(1, 7.0), None, None),
-            Arrival(records(2, 9.0), f"p{name}", 2),
-            Arrival(records(3), f"p{name}", 4),
-            Arrival(records(2, 9.0), f"p{name}", 1),
-            Arrival(faulty, None, None),
+            Arrival(records(1)),
+            Arrival(records(2, 5.0), Numbers(f"p{name}", 1, 1)),
+            Arrival(records(1, 7.0)),
+            Arrival(records(2, 9.0), Numbers(f"p{name}", 2, 2)),
+            Arrival(records(3), Numbers(f"p{name}", 4, 4)),
+            Arrival(records(2, 9.0), Numbers(f"p{name}", 1, 1)),
+            Arrival(faulty),
         ]
 
     for arrivals in (lambda name: lot(name)[:6], lot):  # the last with a faulty one among them, twice
@@ -563,18 +565,18 @@ def test_batches_that_wait_together_are_taken_in_as_one_after_the_other_would_be
         for left, right in zip(one, two, strict=True):
             if isinstance(left, Receipt) and isinstance(right, Receipt):
                 assert (left.folded, left.repeated) == (right.folded, right.repeated)
-    assert together._live.n == apart._live.n
-    for row, other in zip(together._live.effects(), apart._live.effects(), strict=True):
+    assert together.shard.live.trial.n == apart.shard.live.trial.n
+    for row, other in zip(together.shard.live.trial.effects(), apart.shard.live.trial.effects(), strict=True):
         assert (row.estimate, row.std_error) == pytest.approx((other.estimate, other.std_error), rel=1e-12)
 
 
 def test_a_commit_that_fails_takes_all_that_waited_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     collector = Collector(store, NAME, "main")
-    lot = [Arrival(records(4), None, None), Arrival(records(4), None, None), Arrival(records(4), "p", 1)]
+    lot = [Arrival(records(4)), Arrival(records(4)), Arrival(records(4), Numbers("p", 1, 1))]
     with monkeypatch.context() as broken:
         broken.setattr(store.shards, "commit", _unreachable)
         assert [type(outcome) for outcome in collector.receive(lot)] == [Unavailable] * 3
-    assert (collector.pending, kept(store).n) == (0, 0)
+    assert (collector.shard.live.pending, kept(store).n) == (0, 0)
     assert [outcome.folded for outcome in collector.receive(lot) if isinstance(outcome, Receipt)] == [4, 4, 4]
     assert kept(store).n == 12
 
@@ -589,12 +591,12 @@ def test_what_a_move_between_servers_gives_up_is_nothing_of_the_lot_at_hand(fold
     receive(here, records(4), "p", 1)  # pending here when its producer goes elsewhere
     for number in (1, 2, 3):
         receive(there, records(10), "p", number)
-    lot = [Arrival(records(5), "q", 1), Arrival(records(3), None, None), Arrival(records(12), "p", 4)]
+    lot = [Arrival(records(5), Numbers("q", 1, 1)), Arrival(records(3)), Arrival(records(12), Numbers("p", 4, 4))]
     outcomes = [outcome for outcome in here.receive(lot) if isinstance(outcome, Receipt)]
     assert [(one.folded, one.durable) for one in outcomes] == [(5, 1), (3, None), (12, 4)]
     assert store.shards.sequences(NAME) == {"p": 4, "q": 1}
     assert kept(store).n == 50
-    assert [one.records for one in here.given_up()] == [4]
+    assert [one.records for one in here.shard.given_up()] == [4]
 
 
 def test_a_bug_in_the_middle_of_a_lot_leaves_nothing_of_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -608,8 +610,8 @@ def test_a_bug_in_the_middle_of_a_lot_leaves_nothing_of_it(store: Store, monkeyp
 
     monkeypatch.setattr(fa.Trial, "fold", failing)
     with pytest.raises(ZeroDivisionError):
-        collector.receive([Arrival(records(4), None, None), Arrival(records(2), "p", 1)])
-    assert collector.pending == 0
+        collector.receive([Arrival(records(4)), Arrival(records(2), Numbers("p", 1, 1))])
+    assert collector.shard.live.pending == 0
 
 
 def test_a_receipt_that_cannot_be_made_is_nobody_elses_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -623,5 +625,5 @@ def test_a_receipt_that_cannot_be_made_is_nobody_elses_error(store: Store, monke
         return version
 
     monkeypatch.setattr(store.shards, "commit", then_gone)
-    outcomes = collector.receive([Arrival(records(11), None, None), Arrival(records(10), "p", 1)])
+    outcomes = collector.receive([Arrival(records(11)), Arrival(records(10), Numbers("p", 1, 1))])
     assert [type(outcome) for outcome in outcomes] == [Receipt, Unavailable]

@@ -30,6 +30,7 @@ from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
 from foldaway.sources.formats.body import Decoded, Limits
+from foldaway.tallies import arms_of
 from plans import in_parts
 from postgres import free_port
 from servers import wait_for
@@ -83,7 +84,7 @@ def stored_states(place: Place, seen: int) -> Iterator[fa.Trial]:
 def sums(trial: fa.Trial) -> list[np.ndarray[Any, Any]]:
     """Each arm's second moments of (1, age, income), as its state has them: the number of records is the first."""
     found = []
-    for arm in trial.arms:
+    for arm in arms_of(trial.tallies):
         R = np.asarray(arm.raw_factor(), dtype=np.float64)
         found.append(R.T @ R)
     return found
@@ -205,7 +206,7 @@ def test_a_trial_closed_too_early_has_no_effects(folder: Place) -> None:
     with pytest.raises(IngestError, match=r"would end without effects.*100 units \(the plan's .cohort.\)"):
         service.close("target")
     assert service.status("target").status == "open"
-    assert service.records.pending_of("target") == 99
+    assert service.records.pending("target") == 99
     answer = service.close("target", CloseRequest(without_effects=True))
     assert (bytes(answer.effects), answer.records, answer.left_out) == (b"null", 100, 0)
 

@@ -21,6 +21,7 @@ from foldaway.federated.replies.models import readings, reply
 from foldaway.federated.replies.published import Published
 from foldaway.service.collecting.service import Answer, Service
 from foldaway.sources.formats.body import Limits
+from foldaway.tallies import arms_of
 from plans import in_parts
 from stores import VAULT, Place
 
@@ -115,7 +116,7 @@ def _only_record(before: Share, after: Share) -> float | None:
     if after.trial.n - before.trial.n != 1:
         return None
     total = 0.0
-    for then, now in zip(before.trial.arms, after.trial.arms, strict=True):
+    for then, now in zip(arms_of(before.trial.tallies), arms_of(after.trial.tallies), strict=True):
         for sign, arm in ((-1, then), (1, now)):
             if arm.n:
                 R = arm.raw_factor()

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import foldaway as fa
 from batches import receive
-from foldaway.errors import Conflict, Unavailable
-from foldaway.service.collecting.collector import FIXED_AT, Collector, merged
+from foldaway.errors import Conflict, SequenceGap, Unavailable
+from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.inference.fixing import is_rich
+from foldaway.service.collecting import fixing_shards
+from foldaway.service.collecting.collector import Collector
+from foldaway.service.collecting.fixing_shards import FIXED_AT, merged
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Decoded, Limits
@@ -75,9 +82,7 @@ def test_all_shards_get_the_same_coefficients_at_once_and_nothing_is_lost(store:
     assert predictors[1] is not None
     assert np.array_equal(predictors[0].slopes, predictors[1].slopes)
 
-    with pytest.raises(Conflict):  # built upon moments that are gone
-        receive(servers[0], records(1002), "p0", batches + 1)
-    receipt = receive(servers[0], records(1002), "p0", batches + 1)  # as the producer sends it again
+    receipt = receive(servers[0], records(1002), "p0", batches + 1)  # built upon moments that are gone
     assert (receipt.folded, receipt.durable) == (BATCH, batches + 1)
     for seed in (1000, 1001, 1002):
         whole.fold(records(seed).records)
@@ -88,6 +93,155 @@ def test_all_shards_get_the_same_coefficients_at_once_and_nothing_is_lost(store:
     assert abs(ours.estimate - theirs.estimate) < 0.1 * theirs.std_error
     plain, expected = (trial.effects().filter(se_kind="jackknife")[0] for trial in (lean, whole))
     assert plain.std_error == pytest.approx(expected.std_error, rel=1e-9)
+
+
+@pytest.fixture
+def either(place: Place) -> Store:
+    store = place.open()
+    store.create_trial(PLAN, bytes(16))
+    return store
+
+
+def few(seed: int, n: int) -> Decoded:
+    return Decoded(records(seed).records.slice(0, n))
+
+
+def test_what_waits_on_another_server_is_mapped_as_one_server_would_have_folded_it(
+    either: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also records without a number, which nobody would send again; even if the database fails in the midst of it."""
+    one, two = (Collector(either, PLAN.name, name) for name in ("one", "two"))
+    receive(two, records(100), "q", 1)
+    pending = [few(101, 20), few(102, 15)]
+    assert not receive(two, pending[0], None, None).repeated
+    assert receive(two, pending[1], "q", 2).durable == 1
+    for number in range(FIXED_AT // BATCH - 1):
+        receive(one, records(number), "p", number + 1)
+    fixed = merged(PLAN, either.shards.all(PLAN.name))
+    assert all(shard.moments is None for shard in shards(either))
+    whole = fa.Trial.loads(fixed.exchanged(), PLAN, key=bytes(16))  # one server, from the same coefficients on
+    assert whole.n == FIXED_AT
+    last = records(103)
+    for batch in (*pending, last):
+        whole.fold(batch.records)
+    commit = type(either.shards).commit
+
+    def failing_once_mapped(*given: Any, **others: Any) -> int:
+        version = commit(*given, **others) if others["version"] == 1 else 0  # a Conflict
+        raise Unavailable(f"the database does not answer: {version}.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(either.shards), "commit", failing_once_mapped)
+        with pytest.raises(Unavailable):
+            receive(two, last, "q", 3)
+    assert two.shard.live.pending == 35
+    assert receive(two, last, "q", 3).durable == 3
+    assert (two.shard.live.pending, two.shard.given_up()) == (0, [])
+    assert either.shards.sequences(PLAN.name, ["q"]) == {"q": 3}
+    ours, theirs = merged(PLAN, either.shards.all(PLAN.name)).tallies, whole.tallies
+    assert isinstance(ours, Grouped)
+    assert isinstance(theirs, Grouped)
+    assert ours.sums is not None
+    assert theirs.sums is not None
+    for name, array in theirs.sums.arrays().items():
+        np.testing.assert_allclose(ours.sums.arrays()[name], array, rtol=1e-12, atol=1e-12 * np.abs(array).max())
+    assert ours.predictor is not None
+    assert receive(two, records(104), None, None).folded == BATCH  # and on it goes
+
+
+def test_a_close_maps_what_waits_on_its_server(folder: Place) -> None:
+    store = folder.open()
+    service = Service(store, "two", Limits())
+    service.create(PLAN.to_json())
+    two = service.records.collector(PLAN.name)
+    receive(two, records(100), "q", 1)
+    receive(two, few(101, 20), None, None)
+    one = Collector(store, PLAN.name, "one")
+    for number in range(FIXED_AT // BATCH - 1):
+        receive(one, records(number), "p", number + 1)
+    closed = service.close(PLAN.name, CloseRequest(exact=True))
+    assert closed.records == FIXED_AT + 20
+
+
+def test_a_commit_that_was_taken_unnoticed_is_not_mapped_once_more(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (Collector(store, PLAN.name, name) for name in ("one", "two"))
+    receive(two, few(100, 30), None, None)
+    commit = type(store.shards).commit
+
+    def broken(*given: Any, **others: Any) -> int:
+        commit(*given, **others)
+        raise Unavailable("the connection broke.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store.shards), "commit", broken)
+        with pytest.raises(Unavailable):
+            receive(two, few(101, 40), None, None)
+    for number in range(FIXED_AT // BATCH):
+        receive(one, records(number), "p", number + 1)
+    assert all(shard.moments is None for shard in shards(store))
+    with pytest.raises(Conflict):  # with 30 records that are durable, and were answered as pending
+        receive(two, few(102, 40), None, None)
+    assert merged(PLAN, store.shards.all(PLAN.name)).n == FIXED_AT + 70
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_fails_around_a_fixing_each_batch_counts_once(
+    seed: int, folder: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits fail before or after the database has taken them; producers send what was not durable again."""
+    monkeypatch.setattr(fixing_shards, "FIXED_AT", 300)
+    store, rng = folder.open(), np.random.default_rng(seed)
+    store.create_trial(PLAN, bytes(16))
+    servers = [Collector(store, PLAN.name, name) for name in ("one", "two", "three")]
+    batches: dict[str, list[Decoded]] = {name: [few(10 * p + i, 30) for i in range(9)] for p, name in enumerate("pqr")}
+    commit = type(store.shards).commit
+
+    def failing(*given: Any, **others: Any) -> int:
+        how = rng.choice(["well", "before", "after"], p=[0.6, 0.2, 0.2])
+        if how == "before":
+            raise Unavailable("the database does not answer.")
+        version = commit(*given, **others)
+        if how == "after":
+            raise Unavailable("the connection broke.")
+        return version
+
+    monkeypatch.setattr(type(store.shards), "commit", failing)
+    sent, lean = dict.fromkeys(batches, 0), set[str]()
+    while min(sent.values()) < 9:
+        name = rng.choice([name for name in sent if sent[name] < 9])
+        server = servers["pqr".index(name)]
+        try:
+            receive(server, batches[name][sent[name]], name, sent[name] + 1)
+            sent[name] += 1
+        except SequenceGap as gap:
+            sent[name] = gap.expected - 1  # what was pending is gone, and comes again
+        except (Conflict, Unavailable):
+            pass
+        for row in store.shards.all(PLAN.name):  # moments that were destroyed never come back
+            rich = row.state is not None and is_rich(fa.Trial.loads(row.state, PLAN).tallies)
+            assert not (rich and row.shard in lean)
+            lean |= {row.shard} if row.state is not None and not rich else set()
+    monkeypatch.setattr(type(store.shards), "commit", commit)
+    for name, server in zip(batches, servers, strict=True):
+        for number in range(1 + store.shards.sequences(PLAN.name, [name]).get(name, 0), 10):
+            with suppress(Conflict):
+                receive(server, batches[name][number - 1], name, number)
+        for number in range(1 + store.shards.sequences(PLAN.name, [name]).get(name, 0), 10):
+            receive(server, batches[name][number - 1], name, number)
+        if server.shard.live.pending:
+            server.shard.commit()
+    whole = fa.Trial(PLAN, key=bytes(16))
+    for batch in (each for several in batches.values() for each in several):
+        whole.fold(batch.records)
+    everything = merged(PLAN, store.shards.all(PLAN.name))
+    assert everything.counts == whole.counts
+    assert all(shard.moments is None for shard in shards(store))
+    ours, theirs = (
+        trial.effects().filter(estimator="difference", se_kind="jackknife")[0] for trial in (everything, whole)
+    )
+    assert ours.std_error == pytest.approx(theirs.std_error, rel=1e-9)
 
 
 def test_a_database_that_fails_while_it_fixes_loses_nothing_acknowledged(

@@ -213,7 +213,10 @@ def test_the_list_is_of_the_trials_that_a_token_reads(server: Served, tokens: di
     assert {"known", "other"} <= set(listed("admin"))
     assert (listed("read"), listed("other read")) == (["known"], ["other"])
     (alone,) = server.ask("GET", "/v1/trials", tokens["read"]).json()
-    assert alone == server.ask("GET", "/v1/trials/known", tokens["read"]).json()
+    by_itself = server.ask("GET", "/v1/trials/known", tokens["read"]).json()
+    # The server may note in between that it has renewed an answer.
+    assert all(len(each.pop("ledger_head")) == 64 for each in (alone, by_itself))
+    assert alone == by_itself
 
 
 def test_the_status_says_neither_how_many_wait_nor_when_the_last_one_came(server: Served) -> None:

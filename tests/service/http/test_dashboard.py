@@ -137,6 +137,9 @@ def test_an_admin_creates_reads_and_closes_a_trial(browser: Browser, server: Ser
         page.get_by_text("they are not shown again").wait_for()
         ingest = next(code for code in page.locator(".create code").all_inner_texts() if code.startswith("fa_"))
         page.locator(".trials a", has_text="from-the-page").wait_for()
+        page.get_by_label("Plan file").set_input_files(tmp_path / "plan.toml")
+        page.get_by_role("button", name="Register").click()
+        page.get_by_text("This plan is registered already: from-the-page. Here are two more tokens").wait_for()
         rng = random.Random(1)
         lifts = {"control": 1.0, "treatment": 3.0}
         records = [{"variant": arm, "revenue": rng.gauss(lifts[arm], 1)} for _ in range(250) for arm in plan.arms]

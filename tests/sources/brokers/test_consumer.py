@@ -10,6 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import foldaway as fa
@@ -32,6 +34,7 @@ from foldaway.sources.brokers.broker import Broker, Message, parse
 from foldaway.sources.brokers.consumer import FaultyMessage, Progress
 from foldaway.sources.brokers.nats import NatsStream
 from foldaway.sources.brokers.stream_file import StreamFile, read
+from foldaway.tallies import arms_of
 
 
 def prepared(server: Server, n: int = 600, **settings: Any) -> tuple[fa.Plan, Any]:
@@ -73,6 +76,19 @@ def test_stopped_anywhere_and_started_again_it_is_the_same(some_broker: Server, 
     found, _ = consume(some_broker, plan, tmp_path, delete=True, close=True)
     assert_same(found, one_pass(plan, records))
     assert some_broker.held(plan.name) == 0
+
+
+def test_the_first_write_waits_until_there_can_be_coefficients(some_broker: Server, tmp_path: Path) -> None:
+    levels = [f"level-{i}" for i in range(40)]
+    plan = plan_of(fresh_name(), covariates=["x", "level"], levels={"level": levels}, coefficients=None)
+    records = people(600).append_column("level", pa.array(np.resize(levels, 600)))
+    some_broker.create(plan.name)
+    some_broker.send(plan.name, messages(records, sizes_of(600, 1)))
+    progress: list[Progress] = []
+    found, _ = consume(some_broker, plan, tmp_path, told=progress.append, bytes_at_once=3000)
+    assert min(each.records for each in progress if each.records) >= 5 * 40
+    assert len([each for each in progress if each.pending >= 50]) > 1  # a cohort waited
+    assert all(row.reliable for row in found.effects().filter(estimator="adjusted"))
 
 
 class Crash(Exception):
@@ -207,7 +223,7 @@ def test_two_states_cannot_be_solved_for_a_record_unless_the_cohort_is_one(redis
         found = 0
         for before, after in pairwise(states):
             for arm in (0, 1):
-                sums = [each.arms[arm].raw_factor() for each in (before, after)]
+                sums = [arms_of(each.tallies)[arm].raw_factor() for each in (before, after)]
                 more = sums[1].T @ sums[1] - sums[0].T @ sums[0]
                 found += round(more[0, 0]) == 1 and round(float(more[0, 1]), 6) in truth
         solved[cohort] = found

@@ -75,7 +75,7 @@ def test_its_trial_is_loaded_like_any_other(tmp_path: Path) -> None:
     trial = fa.Trial(fa.Plan(**SMALL))
     trial.fold({"group": ["a", "b"] * 5, "y": range(10)})
     with StreamFile(tmp_path) as file:
-        file.write(StreamState(STORED.reached, trial.dumps()), trial.file_key())
+        file.write(StreamState(STORED.reached, trial.dumps()), trial.secret.for_files())
     assert fa.Trial.load(tmp_path / STATE).dumps() == trial.dumps()
     assert load(tmp_path / STATE).positions == STORED.reached
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -18,8 +19,9 @@ from hypothesis import strategies as st
 
 import foldaway as fa
 from foldaway.errors import IngestError, RecordError
+from foldaway.numerics.kernels.json_lines import most_objects
 from foldaway.sources.formats import arrow_claims
-from foldaway.sources.formats.body import ARROW, JSON, NDJSON, Decoded, Limits, decode, read_body, wipe
+from foldaway.sources.formats.body import ARROW, JSON, NDJSON, Decoded, Limits, decode, decode_together, read_body, wipe
 from foldaway.sources.formats.chunk import TooLarge, Unreadable, WantedColumns
 from fuzzing import fuzz
 from source_files import cells
@@ -703,3 +705,45 @@ def test_the_limits_hold_in_good_time() -> None:
     started = time.monotonic()
     assert refusal(b"[" + b"{}," * 80_000_000 + b"{}]", JSON, max_body=2**28).status == 413
     assert time.monotonic() - started < 30
+
+
+GOOD = b'{"variant": "control", "revenue": 1, "age": 3, "country": "de", "user_id": "u", "w": 1}'
+
+
+@pytest.mark.parametrize(
+    ("media_type", "body"),
+    [
+        (JSON, b"[" + GOOD + b"]"),
+        (JSON, b"[" + GOOD + b"] [1]"),
+        (JSON, b"[" + GOOD + b", 7]"),
+        (NDJSON, GOOD),
+        (NDJSON, GOOD + b"\r\n\n" + GOOD + b"\n"),
+        (NDJSON, GOOD + GOOD),
+        (NDJSON, GOOD + b"{\n}\n"),
+        (NDJSON, GOOD.replace(b", ", b",\n") + b"\n"),
+        (NDJSON, GOOD + b"\nhello\n"),
+        (NDJSON, b"[" + GOOD + b"]"),
+        (NDJSON, b"\xef\xbb\xbf" + GOOD),
+    ],
+)
+def test_what_is_decoded_together_is_what_is_decoded_alone(media_type: str, body: bytes) -> None:
+    """Whether a body is taken must not depend on who else is sending."""
+    other = bytearray(b"[" + GOOD + b"]" if media_type == JSON else GOOD)
+    together = decode_together({0: (bytearray(body), media_type), 1: (other, media_type)}, PLAN, 100)
+    assert together[1].records.num_rows == 1
+    try:
+        alone = decode(bytearray(body), media_type, None, PLAN, Limits())
+    except IngestError:
+        assert 0 not in together
+        return
+    assert (0 in together) <= (alone.ragged == 0)
+    if 0 in together:
+        assert together[0].records.to_pylist() == alone.records.to_pylist()
+
+
+def test_empty_lines_take_no_memory_for_records() -> None:
+    """Places are made for as many records as there are braces."""
+    begun = pa.total_allocated_bytes()
+    assert decode(bytearray(b"\n" * 2**22 + GOOD), NDJSON, None, PLAN, Limits()).records.num_rows == 1
+    assert pa.total_allocated_bytes() - begun < 2**20
+    assert most_objects(np.frombuffer(b"\n" * 1000 + GOOD + b"\n", dtype=np.uint8)) == 1

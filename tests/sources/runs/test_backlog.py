@@ -18,7 +18,9 @@ from foldaway.evidence.verifying import chain_faults
 from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import StreamPositions, load
 from foldaway.sources.runs.backlog import Backlog, Outcome, files_of
-from foldaway.sources.runs.shares import ReadOptions
+from foldaway.sources.runs.folding import fold_files
+from foldaway.sources.runs.shares import ReadOptions, shares_of
+from foldaway.tallies import Grouped
 from measured import measured
 
 FILES = 30
@@ -119,6 +121,29 @@ def check_nothing_is_lost(folder: Path, state: Path) -> None:
 
 class PowerCut(BaseException):
     """What no handler is written for."""
+
+
+def test_the_coefficients_of_a_run_come_from_all_of_its_records(tmp_path: Path) -> None:
+    """Of the first file alone, with 40 records and 20 columns, there could be none."""
+    columns = [f"x{i}" for i in range(20)]
+    plan = fa.Plan(**{**msgspec.structs.asdict(PLAN), "outcomes": ["low"], "covariates": columns})
+    chance = random.Random(1)
+    for number in range(5):
+        rows = [["ab"[i % 2], *(f"{chance.gauss(0, 1):.17f}" for _ in range(21))] for i in range(40)]
+        lines = [",".join(row) for row in (["group", "low", *columns], *rows)]
+        (tmp_path / f"{number}.csv").write_text("\n".join(lines) + "\n")
+    with Backlog(plan, tmp_path / "state") as backlog:
+        found = backlog.find([str(tmp_path / "*.csv")])
+        assert len(shares_of([path for path in found if isinstance(path, Path)], plan)) > 1
+        backlog.fold(found, ReadOptions())
+    whole = fold_files(str(tmp_path / "*.csv"), plan)
+    whole.dumps()
+    ours, theirs = (trial.tallies for trial in (fa.Trial.load(tmp_path / "state"), whole))
+    assert isinstance(ours, Grouped)
+    assert isinstance(theirs, Grouped)
+    assert ours.predictor is not None
+    assert theirs.predictor is not None
+    assert ours.predictor.digest == theirs.predictor.digest
 
 
 def cut_off_before_deleting(folder: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:

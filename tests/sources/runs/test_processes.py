@@ -209,7 +209,7 @@ def test_workers_end_when_whoever_started_them_is_killed(folder: Path, drawn: tu
 
 def _runs(pid: int) -> bool:
     try:
-        return "foldaway.sources.runs.worker" in Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+        return "foldaway.sources.runs.processes" in Path(f"/proc/{pid}/cmdline").read_bytes().decode()
     except OSError:
         return False
 
@@ -233,7 +233,7 @@ def test_a_script_without_a_main_guard_and_the_key_in_no_argument(
         while process.poll() is None:
             for child in Path("/proc").glob("[0-9]*"):
                 try:
-                    if b"foldaway.sources.runs.worker" in (line := (child / "cmdline").read_bytes()):
+                    if b"foldaway.sources.runs.processes" in (line := (child / "cmdline").read_bytes()):
                         seen.add(line + (child / "environ").read_bytes())
                 except OSError:
                     continue

@@ -8,14 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
-from foldaway.cli.terminal.connecting import Authority, connect, extra
+import foldaway as fa
+from foldaway.cli.terminal.connecting import Authority, Reader, connect, extra
 from foldaway.cli.terminal.options import AsJson, KeyOfState
+from foldaway.cli.terminal.printing import print_json
 from foldaway.cli.terminal.words import in_lines
 from foldaway.errors import ServerError, StateError, many
+from foldaway.table import text_table
 
-if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
+if TYPE_CHECKING:
     from foldaway.auditing.finding import Audit
     from foldaway.client import Client
 
@@ -36,20 +40,16 @@ def audit(
     key: KeyOfState = None,
     key_file: Annotated[Path | None, typer.Option(help="STORE: the key file, if it is not STORE/master.key.")] = None,
     trial: Annotated[str | None, typer.Option(metavar="NAME", help="URL: the trial whose answers to attack.")] = None,
-    token: Annotated[
-        str | None, typer.Option(envvar="FOLDAWAY_TOKEN", help="URL: a token to read it; FOLDAWAY_TOKEN is safer.")
-    ] = None,
+    token: Reader = None,
     seconds: Annotated[float, typer.Option(min=0, help="URL: how many seconds to keep asking for new answers.")] = 0.0,
     ca: Authority = None,
     json: AsJson = False,
 ) -> None:
     """Attack your own tallies and answers: who could be found?
 
-    Says how many records could be solved for, by which numbers, and what stops it. Exits with 1 if any could be.
-    States of one trial are attacked one by one, and so is what changed from each to the next.
+    Says how many records' values could be worked out, from which numbers, and which setting prevents it. The exit code
+    is 1 if there are any. States of one trial are attacked one by one, and so is what changed from each to the next.
     """
-    import msgspec
-
     if targets[0].startswith(("http://", "https://")):
         audits = list(_of_server(targets, trial, token, seconds, ca))
     elif "://" in targets[0] or (Path(targets[0]) / "foldaway.db").exists():
@@ -57,8 +57,7 @@ def audit(
     else:
         audits = list(_of_states([Path(target) for target in targets], key))
     if json:
-        made = [{"what": what, "solved": found.solved, **msgspec.to_builtins(found)} for what, found in audits]
-        print(msgspec.json.encode(made).decode())
+        print_json([{"what": what, "solved": found.solved, **msgspec.structs.asdict(found)} for what, found in audits])
     else:
         print("\n\n".join(_text(what, found) for what, found in audits) or "There is nothing to audit yet.")
     if any(found.solved for _, found in audits):
@@ -68,11 +67,10 @@ def audit(
 def _of_states(paths: list[Path], key: Path | None) -> Iterator[tuple[str, Audit]]:
     from foldaway.auditing.audit import audit
     from foldaway.cli.commands.state import file_of, read_key
-    from foldaway.trial import Trial
 
-    before: Trial | None = None
+    before: fa.Trial | None = None
     for path in paths:
-        trial = Trial.load(file_of(path), key=read_key(key))
+        trial = fa.Trial.load(file_of(path), key=read_key(key))
         yield str(path), audit(trial.plan, trial.tallies)
         if before is not None:
             if before.plan.fingerprint != trial.plan.fingerprint:
@@ -87,8 +85,6 @@ def _of_store(targets: list[str], key_file: Path | None) -> Iterator[tuple[str, 
         from foldaway.service.keys.vault import Vault
     from foldaway.auditing.audit import audit
     from foldaway.federated.modes.share import Share
-    from foldaway.plan import Plan
-    from foldaway.trial import Trial
 
     (place,) = targets[:1]
     if len(targets) > 1:
@@ -97,11 +93,11 @@ def _of_store(targets: list[str], key_file: Path | None) -> Iterator[tuple[str, 
     store = Store.open(place, Vault.open(folder, key_file, os.environ))
     try:
         for row in store.trials():
-            plan = Plan.loads(row.plan)
+            plan = fa.Plan.loads(row.plan)
             for shard in store.shards.all(row.name):
                 if shard.state is not None:
                     federated = plan.federated is not None
-                    held = Share.of(plan, shard.state).trial if federated else Trial.loads(shard.state, plan)
+                    held = Share.of(plan, shard.state).trial if federated else fa.Trial.loads(shard.state, plan)
                     yield f"{row.name}, share of {shard.shard}", audit(plan, held.tallies)
     finally:
         store.close()
@@ -120,21 +116,19 @@ def _answer_of(client: Client, name: str) -> Any:
 def _of_server(
     targets: list[str], name: str | None, token: str | None, seconds: float, ca: Path | None
 ) -> Iterator[tuple[str, Audit]]:
-    import msgspec
 
     from foldaway.auditing.answers import NAME, attack_answers
     from foldaway.auditing.finding import Audit
-    from foldaway.effects import Effects
 
     if name is None or token is None or len(targets) > 1:
         raise ServerError("say which trial's answers to attack, and with which token: --trial NAME, --token TOKEN.")
-    answers: list[Effects] = []
+    answers: list[fa.Effects] = []
     end = time.monotonic() + seconds
     with connect(targets[0], token, ca) as client:
         while True:
             answer = _answer_of(client, name)
             if answer is not None:
-                effects = Effects.from_json(msgspec.json.encode(answer))
+                effects = fa.Effects.from_json(msgspec.json.encode(answer))
                 if not answers or effects.to_json() != answers[-1].to_json():
                     answers.append(effects)
             if time.monotonic() >= end:
@@ -147,7 +141,6 @@ def _of_server(
 
 
 def _text(what: str, found: Audit) -> str:
-    from foldaway.table import text_table
 
     head = in_lines(f"{what}: {many(found.records, 'record')}. {found.verdict()}")
     if not found.findings:

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
+import foldaway as fa
 from foldaway.cli.terminal.options import KeyFile, PlanFile
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import SealedError, SourceError
+from foldaway.keeping.secret import read_or_make_key
 
 app = typer.Typer()
-
-# Each command imports what it needs, so that --help is quick.
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines, one object per line.")]
 
@@ -50,16 +50,14 @@ def consume(
     from foldaway.cli.commands.state import finish
     from foldaway.cli.terminal.consumer import show_end, shown_progress, stop_asked
     from foldaway.forgetting.harden import without_dumps
-    from foldaway.plan import Plan
     from foldaway.sources.brokers.broker import parse
     from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions
     from foldaway.sources.brokers.stream_file import STATE, StreamFile, is_closed
-    from foldaway.trial import saved_effects
 
     if sentence := without_dumps():
         tell(sentence)
     where = parse(address)
-    the_plan = Plan.load(plan)
+    the_plan = fa.Plan.load(plan)
     broker = where.broker(the_plan.name)
     with StreamFile(store) as opened:
         closed = is_closed(opened.folder)
@@ -74,7 +72,7 @@ def consume(
             trial = consumer.run()
         head = finish(store / STATE, key) if trial.sealed or closed else ""
     # Closed again, after a crash: the broker has forgotten the messages now, and only the effects are left.
-    final = saved_effects(store / STATE) if closed else None
+    final = fa.saved_effects(store / STATE) if closed else None
     show_end(trial, consumer, final, delete=delete, json=json)
     if head:
         tell(head)
@@ -82,7 +80,6 @@ def consume(
 
 def _secret(file: Path | None, store: Path) -> bytes | None:
     """The key in a file that does not lie with the tallies (promise P3); none if it is the user's own."""
-    from foldaway.keeping.secret import read_or_make_key
     from foldaway.sources.brokers.stream_file import STATE
 
     if file is None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import msgspec
 import typer
 
+import foldaway as fa
 from foldaway.cli.commands.state import State, existing, read_key
-from foldaway.cli.terminal.options import AsJson, KeyOfState
-from foldaway.cli.terminal.saving import save_certificate
+from foldaway.cli.terminal.options import AsJson, KeyOfState, Replace, written
+from foldaway.cli.terminal.printing import print_json, require_new, save_certificate
 from foldaway.cli.terminal.words import in_lines
-from foldaway.errors import StateError
-
-if TYPE_CHECKING:
-    from foldaway.evidence.certificate import Certificate
-    from foldaway.evidence.verifying import Checked
+from foldaway.errors import StateError, instead_of
+from foldaway.evidence import verifying
+from foldaway.evidence.certificate import Certificate, issue
+from foldaway.evidence.ledger import ANSWERED, Ledger
+from foldaway.keeping.locks import locked
+from foldaway.keeping.user_keys import user_signer
 
 app = typer.Typer()
 
@@ -23,27 +26,19 @@ app = typer.Typer()
 @app.command()
 def certificate(
     state: State,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Where to write it; STATE.certificate.json by default, - to print."
-        ),
-    ] = None,
+    output: Annotated[Path | None, written("STATE.certificate.json by default, - to print")] = None,
+    overwrite: Replace = False,
     key: KeyOfState = None,
 ) -> None:
     """Write a signed certificate of what was done and found. Seal the trial first if it is over."""
     file = existing(state)
-    issued = _issued(file, read_key(key))
     target = state.with_name(f"{state.name}.certificate.json") if output is None else output
-    save_certificate(issued.dumps(), target)
+    require_new(target, overwrite)
+    save_certificate(_issued(file, read_key(key)).dumps(), target)
 
 
 def _issued(file: Path, key: bytes | None) -> Certificate:
-    from foldaway.evidence.certificate import issue
-    from foldaway.keeping.locks import locked
     from foldaway.keeping.saved import is_encrypted, load
-    from foldaway.keeping.user_keys import user_signer
-    from foldaway.plan import Plan
     from foldaway.report.page.kept import planned
     from foldaway.trial import open_saved
 
@@ -51,14 +46,14 @@ def _issued(file: Path, key: bytes | None) -> Certificate:
         if is_encrypted(file):
             trial, positions = open_saved(file, key=key)
             effects: str | None = trial.tell().to_json()
-            trial.audited()
+            trial.chronicle.audited(trial.tallies)
             trial.save(file, positions=positions)
-            plan, ledger = trial.plan, trial.ledger
+            plan, ledger = trial.plan, trial.chronicle.ledger
         else:
             saved = load(file)
             if saved.final is None or not saved.ledger:
                 raise StateError(f"{file} has no ledger, so there is nothing to certify.")
-            plan, effects, ledger = Plan.loads(saved.final.plan), saved.final.effects, saved.ledger
+            plan, effects, ledger = fa.Plan.loads(saved.final.plan), saved.final.effects, saved.ledger
     if user_signer().key not in {entry.key for entry in ledger}:
         raise StateError(f"another user has signed the ledger of {file}; only they can issue its certificate.")
     return issue(user_signer(), plan.canonical().decode(), effects, ledger, planned(plan))
@@ -79,46 +74,38 @@ def verify(
     json: AsJson = False,
 ) -> None:
     """Check a certificate offline. Says what it proves and what it does not; exits with 1 if anything is wrong."""
-    import msgspec
-
-    from foldaway.evidence.verifying import verify
-
-    try:
+    with instead_of(OSError, lambda error: StateError(f"cannot read the certificate {file}: {error.strerror}.")):
         data = file.read_bytes()
-    except OSError as error:
-        raise StateError(f"cannot read the certificate {file}: {error.strerror}.") from None
-    checked = verify(data, head or [], signer)
+    checked = verifying.verify(data, head or [], signer)
     if state is not None and checked.good:
         _replicate(checked, data, state, read_key(key))
     if json:
-        print(msgspec.json.encode({"good": checked.good, **msgspec.to_builtins(checked)}).decode())
+        print_json({"good": checked.good, **msgspec.structs.asdict(checked)})
     else:
         print(_text(file, checked))
     if not checked.good:
         raise typer.Exit(1)
 
 
-def _replicate(checked: Checked, data: bytes, state: Path, key: bytes | None) -> None:
+def _replicate(checked: verifying.Checked, data: bytes, state: Path, key: bytes | None) -> None:
     """Compute the effects again from tallies that were kept, and see whether they are the ones of the certificate."""
-    from foldaway.evidence.ledger import ANSWERED, Ledger
-    from foldaway.evidence.verifying import read_certificate
-    from foldaway.trial import Trial
-
-    read = read_certificate(data)
+    read = verifying.read_certificate(data)
     assert not isinstance(read, str)
-    body, trial = read.certificate, Trial.load(existing(state), key=key)
+    body, trial = read.certificate, fa.Trial.load(existing(state), key=key)
     answered = Ledger(body.ledger).last(ANSWERED)
     if body.effects is None or answered is None or not answered.content["tallies"]:
         checked.unproven.append(f"That the numbers follow from {state}: the effects were not read from kept tallies.")
     elif trial.plan.canonical().decode() != body.plan:
         checked.faults.append(f"{state} is a state of another plan.")
-    elif trial.commitment(body.effects) != answered.content["tallies"]:
+    elif answered.content["tallies"] != trial.chronicle.commitment(
+        body.effects, trial.tallies, trial.dropped, trial.secret
+    ):
         checked.faults.append(f"The effects cannot be read from {state}: its tallies are other ones.")
     else:
         checked.proven.append(f"Every number of the effects was computed again from the tallies in {state}: all agree.")
 
 
-def _text(file: Path, checked: Checked) -> str:
+def _text(file: Path, checked: verifying.Checked) -> str:
     if not checked.good:
         parts = {f"{file} is not a valid certificate. What is wrong:": checked.faults}
     else:

@@ -8,13 +8,18 @@ from typing import Annotated
 
 import typer
 
+import foldaway as fa
 from foldaway.cli.terminal.connecting import Authority, Server, Token, extra
 from foldaway.cli.terminal.options import AsJson, PlanFile
+from foldaway.cli.terminal.printing import print_json
+from foldaway.cli.terminal.progress import file_progress
 from foldaway.cli.terminal.words import in_lines, tell_waiting
 from foldaway.errors import FoldawayError
+from foldaway.sources.formats.paths import expand
+from foldaway.table import text_table
 
 app = typer.Typer()
-site_app = typer.Typer(help="A site that keeps its records.", no_args_is_help=True)
+site_app = typer.Typer(help="Run a site that keeps its records.", no_args_is_help=True)
 federated_app = typer.Typer(help="Trials whose records stay on devices.", no_args_is_help=True)
 app.add_typer(site_app, name="site")
 app.add_typer(federated_app, name="federated")
@@ -30,7 +35,8 @@ def site_run(
         str,
         typer.Option(
             help="A folder where this site writes NAME.site: a random number and a digest of the files, so that they "
-            "are counted once. Each site needs its own."
+            "are counted once; in mode sums also the key of its groups, until the sums are stored. Each site needs its "
+            "own."
         ),
     ] = "~/.foldaway",
     ca: Authority = None,
@@ -40,27 +46,21 @@ def site_run(
 
     What was sent is marked in ~/.foldaway, or the folder that --folder names; no record is in it.
     """
-    import msgspec
-
-    from foldaway.cli.terminal.progress import file_progress
     from foldaway.federated.link import HttpLink, trial_address
     from foldaway.federated.site.site import fold_site, send_site
-    from foldaway.plan import Plan
-    from foldaway.sources.formats.paths import expand
 
-    the_plan = Plan.load(plan)
+    the_plan = fa.Plan.load(plan)
     address, _ = trial_address(server, the_plan.name)
     with file_progress(expand(files)) as progress:
-        trial = fold_site(the_plan, files, progress=progress)
+        trial = fold_site(the_plan, files, folder, progress=progress)
     link = HttpLink(address, token, verify=True if ca is None else str(ca), told=tell_waiting)
     try:
         sent = send_site(trial, files, link, folder)
     finally:
         link.close()
     if json:
-        print(msgspec.json.encode(sent._asdict()).decode())
+        print_json(sent._asdict())
         return
-    from foldaway.table import text_table
 
     tallies = f"{sent.bytes:,} bytes of tallies were sent"
     if sent.repeated:

@@ -13,16 +13,20 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import typer
 
-from foldaway.cli.terminal.options import AsJson, Delimiter, KeyFile, PlanFile
-from foldaway.cli.terminal.words import tell
-from foldaway.errors import PlanError, RecordError, did_you_mean, many
-
-if TYPE_CHECKING:
-    from foldaway.plan import Plan
+import foldaway as fa
+from foldaway.cli.terminal.options import AsJson, Delimiter, KeyFile, PlanFile, written
+from foldaway.cli.terminal.printing import print_json
+from foldaway.cli.terminal.progress import file_progress
+from foldaway.cli.terminal.words import in_lines, tell
+from foldaway.errors import PlanError, RecordError, did_you_mean, instead_of, many
+from foldaway.evidence.ledger import head_sentence
+from foldaway.keeping.secret import read_or_make_key
+from foldaway.sources.formats.paths import Stdin, expand
 
 app = typer.Typer(help="Create and check plans.", no_args_is_help=True)
 
@@ -34,7 +38,7 @@ _MOST_UNITS = 30_000_000
 _FEWEST_RECORDS = 2
 
 # What people call the arm that the others are compared with.
-_CONTROLS = ("control", "ctrl", "controls", "placebo", "baseline", "base", "default", "off", "a", "0", "false", "no")
+_CONTROLS = ("control", "ctrl", "placebo", "baseline", "base", "default", "off", "old", "a", "0", "false", "no")
 
 
 @app.command("check")
@@ -45,29 +49,22 @@ def check(
         typer.Option(
             min=1,
             metavar="UNITS",
-            help="For so many units, also say when they are stored, and who could be solved for.",
+            help="Also say, for this many units, when tallies are stored and how many people's values could be worked "
+            "out.",
         ),
     ] = None,
     json: AsJson = False,
 ) -> None:
     """Say what a plan will do, or what is wrong with it."""
-    import msgspec
-
     from foldaway.auditing.expected import expected
     from foldaway.auditing.pace import pace
-    from foldaway.cli.terminal.words import in_lines
     from foldaway.federated.modes.described import described
-    from foldaway.plan import Plan
     from foldaway.report.page.plan_summary import summary
 
-    the_plan = Plan.load(plan)
+    the_plan = fa.Plan.load(plan)
     if json:
         predicted = {} if expect is None else {"expected": [*pace(the_plan, expect), *expected(the_plan, expect)]}
-        print(
-            msgspec.json.encode(
-                {"fingerprint": the_plan.fingerprint, "plan": the_plan.settings(), **predicted}
-            ).decode()
-        )
+        print_json({"fingerprint": the_plan.fingerprint, "plan": the_plan.settings(), **predicted})
         return
     print(summary(the_plan, described(the_plan)))
     if expect is not None:
@@ -86,18 +83,17 @@ def register(
     save: Annotated[Path, typer.Option(metavar="STATE", help="Where to create the state; it holds no record yet.")],
     key: KeyFile = None,
 ) -> None:
-    """Enter a plan into a new ledger before the first record. Prints the hash that proves it once published."""
+    """Enter a plan into a new ledger before the first record.
+
+    Prints a hash; publish it to prove when the plan was registered.
+    """
     from foldaway.cli.commands.state import require_savable
-    from foldaway.evidence.ledger import head_sentence
-    from foldaway.keeping.secret import read_or_make_key
-    from foldaway.plan import Plan
-    from foldaway.trial import Trial
 
     require_savable(save, None, False)
-    trial = Trial(Plan.load(plan), key=None if key is None else read_or_make_key(key))
+    trial = fa.Trial(fa.Plan.load(plan), key=None if key is None else read_or_make_key(key))
     trial.save(save)
     tell(f"The plan is registered in {save}. Next: foldaway run {plan} FILE --resume {save} --save {save}")
-    print(head_sentence(trial.ledger.head))
+    print(head_sentence(trial.chronicle.ledger.head))
 
 
 @app.command("dossier")
@@ -110,22 +106,21 @@ def dossier(
     expect: Annotated[
         int, typer.Option(min=1, metavar="UNITS", help="How many units you expect, for the figures.")
     ] = 10_000,
-    controller: Annotated[str, typer.Option(help="Name and contact details of who is responsible.")] = "",
+    controller: Annotated[str, typer.Option(help="Name and contact details of the controller.")] = "",
     purpose: Annotated[str, typer.Option(help="Why the trial is run, in a sentence.")] = "",
     recipient: Annotated[list[str] | None, typer.Option(help="Who sees the effects; may be repeated.")] = None,
 ) -> None:
-    """Write data protection papers for a plan.
+    """Write data protection documents for a plan.
 
     A record of processing and an annex to an impact assessment (GDPR Art. 30 and 35).
     """
     from foldaway.dossier import OPEN
-    from foldaway.dossier import dossier as written
-    from foldaway.plan import Plan
+    from foldaway.dossier import dossier as papers_for
 
     target = plan.with_suffix(".dossier.md") if output is None else output
     if target.suffix == ".json":
         raise PlanError("name the .md file; the .json file is written beside it.")
-    papers = written(Plan.load(plan), expect, controller=controller, purpose=purpose, recipients=recipient or ())
+    papers = papers_for(fa.Plan.load(plan), expect, controller=controller, purpose=purpose, recipients=recipient or ())
     for path, text in ((target, papers.to_markdown()), (target.with_suffix(".json"), papers.to_json())):
         _write(path, text)
     tell(f"Written: {target} and {target.with_suffix('.json')}. Fill in what is marked {OPEN!r}.")
@@ -150,30 +145,35 @@ def new(
     ] = None,
     control: Annotated[str | None, typer.Option(metavar="ARM", help="The arm to compare the others with.")] = None,
     delimiter: Delimiter = None,
-    name: Annotated[str | None, typer.Option(help="The trial's name; that of the file by default.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write it; printed by default.")
-    ] = None,
+    name: Annotated[str | None, typer.Option(help="The trial's name; by default, the file's name.")] = None,
+    output: Annotated[Path | None, written("printed by default")] = None,
 ) -> None:
-    """Write a first plan for a file of records. Review it before you run it. Without options, list its columns."""
+    """Write a first plan for a file of records. Review it before you run it.
+
+    Without options, it lists the file's columns.
+    """
+    from foldaway.sources.formats.files import column_names
+
     file = _only(file)
+    columns = column_names(file, delimiter)
     if not (arm or outcome or covariate or levels or unit):
-        _list_columns(file, delimiter)
+        _list_columns(file, delimiter, columns)
         return
     categorical = dict(_level_list(text) for text in levels or [])
     numeric = [column for column in covariate or [] if column not in categorical]
-    wanted = [*([arm] if arm else []), *(outcome or []), *numeric, *categorical, *([unit] if unit else [])]
-    _require_columns(file, delimiter, wanted, named=bool(arm and outcome))
-    assert arm is not None  # or the line above has said so
-    assert outcome is not None
+    if not arm or not outcome:
+        listed = f" The columns of {file} are: {', '.join(columns)}." if columns else ""
+        raise PlanError(f"say which column names the arm, with --arm, and what to compare, with --outcome.{listed}")
+    _require_columns(file, columns, [arm, *outcome, *numeric, *categorical, *([unit] if unit else [])])
     seen = _look(file, delimiter, arm, [*outcome, *numeric], categorical, unit)
     plan, guesses = _plan(seen, arm, outcome, [*numeric, *categorical], categorical, unit, control, name or _name(file))
-    text = "\n".join([*(f"# {guess}" for guess in guesses), "", plan.to_toml()])
+    settings, table, rest = plan.to_toml().partition("\n[")  # what a plan says outside tables stands before them
+    text = "\n".join([*(f"# {guess}" for guess in guesses), "", settings, *_unsaid(plan), table + rest])
     if output is None:
         print(text, end="")
     else:
         _write(output, text)
-    for guess in guesses:
+    for guess in [*guesses, _UNSAID]:
         tell(guess)
     if output is None:
         tell("Next: repeat the command with -o plan.toml to write the plan to that file.")
@@ -186,32 +186,25 @@ def new(
 def calibrate(
     plan: PlanFile,
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files of records from before the trial.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write it; printed by default.")
-    ] = None,
+    output: Annotated[Path | None, written("printed by default")] = None,
     delimiter: Delimiter = None,
 ) -> None:
     """Write coefficients from earlier records into a plan. Arms and groups stay the same."""
-    import msgspec
     import tomli_w
 
-    from foldaway.calibrating import Calibration
-    from foldaway.cli.terminal.progress import file_progress
-    from foldaway.plan import Coefficients, Plan
     from foldaway.sources.formats.chunk import WantedColumns, wanted_by
-    from foldaway.sources.formats.paths import expand
     from foldaway.sources.runs.shares import ReadOptions, fold_columns
 
     # A mode of devices, or a release, may need the very coefficients that are to be found.
-    bare = Plan.load(plan, federated=None, privacy={}, release=None, complete_units=False)
-    the_plan = Plan.load(
-        plan, coefficients=Coefficients.none(bare.regressors[1:], [value.name for value in bare.values])
+    bare = fa.Plan.load(plan, federated=None, privacy={}, release=None, complete_units=False)
+    the_plan = fa.Plan.load(
+        plan, coefficients=fa.Coefficients.none(bare.regressors[1:], [value.name for value in bare.values])
     )
-    calibration = Calibration(the_plan)
+    calibration = fa.Calibration(the_plan)
     columns = wanted_by(the_plan)
     wanted = WantedColumns(columns.numeric, tuple(set(columns.text) - {the_plan.arm, the_plan.unit, the_plan.cluster}))
     paths, options = expand(files), ReadOptions(None, delimiter)
-    with file_progress(paths) as progress:
+    with file_progress(paths, "reading") as progress:
         for path in paths:
             fold_columns(calibration, path, wanted, options, progress=partial(progress, path))
     calibrated = calibration.plan()
@@ -222,7 +215,10 @@ def calibrate(
     if output is None:
         print(text, end="")
     else:
-        Plan.loads(text).save(output) if output.suffix.lower() == ".json" else output.write_text(text, encoding="utf-8")
+        if output.suffix.lower() == ".json":
+            fa.Plan.loads(text).save(output)
+        else:
+            output.write_text(text, encoding="utf-8")
         tell(f"{output} has the coefficients now. Its fingerprint is {calibrated.fingerprint}.")
 
 
@@ -248,8 +244,6 @@ class Seen(NamedTuple):
 
 def _only(file: Path) -> Path:
     """The one file of that name, or that a glob matches."""
-    from foldaway.sources.formats.paths import Stdin, expand
-
     paths = expand([str(file)])
     if len(paths) > 1:
         raise PlanError(f"{file} matches {len(paths):,} files; name one of them.")
@@ -258,10 +252,7 @@ def _only(file: Path) -> Path:
     return paths[0]
 
 
-def _list_columns(file: Path, delimiter: str | None) -> None:
-    from foldaway.sources.formats.files import column_names
-
-    columns = column_names(file, delimiter)
+def _list_columns(file: Path, delimiter: str | None, columns: Sequence[str]) -> None:
     if not columns:
         raise PlanError("lines of JSON have no header: use --arm COLUMN and --outcome COLUMN.")
     print("\n".join(columns))
@@ -270,13 +261,7 @@ def _list_columns(file: Path, delimiter: str | None) -> None:
     tell(f"Next, with the column that names the arm and the one to compare: {shlex.join(command)}")
 
 
-def _require_columns(file: Path, delimiter: str | None, wanted: Sequence[str], *, named: bool) -> None:
-    from foldaway.sources.formats.files import column_names
-
-    columns = column_names(file, delimiter)
-    if not named:
-        listed = f" The columns of {file} are: {', '.join(columns)}." if columns else ""
-        raise PlanError(f"say which column names the arm, with --arm, and what to compare, with --outcome.{listed}")
+def _require_columns(file: Path, columns: Sequence[str], wanted: Sequence[str]) -> None:
     missing = [name for name in wanted if columns and name not in columns]
     if missing:
         hint = did_you_mean(missing[0], columns)
@@ -326,7 +311,6 @@ def _look(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from foldaway.cli.terminal.progress import file_progress
     from foldaway.records.values import WRONG_TYPE, numbers
     from foldaway.sources.formats.chunk import WantedColumns
     from foldaway.sources.formats.files import read
@@ -337,7 +321,7 @@ def _look(
     n = 0
     missing: Counter[str] = Counter()
     once = _Once()
-    with file_progress([file]) as progress:
+    with file_progress([file], "reading") as progress:
         wanted = WantedColumns(tuple(numeric), (arm, *levels, *([unit] if unit else [])))
         for batch in read(file, wanted, delimiter=delimiter, progress=lambda used: progress(file, used)):
             records = batch.records
@@ -387,8 +371,7 @@ def _plan(
     unit: str | None,
     control: str | None,
     name: str,
-) -> tuple[Plan, list[str]]:
-    from foldaway.plan import Plan
+) -> tuple[fa.Plan, list[str]]:
 
     for column, n in seen.texts.items():
         of = f"{column!r} is not a number in {n:,} of {many(seen.records, 'record')}"
@@ -404,7 +387,7 @@ def _plan(
     first = control or next((a for word in _CONTROLS for a in seen.arms if a.lower() == word), seen.arms[0])
     arms = [first, *(a for a in seen.arms if a != first)]
     values = _named(arms)
-    plan = Plan(
+    plan = fa.Plan(
         name=name,
         arm=arm,
         arms=dict.fromkeys(values or arms, 1 / len(arms)),
@@ -422,16 +405,22 @@ def _plan(
             f"Named: {', '.join(f'{arm!r} is {name}' for name, arm in values.items())}. Choose better names."
         )
     if control is None:
-        guesses.append(f'Assumed: "{first}" is the control arm (it is listed first).')
+        guesses.append(f'Assumed: "{first}" is the control arm (it is listed first); --control names another.')
+    if unit is None:
+        guesses.append(
+            "Assumed: each record is a unit of its own. If somebody has several records, name a --unit, or the errors "
+            "would be too small."
+        )
     guesses += [f"No record has the level {level!r} of {column}." for column, level in seen.unused]
     guesses += [
-        f"Without a value of {column}: {many(n, 'record')}. As it is, the plan rejects every batch with such a record; "
+        f"Without a value of {column}: {many(n, 'record')}. As it is, the plan rejects every batch with such a record. "
         + (
-            'set missing = "allowed" on that outcome to count the record for the others, '
+            f'To count it for the other outcomes, write {{kind = "mean", column = "{column}", missing = "allowed"}} in '
+            "outcomes. To leave it out, "
             if column in outcomes
-            else "fill in the values, "
+            else "Fill in the values; or, to leave it out, "
         )
-        + 'or write on_fault = "drop" into the plan.'
+        + 'write on_fault = "drop" in the plan.'
         for column, n in seen.missing.items()
     ]
     if seen.one_each:
@@ -440,6 +429,26 @@ def _plan(
             "line if the same units may come back in later files: the errors would be too small."
         )
     return plan, guesses
+
+
+_UNSAID = "Not in the plan yet: which direction is better, margins, and segments. Its comments show how to write them."
+
+
+def _unsaid(plan: fa.Plan) -> list[str]:
+    """Comments that show how to write what no file can tell."""
+    import json
+
+    columns = [outcome.columns[0] for outcome in plan.outcomes]
+    first, *others = (json.dumps(column, ensure_ascii=False) for column in columns)
+    told = f'{{kind = "mean", column = {first}, better = "higher"}}'
+    segment = json.dumps(next(iter(plan.levels), "COLUMN"), ensure_ascii=False)
+    return [
+        "# To say which direction is better, write an outcome as a table, here the first:",
+        f"# outcomes = [{', '.join([told, *others])}]",
+        "# With `margin = 0.5` in the table, the question is whether the outcome is not worse by more than that.",
+        "# To get effects within the levels of a column as well:",
+        f"# segments = [{segment}]",
+    ]
 
 
 def _named(arms: list[str]) -> dict[str, str]:
@@ -469,10 +478,11 @@ def _name(file: Path) -> str:
 
 
 def _write(output: Path, text: str) -> None:
-    try:
-        with output.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise PlanError(f"{output} exists; choose another name.") from None
-    except OSError as error:
-        raise PlanError(f"the plan cannot be written to {output}: {error.strerror}.") from None
+    exists = PlanError(f"{output} exists; choose another name.")
+    unwritten = "the plan cannot be written to {}: {}."
+    with (
+        instead_of(OSError, lambda error: PlanError(unwritten.format(output, error.strerror))),
+        instead_of(FileExistsError, exists),
+        output.open("x", encoding="utf-8") as file,
+    ):
+        file.write(text)

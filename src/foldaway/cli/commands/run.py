@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import foldaway as fa
 from foldaway.cli.commands.state import require_savable, tell_saved
 from foldaway.cli.terminal.options import AllEffects, AsJson, Delimiter, KeyFile, Overwrite, PlanFile, Save
-from foldaway.cli.terminal.saving import save_report
+from foldaway.cli.terminal.printing import print_effects, save_report
+from foldaway.cli.terminal.progress import file_progress
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import RecordError, SourceError, many
+from foldaway.evidence.ledger import head_sentence
+from foldaway.keeping.secret import read_or_make_key
+from foldaway.report.page.document import require_place
 
-if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
-    from foldaway.plan import Plan
+if TYPE_CHECKING:
     from foldaway.sources.runs.backlog import Backlog, Outcome
     from foldaway.sources.runs.shares import ReadOptions
-    from foldaway.trial import Trial
 
 app = typer.Typer()
 
@@ -60,12 +63,7 @@ def run(
 
         for sentence in harden():  # starts the process again, so it comes first
             tell(sentence)
-    from foldaway.cli.terminal.printing import print_effects
-    from foldaway.evidence.ledger import head_sentence
-    from foldaway.keeping.secret import read_or_make_key
-    from foldaway.plan import Plan
     from foldaway.records.faults import excess
-    from foldaway.report.page.document import require_place
     from foldaway.sources.runs.backlog import Backlog
     from foldaway.sources.runs.shares import ReadOptions
 
@@ -74,7 +72,7 @@ def run(
     require_savable(save, resume, overwrite)
     if report is not None:
         require_place(report)
-    the_plan, options = Plan.load(plan), ReadOptions(format, delimiter)
+    the_plan, options = fa.Plan.load(plan), ReadOptions(format, delimiter)
     going_on = resume is not None and (resume.exists() or resume != save)  # a first run may name what is yet to be
     secret = None if key is None else read_or_make_key(key, new=not going_on)
     if save is None:
@@ -86,7 +84,7 @@ def run(
         _tell_rest(backlog.outcome, the_plan, save)
         trial, positions = backlog.outcome.trial, backlog.files.positions
         if not going_on:
-            tell(head_sentence(trial.ledger.head))
+            tell(head_sentence(trial.chronicle.ledger.head))
     print_effects(trial, json=json, everything=everything)
     if report is not None:
         told = None if exact else trial.tell()
@@ -102,32 +100,28 @@ def demo(
     records: Annotated[int, typer.Option(min=1_000, help="How many records to simulate.")] = 200_000,
     seed: Annotated[int, typer.Option(help="The simulation's seed.")] = 0,
 ) -> None:
-    """Simulate a trial, and compare it with an analysis of all rows."""
-    from foldaway.cli.terminal.progress import file_progress
+    """Simulate a trial and compare it with kept rows."""
     from foldaway.simulation.demo import demonstrate
 
     demonstrate(records, seed, file_progress)
 
 
 def _fold(
-    patterns: Sequence[str], plan: Plan, options: ReadOptions, *, resume: Path | None, key: bytes | None, processes: int
-) -> Trial:
+    files: Sequence[str], plan: fa.Plan, options: ReadOptions, *, resume: Path | None, key: bytes | None, processes: int
+) -> fa.Trial:
     """Fold files into a trial that is saved nowhere."""
-    from foldaway.cli.terminal.progress import file_progress
     from foldaway.sources.runs.backlog import files_of, not_in
     from foldaway.sources.runs.folding import fold_paths, started
     from foldaway.trial import open_saved
 
     into, positions = (None, None) if resume is None else open_saved(resume, plan, key=key)
-    paths = not_in(files_of(positions), patterns)
+    paths = not_in(files_of(positions), files)
     with file_progress(paths) as progress:
         return fold_paths(started(plan, key=None if into else key, into=into), paths, options, processes, progress)
 
 
 def _fold_backlog(backlog: Backlog, patterns: Sequence[str], options: ReadOptions, processes: int) -> None:
     """Fold files into a saved state, and say what became of them even if one of them stops it."""
-    from foldaway.cli.terminal.progress import file_progress
-
     try:
         paths = backlog.find(patterns)
         with file_progress(paths) as progress:
@@ -141,7 +135,7 @@ def _fold_backlog(backlog: Backlog, patterns: Sequence[str], options: ReadOption
             tell(f"{path}: no record of it was folded" + ("; it was not deleted" if backlog.delete_after else ""))
 
 
-def _tell_rest(outcome: Outcome, plan: Plan, save: Path) -> None:
+def _tell_rest(outcome: Outcome, plan: fa.Plan, save: Path) -> None:
     """Say what was not folded, and where the state is."""
     for pattern in outcome.absent:
         tell(

@@ -7,19 +7,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+import msgspec
 import typer
 
+import foldaway as fa
 from foldaway.cli.terminal.connecting import Authority, Server, Token, TrialName, connect
 from foldaway.cli.terminal.leaving import interruptible
 from foldaway.cli.terminal.options import Delimiter
+from foldaway.cli.terminal.progress import file_progress
 from foldaway.cli.terminal.words import in_lines
-from foldaway.errors import ServerError, SourceError, many
+from foldaway.errors import ServerError, SourceError, instead_of, many
+from foldaway.keeping.secret import read_or_make_key
+from foldaway.keeping.user_keys import state_home
+from foldaway.sources.formats.paths import Stdin, expand
 
-if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
+if TYPE_CHECKING:
     from foldaway.client import Client
-    from foldaway.plan import Plan
     from foldaway.sources.formats.chunk import Chunk
-    from foldaway.sources.formats.paths import Stdin
 
 app = typer.Typer()
 
@@ -48,9 +52,6 @@ def send(
     ] = None,
 ) -> None:
     """Send files of records to a trial. Safe to repeat: it resumes after the last batch that the server has stored."""
-    from foldaway.cli.terminal.progress import file_progress
-    from foldaway.sources.formats.paths import expand
-
     paths = expand(files)
     with (
         interruptible("stopped; repeat the command to resume after what the server has."),
@@ -106,17 +107,13 @@ def send_files(
     The k-th record of a file has the number k, so a second run knows what the server has, however it cuts the file; but
     where units must come together, a file is one batch.
     """
-    import msgspec
-
     from foldaway.keeping.folded_files import FilePositions, FoldedFiles
-    from foldaway.plan import Plan
     from foldaway.sources.formats.chunk import slices, wanted_by
     from foldaway.sources.formats.files import read, require_wanted
-    from foldaway.sources.formats.paths import Stdin
 
     if any(isinstance(path, Stdin) for path in paths):
         raise ServerError("standard input cannot be sent again after a break; send a file.")
-    plan = Plan.loads(msgspec.json.encode(client.plan(trial)).decode())
+    plan = fa.Plan.loads(msgspec.json.encode(client.plan(trial)).decode())
     wanted = wanted_by(plan)
     marks = FoldedFiles(FilePositions(key, {}))
     sent, known, pending, closed = 0, 0, False, False
@@ -141,44 +138,33 @@ def send_files(
                 continue
             skipped = max(0, durable + 1 - first)
             known += skipped
-            try:
+            with instead_of(ServerError, partial(_in_file, path, plan, batch)):
                 receipt = client.send(trial, batch.records.slice(skipped), numbers=(first + skipped, last))
-            except ServerError as error:
-                problem = ServerError(f"{path}{_where(plan, batch, error)}: {error}", error.status, error.expected)
-            else:
-                known += rows - skipped - receipt["folded"] if receipt["repeated"] else 0
-                sent += receipt["folded"]
-                pending = receipt["pending"]
-                continue
-            raise problem
+            known += rows - skipped - receipt["folded"] if receipt["repeated"] else 0
+            sent += receipt["folded"]
+            pending = receipt["pending"]
     return Outcome(sent, known, pending, closed)
 
 
 def _own_key(path: Path | None) -> bytes:
     """This sender's key, which no server has: by default in the user's folder for the state of programs."""
-    from foldaway.keeping.secret import read_or_make_key
-    from foldaway.keeping.user_keys import state_home
-
     if path is None:
         path = state_home() / "sender.key"
-        try:
+        unusable = f"the sender's key cannot be stored as {path}; name another file with --key FILE."
+        with instead_of(OSError, SourceError(unusable)):
             path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            raise SourceError(
-                f"the sender's key cannot be stored as {path}; name another file with --key FILE."
-            ) from None
     return read_or_make_key(path)
 
 
-def _where(plan: Plan, batch: Chunk, error: ServerError) -> str:
-    """The line of the first faulty record, which the server cannot know."""
+def _in_file(path: Path, plan: fa.Plan, batch: Chunk, error: ServerError) -> ServerError:
+    """A refusal with the file and the line of its first faulty record, which the server cannot know."""
     from foldaway.records.check import check
     from foldaway.records.faults import FaultyBatch
 
-    if batch.line is None or error.status not in _FAULTY:
-        return ""
-    try:
-        check(batch.records, plan, text=True)
-    except FaultyBatch as faulty:
-        return "" if faulty.first is None else f", first in line {batch.line + faulty.first:,}"
-    return ""
+    where = ""
+    if batch.line is not None and error.status in _FAULTY:
+        try:
+            check(batch.records, plan, text=True)
+        except FaultyBatch as faulty:
+            where = "" if faulty.first is None else f", first in line {batch.line + faulty.first:,}"
+    return ServerError(f"{path}{where}: {error}", error.status, error.expected)

@@ -35,7 +35,7 @@ def serve(
     host: Annotated[str, setting("host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, setting("port", help="The port to listen on; 0 for any that is free.")] = 8321,
     shard: Annotated[
-        str | None, setting("shard", help="This server's name among those on one database; the host's by default.")
+        str | None, setting("shard", help="This server's name among those on one database; by default, the host name.")
     ] = None,
     key_file: KeyFile = None,
     admin_token: Annotated[
@@ -55,7 +55,7 @@ def serve(
         ),
     ] = None,
     certificate: Annotated[Path | None, setting("certificate", help="A certificate for https.")] = None,
-    certificate_key: Annotated[Path | None, setting("certificate-key", help="Its private key.")] = None,
+    certificate_key: Annotated[Path | None, setting("certificate-key", help="The certificate's private key.")] = None,
     max_body: Annotated[
         int, setting("max-body", min=1, help="The largest batch that the server accepts, in MiB.")
     ] = 32,
@@ -64,7 +64,8 @@ def serve(
         setting(
             "queue",
             min=1,
-            help="How many batches the server handles at once; one token may use half of those that others leave free.",
+            help="How many batches the server handles at once; one token may use at most half of the places that are "
+            "free.",
         ),
     ] = 64,
     patience: Annotated[float, setting("patience", min=0.1, help="Seconds in which a batch must arrive.")] = 60.0,

@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from foldaway.cli.terminal.connecting import QUESTION, Authority, connect
-from foldaway.cli.terminal.options import AllEffects, AsJson, KeyOfState, Overwrite, Save
-from foldaway.cli.terminal.saving import save_report
+import foldaway as fa
+from foldaway.cli.terminal.connecting import QUESTION, Authority, Reader, connect
+from foldaway.cli.terminal.options import AllEffects, AsJson, Days, KeyOfState, Overwrite, PerDay, Save, Width, written
+from foldaway.cli.terminal.printing import print_answer, print_effects, save_report
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import SealedError, StateError, TooEarly
-
-if TYPE_CHECKING:  # each command imports what it needs, so that --help is quick
-    from foldaway.effects import Effects
+from foldaway.evidence.ledger import head_sentence
+from foldaway.keeping.disk import destroy_file, replace_file
+from foldaway.keeping.locks import locked
+from foldaway.keeping.secret import read_or_make_key
+from foldaway.report.page.document import require_place
 
 app = typer.Typer()
 
@@ -35,15 +38,11 @@ def merge(
     everything: AllEffects = False,
 ) -> None:
     """Merge the tallies of trials that ran separately. Prints the effects of the whole."""
-    from foldaway.cli.terminal.printing import print_effects
-    from foldaway.evidence.ledger import head_sentence
-    from foldaway.trial import Trial
-
     require_savable(save, None, overwrite)
     secret, seen = read_key(key), dict[bytes, Path]()
-    whole: Trial | None = None
+    whole: fa.Trial | None = None
     for path in states:
-        part = Trial.load(file_of(path), key=secret)
+        part = fa.Trial.load(file_of(path), key=secret)
         if twin := seen.get(data := part.dumps()):
             raise StateError(f"{path} and {twin} are the same state; merging it twice would count its records twice.")
         seen[data] = path
@@ -52,7 +51,7 @@ def merge(
     if save is not None and whole.n:
         whole.save(save)
         tell_saved(save)
-        tell(f"It also holds the ledgers of all {len(states):,} states. {head_sentence(whole.ledger.head)}")
+        tell(f"It also holds the ledgers of all {len(states):,} states. {head_sentence(whole.chronicle.ledger.head)}")
     print_effects(whole, json=json, everything=everything)
 
 
@@ -67,16 +66,13 @@ def effects(
         ),
     ],
     key: KeyOfState = None,
-    token: Annotated[
-        str | None, typer.Option(envvar="FOLDAWAY_TOKEN", help="URL: a token to read it; FOLDAWAY_TOKEN is safer.")
-    ] = None,
+    token: Reader = None,
     ca: Authority = None,
     json: AsJson = False,
     everything: AllEffects = False,
 ) -> None:
-    """Print the effects of a trial. Those of a state or a store are not rounded: they are for yourself."""
+    """Print the effects of a trial. Effects from a state or a store are not rounded, so they are for yourself."""
     if state.startswith(("http://", "https://")):
-        from foldaway.cli.terminal.printing import print_answer
         from foldaway.federated.link import trial_address
 
         address, name = trial_address(state)
@@ -84,9 +80,8 @@ def effects(
             answer = client.effects(name)
         print_answer(answer, json, everything=everything)
         return
-    from foldaway.trial import saved_effects
 
-    found = saved_effects(file_of(Path(state)), key=read_key(key))
+    found = fa.saved_effects(file_of(Path(state)), key=read_key(key))
     print(found.to_json() if json else found.to_string(all=everything))
 
 
@@ -96,22 +91,18 @@ def outlook(
     records: Annotated[
         float | None, typer.Option(help="Look ahead to this many records in total; by default, twice as many as now.")
     ] = None,
-    days: Annotated[float | None, typer.Option(help="Look ahead this many days.")] = None,
-    records_per_day: Annotated[float | None, typer.Option(help="Records that arrive in a day.")] = None,
-    width: Annotated[
-        float | None, typer.Option(help="The width of an interval to wait for; prints when it will be reached.")
-    ] = None,
+    days: Days = None,
+    records_per_day: PerDay = None,
+    width: Width = None,
     power: Annotated[float, typer.Option(help="The chance of finding the smallest effect.")] = 0.8,
     sequential: Annotated[
-        bool, typer.Option("--sequential", help="By the any-time interval, however often you look.")
+        bool, typer.Option("--sequential", help="Use the any-time interval, which is valid however often you look.")
     ] = False,
     key: KeyOfState = None,
     json: AsJson = False,
 ) -> None:
-    """Say what a trial can still find, and when. Not rounded: for yourself."""
-    from foldaway.trial import saved_effects
-
-    ahead = saved_effects(file_of(state), key=read_key(key)).outlook(
+    """Say what a trial can still find, and when. The numbers are not rounded, so they are for yourself."""
+    ahead = fa.saved_effects(file_of(state), key=read_key(key)).outlook(
         records=records,
         days=days,
         records_per_day=records_per_day,
@@ -125,10 +116,7 @@ def outlook(
 @app.command()
 def report(
     state: State,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to write it; STATE.html by default, - to print."),
-    ] = None,
+    output: Annotated[Path | None, written("STATE.html by default, - to print")] = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="Do not round. The page is then for yourself, not for others.")
     ] = False,
@@ -136,9 +124,8 @@ def report(
 ) -> None:
     """Write what a trial found as one HTML page. It needs no other file and no network."""
     from foldaway.keeping.saved import load
-    from foldaway.report.page.document import require_place
     from foldaway.report.page.page import effects_page
-    from foldaway.trial import open_saved, saved_effects
+    from foldaway.trial import open_saved
 
     file, secret = file_of(state), read_key(key)
     target = state.with_name(f"{state.name}.html") if output is None else output
@@ -147,9 +134,9 @@ def report(
         require_place(target)  # before the work
     saved = load(file, secret)
     if saved.final is not None:
-        page = effects_page(saved_effects(file), saved.ledger)
+        page = effects_page(fa.saved_effects(file), saved.ledger)
     else:
-        told: Effects | None = None if exact else tell_from(file, secret)
+        told: fa.Effects | None = None if exact else tell_from(file, secret)
         trial, positions = open_saved(file, key=secret)
         page = trial.report(positions=positions, told=told)
     print(page) if printed else save_report(page, target)
@@ -158,14 +145,10 @@ def report(
 @app.command()
 def export(
     state: State,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write it; - to print.")
-    ] = Path("-"),
+    output: Annotated[Path, written("- to print")] = Path("-"),
     key: KeyOfState = None,
 ) -> None:
-    """Write the effects for others, as JSON. They are rounded, and new ones come after the trial has grown enough."""
-    from foldaway.keeping.disk import replace_file
-
+    """Write the effects for others, as JSON. They are rounded, and updated only after the trial has grown enough."""
     text = tell_from(file_of(state), read_key(key)).to_json()
     if str(output) == "-":
         print(text)
@@ -185,22 +168,21 @@ def seal(
 ) -> None:
     """End a trial: keep its effects, destroy tallies and key. This cannot be undone."""
     from foldaway.auditing.audit import audit
-    from foldaway.keeping.locks import locked
     from foldaway.keeping.saved import is_encrypted
-    from foldaway.trial import open_saved, quiet_effects, saved_effects
+    from foldaway.trial import open_saved, quiet_effects
 
     file, exact_effects = existing(state), None
     with locked(file, StateError(f"another program is using {state}; wait until it has finished.")):
         if is_encrypted(file):
             trial, positions = open_saved(file, key=read_key(key))
-            if trial.final().effects is None and not exact:
+            if trial.chronicle.final_effects(trial.tallies, trial.dropped) is None and not exact:
                 raise TooEarly(
                     f"{state} was not sealed, because too few units have come for effects that others may see. Use "
                     "--exact to seal it anyway; it then prints the exact effects once and stores none."
                 )
             if (found_out := audit(trial.plan, trial.tallies)).findings:
                 tell(f"Before the seal: {found_out.verdict()}")
-            trial.seal(everywhere=False)
+            trial.seal(everywhere=False, found=found_out)
             exact_effects = replace(quiet_effects(trial), final=True)
             trial.save(file, positions=positions)
             trial.seal()  # only now: what a crash leaves must be readable
@@ -210,7 +192,7 @@ def seal(
     else:
         tell(f"{state} is sealed: its tallies and its key are destroyed.")
     tell(head)
-    found = exact_effects if exact and exact_effects is not None else saved_effects(file)
+    found = exact_effects if exact and exact_effects is not None else fa.saved_effects(file)
     print(found.to_json() if json else found)
 
 
@@ -220,9 +202,8 @@ def release(state: State, key: KeyOfState = None, json: AsJson = False) -> None:
 
     The plan says how much noise. Safe to repeat: the file then holds the release, and gives the same effects again.
     """
-    from foldaway.keeping.locks import locked
     from foldaway.keeping.saved import is_encrypted
-    from foldaway.trial import open_saved, saved_effects
+    from foldaway.trial import open_saved
 
     file = existing(state)
     with locked(file, StateError(f"another program is using {state}; wait until it has finished.")):
@@ -233,8 +214,8 @@ def release(state: State, key: KeyOfState = None, json: AsJson = False) -> None:
             trial.seal()
             tell(f"{state} now contains the release and no exact tallies. Delete older copies of it.")
         tell(finish(file, key))
-    found = saved_effects(file)
-    if found.plan is None or found.plan.release is None:
+    found = fa.saved_effects(file)
+    if found.plan.release is None:
         raise SealedError(f"{state} is sealed, and its plan has no `release`, so its effects have no noise.")
     print(found.to_json() if json else found)
 
@@ -253,7 +234,6 @@ def finish(file: Path, key: Path | None) -> str:
     Returns:
         A sentence about the ledger's head.
     """
-    from foldaway.evidence.ledger import head_sentence
     from foldaway.keeping.saved import load
     from foldaway.trial import finish_sealing
 
@@ -264,14 +244,13 @@ def finish(file: Path, key: Path | None) -> str:
     return head_sentence(finish_sealing(file, given=key is not None and not key.exists()).head)
 
 
-def tell_from(file: Path, key: bytes | None) -> Effects:
+def tell_from(file: Path, key: bytes | None) -> fa.Effects:
     """Effects for others from a saved state, which remembers what was told."""
-    from foldaway.keeping.locks import locked
     from foldaway.keeping.saved import is_encrypted
-    from foldaway.trial import open_saved, saved_effects
+    from foldaway.trial import open_saved
 
     if file.is_file() and not is_encrypted(file):
-        return saved_effects(file)
+        return fa.saved_effects(file)
     with locked(file, StateError(f"another program is using {file}; wait until it has finished.")):
         trial, positions = open_saved(file, key=key)
         told = trial.tell()
@@ -281,15 +260,11 @@ def tell_from(file: Path, key: bytes | None) -> Effects:
 
 def read_key(file: Path | None) -> bytes | None:
     """The key in a file; none if it is this user's own."""
-    from foldaway.keeping.secret import read_or_make_key
-
     return None if file is None else read_or_make_key(file, new=False)
 
 
 def destroy_key(file: Path) -> None:
     """Overwrite a key, then remove its file."""
-    from foldaway.keeping.disk import destroy_file
-
     try:
         destroy_file(file)
     except OSError as error:
@@ -328,7 +303,7 @@ def require_savable(target: Path | None, resume: Path | None, overwrite: bool) -
         raise StateError(f"the state cannot be saved as {target}: the folder may not be written to.")
     if not target.exists():
         return
-    if not target.is_file() or not _is_state(target):
+    if not target.is_file() or not is_state(target):
         raise StateError(f"{target} exists and is not a foldaway state; save under another name.")
     if not overwrite and (resume is None or resume.resolve() != target.resolve()):
         raise StateError(
@@ -336,7 +311,8 @@ def require_savable(target: Path | None, resume: Path | None, overwrite: bool) -
         )
 
 
-def _is_state(path: Path) -> bool:
+def is_state(path: Path) -> bool:
+    """Whether a file is a saved state."""
     from foldaway.keeping.saved import is_saved
 
     with path.open("rb") as file:

@@ -10,8 +10,10 @@ from foldaway.cli.commands.serve import Data, Database, KeyFile, PasswordFile
 from foldaway.cli.terminal.configuration import Config
 from foldaway.cli.terminal.connecting import QUESTION, Authority, Server, Token, connect, extra
 from foldaway.cli.terminal.options import AsJson
+from foldaway.cli.terminal.printing import print_json
+from foldaway.table import ABSENT, text_table
 
-app = typer.Typer(help="Tokens: who may do what on a server.", no_args_is_help=True)
+app = typer.Typer(help="Manage tokens, which say who may do what on a server.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -19,14 +21,10 @@ def list_tokens(server: Server, token: Token, ca: Authority = None, json: AsJson
     """List all tokens, without their secrets."""
     from datetime import UTC, datetime
 
-    from foldaway.table import ABSENT, text_table
-
     with connect(server, token, ca, patience=QUESTION) as client:
         rows = client.tokens()
     if json:
-        import msgspec
-
-        print(msgspec.json.encode(rows).decode())
+        print_json(rows)
         return
     cells = [
         [
@@ -55,7 +53,7 @@ def issue(
     trial: Annotated[str | None, typer.Argument(metavar="TRIAL", help="The trial's name, for ingest and read.")] = None,
     ca: Authority = None,
 ) -> None:
-    """Issue a token and print it. It is shown this once."""
+    """Issue a token and print it. It is shown only once."""
     with connect(server, token, ca) as client:
         print(client.issue_token(scope, trial)["token"])
 
@@ -67,7 +65,7 @@ def revoke(
     token: Token,
     ca: Authority = None,
 ) -> None:
-    """Revoke a token. Takes a second on other servers of the same database."""
+    """Revoke a token. Other servers on the same database follow within a second."""
     with connect(server, token, ca) as client:
         client.revoke_token(id)
     print(f"The token {id} is revoked.")
@@ -75,7 +73,7 @@ def revoke(
 
 @app.command("new")
 def new() -> None:
-    """Print a new token. No server knows it yet: preset it as FOLDAWAY_ADMIN_TOKEN."""
+    """Print a new token. No server knows it yet. Set it as FOLDAWAY_ADMIN_TOKEN before you start the server."""
     with extra():
         from foldaway.service.keys.tokens import new_token
 
@@ -93,7 +91,7 @@ def recover(
         bool, typer.Option("--revoke-others", help="Revoke all other admin tokens, in case one was stolen.")
     ] = False,
 ) -> None:
-    """Issue an admin token when all others are lost. It takes the server's database and key, but no server."""
+    """Issue an admin token when all others are lost. It needs the server's database and key, but no running server."""
     with extra():
         from foldaway.service.collecting.access_tokens import AccessTokens
         from foldaway.service.server import Settings, open_store

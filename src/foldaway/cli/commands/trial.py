@@ -5,23 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
+import foldaway as fa
 from foldaway.cli.terminal.connecting import QUESTION, Authority, Server, Token, TrialName, connect
-from foldaway.cli.terminal.options import AllEffects, AsJson, PlanFile
-from foldaway.cli.terminal.printing import print_answer, print_json
-from foldaway.cli.terminal.saving import save_certificate, save_report
+from foldaway.cli.terminal.options import AllEffects, AsJson, Days, PlanFile, Replace, Width, written
+from foldaway.cli.terminal.printing import print_answer, print_json, require_new, save_certificate, save_report
 from foldaway.cli.terminal.words import in_lines, tell
 from foldaway.errors import ServerError
 from foldaway.evidence.ledger import head_sentence
+from foldaway.report.page.document import Report, require_place
+from foldaway.table import text_table
 
-app = typer.Typer(help="Trials on a server.", no_args_is_help=True)
+app = typer.Typer(help="Manage trials on a server.", no_args_is_help=True)
 
 Exact = Annotated[
     bool, typer.Option("--exact", help="Do not round. Needs an admin token, and the server counts such requests.")
 ]
-
-# Each command imports what it needs, so that --help is quick.
 
 
 @app.command("create")
@@ -34,25 +35,24 @@ def create(
 ) -> None:
     """Register a plan. Prints a token to send records with and one to read effects with.
 
-    Repeated with the same plan, it issues two more tokens and changes nothing else.
+    Repeated with the same plan, it issues two more tokens and changes nothing else, as long as the trial is open.
     """
-    from foldaway.plan import Plan
-
-    text = Plan.load(plan).to_toml()
+    loaded = fa.Plan.load(plan)
     with connect(server, token, ca) as client:
-        made = client.create(text)
+        made = client.create(loaded.to_toml())
     if json:
         print_json(made)
         return
     name, mark = made["name"], f"(fingerprint {made['fingerprint'][:12]}…)"
     if made.get("new", True):
-        print(in_lines(f"{name} is registered {mark}. Shown this once:"))
+        print(in_lines(f"{name} is registered {mark}. Its tokens, shown this once:"))
     else:
-        closed = " and is closed: it takes no more records" if made["status"] == "closed" else ""
         more = "Earlier tokens stay valid (`foldaway token list`). Two more, shown this once:"
-        print(in_lines(f"{name} {mark} exists already{closed}. {more}"))
+        print(in_lines(f"{name} {mark} exists already. {more}"))
     print(f"  ingest token  {made['ingest_token']}")
     print(f"  read token    {made['read_token']}")
+    following = f"foldaway send {name} FILE" if loaded.federated is None else "foldaway site run, or a Device in Python"
+    tell(f"Next, with the ingest token as FOLDAWAY_TOKEN: {following}")
     if made.get("ledger_head") and made.get("new", True):
         print("\n" + in_lines(head_sentence(made["ledger_head"])))
 
@@ -67,7 +67,7 @@ def effects(
     json: AsJson = False,
     everything: AllEffects = False,
 ) -> None:
-    """The effects of a trial so far."""
+    """Print the effects of a trial so far."""
     with connect(server, token, ca, patience=QUESTION) as client:
         answer = client.effects(name, exact=exact)
     print_answer(answer, json, everything=everything)
@@ -81,10 +81,8 @@ def outlook(
     records: Annotated[
         int | None, typer.Option(help="Look ahead to this many records in total; by default, twice as many as now.")
     ] = None,
-    days: Annotated[float | None, typer.Option(help="Look ahead this many days.")] = None,
-    width: Annotated[
-        float | None, typer.Option(help="The width of an interval to wait for; prints when it will be reached.")
-    ] = None,
+    days: Days = None,
+    width: Width = None,
     ca: Authority = None,
     json: AsJson = False,
 ) -> None:
@@ -94,7 +92,6 @@ def outlook(
     if json:
         print_json(answer)
         return
-    import msgspec
 
     from foldaway.effects.outlook import Ahead, Outlook
 
@@ -108,16 +105,11 @@ def report(
     name: TrialName,
     server: Server,
     token: Token,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to write it; NAME.html by default, - to print."),
-    ] = None,
+    output: Annotated[Path | None, written("NAME.html by default, - to print")] = None,
     ca: Authority = None,
     exact: Exact = False,
 ) -> None:
     """Write what a trial found so far as one HTML page."""
-    from foldaway.report.page.document import Report, require_place
-
     target = Path(f"{name}.html") if output is None else output
     printed = str(target) == "-"
     if not printed:
@@ -145,7 +137,7 @@ def close(
     exact: Exact = False,
     json: AsJson = False,
 ) -> None:
-    """End a trial: no more records come, its effects are final.
+    """End a trial. It accepts no more records, and its effects are final.
 
     If records stay on devices, the command waits for their last reports and shows how many have come. If you interrupt
     it, the server keeps waiting; run the same command without options to watch again.
@@ -170,22 +162,20 @@ def certificate(
     server: Server,
     token: Token,
     ca: Authority = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Where to write it; NAME.certificate.json by default, - to print."
-        ),
-    ] = None,
+    output: Annotated[Path | None, written("NAME.certificate.json by default, - to print")] = None,
+    overwrite: Replace = False,
 ) -> None:
     """Write the signed certificate of a closed trial. It has the plan, the effects, and the ledger of what happened."""
+    target = Path(f"{name}.certificate.json") if output is None else output
+    require_new(target, overwrite)
     with connect(server, token, ca, patience=QUESTION) as client:
         issued = client.certificate(name)
-    save_certificate(issued, Path(f"{name}.certificate.json") if output is None else output)
+    save_certificate(issued, target)
 
 
 @app.command("status")
 def status(name: TrialName, server: Server, token: Token, ca: Authority = None, json: AsJson = False) -> None:
-    """How a trial stands."""
+    """Show the state of a trial."""
     with connect(server, token, ca, patience=QUESTION) as client:
         answer = client.status(name)
     if json:
@@ -200,7 +190,7 @@ def status(name: TrialName, server: Server, token: Token, ca: Authority = None, 
 
 @app.command("list")
 def list_trials(server: Server, token: Token, ca: Authority = None, json: AsJson = False) -> None:
-    """All trials."""
+    """List all trials."""
     with connect(server, token, ca, patience=QUESTION) as client:
         answer = client.trials()
     if json:
@@ -210,8 +200,6 @@ def list_trials(server: Server, token: Token, ca: Authority = None, json: AsJson
 
 
 def _print_statuses(rows: list[dict[str, Any]]) -> None:
-    from foldaway.table import text_table
-
     if not rows:
         print("There are no trials yet; register one with foldaway trial create.")
         return
@@ -231,4 +219,6 @@ def _print_statuses(rows: list[dict[str, Any]]) -> None:
         ]
         if cells:
             tables.append(text_table(["trial", "status", *headings, "cohort", "left out"], cells, left=2))
-    print("\n\n".join(tables))
+    devices = "Counts of devices are rounded too, unless you have an admin token."
+    rounded = f"Counts of records are rounded. {devices if any(row.get('federated') for row in rows) else ''}"
+    print("\n\n".join([*tables, in_lines(rounded)]))

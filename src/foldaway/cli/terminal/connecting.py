@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foldaway.cli.terminal.words import tell_waiting
-from foldaway.errors import ServerError, ServerWarning, not_installed
+from foldaway.errors import ServerError, ServerWarning, instead_of, not_installed
 
 if TYPE_CHECKING:
     from foldaway.client import Client
 
 Server = Annotated[str, typer.Option(envvar="FOLDAWAY_SERVER", help="The server's address.")]
-Token = Annotated[str, typer.Option(envvar="FOLDAWAY_TOKEN", help="A token for it; FOLDAWAY_TOKEN is safer.")]
+Token = Annotated[
+    str,
+    typer.Option(
+        envvar="FOLDAWAY_TOKEN",
+        help="A token for the server. Prefer the variable FOLDAWAY_TOKEN, which other users cannot see.",
+    ),
+]
+Reader = Annotated[
+    str | None, typer.Option(envvar="FOLDAWAY_TOKEN", help="URL: a token to read it; FOLDAWAY_TOKEN is safer.")
+]
 Authority = Annotated[
     Path | None, typer.Option("--ca", envvar="FOLDAWAY_CA", help="The certificate authority of an https server.")
 ]
 TrialName = Annotated[str, typer.Argument(metavar="NAME", help="The trial's name.")]
 
 
-# Seconds for a question: somebody waits for its answer, and nothing is lost without one.
+# Seconds for a question: somebody waits for its answer, and nothing is lost without one. A server that is down is asked
+# again for so long, and one that is busy gets twice as long to answer.
 QUESTION = 5.0
 
 
@@ -34,20 +42,20 @@ def connect(server: str, token: str, ca: Path | None, *, patience: float = 60.0)
         from foldaway.client import Client
 
     warnings.simplefilter("ignore", ServerWarning)  # `foldaway send` says in its own words what is pending
-    told = None if patience <= QUESTION else tell_waiting
-    return Client(server, token, patience=patience, verify=True if ca is None else str(ca), told=told)
+    told, timeout = (None, 2 * QUESTION) if patience <= QUESTION else (tell_waiting, 60.0)
+    trusted = True if ca is None else str(ca)
+    return Client(server, token, patience=patience, timeout=timeout, verify=trusted, told=told)
 
 
-@contextmanager
-def extra() -> Iterator[None]:
+def extra() -> instead_of:
     """Imports of packages that come with the extra."""
-    try:
-        yield
-        return
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
+    return instead_of(ModuleNotFoundError, _missing)
+
+
+def _missing(error: ModuleNotFoundError) -> ServerError:
+    missing = (error.name or "").partition(".")[0]
     if missing == "resource":  # which no package can add
-        raise ServerError("the service needs Linux or macOS; on Windows, run it in WSL or in a container.")
+        return ServerError("the service needs Linux or macOS; on Windows, run it in WSL or in a container.")
     if missing == "foldaway":
-        raise ServerError("this installation of foldaway is incomplete; install it again.")
-    raise ServerError(not_installed(missing, "serve"))
+        return ServerError("this installation of foldaway is incomplete; install it again.")
+    return ServerError(not_installed(missing, "serve"))

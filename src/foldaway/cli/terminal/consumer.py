@@ -17,6 +17,7 @@ from foldaway.errors import TooEarly, many
 from foldaway.keeping.cohort import too_early, too_few_to_answer
 from foldaway.sources.brokers.consumer import Consumer, Progress
 from foldaway.trial import Trial, quiet_effects
+from foldaway.trial.units import census_of
 
 _EVERY = 1.0
 
@@ -128,7 +129,7 @@ def effects_of(trial: Trial) -> Effects:
     Raises:
         TooEarly: It has not.
     """
-    if too_few_to_answer(trial.plan.privacy, trial.census().units()):
+    if too_few_to_answer(trial.plan.privacy, census_of(trial.plan, trial.tallies).units()):
         raise too_early(trial.plan.privacy)
     return quiet_effects(trial)
 

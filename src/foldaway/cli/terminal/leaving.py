@@ -5,11 +5,11 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import NoReturn
 
 from foldaway.cli.terminal.words import tell
+from foldaway.errors import instead_of
 
 INTERRUPTED = 130
 """The exit code of a command that control-C has stopped, as shells have it."""
@@ -19,15 +19,9 @@ class Interrupted(Exception):
     """Control-C has stopped a command, which has a sentence about it."""
 
 
-@contextmanager
-def interruptible(sentence: str) -> Iterator[None]:
+def interruptible(sentence: str) -> instead_of:
     """Have a sentence of its own said if control-C stops what is in the block."""
-    try:
-        yield
-        return
-    except KeyboardInterrupt:
-        pass
-    raise Interrupted(sentence)
+    return instead_of(KeyboardInterrupt, Interrupted(sentence))
 
 
 def tell_unwritten(error: OSError) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -41,6 +41,19 @@ KeyOfState = Annotated[
     ),
 ]
 
+
+def written(by_default: str) -> Any:
+    """The option that names the file of what a command writes."""
+    return typer.Option("--output", "-o", metavar="FILE", help=f"Where to write it; {by_default}.")
+
+
+# How far ahead of a trial to look.
+Days = Annotated[float | None, typer.Option(help="Look ahead this many days.")]
+PerDay = Annotated[float | None, typer.Option(help="Records that arrive in a day.")]
+Width = Annotated[
+    float | None, typer.Option(help="The width of an interval to wait for; prints when it will be reached.")
+]
+
 # How effects are printed.
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
 AllEffects = Annotated[
@@ -49,4 +62,5 @@ AllEffects = Annotated[
 
 # Where the tallies go.
 Save = Annotated[Path | None, typer.Option(metavar="STATE", help="Write the tallies to this file.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Let --save replace a state that it did not resume from.")]
+Replace = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Let --save replace an existing state.")]

@@ -1,17 +1,20 @@
-"""Effects on standard output: a trial's own, or a server's answer."""
+"""What a command gives: effects on standard output, a trial's own or a server's answer, and files to send."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import msgspec
+
+import foldaway as fa
 from foldaway.cli.terminal.words import in_lines, tell
-from foldaway.errors import many
+from foldaway.errors import StateError, many
+from foldaway.keeping.disk import replace_file
+from foldaway.report.page.document import Report
 
-if TYPE_CHECKING:
-    from foldaway.trial import Trial
 
-
-def print_effects(trial: Trial, *, json: bool = False, everything: bool = False) -> None:
+def print_effects(trial: fa.Trial, *, json: bool = False, everything: bool = False) -> None:
     """Print the trial's effects; or, of one that is to be released, how far it is.
 
     Raises:
@@ -32,18 +35,13 @@ def print_effects(trial: Trial, *, json: bool = False, everything: bool = False)
 
 
 def print_json(answer: Any) -> None:
-    """Print an answer of a server for machines."""
-    import msgspec
-
+    """Print something for machines."""
     print(msgspec.json.encode(answer).decode())
 
 
 def print_answer(answer: dict[str, Any], as_json: bool, *, everything: bool = False) -> None:
     """Print the effects that a server has answered with."""
-    import msgspec
-
     from foldaway.cli.terminal.waiting import alarm
-    from foldaway.effects import Effects
 
     if as_json:
         print_json(answer)
@@ -59,7 +57,38 @@ def print_answer(answer: dict[str, Any], as_json: bool, *, everything: bool = Fa
         )
         print(in_lines(f"{answer['name']} is closed without effects: {why}"))
     else:
-        print(Effects.from_json(msgspec.json.encode(answer["effects"])).to_string(all=everything))
+        print(fa.Effects.from_json(msgspec.json.encode(answer["effects"])).to_string(all=everything))
     if answer["left_out"]:
         what = many(answer["left_out"], "record" if federated is None else "message") + " left out at the close"
         print(f"\n{what}: fewer than a cohort.")
+
+
+def save_report(page: Report, target: Path) -> None:
+    """Write a report, and say so."""
+    page.save(target)
+    tell(f"Report written to {target} ({target.stat().st_size:,} bytes). Open it in a browser.")
+
+
+def require_new(target: Path, overwrite: bool) -> None:
+    """Refuse, before the work, a place that cannot be written to, or that holds a file: evidence may have no copy.
+
+    Raises:
+        StateError: With what to do.
+    """
+    if str(target) == "-":
+        return
+    if not target.parent.is_dir():
+        raise StateError(f"the certificate cannot be written to {target}: there is no folder {target.parent}.")
+    if target.is_dir():
+        raise StateError(f"{target} is a folder; give the certificate a name in it, with -o.")
+    if target.exists() and not overwrite:
+        raise StateError(f"{target} exists; choose another name with -o, or use --overwrite to replace it.")
+
+
+def save_certificate(data: bytes, target: Path) -> None:
+    """Write a certificate, or print it."""
+    if str(target) == "-":
+        print(data.decode(), end="")
+        return
+    replace_file(target, data)
+    tell(f"Certificate written to {target}. `foldaway verify {target}` checks it, without a network.")

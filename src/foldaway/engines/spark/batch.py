@@ -12,15 +12,17 @@ import pyarrow as pa
 
 from foldaway.engines.partial import (
     Partial,
-    Wrapping,
     fold_partition,
     gathered,
     key_for,
     merged,
+    opened,
     plan_columns,
+    travel_key,
     trial_of,
 )
 from foldaway.errors import PlanError, RecordError, SourceError, instead_of
+from foldaway.keeping.sealing import seal
 from foldaway.plan import Plan
 from foldaway.trial import Trial
 
@@ -66,12 +68,12 @@ def fold(df: DataFrame, plan: Plan, *, key: bytes | None = None, units_together:
     key = key_for(plan, key)
     records = _records(df, plan, units_together)
     context = df.sparkSession.sparkContext
-    with _travelling(context) as wrapping:
-        states = records.mapInArrow(_FoldPartition(plan, None if key is None else wrapping.wrap(key)), _SCHEMA)
+    with _travelling(context) as under:
+        states = records.mapInArrow(_FoldPartition(plan, None if key is None else seal(under, key)), _SCHEMA)
         for width in _widths(context.defaultParallelism):
             states = states.repartition(width, "place").mapInArrow(_merge_states, _SCHEMA)
         rows = _collected(states)
-        return trial_of((Partial.unwrapped(bytes(row.parcel), wrapping) for row in rows), plan, key)
+        return trial_of((Partial.within(bytes(row.parcel), under) for row in rows), plan, key)
 
 
 def require_classic(df: Any) -> None:
@@ -121,7 +123,7 @@ def _widths(cores: int) -> Iterator[int]:
 
 
 @contextmanager
-def _travelling(context: SparkContext) -> Iterator[Wrapping]:
+def _travelling(context: SparkContext) -> Iterator[bytes]:
     """A key for what travels, on every executor for as long as this lasts, in no closure, broadcast or file."""
     conf = context.getConf()
     if conf.get("spark.eventLog.enabled", "false") == "true" and not re.search(
@@ -130,11 +132,10 @@ def _travelling(context: SparkContext) -> Iterator[Wrapping]:
         raise SourceError(
             f"this Spark writes an event log that would show a key: let spark.redaction.regex match {PROPERTY!r}."
         )
-    wrapping = Wrapping()
-    before = context.getLocalProperty(PROPERTY)
-    context.setLocalProperty(PROPERTY, wrapping.key.hex())
+    before, under = context.getLocalProperty(PROPERTY), travel_key()
+    context.setLocalProperty(PROPERTY, under.hex())
     try:
-        yield wrapping
+        yield under
     finally:
         context.setLocalProperty(PROPERTY, before)  # type: ignore[arg-type] # None takes it away
 
@@ -183,36 +184,36 @@ class _FoldPartition:
     """Folds the batches of a partition; this much is pickled and sent, and Spark may well write it to a disk."""
 
     plan: Plan
-    key: bytes | None = field(repr=False)  # wrapped
+    key: bytes | None = field(repr=False)  # sealed
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        wrapping, place = _here()
-        key = None if self.key is None else wrapping.unwrap(self.key)
+        under, place = _here()
+        key = None if self.key is None else opened(self.key, under)
         partial = fold_partition(gathered(batches, whole=self.plan.complete_units), self.plan, key)
         if partial.records:
-            yield _row(place, wrapping, partial)
+            yield _row(place, under, partial)
 
 
 def _merge_states(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Merge all states that have come to this task."""
-    wrapping, place = _here()
+    under, place = _here()
     parcels = (parcel.as_py() for batch in batches for parcel in batch.column("parcel"))
-    partial = merged(Partial.unwrapped(parcel, wrapping) for parcel in parcels)
+    partial = merged(Partial.within(parcel, under) for parcel in parcels)
     if partial.records:
-        yield _row(place, wrapping, partial)
+        yield _row(place, under, partial)
 
 
-def _here() -> tuple[Wrapping, int]:
-    """The wrapping, on an executor, and the number of this task's partition."""
+def _here() -> tuple[bytes, int]:
+    """The key for what travels, on an executor, and the number of this task's partition."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
     assert task is not None
     key = task.getLocalProperty(PROPERTY)
     assert key is not None
-    return Wrapping(bytes.fromhex(key)), task.partitionId()
+    return bytes.fromhex(key), task.partitionId()
 
 
-def _row(place: int, wrapping: Wrapping, partial: Partial) -> pa.RecordBatch:
-    parcel = partial.wrapped(wrapping)
+def _row(place: int, under: bytes, partial: Partial) -> pa.RecordBatch:
+    parcel = partial.sealed(under)
     return pa.record_batch({"place": pa.array([place], pa.int32()), "parcel": pa.array([parcel], pa.binary())})

@@ -11,11 +11,12 @@ from foldaway.engines.partial import key_for, plan_columns
 from foldaway.engines.spark.batch import fold, require_classic
 from foldaway.engines.spark.checkpoint import Checkpoint
 from foldaway.errors import FoldawayError, PlanError, SealedError, SourceError, StateError
+from foldaway.inference.fixing import is_ripe
 from foldaway.keeping.cohort import may_write
 from foldaway.keeping.saved import StreamPositions
 from foldaway.plan import Plan
 from foldaway.sources.brokers.stream_file import STATE, StreamFile, StreamState, read
-from foldaway.trial import Trial, finish_sealing
+from foldaway.trial import Trial, finish_sealing, prepare_sealing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -220,9 +221,10 @@ class _Batches:
     def take(self, records: Trial, query: str, batch: int) -> None:
         """Add a micro-batch, folded, to the tallies, and write them if the cohort gate allows."""
         self._trial, self._query, self._batch = self._trial + records, query, batch
-        if may_write(self.plan.privacy, self._trial.newcomers):
+        last = batch - _last_batch(self._stored) >= self._most_pending
+        if may_write(self.plan.privacy, self._trial.newcomers) and (last or is_ripe(self._trial.tallies)):
             self._write(self._trial)
-        elif batch - _last_batch(self._stored) >= self._most_pending:
+        elif last:
             raise StateError(
                 f"{self._most_pending:,} micro-batches together had fewer units than a cohort, and Spark's "
                 "checkpoint will not go back further. Nothing is lost: start the stream again, its trigger longer."
@@ -237,7 +239,7 @@ class _Batches:
     def close(self) -> Trial:
         """The final trial, sealed; its effects are stored in place of its tallies."""
         if not self._stored.closed:
-            self._trial.prepare_sealing()
+            prepare_sealing(self._trial)
             self._write(self._trial)
             self._trial.seal()  # only now: what a crash leaves must be able to go on
             if self._store is not None:
@@ -254,12 +256,8 @@ class _Batches:
 
 def _going_on(store: StreamFile, key: bytes | None) -> StreamState:
     """What the store holds, if a stream may go on from there."""
-    stored = store.read(key)
-    if stored is None:
-        return StreamState(StreamPositions(_STREAM))
-    if (stream := stored.reached.stream) != _STREAM:
-        raise SourceError(f"the store {store.folder} belongs to another stream ({stream}); name another folder.")
-    if stored.final is not None:
+    stored = store.of_stream(_STREAM, key)
+    if stored.closed:
         finish_sealing(store.folder / STATE)  # a crash may have left its key
         raise SealedError("the trial in this store is closed: it takes no more records.")
     return stored

@@ -207,15 +207,13 @@ class Course:
         why = None
         if self._replies and seen.stage == "open":  # whether it can begin is seen from the moments
             why = "its devices reply once it is being closed, and that takes time" if seen.is_over else None
-        elif few := self.too_few_reports(self._countable(seen) if seen.is_over else self._hoped_for(seen)):
-            why = few if seen.is_over else f"{few}, with all that can still come"
+        elif seen.is_over:
+            why = self.too_few_reports(self._countable(seen))
+        # If every enrolled device still sends its report.
+        elif few := self.too_few_reports(Counter(seen.devices.reported) | Counter(seen.devices.enrolled)):
+            why = f"{few}, with all that can still come"
         if why is not None:
             raise would_be_without_effects(self._plan.name, why, federated=seen.is_over)
-
-    def _hoped_for(self, seen: Situation) -> Counter[str]:
-        """The reports, by arm, if every enrolled device still sends its own."""
-        reported, enrolled = Counter(seen.devices.reported), Counter(seen.devices.enrolled)
-        return reported | enrolled
 
     def _countable(self, seen: Situation) -> Counter[str]:
         """The reports, by arm, that would be in the trial if it ended now."""

@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from foldaway.errors import StateError, instead_of
-from foldaway.federated.device.state import DeviceState, DeviceStatus, Stage, Standing
-from foldaway.federated.device.store import DeviceStore, Forgotten
+from foldaway.federated.device.local_store import LocalStore
+from foldaway.federated.device.memory_store import MemoryStore
+from foldaway.federated.device.state import DeviceState, DeviceStatus, Forgotten, Stage, Standing
 from foldaway.federated.modes import mode_of
 from foldaway.plan import Plan
+
+DeviceStore = LocalStore | MemoryStore
+"""Where a device keeps its state; all that happens between ``changing`` and its end happens, or nothing does."""
 
 
 class Custody:

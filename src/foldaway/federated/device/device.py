@@ -14,11 +14,10 @@ import numpy as np
 
 from foldaway.backoff import pauses
 from foldaway.errors import CoordinatorWarning, PlanError, RecordError, ServerError, StateError, instead_of
-from foldaway.federated.device.custody import Custody
+from foldaway.federated.device.custody import Custody, DeviceStore
 from foldaway.federated.device.local_store import LocalStore
 from foldaway.federated.device.reporting import CLOSED, Connection, Reporting
-from foldaway.federated.device.state import DeviceState, DeviceStatus
-from foldaway.federated.device.store import DeviceStore, Forgotten
+from foldaway.federated.device.state import DeviceState, DeviceStatus, Forgotten
 from foldaway.federated.link import Link, trial_address
 from foldaway.federated.messages import packed
 from foldaway.federated.modes import mode_of

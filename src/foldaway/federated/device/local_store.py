@@ -19,8 +19,7 @@ from typing import Any
 import msgspec
 
 from foldaway.errors import PlanError, StateError, instead_of
-from foldaway.federated.device.state import DeviceState
-from foldaway.federated.device.store import Forgotten
+from foldaway.federated.device.state import DeviceState, Forgotten
 from foldaway.keeping.disk import destroy_file, open_sqlite, replace_file
 from foldaway.plan import Plan
 
@@ -101,20 +100,11 @@ class LocalStore:
             raise RuntimeError("a change within a change")
         if not self._file.exists():
             raise Forgotten
-        with _in_our_words(self._file), closing(_connect(self._file)) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            before = _state_in(connection)
-            if before is None:
-                raise Forgotten
-            state = msgspec.msgpack.decode(before, type=DeviceState)
-            self._connection = connection
+        with _transaction(self._file) as (self._connection, state):
             try:
                 yield state
-                if (changed := msgspec.msgpack.encode(state)) != before:
-                    connection.execute("UPDATE device SET kept = ?", (changed,))
-                connection.execute("COMMIT")
             finally:
-                self._connection = None  # closed without a COMMIT, the transaction has never been
+                self._connection = None
 
     def add_row(self, row: bytes) -> None:
         """Keep a record's row."""
@@ -188,32 +178,37 @@ def _own(folder: Path, kind: str) -> list[Path]:
 
 
 def _drop_expired(file: Path, now: float) -> None:
-    with _in_our_words(file), closing(_connect(file)) as connection:
-        connection.execute("BEGIN IMMEDIATE")  # which first undoes what a crash has left half done
-        data = _state_in(connection)
-        if data is None:
-            return
-        state = msgspec.msgpack.decode(data, type=DeviceState)
+    with _transaction(file) as (connection, state):
         plan = Plan.loads(state.plan)
         if not state.expired(plan.privacy.retention, now):
             return
         if state.stage == "leaving":  # it was told to forget, and has waited for its report long enough
             replace_file(file.with_suffix(_MARK), plan.fingerprint.encode(), mode=0o600)
         state.expire(waiting=connection.execute("SELECT 1 FROM messages").fetchone() is not None)
-        connection.execute("UPDATE device SET kept = ?", (msgspec.msgpack.encode(state),))
         connection.execute("DELETE FROM rows")
         connection.execute("DELETE FROM messages")
-        connection.execute("COMMIT")
     if file.with_suffix(_MARK).exists():
         _remove(file)
 
 
-def _state_in(connection: sqlite3.Connection) -> bytes | None:
-    """The state in the file; none if it was deleted, or the file was made and not yet written to."""
-    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'device'").fetchone():
-        return None
-    row = connection.execute("SELECT kept FROM device").fetchone()
-    return None if row is None else bytes(row[0])
+@contextmanager
+def _transaction(file: Path) -> Iterator[tuple[sqlite3.Connection, DeviceState]]:
+    """The state in a file, which is stored as it then is, if all goes well.
+
+    Raises:
+        Forgotten: It was deleted, or the file was made and not yet written to.
+    """
+    with _in_our_words(file), closing(_connect(file)) as connection:
+        connection.execute("BEGIN IMMEDIATE")  # which first undoes what a crash has left half done
+        made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'device'").fetchone()
+        row = connection.execute("SELECT kept FROM device").fetchone() if made else None
+        if row is None:
+            raise Forgotten
+        state = msgspec.msgpack.decode(row[0], type=DeviceState)
+        yield connection, state
+        if (changed := msgspec.msgpack.encode(state)) != row[0]:
+            connection.execute("UPDATE device SET kept = ?", (changed,))
+        connection.execute("COMMIT")  # closed without one, the transaction has never been
 
 
 def _connect(file: Path, *, new: bool = False) -> sqlite3.Connection:

@@ -64,6 +64,10 @@ class DeviceState(msgspec.Struct):
         return self.since is not None and now - self.since > retention
 
 
+class Forgotten(Exception):
+    """There is nothing here any more: the device has forgotten the trial."""
+
+
 Standing = Literal[
     "new",
     "enrolled",

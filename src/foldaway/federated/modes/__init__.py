@@ -8,7 +8,7 @@ from __future__ import annotations
 from foldaway.errors import PlanError
 from foldaway.federated.messages import MOST_BYTES
 from foldaway.federated.messages import encoded as _encoded
-from foldaway.federated.modes.mode import Mode
+from foldaway.federated.modes.mode import Mode, SiteMode
 from foldaway.federated.modes.one_round import Delta, OneMessage
 from foldaway.federated.modes.scores import Scores
 from foldaway.federated.modes.sums import SumsByGroup
@@ -34,6 +34,21 @@ def mode_of(plan: Plan) -> Mode:
     if plan.federated is None:
         raise PlanError(f"the plan {plan.name} does not say what devices send: it needs `federated`.")
     return MODES[plan.federated.mode]
+
+
+def site_mode_of(plan: Plan) -> SiteMode:
+    """The mode of a federated plan for sites.
+
+    Raises:
+        PlanError: The plan is not for sites.
+    """
+    mode = None if plan.federated is None or plan.unit is None else mode_of(plan)
+    if not isinstance(mode, SiteMode):
+        raise PlanError(
+            f'the plan {plan.name} is not for sites: it needs `unit` and `federated` = "sums"; or "one-message" with '
+            "`complete_units` = true, a promise that all records of a unit are in one file."
+        )
+    return mode
 
 
 def most_bytes(plan: Plan) -> int:

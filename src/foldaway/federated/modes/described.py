@@ -43,7 +43,8 @@ def _counted(plan: Plan) -> Iterator[str]:
         yield "Moments that wait for others to complete a cohort when the trial begins to close are left out."
     yield (
         f"At the {'end' if replies else 'close'}, {'replies' if replies else 'reports'} that wait on the server that "
-        "closes the trial count, and those that wait on others are left out."
+        f"closes the trial count{'' if replies else ' if a cohort has come since effects were last shown'}. Those that "
+        "wait on other servers are left out."
     )
     if replies:
         least = many(cohort.least_to_publish(privacy), "device")

@@ -17,6 +17,7 @@ from foldaway.numerics.block import Floats
 from foldaway.numerics.linalg import append_rows
 from foldaway.plan import Plan
 from foldaway.plan.vocabulary import MODES as WORDS
+from foldaway.trial import Trial
 
 
 class Holding(NamedTuple):
@@ -105,6 +106,22 @@ class Mode(ABC):
     @abstractmethod
     def longest(self, plan: Plan) -> Sequence[Message]:
         """The longest messages that a device can send, of each kind."""
+
+
+class SiteMode(Mode):
+    """A mode in which sites with many units take part too."""
+
+    @abstractmethod
+    def from_site(self, trial: Trial) -> bytes:
+        """What a site sends of the records that it has folded."""
+
+    @abstractmethod
+    def site(self, share: Share, data: bytes) -> Share:
+        """What a site has sent, if it is of units of this plan and could have come from a site.
+
+        Raises:
+            MessageError: It could not.
+        """
 
 
 # A record is K + 1 numbers on a device: its row z = [1, x, y] and its observation weight.

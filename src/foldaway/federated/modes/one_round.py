@@ -9,7 +9,7 @@ import numpy as np
 
 from foldaway.effects import Effects
 from foldaway.effects.analysis import effects_of
-from foldaway.errors import many
+from foldaway.errors import MessageError, StateError, instead_of, many
 from foldaway.federated.messages import (
     MOST_RECORDS,
     Coefficients,
@@ -21,12 +21,15 @@ from foldaway.federated.messages import (
     packed,
     unpacked,
 )
-from foldaway.federated.modes.mode import Holding, Mode, longest_arm, with_rows
-from foldaway.federated.modes.share import Devices, Share
+from foldaway.federated.modes.mode import Holding, Mode, SiteMode, longest_arm, with_rows
+from foldaway.federated.modes.share import Devices, Share, about, units_of
 from foldaway.federated.replies.published import Published
-from foldaway.inference.rounding import round_count
+from foldaway.keeping.cohort import least_to_publish
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
+from foldaway.tallies import arms_of
+from foldaway.tallies.kinds import UNITS
+from foldaway.trial import Trial
 
 
 class OneRound(Mode):
@@ -49,7 +52,9 @@ class OneRound(Mode):
     ) -> tuple[Effects, None]:
         """Those of an analysis of clusters, with a note on who is missing from it."""
         notes = [*missing_notes(share.plan, devices, rounded=rounded), *largest_notes(share)]
-        return effects_of(share.plan, share.trial.arms, share.trial.dropped, rounded=rounded, notes=notes), None
+        return effects_of(
+            share.plan, arms_of(share.trial.tallies), share.trial.dropped, rounded=rounded, notes=notes
+        ), None
 
     def longest(self, plan: Plan) -> Sequence[Message]:
         """What as many records come to as a message may be of."""
@@ -57,7 +62,7 @@ class OneRound(Mode):
         return [self.report(plan, Holding(bytes(16), longest_arm(plan), MOST_RECORDS, sums, []), None)]
 
 
-class OneMessage(OneRound):
+class OneMessage(OneRound, SiteMode):
     """A device keeps the factor of its records, which says all that clustered errors need; sites send tallies."""
 
     name = "one-message"
@@ -69,6 +74,18 @@ class OneMessage(OneRound):
         R = Moments(b"", "", 1, sums).triangle(columns) if sums else np.zeros((columns, columns))
         return Moments.of(b"", "", 1, with_rows(R, record[None, :])).factor
 
+    def from_site(self, trial: Trial) -> bytes:
+        """The state, in which every unit is a cluster."""
+        return trial.dumps()
+
+    def site(self, share: Share, data: bytes) -> Share:
+        """The state again; units are counted in it."""
+        with instead_of(StateError, lambda error: MessageError(f"the body is not the tallies of a site: {error}")):
+            trial = Trial.loads(data, share.plan)
+        if any(arm.tallies[UNITS].n != arm.n for arm in arms_of(trial.tallies)):
+            raise MessageError("the tallies hold records without a unit; every record needs one.")
+        return Share(trial, devices=list(units_of(trial).values()))
+
     def described(self, plan: Plan) -> str:
         """The factor."""
         (message,) = self.longest(plan)
@@ -77,11 +94,7 @@ class OneMessage(OneRound):
             f"a device keeps the triangular factor of its records, {numbers}, and no record. It sends that once, in at "
             f"most {many(len(encoded(message)), 'byte')}."
         )
-        if plan.unit is None:
-            return device
-        return (
-            f"{device} A site sends tallies, if every arm that has units has at least {plan.privacy.cohort:,} of them."
-        )
+        return device if plan.unit is None else f"{device} {site_sentence(plan, 'tallies')}"
 
 
 class Delta(OneRound):
@@ -102,6 +115,12 @@ class Delta(OneRound):
         return f"a device keeps a count and {sums}, and no record. It sends them once, in at most {size}."
 
 
+def site_sentence(plan: Plan, what: str) -> str:
+    """What a site sends, and when."""
+    least = many(least_to_publish(plan.privacy), "unit")
+    return f"A site sends {what} once, and only if every arm that has units at the site has at least {least}."
+
+
 def largest_notes(share: Share) -> Iterator[str]:
     """How much of an arm comes from a single device."""
     shares = [most / n for most, n in zip(share.largest, share.trial.counts.values(), strict=True) if n]
@@ -114,13 +133,13 @@ def missing_notes(plan: Plan, devices: Devices, *, rounded: bool) -> Iterator[st
     enrolled, missing = sum(devices.enrolled.values()), sum(devices.missing.values())
 
     def told(reported: int, of: int) -> str:
-        return f"{round_count(reported):,} of {round_count(of):,}" if rounded else f"{reported:,} of {of:,}"
+        return f"{about(reported, rounded=rounded):,} of {about(of, rounded=rounded):,}"
 
     by_arm = ", ".join(f"{arm} {told(devices.reported[arm], n)}" for arm, n in devices.enrolled.items())
     who = "Devices that have reported" if plan.unit is None else "Units that have reported, at sites or on devices"
     yield f"{who}: {told(enrolled - missing, enrolled)} enrolled ({by_arm})."
     if missing:
         yield (
-            f"{many(missing, 'missing report')}: their records are in no effect. If who reports depends on the arm or "
-            "on the outcomes, the effects are biased."
+            f"{many(about(missing, rounded=rounded), 'missing report')}: their records are in no effect. If who "
+            "reports depends on the arm or on the outcomes, the effects are biased."
         )

@@ -6,6 +6,7 @@ Until then a device keeps its records and sends their moments, which the coeffic
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from foldaway.federated.messages import (
     unpacked,
 )
 from foldaway.federated.modes.mode import Holding, Mode, longest_arm, moments, stacked
-from foldaway.federated.modes.share import Devices, Share
+from foldaway.federated.modes.share import Devices, Share, about
 from foldaway.federated.replies.integrity import Integrity, integrity
 from foldaway.federated.replies.models import leverage_of, reply, segments
 from foldaway.federated.replies.published import Published
@@ -107,7 +108,7 @@ class Scores(Mode):
         # If the replies add up to the moments nobody is missing from them, whatever the counts say: no scaling.
         complete = judged.verdict == "all here"
         counted = [heard.n for heard in replies] if complete else share.devices
-        notes = [*_reply_notes(devices, included, {} if complete else silent), str(judged)]
+        notes = [*_reply_notes(devices, included, {} if complete else silent, rounded=rounded), str(judged)]
         scored = scored_arms(plan, published.arms, replies, counted)
         return effects_of(
             plan, published.arms, share.trial.dropped, rounded=rounded, scored=scored, notes=notes
@@ -141,23 +142,26 @@ def _no_replies(plan: Plan) -> Replies:
     return Replies.empty(segments(models, len(plan.regressors)))
 
 
-def _reply_notes(devices: Devices, included: Mapping[str, int], silent: Mapping[str, int]) -> Iterator[str]:
-    """There are two ways to be missing: before the coefficients, and after."""
+def _reply_notes(
+    devices: Devices, included: Mapping[str, int], silent: Mapping[str, int], *, rounded: bool
+) -> Iterator[str]:
+    """There are two ways to be missing: before the coefficients, and after. Counts are like the others beside them."""
+    told = partial(about, rounded=rounded)
     enrolled, inside = sum(devices.enrolled.values()), sum(included.values())
-    by_arm = ", ".join(f"{arm} {devices.reported[arm]:,} of {n:,}" for arm, n in included.items())
+    by_arm = ", ".join(f"{arm} {told(devices.reported[arm]):,} of {told(n):,}" for arm, n in included.items())
     yield (
-        f"Devices: {enrolled:,} enrolled, {inside:,} with records in the effects, "
-        f"{sum(devices.reported.values()):,} replied ({by_arm})."
+        f"Devices: {told(enrolled):,} enrolled, {told(inside):,} with records in the effects, "
+        f"{told(sum(devices.reported.values())):,} replied ({by_arm})."
     )
     if (never := enrolled - inside) > 0:
         yield (
-            f"Not in the effects: {many(never, 'enrolled device')}, which sent no moments before the close, or whose "
-            "moments waited for a cohort then and were left out. If who sends depends on the arm or on the outcomes, "
-            "the effects are biased."
+            f"Not in the effects: {many(told(never), 'enrolled device')}, which sent no moments before the close, or "
+            "whose moments waited for a cohort then and were left out. If who sends depends on the arm or on the "
+            "outcomes, the effects are biased."
         )
     if gone := sum(silent.values()):
         yield (
-            f"{many(gone, 'missing reply', 'missing replies')}: the effects hold these devices' "
+            f"{many(told(gone), 'missing reply', 'missing replies')}: the effects hold these devices' "
             "records, but the errors are scaled up from those that have replied, as if the others were missing at "
             "random. If who replies depends on their outcomes, the errors are wrong."
         )

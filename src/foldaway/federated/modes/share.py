@@ -18,12 +18,14 @@ from foldaway.errors import MessageError, StateError
 from foldaway.federated.messages import Counted, Factored, GroupSums
 from foldaway.federated.replies.published import Published
 from foldaway.federated.replies.tally import Replies
+from foldaway.inference.rounding import round_count
 from foldaway.keeping.state import pack, unpack
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.tallies import Grouped
+from foldaway.tallies import Arms, Grouped, arms_of
 from foldaway.tallies.kinds import UNITS
 from foldaway.tallies.scores import UnitScores
+from foldaway.tallies.sums import Sums
 from foldaway.trial import Trial
 
 _ROUNDING = 1e-6
@@ -55,9 +57,21 @@ class Devices(msgspec.Struct, frozen=True):
         return {arm: max(n - self.reported[arm], 0) for arm, n in self.enrolled.items()}
 
 
+def about(n: int, *, rounded: bool) -> int:
+    """A count of devices as it is told: exact or rounded, and rounded never to none if there is one.
+
+    Example:
+        >>> about(1, rounded=True), about(0, rounded=True), about(137, rounded=True), about(137, rounded=False)
+        (2, 0, 135, 137)
+    """
+    return max(round_count(n), 2) if rounded and n else n
+
+
 def units_of(trial: Trial) -> Counter[str]:
     """How many units a site's tallies are of, by arm."""
-    tallies = (cast(UnitScores, arm.tallies[UNITS]) for arm in trial.arms)
+    if isinstance(trial.tallies, Grouped):
+        return Counter(dict(zip(trial.plan.arms, trial.seen.by_group(1)[:, 0].tolist(), strict=True)))
+    tallies = (cast(UnitScores, arm.tallies[UNITS]) for arm in arms_of(trial.tallies))
     return Counter(dict(zip(trial.plan.arms, (tally.clusters for tally in tallies), strict=True)))
 
 
@@ -178,14 +192,17 @@ class Share:
     def fold(self, messages: Sequence[Factored], triangles: Sequence[Floats]) -> None:
         """Take checked factors in."""
         if messages:
-            self.trial.fold_clusters(*self._counted(messages), np.stack(triangles))
+            assert isinstance(self.trial.tallies, Arms)
+            folded = self.trial.tallies.fold_clusters(*self._counted(messages), np.stack(triangles))
+            self.trial.tallies = folded
 
     def fold_sums(self, messages: Sequence[GroupSums], totals: Sequence[Floats]) -> None:
         """Take checked sums in."""
         if messages:
             codes, counts = self._counted(messages)
             groups = np.array([message.group for message in messages], dtype=np.intp)
-            self.trial.fold_totals(codes, groups, counts, np.stack(totals))
+            assert isinstance(self.trial.tallies, Grouped)
+            self.trial.tallies = self.trial.tallies.fold_totals(codes, groups, counts, np.stack(totals))
 
     def _counted(self, messages: Sequence[Counted]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Count the devices, and give the messages' arms and numbers of records."""
@@ -233,9 +250,18 @@ def _most_squares(trial: Trial) -> Floats | None:
     if trial.n < _MEASURE:
         return None
     if isinstance(trial.tallies, Grouped):
-        here = trial.tallies.mean_squares()
+        assert trial.tallies.sums is not None
+        here = _mean_squares(trial.tallies.sums)
     else:
-        sums = np.sum([np.sum(arm.raw_factor() ** 2, axis=0) for arm in trial.arms], axis=0)
+        sums = np.sum([np.sum(arm.raw_factor() ** 2, axis=0) for arm in arms_of(trial.tallies)], axis=0)
         here = sums / sums[0]
     # A column that has been zero until now says nothing about its size.
     return np.where(here > 0, _ABSURD**2 * here, np.inf)
+
+
+def _mean_squares(sums: Sums) -> Floats:
+    """About the mean square of each column, from the spread of totals over the cells."""
+    n, totals = sums.records[sums.records > 0][:, None], sums.total[sums.records > 0]
+    mean = totals.sum(axis=0) / n.sum()
+    squares: Floats = mean**2 + np.mean((totals - n * mean) ** 2 / n, axis=0)
+    return squares

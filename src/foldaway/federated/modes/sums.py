@@ -6,22 +6,34 @@ import secrets
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foldaway.effects import Effects
 from foldaway.effects.group_analysis import effects_of_groups
-from foldaway.errors import MessageError, many
-from foldaway.federated.messages import MOST_RECORDS, Coefficients, GroupSums, encoded, packed, unpacked
-from foldaway.federated.modes.mode import Holding, longest_arm
-from foldaway.federated.modes.one_round import OneRound, largest_notes, missing_notes
-from foldaway.federated.modes.share import Devices, Share
+from foldaway.errors import MessageError, StateError, many
+from foldaway.federated.messages import (
+    MOST_RECORDS,
+    Coefficients,
+    GroupSums,
+    SiteSums,
+    decoded,
+    encoded,
+    packed,
+    unpacked,
+)
+from foldaway.federated.modes.mode import Holding, SiteMode, longest_arm
+from foldaway.federated.modes.one_round import OneRound, largest_notes, missing_notes, site_sentence
+from foldaway.federated.modes.share import Devices, Share, units_of
 from foldaway.federated.replies.published import Published
+from foldaway.keeping.secret import Secret
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.tallies import Grouped
 from foldaway.tallies.predictor import predictor_of
+from foldaway.trial import Trial
 
 
-class SumsByGroup(OneRound):
+class SumsByGroup(OneRound, SiteMode):
     """A device keeps its group, a count and sums: enough for means, adjusted by the plan's coefficients."""
 
     name = "sums"
@@ -41,19 +53,66 @@ class SumsByGroup(OneRound):
         group, sums = _read(plan, holding.sums)
         return GroupSums(holding.number, holding.arm, holding.n, group, packed(sums))
 
+    def from_site(self, trial: Trial) -> bytes:
+        """Counts and sums by arm and group; groups were dealt under a key of the site's own, which stays there.
+
+        Groups are added until each that has units of an arm has `smallest_cell` of them, so that no unit's sums leave
+        alone; how many of these have an outcome that is not zero is not asked, since no rule may depend on values.
+        """
+        assert isinstance(trial.tallies, Grouped)
+        places = site_groups(trial)
+        sums = trial.tallies.plain().regrouped(len(places))
+        totals = np.stack([sums.totals(column) for column in range(sums.shape.columns)], axis=-1)
+        records = np.zeros((len(trial.plan.arms), trial.plan.groups))
+        spread = np.zeros((*records.shape, totals.shape[-1]))
+        records[:, places], spread[:, places] = sums.records, totals
+        return encoded(SiteSums(list(units_of(trial).values()), packed(records), packed(spread)))
+
+    def site(self, share: Share, data: bytes) -> Share:
+        """The sums, if as many units and records as they are said to be of can have them.
+
+        Units of different sites, and of devices, are different units: their groups add up whatever the keys were.
+        """
+        message, plan = decoded(data, SiteSums, most=None), share.plan
+        arms, columns = len(plan.arms), _columns(plan)
+        records = unpacked(message.records, arms * plan.groups).reshape(arms, plan.groups)
+        sums = unpacked(message.sums, records.size * columns).reshape(*records.shape, columns)
+        there = records > 0
+        most = records.sum(axis=1)
+        if np.any(records < 0) or np.any(records != np.floor(records)) or np.any(sums[~there]):
+            raise MessageError("the message's counts of records do not fit its sums.")
+        if np.any(most > MOST_RECORDS):
+            raise MessageError(f"the message claims more records of an arm than {MOST_RECORDS:,}, the limit.")
+        units = np.array(message.units)
+        if len(units) != arms or np.any(units > most):
+            raise MessageError("the message's counts of units do not fit its records.")
+        if np.any(units < plan.privacy.smallest_cell * np.count_nonzero(there, axis=1)):
+            raise MessageError("the message has groups of fewer units than the plan's `smallest_cell`.")
+        self._require_plausible(share, sums[there] / records[there][:, None])
+        site = Share(Trial(plan), devices=message.units)
+        arm, group = np.nonzero(there)
+        assert isinstance(site.trial.tallies, Grouped)
+        counts = records[there].astype(np.int64)
+        site.trial.tallies = site.trial.tallies.fold_totals(arm, group, counts, sums[there])
+        return site
+
     def check(self, share: Share, message: GroupSums, published: Published | None) -> Floats:
         """The sums, if the plan has the message's arm, group and columns."""
         share.require_few(message)
         if message.group >= share.plan.groups:
             raise MessageError("the message names a group that the plan has not.")
         sums = unpacked(message.sums, _columns(share.plan))
-        share.require_usual((sums / message.n) ** 2)
-        bounds = {o: ends for o, v in enumerate(share.plan.values) if (ends := v.bounds(share.plan.bounds)) is not None}
-        share.require_within(sums[list(bounds)] / message.n, list(bounds.values()))
+        self._require_plausible(share, sums / message.n)
         if share.plan.release is not None and (predictor := predictor_of(share.plan)) is not None:
             y, tilde = np.split(sums / message.n, 2)
             share.require_within(y - tilde, np.asarray(predictor.reach))
         return sums
+
+    def _require_plausible(self, share: Share, means: Floats) -> None:
+        """Refuse means, by column, that are absurd, or beyond the plan's bounds."""
+        share.require_usual(means**2)
+        bounds = {o: ends for o, v in enumerate(share.plan.values) if (ends := v.bounds(share.plan.bounds)) is not None}
+        share.require_within(means[..., list(bounds)], list(bounds.values()))
 
     def fold(
         self, share: Share, messages: Sequence[GroupSums], values: Sequence[Floats], published: Published | None
@@ -77,15 +136,35 @@ class SumsByGroup(OneRound):
         """The group, the count and the sums."""
         (message,) = self.longest(plan)
         sums, size = many(_columns(plan), "sum"), many(len(encoded(message)), "byte")
+        least = many(plan.privacy.smallest_cell, "unit")
+        sent = f"counts and sums by arm and group, of at least {least} each,"
+        site = "" if plan.unit is None else f"{site_sentence(plan, sent)} "
         return (
             f"a device draws one of {plan.groups:,} groups at random. It keeps that, a count and {sums}, and no "
-            f"record. It sends them once, in at most {size}. Where an arm's group has one device, the coordinator "
-            f"keeps that device's sums: have several times {len(plan.arms) * plan.groups:,} devices, or fewer `groups`."
+            f"record. It sends them once, in at most {size}. {site}Where an arm's group has one device, the "
+            f"coordinator keeps that device's sums: have several times {len(plan.arms) * plan.groups:,} devices, or "
+            "fewer `groups`."
         )
 
     def longest(self, plan: Plan) -> Sequence[GroupSums]:
         """The sums of as many records as a message may be of, in the last group."""
         return [GroupSums(bytes(16), longest_arm(plan), MOST_RECORDS, plan.groups - 1, bytes(8 * _columns(plan)))]
+
+
+def site_groups(trial: Trial) -> NDArray[np.int64]:
+    """Which of the plan's groups a site's units are dealt into, by the lowest bits of their hashes.
+
+    A small site has units for a few groups only. Its key says where these begin, so that sites fill different ones.
+    """
+    assert isinstance(trial.tallies, Grouped)
+    units, groups = trial.seen.by_group(trial.plan.groups), trial.plan.groups
+    if np.any((trial.tallies.records > 0) > (units > 0)):
+        raise StateError("the units of these records were not counted, so nothing is sent: fold them with fold_site.")
+    while groups > 1 and np.any((units > 0) & (units < trial.plan.privacy.smallest_cell)):
+        groups //= 2
+        units = units.reshape(len(units), 2, groups).sum(axis=1)
+    step = trial.plan.groups // groups
+    return (Secret(trial.key).offset(step) + step * np.arange(groups)).astype(np.int64)
 
 
 def _columns(plan: Plan) -> int:

@@ -13,7 +13,6 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from foldaway.errors import many
 from foldaway.federated.replies.models import readings
 from foldaway.federated.replies.tally import Replies
 from foldaway.numerics.block import Floats
@@ -61,7 +60,6 @@ def integrity(arms: Sequence[ArmTally], replies: Sequence[Replies], missing: Map
         residual, explained = _residual(arm, place, replies[place], absent)
         largest = max(largest, residual)
         altered = altered or (residual > 1 and not explained)
-    gone = sum(missing.values())
     if altered:
         meaning = (
             "The replies do not add up to the moments that the devices sent before, and missing devices do not explain "
@@ -71,7 +69,7 @@ def integrity(arms: Sequence[ArmTally], replies: Sequence[Replies], missing: Map
         return Integrity(None, "altered", meaning)
     if largest > 1:
         meaning = (
-            f"The replies fall short of the moments by no more than {many(gone, 'missing device')} would explain. An "
+            "The replies fall short of the moments by no more than the missing devices would explain. An "
             "alteration as small as that in one of the replies would go unnoticed."
         )
         return Integrity(None, "some missing", meaning)

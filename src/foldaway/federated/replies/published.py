@@ -16,6 +16,7 @@ from foldaway.federated.replies.tally import Replies
 from foldaway.keeping.state import pack, unpack
 from foldaway.numerics.block import Floats, Shape
 from foldaway.plan import Plan
+from foldaway.tallies import arms_of
 from foldaway.tallies.arm import ArmTally
 from foldaway.trial import Trial
 
@@ -44,7 +45,7 @@ class Published:
     @classmethod
     def of(cls, trial: Trial) -> Self:
         """The moments of a trial, and the plan's models fitted to them."""
-        arms = in_one_frame(trial.arms)
+        arms = in_one_frame(arms_of(trial.tallies))
         return cls(trial.plan, arms, models_of(trial.plan, arms))
 
     def message(self, stage: Stage, deadline: float) -> Coefficients:

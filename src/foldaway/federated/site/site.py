@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -10,13 +11,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from foldaway.errors import PlanError, RecordError, ServerError, SourceError, StateError, instead_of, many
+from foldaway.errors import RecordError, ServerError, SourceError, StateError, instead_of, many
 from foldaway.federated.device.local_store import require_private
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Received, new_number
+from foldaway.federated.modes import site_mode_of
 from foldaway.federated.modes.share import units_of
-from foldaway.keeping.cohort import too_few_to_send
-from foldaway.keeping.disk import make_file, sync_folder
+from foldaway.keeping.cohort import least_to_publish, too_few_to_send
+from foldaway.keeping.disk import destroy_file, make_file, overwrite_file
+from foldaway.keeping.secret import LENGTH
 from foldaway.plan import Plan
 from foldaway.sources.formats.paths import Stdin, expand
 from foldaway.sources.runs.folding import OnBytes, fold_files
@@ -48,26 +51,33 @@ class SiteReport(NamedTuple):
     durable: bool
 
 
-def fold_site(plan: Plan, files: Sequence[str], *, progress: OnBytes | None = None) -> Trial:
+def fold_site(
+    plan: Plan, files: Sequence[str], folder: str | Path = "~/.foldaway", *, progress: OnBytes | None = None
+) -> Trial:
     """The trial of a site's records, each unit a cluster; a unit's records may be anywhere in its file.
+
+    In mode sums, where they may be in several files, units are dealt into groups under a key of the site's own.
+
+    Args:
+        plan: The plan.
+        files: The site's files.
+        folder: Where the site keeps its mark, and in it the key until its sums are safe.
+        progress: As for `fold_files`.
 
     Raises:
         PlanError: The plan is not one for sites.
         RecordError: Records are faulty, or an arm has fewer units than the plan's cohort.
     """
-    if plan.federated is None or plan.unit is None or not plan.complete_units:
-        raise PlanError(
-            f'the plan {plan.name} is not for sites: it needs `federated` = "one-message", `unit`, and '
-            "`complete_units` = true, a promise that all records of a unit are in one file."
-        )
-    trial = fold_files(list(files), plan, progress=progress)
+    site_mode_of(plan)
+    key = SiteMark.key_of(plan, folder) if plan.keyed else None
+    trial = fold_files(list(files), plan, key=key, progress=progress)
     units = units_of(trial)
     if few := too_few_to_send(plan.privacy, units):
         units_by_arm = ", ".join(f"{many(count, 'unit')} in the arm {arm}" for arm, count in few.items() if count)
         raise RecordError(
-            f"the site has {units_by_arm or 'no units at all'}, and tallies of fewer than {plan.privacy.cohort:,} "
-            "units (the plan's `cohort`) of an arm stay here: they would say too much about each. Fold the records of "
-            "several sites together."
+            f"the site has {units_by_arm or 'no units at all'}, and tallies of fewer than "
+            f"{least_to_publish(plan.privacy):,} units (the plan's `cohort` or `smallest_cell`) of an arm stay here: "
+            "they would say too much about each. Fold the records of several sites together."
         )
     return trial
 
@@ -87,8 +97,10 @@ def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | 
     """
     if link.fingerprint() != trial.plan.fingerprint:
         raise ServerError(f"the coordinator runs {trial.plan.name} under another plan, so nothing was sent.")
-    mark = SiteMark.of(trial.plan, files, folder)
-    state = trial.dumps()
+    mark = SiteMark.of(trial.plan, files, folder, trial.key if trial.plan.keyed else b"")
+    state = site_mode_of(trial.plan).from_site(trial)
+    if mark.taken:
+        return SiteReport(dict(units_of(trial)), trial.counts, len(state), repeated=True, durable=True)
     headers = {"Content-Type": STATE, "Foldaway-Number": mark.number.hex()}
     try:
         answer = link.ask("POST", "/tallies", content=state, headers=headers)
@@ -98,6 +110,8 @@ def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | 
         raise
     with instead_of(msgspec.MsgspecError, ServerError("the answer is not a coordinator's; is the address right?")):
         received = msgspec.json.decode(answer, type=Received)
+    if received.durable:
+        mark.forget_key()
     return SiteReport(dict(units_of(trial)), trial.counts, len(state), received.repeated, received.durable)
 
 
@@ -105,6 +119,7 @@ class _Mark(msgspec.Struct, frozen=True):
     fingerprint: str
     number: bytes
     digest: bytes
+    key: bytes = b""
 
 
 class SiteMark:
@@ -114,20 +129,37 @@ class SiteMark:
     the same command again has the same number and is counted once; and nobody can try out, from what the coordinator
     keeps, which records a site has. (The records' digest is keyed with the number, and stays here with it.)
 
+    Where units are dealt into groups, their key is in it too, until the coordinator has the sums: sent again, they are
+    the same, and nobody gets to see the same records dealt twice. Then the key is destroyed, and nothing is sent again.
+
     Args:
         path: The mark's file.
-        number: The number.
+        mark: What it holds.
         fresh: Whether this run has made it, so that nothing was sent under it before.
+        taken: Whether what it stands for is known to be safe, and is not to be sent again.
     """
 
-    def __init__(self, path: Path, number: bytes, *, fresh: bool) -> None:
-        self._path = path
-        self.number = number
-        self.fresh = fresh
+    def __init__(self, path: Path, mark: _Mark, *, fresh: bool, taken: bool = False) -> None:
+        self._path, self._mark = path, mark
+        self.number = mark.number
+        self.fresh, self.taken = fresh, taken
 
     @classmethod
-    def of(cls, plan: Plan, files: Sequence[str], folder: str | Path = "~/.foldaway") -> SiteMark:
+    def key_of(cls, plan: Plan, folder: str | Path) -> bytes:
+        """The key of groups that was used before, or a new one."""
+        path = Path(folder).expanduser() / f"{plan.name}.site"
+        key = _read(path).key if path.exists() else b""
+        return key if any(key) else secrets.token_bytes(LENGTH)
+
+    @classmethod
+    def of(cls, plan: Plan, files: Sequence[str], folder: str | Path = "~/.foldaway", key: bytes = b"") -> SiteMark:
         """The mark that stands for these files, made if there is none.
+
+        Args:
+            plan: The plan.
+            files: The site's files.
+            folder: Where the mark is.
+            key: Under which the records were folded, if under any.
 
         Raises:
             StateError: The site has sent other records in this trial, or its folder cannot be used.
@@ -136,10 +168,10 @@ class SiteMark:
         place = Path(folder).expanduser()
         require_private(place)
         path, number = place / f"{plan.name}.site", new_number()
-        mine = _Mark(plan.fingerprint, number, _digest(number, files))
+        mine = _Mark(plan.fingerprint, number, _digest(number, files), key)
         with suppress(FileExistsError):
             make_file(path, msgspec.json.encode(mine))
-            return cls(path, number, fresh=True)
+            return cls(path, mine, fresh=True)
         before = _read(path)
         if before.fingerprint != plan.fingerprint:
             raise StateError(f"this site knows the trial {plan.name} under another plan; a plan never changes.")
@@ -149,12 +181,18 @@ class SiteMark:
                 "a site is counted once, and nothing was sent. If the files were changed since, send them as they "
                 "were; if they are those of another site, give it a folder of its own with --folder."
             )
-        return cls(path, before.number, fresh=False)
+        if any(before.key) and before.key != key:
+            raise StateError(f"another run is sending this site's sums for {plan.name}; wait until it has ended.")
+        return cls(path, before, fresh=False, taken=bool(key) and not any(before.key))
+
+    def forget_key(self) -> None:
+        """Overwrite the key of groups with zeros, since nothing will be sent again."""
+        gone = msgspec.structs.replace(self._mark, key=bytes(len(self._mark.key)))
+        overwrite_file(self._path, msgspec.json.encode(gone))
 
     def take_back(self) -> None:
         """Forget a number that was not used: the records may be put right, and sent under another."""
-        self._path.unlink(missing_ok=True)
-        sync_folder(self._path.parent)
+        destroy_file(self._path)
 
 
 def _read(path: Path) -> _Mark:

@@ -43,10 +43,10 @@ class WeightedOutcomes:
     def _mean(self, scales: dict[int, float]) -> Fit:
         """The regression on a constant of the outcome times the arm's scale, zero for arms not named."""
         arms = self.question.arms
-        L = np.zeros((1, arms[0].shape.regressors))
-        L[0, 0] = 1
+        k = arms[0].shape.regressors
+        L = np.eye(k)[:1]
         models = [ArmModel(arm, L, scales.get(a, 0.0)) for a, arm in enumerate(arms)]
-        return Fit(models, self.question.outcome, plain_frame(arms[0], center=0.0))
+        return Fit(models, self.question.outcome, plain_frame(arms[0].frame, k, center=0.0))
 
 
 fitted = WeightedOutcomes

@@ -93,7 +93,7 @@ def replicated(question: Question, arms: Sequence[ArmReplicates], center: float)
     levels, goods = [], []
     for number in (question.arm, 0):
         arm = question.arms[number]
-        own = plain_frame(arm, center)
+        own = plain_frame(arm.frame, k, center)
         square, cross = moments(own, arm, question.outcome)
         columns = [column - number * k for column in directions if number * k <= column < (number + 1) * k]
         coef, good = solve(square, cross, columns, lengths(square))

@@ -44,17 +44,14 @@ def complier_levels(source: Source) -> Levels:
         start = fit_starts(source.moments)
         sums = source.moments.lean(start.predictor, start.without)
     places = (*source.places, source.plan.receipt(source.outcome))
-    if sums.shape.adjusted:
-        rates = [prediction_rate(spread_of(sums, place)) for place in places]
+    rates = [prediction_rate(spread_of(sums, place)) if sums.shape.adjusted else None for place in places]
 
-        def both(*cells: Cells) -> Floats:
-            levels = [adjusted_mean(each, rate, recentred=False) for each, rate in zip(cells, rates, strict=True)]
-            return np.concatenate(levels, axis=-1)
-
-    else:
-
-        def both(*cells: Cells) -> Floats:
-            return np.concatenate([mean(each) for each in cells], axis=-1)
+    def both(*cells: Cells) -> Floats:
+        levels = [
+            mean(each) if rate is None else adjusted_mean(each, rate, recentred=False)
+            for each, rate in zip(cells, rates, strict=True)
+        ]
+        return np.concatenate(levels, axis=-1)
 
     levels = jackknife(both, *(cells_of(sums, place) for place in places))
     assert levels.groups is not None

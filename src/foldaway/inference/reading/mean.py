@@ -6,9 +6,8 @@ from functools import partial
 
 from foldaway.errors import EstimateError
 from foldaway.inference.adjusting import too_few
-from foldaway.inference.group_rate import jackknife_adjusted
 from foldaway.inference.group_regression import jackknife_regression, regression_welch
-from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife, mean
+from foldaway.inference.jackknife import adjusted_mean, cells_of, jackknife, jackknife_adjusted, mean
 from foldaway.inference.levels import Levels
 from foldaway.inference.reading.source import Source
 from foldaway.inference.strata import blocked, blocks_of

@@ -11,9 +11,17 @@ import numpy as np
 
 from foldaway.errors import EstimateError
 from foldaway.inference.adjusting import fit_start, too_few
-from foldaway.inference.group_rate import adjusted_means
 from foldaway.inference.group_regression import left_out_levels
-from foldaway.inference.jackknife import Cells, adjusted_mean, cells_of, jackknife, jackknifed, mean, ratio
+from foldaway.inference.jackknife import (
+    Cells,
+    adjusted_mean,
+    adjusted_means,
+    cells_of,
+    jackknife,
+    jackknifed,
+    mean,
+    ratio,
+)
 from foldaway.inference.levels import Levels
 from foldaway.inference.reading.source import Source
 from foldaway.inference.welch import prediction_rate, ratio_welch, spread_of, welch

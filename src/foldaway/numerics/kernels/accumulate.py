@@ -15,8 +15,8 @@ References:
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from numpy.typing import NDArray
 
+from foldaway.numerics.block import Floats, Hashes
 from foldaway.numerics.kernels.codes import (
     BIT_DIGITS,
     BIT_ROWS,
@@ -44,14 +44,7 @@ OCTET_ENTRIES = 4**OCTET_DIGITS
 Panel = tuple[int, ...]  # see lanes.py
 
 
-def accumulate(
-    hashes: NDArray[np.uint64],
-    products: NDArray[np.float64],
-    replicates: int,
-    kind: Kind,
-    totals: NDArray[np.float64],
-    threads: int,
-) -> None:
+def accumulate(hashes: Hashes, products: Floats, replicates: int, kind: Kind, totals: Floats, threads: int) -> None:
     """Add every record's products, times its unit's weight, to the totals of each replicate.
 
     Each replicate's sum is made by one thread, in an order that depends on the rows alone: any number of threads
@@ -109,13 +102,7 @@ def _panel(columns: int) -> Panel:
 
 
 @njit
-def _fold_bits(
-    hashes: NDArray[np.uint64],
-    products: NDArray[np.float64],
-    first: int,
-    totals: NDArray[np.float64],
-    panel: Panel,
-) -> None:
+def _fold_bits(hashes: Hashes, products: Floats, first: int, totals: Floats, panel: Panel) -> None:
     replicates, columns = totals.shape
     width = LANES * len(panel)
     spans = -(-replicates // SPAN)
@@ -139,13 +126,7 @@ def _fold_bits(
 
 
 @njit
-def _fold_poisson(
-    hashes: NDArray[np.uint64],
-    products: NDArray[np.float64],
-    first: int,
-    totals: NDArray[np.float64],
-    panel: Panel,
-) -> None:
+def _fold_poisson(hashes: Hashes, products: Floats, first: int, totals: Floats, panel: Panel) -> None:
     replicates, columns = totals.shape
     width = LANES * len(panel)
     spans = -(-replicates // SPAN)
@@ -178,13 +159,13 @@ def _fold_poisson(
 
 
 @njit
-def _load_units(hashes: NDArray[np.uint64], start: int, units: NDArray[np.uint64]) -> None:
+def _load_units(hashes: Hashes, start: int, units: Hashes) -> None:
     for row in range(len(units)):
         units[row] = hashes[start + row] if start + row < len(hashes) else np.uint64(0)
 
 
 @njit
-def _load_rows(products: NDArray[np.float64], start: int, number: int, rows: NDArray[np.float64], panel: Panel) -> None:
+def _load_rows(products: Floats, start: int, number: int, rows: Floats, panel: Panel) -> None:
     """Copy a block's rows of one panel, with zeros where there is no row or no column any more."""
     width = LANES * len(panel)
     left = number * width
@@ -199,7 +180,7 @@ def _load_rows(products: NDArray[np.float64], start: int, number: int, rows: NDA
 
 
 @njit
-def _tabulate(rows: NDArray[np.float64], radix: int, digits: int, tables: NDArray[np.float64], panel: Panel) -> None:
+def _tabulate(rows: Floats, radix: int, digits: int, tables: Floats, panel: Panel) -> None:
     """Tabulate, for each group, the weighted sum of its rows under every code; the first entry stays zero."""
     width = LANES * len(panel)
     entries = radix**digits
@@ -215,7 +196,7 @@ def _tabulate(rows: NDArray[np.float64], radix: int, digits: int, tables: NDArra
 
 
 @njit
-def _add_sums(sums: NDArray[np.float64], factor: float, totals: NDArray[np.float64], panel: Panel) -> None:
+def _add_sums(sums: Floats, factor: float, totals: Floats, panel: Panel) -> None:
     width = LANES * len(panel)
     panels = -(-totals.shape[1] // width)
     each = len(sums) // (panels * width) if panels else 0

@@ -11,6 +11,7 @@ neighbours in memory, as vector instructions want it.
 import numpy as np
 from numpy.typing import NDArray
 
+from foldaway.numerics.block import Floats, Hashes
 from foldaway.numerics.kernels.compiling import njit, njit_inline
 from foldaway.numerics.kernels.lanes import GROUPS, count_bits, gather_bits, trailing_zeros
 from foldaway.numerics.kernels.philox import philox
@@ -24,6 +25,9 @@ from foldaway.numerics.kernels.weights import (
     REST_BOUNDS,
     REST_STREAM,
 )
+
+Words = NDArray[np.uint64]
+Octets = NDArray[np.uint8]
 
 SPAN = 128  # replicates are made this many at a time
 WORDS = SPAN  # words of codes per span: eight replicates share a word, which each of eight groups has
@@ -48,7 +52,7 @@ def place(b: int) -> int:
 
 
 @njit
-def bit_codes(units: NDArray[np.uint64], first: int, spans: int, codes: NDArray[np.uint64]) -> None:
+def bit_codes(units: Hashes, first: int, spans: int, codes: Words) -> None:
     """Codes of double-or-nothing weights, a digit of 1 standing for the weight 2.
 
     Args:
@@ -68,9 +72,7 @@ def bit_codes(units: NDArray[np.uint64], first: int, spans: int, codes: NDArray[
 
 
 @njit
-def octet_codes(
-    units: NDArray[np.uint64], first: int, spans: int, codes: NDArray[np.uint64], rest: NDArray[np.uint64]
-) -> np.intp:
+def octet_codes(units: Hashes, first: int, spans: int, codes: Words, rest: Words) -> np.intp:
     """Codes of Poisson weights up to 3, and the list of the weights that must be drawn once more.
 
     The latter stand as 0 in the codes, and `draw_rest` says what they are.
@@ -102,13 +104,7 @@ def octet_codes(
 
 
 @njit
-def draw_rest(
-    units: NDArray[np.uint64],
-    first: int,
-    rest: NDArray[np.uint64],
-    draws: NDArray[np.uint64],
-    drawn: NDArray[np.float64],
-) -> None:
+def draw_rest(units: Hashes, first: int, rest: Words, draws: Words, drawn: Floats) -> None:
     """Draw the weights in the list from the rest of the Poisson law."""
     for i in range(len(rest)):
         draws[i] = units[rest[i] >> _ROW]
@@ -132,13 +128,13 @@ def row_and_replicate(listed: np.uint64) -> tuple[np.intp, np.intp]:
 
 
 @njit
-def _fill(units: NDArray[np.uint64], block: np.uint64, words: NDArray[np.uint64]) -> None:
+def _fill(units: Hashes, block: np.uint64, words: Words) -> None:
     for row in range(OCTET_ROWS):
         words[row], words[OCTET_ROWS + row] = philox(units[row], block, OCTETS_STREAM)
 
 
 @njit
-def _pack_digits(octets: NDArray[np.uint8], codes: NDArray[np.uint8]) -> None:
+def _pack_digits(octets: Octets, codes: Octets) -> None:
     for word in range(8):
         for at in range(8 * GROUPS):
             low = octets[8 * word * OCTET_ROWS + at]
@@ -149,7 +145,7 @@ def _pack_digits(octets: NDArray[np.uint8], codes: NDArray[np.uint8]) -> None:
 
 
 @njit
-def _mark_rest(words: NDArray[np.uint64], masks: NDArray[np.uint64]) -> None:
+def _mark_rest(words: Words, masks: Words) -> None:
     """Set bit 8j + w of a row's mask where octet j of the row's word w is below REST."""
     for row in range(OCTET_ROWS):
         mask = np.uint64(0)
@@ -161,7 +157,7 @@ def _mark_rest(words: NDArray[np.uint64], masks: NDArray[np.uint64]) -> None:
 
 
 @njit
-def _list_bits(mask: np.uint64, start: np.uint64, rest: NDArray[np.uint64], found: np.intp) -> np.intp:
+def _list_bits(mask: np.uint64, start: np.uint64, rest: Words, found: np.intp) -> np.intp:
     """Append the positions of a mask's set bits, counted from a start."""
     end = found + np.intp(count_bits(mask))
     while True:

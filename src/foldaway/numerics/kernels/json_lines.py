@@ -9,10 +9,10 @@ not every valid line need be taken.
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.numerics.kernels.compiling import njit, njit_part
+from foldaway.numerics.kernels.compiling import njit, njit_inline, njit_part
 
 Octets = NDArray[np.uint8]
-Places = NDArray[np.int64]
+Places = NDArray[np.int32]
 
 ABSENT, FALSE, TRUE = -1, -2, -3
 """In place of where a value begins: there is none or it is null; a truth value where a number is wanted."""
@@ -49,6 +49,8 @@ def take_apart(
     while at < len(text):
         at = _skip(text, at)
         if text[at] != _NEWLINE:
+            if text[at] != _OPEN:  # before anything is written: places are for as many rows as there are braces
+                return NOT_PLAIN
             for column in range(len(ends)):
                 begin[column, rows] = ABSENT
                 end[column, rows] = ABSENT
@@ -58,6 +60,24 @@ def take_apart(
             rows += 1
         at += 1
     return rows
+
+
+@njit
+def most_objects(text: Octets) -> int:
+    """How many objects the text can hold: empty lines, of which there may be very many, hold none."""
+    braces = 0
+    for octet in text:
+        braces += octet == _OPEN
+    return braces
+
+
+@njit
+def width(begin: Places, end: Places) -> int:
+    """The octets of one column's values together, as `gather` writes them."""
+    octets = 0
+    for row in range(len(begin)):
+        octets += end[row] - begin[row] if begin[row] >= 0 else begin[row] != ABSENT
+    return octets
 
 
 @njit
@@ -76,7 +96,7 @@ def gather(text: Octets, begin: Places, end: Places, offsets: NDArray[np.int32],
     offsets[len(begin)] = to
 
 
-@njit_part
+@njit_inline
 def _skip(text: Octets, at: int) -> int:
     """The next place without a blank; line ends are none."""
     while text[at] == _SPACE or text[at] == 9 or text[at] == 13:
@@ -91,7 +111,7 @@ def _object(
     names: Octets,
     ends: Places,
     numeric: NDArray[np.bool_],
-    order: Places,
+    order: NDArray[np.int64],
     row: int,
     begin: Places,
     end: Places,
@@ -152,7 +172,7 @@ def _length(ends: Places, column: int) -> int:
     return int(ends[column] - (ends[column - 1] if column else 0))
 
 
-@njit_part
+@njit_inline
 def _stands(text: Octets, at: int, names: Octets, ends: Places, column: int) -> bool:
     """Whether a wanted name stands there, between quotes."""
     first = ends[column - 1] if column else 0
@@ -182,7 +202,7 @@ def _beyond_ascii(text: Octets, start: int, stop: int) -> bool:
     return bits >= 128
 
 
-@njit_part
+@njit_inline
 def _value(text: Octets, at: int, unwanted: bool) -> int:
     """Where the value that begins here ends, or `NOT_PLAIN`."""
     first = text[at]
@@ -198,13 +218,13 @@ def _value(text: Octets, at: int, unwanted: bool) -> int:
     return _number(text, at)
 
 
-@njit_part
+@njit_inline
 def _word(text: Octets, at: int, second: int, third: int, fourth: int) -> int:
     same = text[at + 1] == second and text[at + 2] == third and text[at + 3] == fourth
     return at + 4 if same else NOT_PLAIN
 
 
-@njit_part
+@njit_inline
 def _string(text: Octets, at: int, escapes: bool) -> int:
     """Behind the string that begins here, or `NOT_PLAIN`; with the simple escapes, where these are allowed."""
     if text[at] != _QUOTE:
@@ -224,14 +244,14 @@ def _string(text: Octets, at: int, escapes: bool) -> int:
     return at + 1
 
 
-@njit_part
+@njit_inline
 def _digits(text: Octets, at: int) -> int:
     while _ZERO <= text[at] <= _NINE:
         at += 1
     return at
 
 
-@njit_part
+@njit_inline
 def _number(text: Octets, at: int) -> int:
     """Behind the number that begins here, or `NOT_PLAIN`."""
     start = at

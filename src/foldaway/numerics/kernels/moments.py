@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from foldaway.numerics.block import Floats
 from foldaway.numerics.kernels.compiling import njit_sums, njit_vectors, run
 
-Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 # Records at a time: few enough that a row's columns, and the products of its pairs, stay in the cache.

@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from foldaway.numerics.block import LARGEST
+from foldaway.numerics.block import LARGEST, Floats
 from foldaway.numerics.kernels.compiling import njit
-
-Floats = NDArray[np.float64]
 
 
 @njit

@@ -35,14 +35,14 @@ _LAST = np.uint64(1) << np.uint64(56)
 _MINUS = np.uint64(ord("-"))
 
 
-def hash_identifiers(column: pa.Array | pa.ChunkedArray, key: bytes) -> Words:
+def hash_identifiers(column: pa.Array, key: bytes) -> Words:
     """Hash a column of identifiers under a secret key; no Python object is made of any of them.
 
     Text is hashed as its UTF-8 octets, and numbers as their decimal text: 17 and "17" are the same unit, whatever a
-    file format took them for. Booleans are the texts "true" and "false".
+    file format took them for.
 
     Args:
-        column: text, binary, integers, booleans, or a dictionary of these; in one array or in chunks.
+        column: what `foldaway.records.values.identifiers` gives: text, binary, integers, or a dictionary of these.
         key: 16 octets.
 
     Returns:
@@ -61,13 +61,8 @@ def hash_identifiers(column: pa.Array | pa.ChunkedArray, key: bytes) -> Words:
     """
     if len(key) != KEY_LENGTH:
         raise ValueError(f"The key has {KEY_LENGTH} octets, not {len(key)}.")
-    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     hashes = np.empty(len(column), dtype=np.uint64)
-    start = _start(key)
-    filled = 0
-    for chunk in chunks:
-        _hash_array(chunk, start, hashes[filled : filled + len(chunk)])
-        filled += len(chunk)
+    _hash_array(column, _start(key), hashes)
     return hashes
 
 
@@ -75,16 +70,10 @@ def _hash_array(column: pa.Array, start: State, hashes: Words) -> None:
     if column.null_count:
         raise RecordError(f"The unit column has {column.null_count} missing values; every record needs a unit.")
     kind = column.type
-    if isinstance(kind, pa.BaseExtensionType):
-        _hash_array(column.storage, start, hashes)
-    elif pa.types.is_dictionary(kind):
+    if pa.types.is_dictionary(kind):
         _hash_dictionary(column, start, hashes)
     elif pa.types.is_integer(kind):
         _hash_integers(column, start, hashes)
-    elif pa.types.is_boolean(kind):
-        _hash_dictionary(pc.cast(column, pa.string()).dictionary_encode(), start, hashes)
-    elif pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        _hash_octets(pc.cast(column, pa.large_binary()), np.int64, start, hashes)
     elif pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         _hash_octets(column, np.int64, start, hashes)
     elif pa.types.is_string(kind) or pa.types.is_binary(kind):

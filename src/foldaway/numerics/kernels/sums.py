@@ -1,47 +1,48 @@
-"""Sums by cell, and ỹ of a block: what NumPy does in a dozen passes over a block, in one."""
+"""Sums and counts by cell, and ỹ of a block: what NumPy does in a dozen passes over a block, in one."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foldaway.numerics.block import Arms, Cells, Floats, Hashes, Piece
 from foldaway.numerics.cell_sums import ABSOLUTE, CROSS, FIRST, MASS, RECORDS, SQUARE, TILDE, TOTAL, WEIGHT
 from foldaway.numerics.kernels.compiling import njit, njit_part, run
 
-Floats = NDArray[np.float64]
+
+def cells(arm: Arms, hashes: Hashes, groups: int) -> Cells:
+    """Each record's cell, as `foldaway.tallies.cells.cell_of` has it; its group are the lowest bits of the hash.
+
+    Example:
+        >>> cells(np.array([0, 1], dtype=np.int8), np.array([7, 2**63 + 1], dtype=np.uint64), 4)
+        array([3, 5])
+    """
+    cell = np.empty(len(arm), dtype=np.intp)
+    run(_cells, arm, hashes, groups, cell)
+    return cell
 
 
-def add_sums(
-    cell: NDArray[np.intp],
-    y: Floats,
-    tilde: Floats | None,
-    weight: Floats | None,
-    about: Floats,
-    groups: int,
-    missing: bool,
-    sums: Floats,
-) -> None:
+@njit
+def _cells(arm: Arms, hashes: Hashes, groups: int, cell: Cells) -> None:
+    for i in range(len(cell)):
+        cell[i] = np.intp(arm[i]) * groups + np.intp(hashes[i] & np.uint64(groups - 1))
+
+
+def add_sums(piece: Piece, about: Floats, groups: int, missing: bool, sums: Floats) -> None:
     """Add records to the sums of their cells, as `foldaway.numerics.cell_sums.add_sums` does."""
-    run(_add_sums, cell, *_arrays(y, tilde, weight), about, groups, missing, sums)
+    run(_add_sums, *_arrays(piece), about, groups, missing, sums)
 
 
-def _arrays(y: Floats, tilde: Floats | None, weight: Floats | None) -> tuple[Floats, Floats, Floats]:
+def _arrays(piece: Piece) -> tuple[Cells, Floats, Floats, Floats]:
     """As compiled loops take them: what is not there is empty."""
-    outcomes = np.ascontiguousarray(y)
-    tildes = outcomes[:0] if tilde is None else np.ascontiguousarray(tilde)
-    return outcomes, tildes, np.empty(0) if weight is None else weight
+    y = np.ascontiguousarray(piece.y)
+    tilde = y[:0] if piece.tilde is None else np.ascontiguousarray(piece.tilde)
+    return piece.cell, y, tilde, np.empty(0) if piece.weight is None else piece.weight
 
 
 @njit
 def _add_sums(
-    cell: NDArray[np.intp],
-    y: Floats,
-    tilde: Floats,
-    weight: Floats,
-    about: Floats,
-    groups: int,
-    missing: bool,
-    sums: Floats,
+    cell: Cells, y: Floats, tilde: Floats, weight: Floats, about: Floats, groups: int, missing: bool, sums: Floats
 ) -> None:
     adjusted, weighted, shift = len(tilde) > 0, len(weight) > 0, np.uintp(_shift(groups))
     for o in range(len(y)):
@@ -81,31 +82,21 @@ def _shift(groups: int) -> int:
     return shift
 
 
-def add_joint(
-    cell: NDArray[np.intp],
-    y: Floats,
-    tilde: Floats | None,
-    weight: Floats | None,
-    about: Floats,
-    groups: int,
-    missing: bool,
-    pairs: NDArray[np.intp],
-    joint: Floats,
-) -> None:
+def add_joint(piece: Piece, about: Floats, groups: int, missing: bool, pairs: Cells, joint: Floats) -> None:
     """Add products of pairs of outcomes to those of their cells, as `foldaway.numerics.cell_sums.add_joint` does."""
-    run(_add_joint, cell, *_arrays(y, tilde, weight), about, groups, missing, pairs, joint)
+    run(_add_joint, *_arrays(piece), about, groups, missing, pairs, joint)
 
 
 @njit
 def _add_joint(
-    cell: NDArray[np.intp],
+    cell: Cells,
     y: Floats,
     tilde: Floats,
     weight: Floats,
     about: Floats,
     groups: int,
     missing: bool,
-    pairs: NDArray[np.intp],
+    pairs: Cells,
     joint: Floats,
 ) -> None:
     adjusted, weighted, shift = len(tilde) > 0, len(weight) > 0, np.uintp(_shift(groups))
@@ -146,3 +137,21 @@ def _adjust(x: Floats, y: Floats, center: Floats, slopes: Floats, tilde: Floats)
             for j in range(columns):
                 rest -= slopes[o, j] * (x[j, i] - center[j])
             tilde[o, i] = rest
+
+
+def add_counts(
+    arm: Arms, hashes: Hashes | None, bins: NDArray[np.int16], weight: Floats | None, counts: Floats
+) -> None:
+    """Add records to the histograms of their cells, as `foldaway.numerics.cell_sums.add_counts` does."""
+    units = np.empty(0, dtype=np.uint64) if hashes is None else hashes
+    run(_add_counts, arm, units, bins, np.empty(0) if weight is None else weight, counts)
+
+
+@njit
+def _add_counts(arm: Arms, hashes: Hashes, bins: NDArray[np.int16], weight: Floats, counts: Floats) -> None:
+    grouped, weighted = len(hashes) > 0, len(weight) > 0
+    mask = np.uint64(counts.shape[1] - 1)
+    for i in range(len(arm)):
+        if bins[i] >= 0:
+            group = np.intp(hashes[i] & mask) if grouped else 0
+            counts[arm[i], group, bins[i]] += weight[i] if weighted else 1.0

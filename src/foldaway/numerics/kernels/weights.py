@@ -24,6 +24,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from foldaway.numerics.block import Hashes
 from foldaway.numerics.kernels.compiling import compile_for, njit
 from foldaway.numerics.kernels.philox import philox
 
@@ -54,7 +55,7 @@ FROM_1, FROM_2, FROM_3 = (REST + sum(WHOLE_CELLS[:weight]) for weight in (1, 2, 
 REST_BOUNDS = np.array(_rest_bounds(), dtype=np.uint64)
 
 
-def weights(hashes: NDArray[np.uint64], replicates: int, kind: Kind) -> NDArray[np.uint8]:
+def weights(hashes: Hashes, replicates: int, kind: Kind) -> NDArray[np.uint8]:
     """Write out the weights of units, one row each. For tests and for reading: production never holds this array.
 
     Args:
@@ -95,7 +96,7 @@ def _draw_once_more(unit: np.uint64, replicate: np.uint64) -> int:
 
 
 @njit
-def _write_poisson(hashes: NDArray[np.uint64], table: NDArray[np.uint8]) -> None:
+def _write_poisson(hashes: Hashes, table: NDArray[np.uint8]) -> None:
     for i in range(table.shape[0]):
         for b in range(table.shape[1]):
             # Each run of 64 octets, eight words of eight, is read by columns: replicate 8j + w has octet j of word w.
@@ -109,7 +110,7 @@ def _write_poisson(hashes: NDArray[np.uint64], table: NDArray[np.uint8]) -> None
 
 
 @njit
-def _write_double_or_nothing(hashes: NDArray[np.uint64], table: NDArray[np.uint8]) -> None:
+def _write_double_or_nothing(hashes: Hashes, table: NDArray[np.uint8]) -> None:
     for i in range(table.shape[0]):
         for b in range(table.shape[1]):
             words = philox(hashes[i], np.uint64(b // 128), BITS_STREAM)

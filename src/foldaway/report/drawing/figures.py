@@ -150,7 +150,7 @@ def mark_row(
     return picture(parts, title=title, description=description)
 
 
-def axis_row(axis: Axis, *, percent: bool = False) -> Html:
+def axis_row(axis: Axis) -> Html:
     """The axis with its numbers. It adds nothing for those who listen: every number is also in the text."""
     labels = axis.labels()
     baseline = tag("line", x1="0%", x2="100%", y1=0.5, y2=0.5, class_="base")

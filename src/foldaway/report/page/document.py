@@ -63,11 +63,9 @@ def require_place(path: Path) -> None:
 
 
 def _is_report(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return MARK.encode() in file.read(1000)
-    except OSError as error:
-        raise ReportError(f"{path} exists and cannot be read: {error.strerror}; choose another name.") from None
+    unread = "{} exists and cannot be read: {}; choose another name."
+    with instead_of(OSError, lambda error: ReportError(unread.format(path, error.strerror))), path.open("rb") as file:
+        return MARK.encode() in file.read(1000)
 
 
 class Section(NamedTuple):

@@ -67,7 +67,7 @@ def _doubt(effects: Effects) -> Html | None:
 
 def _noise(effects: Effects) -> Html | None:
     """That the numbers are a release, if they are."""
-    if effects.plan is None or effects.plan.release is None:
+    if effects.plan.release is None:
         return None
     return tag("p", [f"{note} " for note in release_notes(effects.plan, effects.rows)])
 
@@ -121,20 +121,13 @@ def _relative(row: Effect) -> str:
 
 
 def _between(effects: Effects, row: Effect, places: int | None) -> str:
-    low, high = (None if end is None else typeset(signed(number(end, places=places))) for end in ends_of(row))
-    covers = f"({100 * _coverage(effects, row):g}\u202f% interval)"
+    ends = told(row.ci_lower), told(row.ci_upper)
+    low, high = (None if end is None else typeset(signed(number(end, places=places))) for end in ends)
+    coverage = 2 * effects.confidence - 1 if row.alternative == "within" else effects.confidence
+    covers = f"({100 * coverage:g}\u202f% interval)"
     if low is None or high is None:
         return f"of {high} at most {covers}" if low is None else f"of {low} at least {covers}"
     return f"from {low} to {high} {covers}"
-
-
-def ends_of(row: Effect) -> tuple[float | None, float | None]:
-    """The ends of the interval that are somewhere."""
-    return told(row.ci_lower), told(row.ci_upper)
-
-
-def _coverage(effects: Effects, row: Effect) -> float:
-    return 2 * effects.confidence - 1 if row.alternative == "within" else effects.confidence
 
 
 def _meaning(effects: Effects, row: Effect, said: Verdict, places: int | None) -> str:

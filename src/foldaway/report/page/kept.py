@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from foldaway.effects.numbers import bytes_text
 from foldaway.evidence.ledger import Ledger
@@ -18,7 +19,8 @@ from foldaway.plan.vocabulary import RECORDS, REPLICATES, UNITS
 from foldaway.report.drawing.markup import html, tag
 from foldaway.report.page.document import Section, details, table
 from foldaway.tallies import Grouped, empty_holding
-from foldaway.tallies.sums import SumsState
+from foldaway.tallies.predictor import Predictor
+from foldaway.tallies.sums import ARRAYS
 
 _FIELDS = {
     "plan": ("Plan", "the question, as text"),
@@ -133,8 +135,12 @@ def _in_arms(arms: list[Any]) -> Iterator[tuple[str, str, Any]]:
 def _in_groups(tallies: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
     for name, part in tallies.items():
         if name != "sums" and part:
-            yield *_GROUPED[name], part
-    for name, array in zip(SumsState.__struct_fields__, tallies["sums"] or (), strict=False):
+            kind, what = _GROUPED[name]
+            if name in ("center", "slopes"):
+                center, slopes = (np.frombuffer(tallies[each][1], dtype="<f8") for each in ("center", "slopes"))
+                what = f"{what}; digest {Predictor(center, slopes).digest[:12]}"
+            yield kind, what, part
+    for name, array in zip(ARRAYS, tallies["sums"] or (), strict=False):
         if array is not None:
             yield *SUMS[name], array
 
@@ -143,8 +149,7 @@ def planned(plan: Plan) -> list[tuple[str, str, int]]:
     """Every kind of number that a trial of this plan will keep, what it is, and how many of it there are."""
     tallies = empty_holding(plan)
     if isinstance(tallies, Grouped):
-        parts = [(*SUMS[name], array.size) for name, array in tallies.lean_arrays().items()]
-        parts += [(*_GROUPED[name], numbers) for name, numbers in tallies.lean_parts().items() if numbers]
+        parts = [(*(SUMS | _GROUPED)[name], numbers) for name, numbers in tallies.kept().items()]
         if plan.covariates and plan.coefficients is None:
             columns = len(plan.regressors) - 1
             parts.append((*_GROUPED["slopes"], columns * (1 + len(plan.values))))

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 
 from foldaway.auditing.audit import audit
+from foldaway.auditing.finding import Audit
 from foldaway.effects import Effects
 from foldaway.effects.headline import comparisons
+from foldaway.effects.numbers import typeset
+from foldaway.effects.segment import BySegment
 from foldaway.errors import many
-from foldaway.evidence.ledger import Ledger
+from foldaway.evidence.ledger import CLOSED, WRITTEN, Ledger
+from foldaway.evidence.verifying import events
 from foldaway.inference.balance import Balance, balance, prediction_balance
 from foldaway.inference.bootstrap import spread
 from foldaway.inference.contrast import Question
 from foldaway.inference.estimators import distribution
 from foldaway.keeping.saved import Saved
 from foldaway.plan import Plan
-from foldaway.report.drawing.markup import Html, html, named, tag
+from foldaway.report.drawing.markup import Child, Html, html, named, prose, tag
 from foldaway.report.page.asked import asked
-from foldaway.report.page.document import Report, Section, badge, document
+from foldaway.report.page.document import Report, Section, badge, details, document, table
 from foldaway.report.page.found import Spreads, found
 from foldaway.report.page.glance import glance
 from foldaway.report.page.kept import kept
-from foldaway.report.page.proven import proven
-from foldaway.report.page.segments import segments
-from foldaway.report.page.solved import solved
 from foldaway.report.page.trust import sample_ratio_check, trust
 from foldaway.tallies import Arms, Holding
 from foldaway.tallies.arm import ArmTally
@@ -33,9 +34,8 @@ from foldaway.tallies.arm import ArmTally
 
 def effects_page(effects: Effects, ledger: Ledger | None = None) -> Report:
     """What effects alone can tell: they know neither the covariates' balance nor what was kept."""
-    first = [] if effects.plan is None else [asked(effects.plan)]
-    last = proven(Ledger() if ledger is None else ledger)
-    return _page(effects, [*first, found(effects, None), *segments(effects), trust(effects, None), *last])
+    first = [asked(effects.plan), found(effects, None), *_segments(effects), trust(effects, None)]
+    return _page(effects, [*first, *_proven(Ledger() if ledger is None else ledger)])
 
 
 def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> Report:
@@ -57,11 +57,11 @@ def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> 
     sections = [
         asked(plan),
         found(effects, forms),
-        *segments(effects),
+        *_segments(effects),
         trust(effects, balances),
         kept(saved, sum(effects.counts.values())),
-        solved(audit(plan, tallies), told=effects.rounded),
-        *proven(saved.ledger),
+        _solved(audit(plan, tallies), told=effects.rounded),
+        *_proven(saved.ledger),
     ]
     return _page(effects, sections)
 
@@ -77,6 +77,81 @@ def spreads(effects: Effects, plan: Plan, arms: Sequence[ArmTally]) -> Spreads:
             if (form := spread(distribution(each.lead.estimator, question))) is not None:
                 forms[each.outcome, each.arm] = form
     return forms
+
+
+def _segments(effects: Effects) -> Iterator[Section]:
+    """Whether it works for everyone: a card for each segment, with one table of all outcomes and arms."""
+    if not effects.segments:
+        return
+    columns: dict[str, list[BySegment]] = {}
+    for each in effects.segments:
+        columns.setdefault(each.column, []).append(each)
+    cards = [_segment(effects, column, parts) for column, parts in columns.items()]
+    yield Section("segments", "Does it work for everyone?", tag("div", cards, class_="cards"))
+
+
+def _segment(effects: Effects, column: str, parts: Sequence[BySegment]) -> Html:
+    several = len({each.arm for each in parts}) > 1
+    header: list[str] = []
+    rows: list[list[Child]] = []
+    for each in parts:
+        header, lines = each.table(effects.confidence)
+        name = html(named(effects.heading(each.outcome)), html(", ", named(each.arm)) if several else None)
+        for line, (level, *cells) in enumerate(lines):
+            rows.append([None if line else name, named(level), *map(typeset, cells)])
+    notes: list[str] = [
+        html(named(effects.heading(each.outcome)), ": ", each.summary) for each in parts if each.differs
+    ]
+    if not notes:
+        known = any(each.differs is not None for each in parts)
+        notes = ["There is no sign that effects differ between levels." if known else parts[0].summary]
+    reasons = [html(named(effects.heading(each.outcome)), ", ", why) for each in parts for why in each.reasons]
+    caption = f"Effect against {parts[0].control} within each level of {column}"
+    return tag(
+        "article",
+        tag("h3", "By ", named(column)),
+        [tag("p", note) for note in notes],
+        table(caption, ["outcome", *header], rows, left=2),
+        tag("ul", [tag("li", reason) for reason in reasons], class_="notes") if reasons else None,
+        class_="card",
+    )
+
+
+def _solved(audit: Audit, *, told: bool) -> Section:
+    """What the attacks found in the tallies behind this page; the page itself has none of these numbers.
+
+    Others, who are `told` rounded effects, learn only whether there is something to protect.
+    """
+    title = "Could anybody be solved for?"
+    if told:
+        needs_key = (
+            "Not from this page, whose numbers are rounded. The tallies behind it are encrypted; until the trial is "
+            "sealed, anyone who had them and their key could work out some people's values."
+        )
+        return Section("solved", title, tag("p", needs_key if audit.findings else audit.verdict()))
+    rows = [[each.attack, each.outcome, f"{each.near:,}", each.needs or "nothing"] for each in audit.findings]
+    found = table("What the attacks found", ["attack", "outcome", "records", "what else it takes"], rows, left=2)
+    remedies = dict.fromkeys(each.remedy for each in audit.findings)
+    body = html(
+        tag("p", audit.verdict(), " This is about the tallies, which are kept encrypted, and not about this page."),
+        *([found, *(tag("p", prose(remedy)) for remedy in remedies)] if rows else []),
+    )
+    return Section("solved", title, body)
+
+
+def _proven(ledger: Ledger) -> Iterator[Section]:
+    """What happened and when, and the hash that stands for it; nothing where no ledger outlives the process."""
+    if ledger.last(WRITTEN, CLOSED) is None:
+        return
+    lead = (
+        "The trial keeps a ledger: each entry is signed and names the one before it, so none can be changed or removed "
+        "unnoticed. If the head below was published elsewhere, nobody can have written the entries later. "
+        "`foldaway certificate` gives you a file with all of it, which others can check without trusting you."
+    )
+    rows = [[time, event[0].upper() + event[1:]] for time, event in events(ledger)]
+    entries = details(f"All {len(rows):,} entries", table("The ledger", ["UTC", "what happened"], rows, left=2))
+    body = html(tag("p", prose(lead)), tag("p", "Head: ", tag("code", ledger.head)), entries)
+    yield Section("proven", "Can it be proven?", body)
 
 
 def _page(effects: Effects, sections: Sequence[Section]) -> Report:

@@ -129,14 +129,21 @@ def _kept(plan: Plan) -> list[str]:
         return []  # its mode says what the coordinator keeps
     items = planned(plan)
     numbers = sum(count for *_, count in items)
-    kinds = ", ".join(many(count, name.lower().removesuffix("s"), name.lower()) for name, _, count in items)
-    kept = f"Kept: {many(numbers, 'number')} in all, however many records arrive ({kinds}): a state of about "
+    kinds = ", ".join(f"{name.lower()}: {count:,}" for name, _, count in items)
+    kept = f"Kept: {many(numbers, 'number')}, however many records arrive ({kinds}): a state of about "
     narrow = 0  # counts of four bytes, which hold up to 4·10⁹ records
     if plan.bins and not plan.weighted:
-        narrow = Grouped.empty(plan).binned
+        held = Grouped.empty(plan)
+        parts = (held, *(segment.cells for segment in held.segments))
+        narrow = sum(each.size for part in parts for each in part.histograms)
     size = bytes_text(8 * numbers - 4 * narrow + 1000)
-    unlisted = ", ".join(column for column in plan.segments if column not in plan.levels)
-    more = f" More are kept for each level of {unlisted} that enough units have." if unlisted else ""
+    more = ""
+    if unlisted := " and ".join(column for column in plan.segments if column not in plan.levels):
+        # One level of each such column is counted above: what stands for all that few units have.
+        levels = sum(len(plan.levels.get(column, "?")) for column in plan.segments)
+        each = sum(count for name, _, count in items if name.startswith("Segments")) // levels
+        more = f" It grows by {many(each, 'number')}, about {bytes_text(8 * each)}, with each level of {unlisted} that "
+        more += "enough units have; list the levels in the plan to know its size beforehand."
     return [f"{kept}{size}.{more} A record costs about {_cost(plan):,} additions.", *_rich(plan)]
 
 

@@ -31,7 +31,7 @@ def trust(effects: Effects, balances: Sequence[Balance] | None) -> Section:
     """Every check that there is, and the notes."""
     checks = [sample_ratio_check(effects), left_out_check(effects)]
     checks += [missing_check(loss) for loss in effects.losses if loss.outcome is not None]
-    if balances is not None and effects.plan is not None and effects.plan.covariates:
+    if balances is not None and effects.plan.covariates:
         checks.append(balance_check(effects, balances))
     return Section("trust", "Whether to trust it", html([_card(check) for check in checks], _notes(effects.notes)))
 
@@ -51,7 +51,7 @@ def sample_ratio_check(effects: Effects) -> Check:
     ratio = effects.sample_ratio
     total = sum(ratio.observed.values())
     planned = {arm: expected / total for arm, expected in ratio.expected.items()} if total else {}
-    if effects.plan is not None and effects.plan.strata is None:
+    if effects.plan.strata is None:
         planned = dict(effects.plan.arms)
     rows = [
         [
@@ -101,8 +101,7 @@ def _ratio_statistics(ratio: SampleRatio) -> str:
     return (
         f"{name}: {typeset(number(ratio.statistic))} with {freedom} degree{'s' * (freedom > 1)} of freedom, p "
         f"{_equals(p_text(ratio.p_value))}. The check fails below {SUSPICIOUS}, which happens in one sound trial "
-        "in a thousand. "
-        f"The test counts {ratio.counted}{since}."
+        f"in a thousand. The test counts {ratio.counted}{since}."
     )
 
 
@@ -134,9 +133,9 @@ def left_out_check(effects: Effects) -> Check:
     """Whether faulty records were left out, and evenly over the arms."""
     title = "Were records left out?"
     total = sum(effects.dropped.values())
-    if effects.plan is not None and effects.plan.release is not None:
+    if effects.plan.release is not None:
         return Check(title, "open", "A release does not show how many records were left out.", html())
-    if not total and effects.rounded and effects.plan is not None:
+    if not total and effects.rounded:
         few = f"None, or fewer than {effects.plan.privacy.smallest_cell} of an arm, were left out as faulty."
         return Check(title, "passes", few, html())
     if not total:
@@ -177,43 +176,38 @@ def balance_check(effects: Effects, balances: Sequence[Balance]) -> Check:
     return Check(title, state, sentence, html(_love_plot(balances), _balance_table(balances)))
 
 
+# What the worst verdict that there is means: before the columns that it is about, and after them.
+_MEANINGS: dict[Verdict, tuple[State, str, str]] = {
+    "uneven": (
+        "look",
+        "are further from zero than chance explains: ",
+        ". If these columns were measured before treatment, ask how arms were assigned.",
+    ),
+    "small": (
+        "look",
+        f"are small, none beyond {CUSTOMARY} standard deviations, but more than chance explains: ",
+        ". They hardly move the effects. Even so, if these columns were measured before treatment, ask how arms were "
+        "assigned.",
+    ),
+    "open": (
+        "open",
+        f"are beyond {CUSTOMARY}: ",
+        ". Whether this is more than chance depends on which records belong to the same unit, which this plan does not "
+        "keep: leave out `keep`, or promise complete_units.",
+    ),
+}
+
+
 def _balance_sentence(balances: Sequence[Balance]) -> tuple[State, Html]:
     """The worst verdict that there is, and what it means."""
-    by_verdict: dict[str, list[Balance]] = {}
-    for each in balances:
-        by_verdict.setdefault(each.verdict, []).append(each)
-
-    def those(verdict: Verdict) -> tuple[str, Html]:
-        balances_of = by_verdict[verdict]
-        columns = ", ".join(dict.fromkeys(each.covariate for each in balances_of))
-        return f"{len(balances_of)} of {len(balances)} differences", named(columns)
-
-    if "uneven" in by_verdict:
-        some, columns = those("uneven")
-        ask = ". If these columns were measured before treatment, ask how arms were assigned."
-        return "look", html(f"{some} are further from zero than chance explains: ", columns, ask)
-    if "small" in by_verdict:
-        some, columns = those("small")
-        return "look", html(
-            f"{some} are small, none beyond {CUSTOMARY} standard deviations, but more than chance explains: ",
-            columns,
-            ". They hardly move the effects. Even so, if these columns were measured before treatment, ask how "
-            "arms were assigned.",
-        )
-    if "open" in by_verdict:
-        some, columns = those("open")
-        return "open", html(
-            f"{some} are beyond {CUSTOMARY}: ",
-            columns,
-            ". Whether this is more than chance depends on which records belong to the same unit, which this plan "
-            "does not keep: leave out `keep`, or promise complete_units.",
-        )
-    if "chance" in by_verdict:
-        some, _ = those("chance")
+    for verdict, (state, before, after) in _MEANINGS.items():
+        if those := [each for each in balances if each.verdict == verdict]:
+            columns = named(", ".join(dict.fromkeys(each.covariate for each in those)))
+            return state, html(f"{len(those)} of {len(balances)} differences {before}", columns, after)
+    if chance := sum(each.verdict == "chance" for each in balances):
         return "passes", html(
-            f"{some} are beyond {CUSTOMARY}, as chance alone would give in a trial of this size. The adjusted "
-            "estimates "
-            "allow for them."
+            f"{chance} of {len(balances)} differences are beyond {CUSTOMARY}, as chance alone would give in a trial of "
+            "this size. The adjusted estimates allow for them."
         )
     what = "Nothing that the covariates predict" if balances[0].predicted else "No covariate"
     return "passes", html(f"{what} differs between arms by more than {CUSTOMARY} standard deviations.")

@@ -60,10 +60,6 @@ class AccessTokens:
         if not verify(text, kept) or kept is None or kept.scope != "admin":
             raise ServerError("the preset admin token was revoked, or is that of another; make a new one.")
 
-    def has_admin(self) -> bool:
-        """Whether anyone holds a token for everything."""
-        return self._store.tokens.has_admin()
-
     def recover(self, *, revoke_others: bool) -> str:
         """A new admin token, for whoever holds the database and its key; on demand in place of all others."""
         others = [row for row in self._store.tokens.all() if row.scope == "admin" and not row.revoked]

@@ -44,10 +44,6 @@ class Estimate(msgspec.Struct, frozen=True):
     anytime_ci_upper: float | None
 
 
-class StoredEstimate(Estimate, frozen=True, array_like=True):
-    """The same in the database: an array, without the names of its fields."""
-
-
 class Point(msgspec.Struct, frozen=True):
     """The estimates after so many durable records.
 
@@ -98,10 +94,11 @@ class Candidate(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What was told: after so many records, these effects."""
+    """What was told: after so many records, these effects; and how many stand behind them, counted as in a census."""
 
     records: int
     effects: Effects
+    behind: int
 
 
 class Answers:
@@ -137,10 +134,8 @@ class Answers:
         last = self._table.last(plan.name)
         if may_tell(plan.privacy, new.census, _census(last)):
             effects = new.effects()
-            rows = [
-                StoredEstimate(*(getattr(row, field) for field in StoredEstimate.__struct_fields__))
-                for row in headline(effects)
-            ]
+            # In the database, estimates are without the names of their fields.
+            rows = [[getattr(row, field) for field in Estimate.__struct_fields__] for row in headline(effects)]
             text, census = effects.to_json(), msgspec.msgpack.encode(new.census)
             told = ToldRow(new.records, msgspec.msgpack.encode(rows), text.encode(), census)
             note = self._ledger.answered(plan.name, text, round_count(new.records), plan.privacy.cohort)
@@ -151,7 +146,9 @@ class Answers:
         if row is None:
             return None
         if name not in self._opened or self._opened[name].records != row.records:
-            self._opened[name] = Told(row.records, Effects.from_json(row.answer))
+            self._opened[name] = Told(
+                row.records, Effects.from_json(row.answer), msgspec.msgpack.decode(row.census, type=Census).total
+            )
         return self._opened[name]
 
     def final(self, plan: Plan, whole: Candidate) -> tuple[Told | None, Callable[[sa.Connection], None]]:
@@ -163,7 +160,7 @@ class Answers:
         last = self._table.last(plan.name)
         unless_told = partial(require_last, trial=plan.name, records=0 if last is None else last.records)
         if may_tell(plan.privacy, whole.census, _census(last), growth=0):
-            return Told(whole.records, whole.effects()), unless_told
+            return Told(whole.records, whole.effects(), whole.census.total), unless_told
         return self._last(plan.name), unless_told
 
     def drop(self, name: str) -> None:
@@ -176,9 +173,8 @@ class Answers:
         points = []
         for row in self._table.read(name):
             if (records := round_count(row.records)) > after:
-                estimates = msgspec.msgpack.decode(row.estimates, type=list[StoredEstimate])
-                named = [Estimate(*msgspec.structs.astuple(each)) for each in estimates if series.takes(each)]
-                points.append(Point(records, row.time, named))
+                estimates = [Estimate(*each) for each in msgspec.msgpack.decode(row.estimates)]
+                points.append(Point(records, row.time, [each for each in estimates if series.takes(each)]))
         return points
 
     def rate(self, name: str) -> float | None:

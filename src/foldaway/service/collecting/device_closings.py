@@ -18,6 +18,7 @@ from foldaway.auditing.audit import audit
 from foldaway.errors import Conflict, IngestError, TrialClosed
 from foldaway.federated.coordinator.closing import CloseRequest, Closing, Course, WaitOn, waits_on
 from foldaway.federated.modes import mode_of
+from foldaway.federated.modes.share import about
 from foldaway.federated.replies.published import Published
 from foldaway.inference.rounding import round_count
 from foldaway.plan import Plan
@@ -57,7 +58,8 @@ class DeviceClosings:
             try:
                 # Moments that are no cohort are left out of what is published; reports may still join those here.
                 if mode.replies:
-                    collector.finish()
+                    collector.leave_out_late_moments()
+                    collector.commit_if_due()
                 whole, shards = self._trials.whole(plan)
                 begun, publish = course.began(closing, whole.devices, collector.pending, time.time())
                 published = Published.of(whole.trial).dumps() if publish else None
@@ -117,17 +119,20 @@ class DeviceClosings:
         checks: list[Callable[[sa.Connection], None]] = [
             partial(write_arrivals, trial=plan.name, arrivals=collector.arrivals)
         ]
+        records, late = whole.trial.n, 0
         if effects is not None:
             told, unless_told = self._trials.answers.final(plan, candidate(whole, seen.devices, published))
             effects = None if told is None else told.effects
             checks.append(unless_told)
+            if told is not None and plan.release is None:  # an earlier answer, if fewer than a cohort have come since
+                records, late = told.records, sum(seen.devices.reported.values()) - told.behind
         federated = msgspec.structs.replace(
             federated_of(plan, seen),
             stage="closed",
             integrity=integrity,
             note=None if step.why is None else f"{step.why}.",
         )
-        answer = FederatedAnswer(effects, round_count(whole.trial.n), left_out(shards), federated)
+        answer = FederatedAnswer(effects, round_count(records), left_out(shards) + about(late, rounded=True), federated)
         text = None if effects is None else effects.to_json()
         checks.append(self._trials.store.ledger.closed(plan.name, text, answer.records, audited))
         self._trials.store.close_trial(plan.name, final(answer), versions(shards), checks)

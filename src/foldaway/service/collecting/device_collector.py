@@ -17,7 +17,7 @@ from foldaway.errors import (
     Conflict,
     FoldawayError,
     MessageError,
-    StateError,
+    PlanError,
     TooEarly,
     TrialClosed,
     UnknownNumber,
@@ -25,17 +25,15 @@ from foldaway.errors import (
     many,
 )
 from foldaway.federated.messages import Enrolment, Kind, Moments, Received, Sent, Stage, decoded
-from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.share import Share, units_of
+from foldaway.federated.modes import mode_of, site_mode_of
+from foldaway.federated.modes.share import Share
 from foldaway.federated.replies.published import Published
-from foldaway.keeping.cohort import Newcomers, may_write, too_few_to_send
+from foldaway.keeping.cohort import Newcomers, least_to_publish, may_write, too_few_to_send
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
 from foldaway.service.database.device_table import Arrivals, DeviceTable, hashed
 from foldaway.service.database.shard_table import ShardRow
 from foldaway.service.database.store import Store
-from foldaway.tallies.kinds import UNITS
-from foldaway.trial import Trial
 
 Outcome = Received | FoldawayError
 """What became of a message: it was received, or refused."""
@@ -194,16 +192,19 @@ class DeviceCollector:
             MessageError: They are not tallies of a cohort of units under this plan.
             TrialClosed: The trial takes no more reports.
         """
-        if not self.plan.complete_units:
-            raise MessageError("this trial takes no tallies of sites: its plan has no `unit` with `complete_units`.")
+        with instead_of(PlanError, MessageError("this trial takes no tallies of sites: its plan has no `unit`.")):
+            mode = site_mode_of(self.plan)
         key = hashed(self.plan, number)
         stage, known = self._table.look(self.plan, [key])
         if known:
             return _DURABLE
         if stage != "open":  # as devices, sites join while it is open
             raise _too_late(self.plan)
-        trial, units = _site(data, self.plan)
-        site = Share(trial, devices=[units[arm] for arm in self.plan.arms])
+        site = mode.site(self._durable, bytes(data))
+        units = Counter(dict(zip(self.plan.arms, site.devices, strict=True)))
+        if too_few_to_send(self.plan.privacy, units):
+            least = f"{many(least_to_publish(self.plan.privacy), 'unit')}, the plan's `cohort` or `smallest_cell`"
+            raise MessageError(f"the tallies of an arm are of fewer than {least}; they would say too much.")
         durable, live = self._durable.merge(site), self._pending.live.merge(site)
         try:
             self._write(durable, Arrivals(fresh={key}, reported=units, enrolled=units), ("open",))
@@ -262,16 +263,6 @@ class DeviceCollector:
         """The numbers of the messages that are pending."""
         return self._pending.arrivals
 
-    def finish(self) -> int:
-        """Before the trial moves on: commit what may be committed.
-
-        Returns:
-            The messages that may not, since they are no cohort: they are to be left out.
-        """
-        self.leave_out_late_moments()
-        self.commit_if_due()
-        return self.pending
-
     def leave_out_pending(self) -> None:
         """Once the trial has moved on: give up the messages that no cohort came together for, and count them."""
         count = self.pending
@@ -327,16 +318,3 @@ def _enrol(table: DeviceTable, share: Share, bodies: Bodies) -> list[Outcome]:
 
 def _too_late(plan: Plan) -> TrialClosed:
     return TrialClosed(f"the trial {plan.name} is closed and takes no more of these messages.")
-
-
-def _site(data: bytes | bytearray, plan: Plan) -> tuple[Trial, Counter[str]]:
-    """A site's tallies, and its units by arm, if these are a cohort."""
-    with instead_of(StateError, lambda error: MessageError(f"the body is not the tallies of a site: {error}")):
-        trial = Trial.loads(bytes(data), plan)
-    units = units_of(trial)
-    if any(arm.tallies[UNITS].n != arm.n for arm in trial.arms):
-        raise MessageError("the tallies hold records without a unit; every record needs one.")
-    if too_few_to_send(plan.privacy, units):
-        cohort = f"{many(plan.privacy.cohort, 'unit')}, the plan's cohort"
-        raise MessageError(f"the tallies of an arm are of fewer than {cohort}; they would say too much.")
-    return trial, units

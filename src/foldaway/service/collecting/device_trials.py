@@ -14,7 +14,7 @@ from foldaway.errors import FoldawayError, IngestError, TooEarly
 from foldaway.federated.coordinator.closing import Course, Situation
 from foldaway.federated.messages import Coefficients, Kind, Received, Stage
 from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.share import Devices, Share
+from foldaway.federated.modes.share import Devices, Share, about
 from foldaway.federated.replies.integrity import Integrity
 from foldaway.federated.replies.published import Published
 from foldaway.inference.rounding import round_count
@@ -22,7 +22,7 @@ from foldaway.keeping.cohort import Census, too_early
 from foldaway.plan import Plan
 from foldaway.service.collecting.answers import Answers, Candidate
 from foldaway.service.collecting.device_collector import DeviceCollector, Outcome
-from foldaway.service.database.shard_table import ShardRow, left_out
+from foldaway.service.database.shard_table import ShardRow, left_out, mark
 from foldaway.service.database.store import Store
 
 
@@ -50,6 +50,15 @@ class Federated(msgspec.Struct, frozen=True):
     integrity: Integrity | None = None
     note: str | None = None
     with_moments: dict[str, int] | None = None
+
+    def rounded(self) -> Federated:
+        """For whoever may only read: a count that grows by one would tell the arm of the device that just joined."""
+        counts = (self.enrolled, self.reported, self.missing, self.with_moments)
+        told = [each and {arm: about(n, rounded=True) for arm, n in each.items()} for each in counts]
+        enrolled, reported, missing, with_moments = told
+        return msgspec.structs.replace(
+            self, enrolled=enrolled, reported=reported, missing=missing, with_moments=with_moments
+        )
 
 
 class FederatedAnswer(NamedTuple):
@@ -114,8 +123,7 @@ class DeviceTrials:
         """
         seen = self._answerable(plan)
         whole, shards = self.whole(plan)
-        mark = tuple((shard.shard, shard.version) for shard in shards)
-        told = self.answers.current(plan, mark, lambda: candidate(whole, seen.devices, None))
+        told = self.answers.current(plan, mark(shards), lambda: candidate(whole, seen.devices, None))
         if told is None:
             raise too_early(plan.privacy)
         return FederatedAnswer(told.effects, round_count(told.records), left_out(shards), federated_of(plan, seen))

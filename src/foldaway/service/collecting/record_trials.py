@@ -16,27 +16,30 @@ from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, Tria
 from foldaway.federated.coordinator.closing import would_be_without_effects
 from foldaway.forgetting.decoys import Decoys
 from foldaway.inference.rounding import round_count
-from foldaway.keeping.cohort import Census, too_early
+from foldaway.keeping.cohort import too_early
 from foldaway.plan import Plan
 from foldaway.service.collecting.answers import Answers, Candidate
-from foldaway.service.collecting.collector import Arrival, Collector, GivenUp, Receipt, merged
-from foldaway.service.database.shard_table import ShardRow, left_out, versions, write_sequences
+from foldaway.service.collecting.collector import SMALL, Arrival, Collector, Receipt
+from foldaway.service.collecting.fixing_shards import merged
+from foldaway.service.collecting.numbers import Numbers
+from foldaway.service.collecting.shard import GivenUp
+from foldaway.service.database.shard_table import left_out, mark, versions, write_sequences
 from foldaway.service.database.store import Store
 from foldaway.service.database.trial_table import TrialRow
-from foldaway.sources.formats.body import Decoded, Limits, decode, wipe
+from foldaway.sources.formats.body import JSON, NDJSON, Decoded, Limits, decode, decode_together, wipe
 from foldaway.trial import Trial, quiet_effects
+from foldaway.trial.units import census_of
 
 _ATTEMPTS = 5
+_SMALL_BODY = 2**12
 
 
 class Sent(NamedTuple):
-    """What was said about a body: how it is written, and its numbers, as in `Arrival`."""
+    """What was said about a body: how it is written, and its numbers, if it has any."""
 
     media_type: str
     encoding: str | None = None
-    producer: str | None = None
-    sequence: int | None = None
-    first: int | None = None
+    numbers: Numbers | None = None
 
 
 class RecordAnswer(NamedTuple):
@@ -76,19 +79,24 @@ class RecordTrials:
         outcomes: dict[int, Receipt | FoldawayError] = {}
         try:
             collector = self.collector(name)
+            plan = collector.shard.plan
+            if len(lot) > 1:
+                small = {i: (body, sent.media_type) for i, (body, sent) in enumerate(lot) if _is_small(body, sent)}
+                decoded = decode_together(small, plan, SMALL)
             for i, (body, sent) in enumerate(lot):
+                if i in decoded:
+                    continue
                 try:
-                    decoded[i] = decode(body, sent.media_type, sent.encoding, collector.plan, self._limits)
+                    decoded[i] = decode(body, sent.media_type, sent.encoding, plan, self._limits)
                 except FoldawayError as error:
                     outcomes[i] = error
-            arrivals = [
-                Arrival(batch, lot[i][1].producer, lot[i][1].sequence, lot[i][1].first) for i, batch in decoded.items()
-            ]
-            if arrivals:
-                outcomes.update(zip(decoded, collector.receive(arrivals), strict=True))
+            order = sorted(decoded)  # that in which they came, or the second of a producer's might be first
+            if order:
+                arrivals = [Arrival(decoded[i], lot[i][1].numbers) for i in order]
+                outcomes.update(zip(order, collector.receive(arrivals), strict=True))
         finally:
             if decoded:  # they may have been folded as one
-                self._decoys.add(collector.plan, sum(batch.records.num_rows for batch in decoded.values()))
+                self._decoys.add(plan, sum(batch.records.num_rows for batch in decoded.values()))
             for batch in decoded.values():
                 batch.wipe()
             for body, _ in lot:
@@ -112,7 +120,7 @@ class RecordTrials:
         """
         shards = self._store.shards.all(plan.name)
         told = self._answers.current(
-            plan, _mark(shards), lambda: _candidate(merged(plan, shards)), at_leisure=at_leisure
+            plan, mark(shards), lambda: _candidate(merged(plan, shards)), at_leisure=at_leisure
         )
         if told is None:
             raise too_early(plan.privacy)
@@ -149,10 +157,9 @@ class RecordTrials:
         return Closed(self._store.close_trial(row.name, row.final or ""))
 
     def _close(self, row: TrialRow, final: Callable[[RecordAnswer], str], *, without_effects: bool) -> Closed:
-        collector = self.collector(row.name)
-        plan, shards = collector.plan, self._store.shards.all(row.name)
-        whole = collector.whole(shards)
-        candidate = _candidate(whole, whole.census())
+        shard, shards = self.collector(row.name).shard, self._store.shards.all(row.name)
+        plan, whole = shard.plan, shard.whole(shards)
+        candidate = _candidate(whole)  # before a release, while units can still be counted
         audited = audit(plan, whole.tallies)
         if plan.release is not None and whole.n:
             whole.release(everywhere=False)  # drawn once: what is told is stored in the transaction that closes
@@ -164,7 +171,7 @@ class RecordTrials:
         counted = whole.n if told is None or plan.release is not None else told.records
         answer = RecordAnswer(effects, round_count(counted), round_count(left_out(shards) + whole.n - counted))
         checks: list[Callable[[sa.Connection], None]] = [
-            partial(write_sequences, trial=row.name, sequences=collector.sequences),
+            partial(write_sequences, trial=row.name, sequences=dict(shard.sequences.moves)),
             unless_told,
             self._store.ledger.closed(
                 row.name, None if effects is None else effects.to_json(), answer.records, audited
@@ -184,39 +191,32 @@ class RecordTrials:
         for name, collector in list(self._collectors.items()):
             try:
                 if self._store.trial(name).status != "open":
-                    self._let_go(name)
+                    collector.shard.leave_out_pending()  # what no cohort came together for
+                    del self._collectors[name]
+                    self._answers.drop(name)
                 else:
-                    collector.commit_if_due()
+                    collector.shard.commit_if_due()
                     with suppress(TooEarly):
-                        self.so_far(collector.plan, at_leisure=True)
+                        self.so_far(collector.shard.plan, at_leisure=True)
             except FoldawayError as error:
                 faults.append(error)
         return faults
-
-    def _let_go(self, name: str) -> None:
-        """Once a trial is closed: what no cohort came together for is left out."""
-        self._collectors[name].leave_out_pending()
-        del self._collectors[name]
-        self._answers.drop(name)
 
     def stop(self) -> list[GivenUp]:
         """Commit what the cohort allows; the rest is given up here, and still with its producers if it has a number."""
         for collector in self._collectors.values():
             with suppress(FoldawayError):
-                collector.commit_if_due()
-        return self.given_up() + [each for collector in self._collectors.values() for each in collector.pending_from()]
+                collector.shard.commit_if_due()
+        pending = [each for collector in self._collectors.values() for each in collector.shard.pending_from()]
+        return self.given_up() + pending
 
     def given_up(self) -> list[GivenUp]:
         """What had to be given up since this was last asked, because another server has taken over."""
-        return [each for collector in self._collectors.values() for each in collector.given_up()]
+        return [each for collector in self._collectors.values() for each in collector.shard.given_up()]
 
-    def pending(self) -> int:
-        """Records of all trials that wait for their cohort."""
-        return sum(collector.pending for collector in self._collectors.values())
-
-    def pending_of(self, name: str) -> int:
-        """Records of one trial that wait for their cohort."""
-        return self._collectors[name].pending if name in self._collectors else 0
+    def pending(self, name: str | None = None) -> int:
+        """Records of all trials, or of one, that wait for their cohort."""
+        return sum(collector.shard.live.pending for of, collector in self._collectors.items() if name in (None, of))
 
     def collector(self, name: str) -> Collector:
         """The trial's shard on this server."""
@@ -227,9 +227,9 @@ class RecordTrials:
         return self._collectors[name]
 
 
-def _mark(shards: Sequence[ShardRow]) -> tuple[tuple[str, int], ...]:
-    return tuple((shard.shard, shard.version) for shard in shards)
+def _is_small(body: bytearray, sent: Sent) -> bool:
+    return sent.media_type in (JSON, NDJSON) and sent.encoding is None and len(body) <= _SMALL_BODY
 
 
-def _candidate(trial: Trial, census: Census | None = None) -> Candidate:
-    return Candidate(trial.n, census or trial.census(), partial(quiet_effects, trial, rounded=True))
+def _candidate(trial: Trial) -> Candidate:
+    return Candidate(trial.n, census_of(trial.plan, trial.tallies), partial(quiet_effects, trial, rounded=True))

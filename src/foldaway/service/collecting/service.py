@@ -19,11 +19,11 @@ from foldaway.report.page.kept import planned
 from foldaway.report.page.page import effects_page
 from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
 from foldaway.service.collecting.answers import Answers, History, Series
-from foldaway.service.collecting.collector import GivenUp
 from foldaway.service.collecting.device_closings import DeviceClosings
 from foldaway.service.collecting.device_trials import DeviceTrials, Federated, FederatedAnswer
 from foldaway.service.collecting.producers import Producers
 from foldaway.service.collecting.record_trials import RecordAnswer, RecordTrials
+from foldaway.service.collecting.shard import GivenUp
 from foldaway.service.database.shard_table import left_out
 from foldaway.service.database.store import Store
 from foldaway.service.database.trial_table import TrialRow
@@ -39,7 +39,6 @@ class Created(msgspec.Struct, frozen=True):
         ingest_token: A token to send records with.
         read_token: A token to read effects with.
         new: Whether this request has registered it; if not, the same plan was there, and only the tokens are new.
-        status: How the trial stands.
         ledger_head: The hash that stands for the trial's ledger so far: publish it elsewhere.
     """
 
@@ -48,7 +47,6 @@ class Created(msgspec.Struct, frozen=True):
     ingest_token: str
     read_token: str
     new: bool = True
-    status: str = "open"
     ledger_head: str = ""
 
 
@@ -142,13 +140,23 @@ class Service:
         self.closings = DeviceClosings(self.devices)
 
     def create(self, text: str) -> Created:
-        """Register a plan. The same plan again gives new tokens; another plan of that name is refused."""
+        """Register a plan. The same plan again gives new tokens; another plan of that name is refused.
+
+        Raises:
+            IngestError: The trial is closed.
+        """
         plan = Plan.loads(text)
-        key = secrets.token_bytes(16) if plan.keyed else None
+        key = secrets.token_bytes(16) if plan.keyed and plan.federated is None else None
         row = self.store.create_trial(plan, key)
+        if row.status == "closed":
+            raise IngestError(
+                410,
+                f"{row.name} is closed: it takes no more records, and no tokens were issued. To read its effects, get "
+                f"a token from `foldaway token issue read {row.name}`; for another trial, change the plan's name.",
+            )
         ingest, read = (self.tokens.issue(TokenWanted(scope, plan.name)).token for scope in ("ingest", "read"))
         head = self.store.ledger.head(row.name)
-        return Created(row.name, row.fingerprint, ingest, read, row.new, row.status, head)
+        return Created(row.name, row.fingerprint, ingest, read, row.new, head)
 
     def certificate(self, name: str) -> bytes:
         """A signed file about a closed trial: plan, effects and ledger.
@@ -167,10 +175,6 @@ class Service:
         kept = planned(Plan.loads(row.plan))
         return issue(self.store.ledger.signer(), row.plan, None if effects == "null" else effects, ledger, kept).dumps()
 
-    def plan(self, name: str) -> str:
-        """The plan of a trial, in canonical form."""
-        return self.store.trial(name).plan
-
     def statuses(self, of: str | None = None) -> list[TrialStatus]:
         """All trials, or the one of this name."""
         rows = self.store.trials() if of is None else [self.store.trial(of)]
@@ -180,17 +184,13 @@ class Service:
         """One trial."""
         return self._status(self.store.trial(name))
 
-    def _forgotten(self, name: str) -> float | None:
-        time = self.records.forgotten.get(name)
-        return None if time is None else time // 3600 * 3600
-
     def _status(self, row: TrialRow) -> TrialStatus:
         plan = Plan.loads(row.plan)
         shards = self.store.shards.all(row.name)
         federated = plan.federated is not None
-        waiting = self.devices.pending if federated else self.records.pending_of
+        waiting = (self.devices if federated else self.records).pending(row.name)
         records = (round_count if plan.release is None else coarse)(sum(shard.n for shard in shards))
-        given_up = round_count(left_out(shards))
+        given_up, wiped = round_count(left_out(shards)), self.records.forgotten.get(row.name)
         if row.final is not None:  # as the final effects say, and what other servers have given up since
             final = msgspec.json.decode(row.final, type=Answer)
             records, given_up = final.records, max(final.left_out, given_up)
@@ -199,12 +199,12 @@ class Service:
             row.fingerprint,
             row.status,
             records,
-            row.status == "open" and waiting(row.name) > 0,
+            row.status == "open" and waiting > 0,
             plan.privacy.cohort,
             given_up,
             row.created,
             row.closed,
-            self._forgotten(row.name),
+            None if wiped is None else wiped // 3600 * 3600,
             self.devices.who(plan) if federated else None,
             row.exact_answers,
             self.store.ledger.head(row.name),

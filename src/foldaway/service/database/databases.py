@@ -116,7 +116,7 @@ def postgres_engine(address: str, password: str | None = None) -> sa.Engine:
         # The address may hold a password: no message repeats it.
         raise StoreError("a database's address has the form postgresql://user@host/name.")
     options = {name: value for name, value in _POSTGRES.items() if name not in url.query}
-    try:
+    with instead_of(ImportError, StoreError(not_installed("PostgreSQL's driver", "serve"))):
         engine = sa.create_engine(
             # PostgreSQL's own form of an address writes a socket's folder as %2Frun%2Fpostgresql.
             url.set(drivername="postgresql+psycopg", host=url.host and unquote(url.host), password=password),
@@ -126,8 +126,6 @@ def postgres_engine(address: str, password: str | None = None) -> sa.Engine:
             pool_timeout=PATIENCE,
             hide_parameters=True,
         )
-    except ImportError:
-        raise StoreError(not_installed("PostgreSQL's driver", "serve")) from None
     sa.event.listen(engine, "connect", _set_session)
     return engine
 

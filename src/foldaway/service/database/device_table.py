@@ -21,7 +21,7 @@ from foldaway.federated.modes.share import Devices
 from foldaway.plan import Plan
 from foldaway.service.database.databases import writing
 from foldaway.service.database.outages import guarded
-from foldaway.service.database.seals import Seals, published_context, state_context
+from foldaway.service.database.seals import Seals, published_context
 from foldaway.service.database.shard_table import read_versions, write_shard
 from foldaway.service.database.tables import CLOSINGS, DEVICES, NUMBERS, TRIALS, insert_new, parts
 from foldaway.service.database.trial_table import read_trial
@@ -109,8 +109,7 @@ class DeviceTable:
             if _situation(connection, plan, lock=True).stage not in stages:
                 raise TrialClosed(f"the trial {plan.name} is closed and takes no more of these messages.")
             write_arrivals(connection, plan.name, arrivals)
-            sealed = vault.encrypt(state, state_context(plan.name, shard, version + 1))
-            write_shard(connection, plan.name, shard, version=version, n=n, sealed=sealed)
+            write_shard(connection, vault, plan.name, shard, version=version, n=n, state=state)
         return version + 1
 
     def begin_closing(self, plan: Plan, closing: Closing, published: bytes | None, versions: Mapping[str, int]) -> None:

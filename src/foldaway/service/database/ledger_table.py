@@ -12,9 +12,8 @@ import msgspec
 import sqlalchemy as sa
 
 from foldaway.auditing.finding import Audit
-from foldaway.evidence.ledger import CLOSED, KEY_DESTROYED, Ledger, Line
+from foldaway.evidence.ledger import CLOSED, KEY_DESTROYED, Ledger, Line, software
 from foldaway.evidence.signing import Signer
-from foldaway.evidence.software import software
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.secret import Secret
 from foldaway.service.database.databases import writing
@@ -66,14 +65,11 @@ class LedgerTable:
             lambda ledger, signer: ledger.written(signer, records, cohort).answered(signer, effects, ""),
         )
 
-    def closed(
-        self, trial: str, effects: str | None, records: int, audit: Audit | None
-    ) -> Callable[[sa.Connection], None]:
+    def closed(self, trial: str, effects: str | None, records: int, audit: Audit) -> Callable[[sa.Connection], None]:
         """Notes, in the transaction that closes a trial, its audit, its final effects and its end."""
 
         def note(ledger: Ledger, signer: Signer) -> Ledger:
-            if audit is not None:
-                ledger = ledger.audited(signer, audit.attacks, audit.solved, audit.solved_with_keys)
+            ledger = ledger.audited(signer, audit.attacks, audit.solved, audit.solved_with_keys)
             if effects is not None:
                 ledger = ledger.answered(signer, effects, "")
             return ledger.add(signer, CLOSED, {"records": None if effects is None else records, **software()})

@@ -74,7 +74,7 @@ def _fault_of(error: exc.SQLAlchemyError) -> StoreError:
     if error.connection_invalidated or isinstance(error, exc.OperationalError | exc.InterfaceError):
         return _unavailable("it cannot be reached")
     if isinstance(error, exc.DataError):
-        return StoreError("a name or a number is not one that the database can hold.")
+        return StoreError(_UNFIT)
     return StoreError(f"the database refused ({code or type(error).__name__}); its own log says more.")
 
 

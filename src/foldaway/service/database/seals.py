@@ -40,12 +40,19 @@ class Seals:
         return self.vault
 
 
+_KEY_OF: dict[tuple[str, str | None], sa.Select[Any]] = {}
+for _part, _meta in META.items():
+    _key = sa.select(_meta.c.key)
+    _KEY_OF |= {
+        (_part, None): _key,
+        (_part, "share"): _key.with_for_update(read=True),
+        (_part, "update"): _key.with_for_update(),
+    }
+
+
 def key_of(connection: sa.Connection, part: Part, *, lock: str | None = None) -> str:
     """The id of the key that a part is sealed under."""
-    query = sa.select(META[part].c.key)
-    if lock is not None:
-        query = query.with_for_update(read=lock == "share")
-    return str(connection.execute(query).scalar_one())
+    return str(connection.execute(_KEY_OF[part, lock]).scalar_one())
 
 
 def seal_anew(connection: sa.Connection, part: Part, vault: Vault) -> None:

@@ -14,6 +14,7 @@ from foldaway.service.database.outages import guarded
 from foldaway.service.database.seals import Seals, state_context
 from foldaway.service.database.tables import SEQUENCES, SHARDS, TOKENS, insert_new, parts
 from foldaway.service.database.trial_table import read_trial
+from foldaway.service.keys.vault import Vault
 
 
 class ShardRow(msgspec.Struct, frozen=True):
@@ -44,12 +45,40 @@ def versions(shards: Sequence[ShardRow]) -> dict[str, int]:
     return {shard.shard: shard.version for shard in shards if shard.version}
 
 
+def mark(shards: Sequence[ShardRow]) -> tuple[tuple[str, int], ...]:
+    """What changes whenever a server has written its share."""
+    return tuple((shard.shard, shard.version) for shard in shards)
+
+
+# Made once, not for every call.
+_SEQUENCES = sa.select(SEQUENCES.c.producer, SEQUENCES.c.sequence).where(SEQUENCES.c.trial == sa.bindparam("in"))
+_SEQUENCE_OF = _SEQUENCES.where(SEQUENCES.c.producer == sa.bindparam("one"))  # an `in` is written anew for every call
+_SEQUENCES_OF = _SEQUENCES.where(SEQUENCES.c.producer.in_(sa.bindparam("some", expanding=True))).order_by(
+    SEQUENCES.c.producer
+)
+_MOVE = (
+    SEQUENCES.update()
+    .where(SEQUENCES.c.trial == sa.bindparam("in"), SEQUENCES.c.producer == sa.bindparam("whose"))
+    .values(sequence=sa.bindparam("now"))
+)
+_WRITE = (
+    SHARDS.update()
+    .where(
+        SHARDS.c.trial == sa.bindparam("in"),
+        SHARDS.c.shard == sa.bindparam("of"),
+        SHARDS.c.version == sa.bindparam("was"),
+    )
+    .values({name: sa.bindparam(f"new_{name}") for name in ("version", "n", "state")})
+)
+
+
 @guarded
 class ShardTable:
     """The shards of a database's trials; every method is one transaction."""
 
     def __init__(self, engine: sa.Engine, seals: Seals) -> None:
         self._engine = engine
+        self._writing = writing(engine)
         self._seals = seals
 
     def one(self, trial: str, shard: str) -> ShardRow:
@@ -97,7 +126,7 @@ class ShardTable:
         its = (SEQUENCES.c.trial == trial) & (SEQUENCES.c.producer == producer)
         revoked = sa.select(TOKENS.c.id).where(TOKENS.c.revoked)
         free = SEQUENCES.c.token.is_(None) | SEQUENCES.c.token.in_(revoked)
-        with writing(self._engine).begin() as connection:
+        with self._writing.begin() as connection:
             if read_trial(connection, trial, lock="share").status != "open":
                 raise TrialClosed(f"the trial {trial} is closed and takes no more records.")
             insert_new(connection, SEQUENCES, [{"trial": trial, "producer": producer, "sequence": 0, "token": token}])
@@ -133,14 +162,13 @@ class ShardTable:
             Unavailable: The database does not answer. If the connection broke at the last moment the commit may have
                 happened; the same call again is then a Conflict.
         """
-        with writing(self._engine).begin() as connection:
+        with self._writing.begin() as connection:
             vault = self._seals.sealing(connection, "trials")
             # Shared: servers commit side by side, but not while the trial is being closed.
             if read_trial(connection, trial, lock="share").status != "open":
                 raise TrialClosed(f"the trial {trial} is closed and takes no more records.")
             write_sequences(connection, trial, sequences)
-            sealed = vault.encrypt(state, state_context(trial, shard, version + 1))
-            write_shard(connection, trial, shard, version=version, n=n, sealed=sealed)
+            write_shard(connection, vault, trial, shard, version=version, n=n, state=state)
         return version + 1
 
     def rewrite(self, trial: str, rewritten: Callable[[list[ShardRow]], Mapping[str, bytes]]) -> None:
@@ -150,19 +178,18 @@ class ShardTable:
             trial: The trial.
             rewritten: Gives new states, by shard, from the rows of all shards as of one moment.
         """
-        with writing(self._engine).begin() as connection:
+        with self._writing.begin() as connection:
             vault = self._seals.sealing(connection, "trials")
             if read_trial(connection, trial, lock="update").status != "open":
                 return
             rows = {row.shard: row for row in self._rows(connection, trial)}
             for shard, state in rewritten(list(rows.values())).items():
-                version = rows[shard].version
-                sealed = vault.encrypt(state, state_context(trial, shard, version + 1))
-                write_shard(connection, trial, shard, version=version, n=rows[shard].n, sealed=sealed)
+                row = rows[shard]
+                write_shard(connection, vault, trial, shard, version=row.version, n=row.n, state=state)
 
     def leave_out(self, trial: str, shard: str, count: int) -> None:
         """Count records that were given up, also after the close."""
-        with writing(self._engine).begin() as connection:
+        with self._writing.begin() as connection:
             read_trial(connection, trial)
             _add_shard(connection, trial, shard)
             change = SHARDS.update().where(SHARDS.c.trial == trial, SHARDS.c.shard == shard)
@@ -193,43 +220,38 @@ def write_sequences(connection: sa.Connection, trial: str, sequences: Mapping[st
     if any(stored.get(producer) != was for producer, (was, _) in moves):
         raise Conflict("another server has taken batches of the same producers; they must send theirs again.")
     if moves:
-        connection.execute(
-            SEQUENCES.update()
-            .where(SEQUENCES.c.trial == trial, SEQUENCES.c.producer == sa.bindparam("whose"))
-            .values(sequence=sa.bindparam("now")),
-            [{"whose": producer, "now": now} for producer, (_, now) in moves],
-        )
+        rows = [{"in": trial, "whose": producer, "now": now} for producer, (_, now) in moves]
+        connection.execute(_MOVE, rows)
 
 
 def _read_sequences(
     connection: sa.Connection, trial: str, producers: Iterable[str] | None, *, lock: bool = False
 ) -> dict[str, int]:
     """The last durable sequence of these producers, or of all."""
-    query = sa.select(SEQUENCES.c.producer, SEQUENCES.c.sequence).where(SEQUENCES.c.trial == trial)
     if producers is None:
-        query = query.where(SEQUENCES.c.sequence > 0)  # others have only claimed their name
-        return {row.producer: row.sequence for row in connection.execute(query)}
+        query = _SEQUENCES.where(SEQUENCES.c.sequence > 0)  # others have only claimed their name
+        return {row.producer: row.sequence for row in connection.execute(query, {"in": trial})}
     sequences: dict[str, int] = {}
     for some in parts(producers):
-        part = query.where(SEQUENCES.c.producer.in_(some)).order_by(SEQUENCES.c.producer)
-        rows = connection.execute(part.with_for_update() if lock else part)
+        query, whose = (_SEQUENCE_OF, {"one": some[0]}) if len(some) == 1 else (_SEQUENCES_OF, {"some": some})
+        rows = connection.execute(query.with_for_update() if lock else query, {"in": trial, **whose})
         sequences |= {row.producer: row.sequence for row in rows}
     return sequences
 
 
-def write_shard(connection: sa.Connection, trial: str, shard: str, *, version: int, n: int, sealed: bytes) -> None:
-    """Replace a server's state, which must be the one of this version.
+def write_shard(
+    connection: sa.Connection, vault: Vault, trial: str, shard: str, *, version: int, n: int, state: bytes
+) -> None:
+    """Replace a server's state, which must be the one of this version, with another, sealed for its place.
 
     Raises:
         Conflict: It is not.
     """
     if version == 0:
         _add_shard(connection, trial, shard)
-    written = connection.execute(
-        SHARDS.update()
-        .where(SHARDS.c.trial == trial, SHARDS.c.shard == shard, SHARDS.c.version == version)
-        .values(version=version + 1, n=n, state=sealed)
-    )
+    sealed = vault.encrypt(state, state_context(trial, shard, version + 1))
+    place = {"in": trial, "of": shard, "was": version}
+    written = connection.execute(_WRITE, {**place, "new_version": version + 1, "new_n": n, "new_state": sealed})
     if written.rowcount != 1:
         raise Conflict("the state was written by someone else in between; two servers must not share a shard's name.")
 

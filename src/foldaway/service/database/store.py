@@ -257,9 +257,6 @@ def rotate_key(store: Store) -> None:
         if store.sealed_under() == {store.vault.reread().current}:
             add_key(file)
         store.rotate(store.vault.reread())
-        try:
+        left = f"all is sealed under the new key, but the old one stays in {file}: remove it by hand."
+        with instead_of(VaultError, VaultError(left)):
             drop_old_keys(file)
-            return
-        except VaultError:
-            pass
-    raise VaultError(f"all is sealed under the new key, but the old one stays in {file}: remove it by hand.")

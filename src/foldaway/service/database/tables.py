@@ -18,13 +18,8 @@ _AT_ONCE = 5_000
 
 ABOUT = {part: sa.MetaData() for part in ("trials", "keys")}
 
-
-def _meta_of(part: Part) -> sa.Table:
-    """One row: the id of the key that everything in this part is sealed under."""
-    return sa.Table(f"foldaway_{part}_meta", ABOUT[part], sa.Column("key", sa.Text))
-
-
-META = {part: _meta_of(part) for part in ("trials", "keys")}
+# One row: the id of the key that everything in this part is sealed under.
+META = {part: sa.Table(f"foldaway_{part}_meta", about, sa.Column("key", sa.Text)) for part, about in ABOUT.items()}
 
 TRIALS = sa.Table(
     "foldaway_trials",

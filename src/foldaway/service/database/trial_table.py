@@ -46,16 +46,18 @@ class TrialRow(msgspec.Struct, frozen=True):
         return self
 
 
+# Made once, not for every call.
+_FIND = sa.select(TRIALS).where(TRIALS.c.name == sa.bindparam("wanted"))
+_BY_NAME = {None: _FIND, "share": _FIND.with_for_update(read=True), "update": _FIND.with_for_update()}
+
+
 def find_trial(
     connection: sa.Connection, name: str, *, lock: Literal["share", "update"] | None = None
 ) -> TrialRow | None:
     """A trial by its name, if there is one; locked until the transaction ends, shared or to be changed."""
     if not name.isprintable():  # no plan has such a name, and not every database takes one in a question
         return None
-    query = sa.select(TRIALS).where(TRIALS.c.name == name)
-    if lock is not None:
-        query = query.with_for_update(read=lock == "share")
-    row = connection.execute(query).one_or_none()
+    row = connection.execute(_BY_NAME[lock], {"wanted": name}).one_or_none()
     return None if row is None else TrialRow(**row._mapping)
 
 

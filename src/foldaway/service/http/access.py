@@ -70,13 +70,25 @@ class Access:
 
     async def _holder(self, connection: Connection, scopes: tuple[Scope, ...]) -> TokenRow:
         """The token that a request comes with, if it is one."""
-        scheme, _, text = connection.headers.get("Authorization", "").partition(" ")
-        token = text.strip() if scheme.lower() == "bearer" else ""
+        token = _bearer(connection.headers.get("Authorization", ""))
         id = id_of(token)
         row = None if id is None else await self._token(id)
         if not verify(token, row) or row is None:
             raise NotAuthorizedException(extra={NEEDED: kinds(scopes)})
         return row
+
+    def known_token(self, authorization: str, scope: Scope, trial: str) -> str | None:
+        """The id of the token that a request comes with, if it was looked at just now and may do this."""
+        token = _bearer(authorization)
+        until, row = self._tokens.get(id_of(token) or "", (0.0, None))
+        if row is None or time.monotonic() >= until or not verify(token, row) or not allows(row, scope, trial):
+            return None
+        return row.id
+
+    def known_trial(self, name: str) -> str | None:
+        """The fingerprint of a trial that takes records, if somebody has asked for it before."""
+        fingerprint, federated = self._trials.get(name, (None, False))
+        return None if federated else fingerprint
 
     async def _token(self, id: str) -> TokenRow | None:
         """A token's row, as it was a second ago at most: a look at the database waits for what is being folded."""
@@ -101,6 +113,11 @@ class Access:
             row = await self.thread.run(self.thread.service.store.trial, name)
             self._trials[name] = row.fingerprint, Plan.loads(row.plan).federated is not None
         return self._trials[name]
+
+
+def _bearer(authorization: str) -> str:
+    scheme, _, text = authorization.partition(" ")
+    return text.strip() if scheme.lower() == "bearer" else ""
 
 
 def sender(request: Asked, *, federated: bool) -> str:

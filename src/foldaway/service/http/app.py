@@ -24,6 +24,7 @@ from foldaway.service.http.documents import COMPONENTS, about, refusals
 from foldaway.service.http.folding_thread import FoldingThread
 from foldaway.service.http.monitoring import Metrics, log_given_up, log_requests
 from foldaway.service.http.pages import page_routes
+from foldaway.service.http.record_desk import RecordDesk
 from foldaway.service.http.record_routes import record_routes
 from foldaway.service.http.trial_routes import trial_routes
 
@@ -40,6 +41,7 @@ def make_app(service: Service, *, quiet: bool = False, most_queued: int = 64, pa
     metrics = Metrics()
     thread = FoldingThread(service, metrics, most_queued)
     access = Access(thread)
+    desk = RecordDesk(access, patience)
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncIterator[None]:
@@ -57,7 +59,7 @@ def make_app(service: Service, *, quiet: bool = False, most_queued: int = 64, pa
             *page_routes(),
             *_operation(access),
             *trial_routes(access, patience),
-            *record_routes(access, patience),
+            *record_routes(access, desk),
             *device_routes(access, patience),
             *token_routes(access, patience),
         ],
@@ -65,9 +67,9 @@ def make_app(service: Service, *, quiet: bool = False, most_queued: int = 64, pa
         request_max_body_size=None,  # each address has a limit of its own, and reads the body itself
         lifespan=[lifespan],
         exception_handlers={
-            FoldawayError: problems.on_foldaway_error,
+            FoldawayError: problems.on_error,
             HTTPException: problems.on_http_exception,
-            Exception: problems.on_unexpected,
+            Exception: problems.on_error,
         },
         openapi_config=OpenAPIConfig(
             title="foldaway",
@@ -80,7 +82,7 @@ def make_app(service: Service, *, quiet: bool = False, most_queued: int = 64, pa
         logging_config=None,
         debug=False,
     )
-    return log_requests(closed_if_unread(app), metrics, quiet=quiet)
+    return log_requests(closed_if_unread(desk.in_front_of(app)), metrics, quiet=quiet)
 
 
 @route(["/v1/trials", "/v1/tokens"], http_method=HttpMethod.OPTIONS, status_code=204, include_in_schema=False)

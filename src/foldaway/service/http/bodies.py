@@ -8,11 +8,11 @@ from typing import Any
 from litestar import Request
 from litestar.connection import ASGIConnection
 from litestar.enums import ScopeType
-from litestar.exceptions import InternalServerException
 from litestar.handlers import BaseRouteHandler
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from foldaway.errors import IngestError, instead_of
+from foldaway.service.http.plain_requests import COME
 from foldaway.sources.formats.body import media_type_of, wipe
 
 Asked = Request[Any, Any, Any]
@@ -22,36 +22,67 @@ LEAST_RATE = 8 * 2**10
 
 HEAD_START = 5.0
 
+WHOLE = "foldaway.whole"
+"""What a request has in its scope if its body has come whole."""
 
-async def read_body(request: Asked, limit: int, patience: float, too_long: IngestError | None = None) -> bytearray:
+
+async def read_body(
+    scope: Scope, receive: Receive, limit: int, patience: float, too_long: IngestError | None = None
+) -> bytearray:
     """All of the body.
 
     Raises:
         IngestError: 413, unless told otherwise, if it is larger than the limit, 408 if it takes longer than our
             patience or comes too slowly, 400 if the other side went away in the middle of it.
     """
-    refusal = too_long or IngestError(413, f"the body is larger than {limit:,} bytes; send less at a time.")
-    if (request.content_length or 0) > limit:
-        raise refusal
+    length = dict(scope["headers"]).get(b"content-length", b"")
+    if length.isdigit() and int(length) > limit:
+        raise too_long or _too_large(limit)
     body = bytearray()
+    if WHOLE in scope:  # there is nothing to wait for
+        whole: Any = await receive()
+        if whole["type"] == "http.disconnect":
+            raise _broken()
+        return _joined(body, whole["body"])
     begun = asyncio.get_running_loop().time()
+    refusal = None
     try:
         async with asyncio.timeout(min(patience, HEAD_START)) as waiting:
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > limit:
+            while refusal is None:
+                message: Any = await receive()
+                if message["type"] == "http.disconnect":
+                    refusal = _broken()
                     break
-                waiting.reschedule(begun + min(patience, HEAD_START + len(body) / LEAST_RATE))
-            else:
-                return body
+                body = _joined(body, message["body"])
+                if len(body) > limit:
+                    refusal = too_long or _too_large(limit)
+                elif not message["more_body"]:
+                    return body
+                come = message.get(COME, len(body))
+                waiting.reschedule(begun + min(patience, HEAD_START + come / LEAST_RATE))
     except TimeoutError:
         refusal = IngestError(
             408, f"the body did not arrive within {patience:g} seconds, or at fewer than {LEAST_RATE:,} bytes a second."
         )
-    except InternalServerException:
-        refusal = IngestError(400, "the connection broke in the middle of the body.")
     wipe(body)
+    assert refusal is not None
     raise refusal
+
+
+def _joined(body: bytearray, more: bytes | bytearray) -> bytearray:
+    """Both as one; what comes whole is not copied."""
+    if not body and isinstance(more, bytearray):
+        return more
+    body += more
+    return body
+
+
+def _broken() -> IngestError:
+    return IngestError(400, "the connection broke in the middle of the body.")
+
+
+def _too_large(limit: int) -> IngestError:
+    return IngestError(413, f"the body is larger than {limit:,} bytes; send less at a time.")
 
 
 def require_kind(request: Asked, *kinds: str) -> None:
@@ -63,7 +94,7 @@ def require_kind(request: Asked, *kinds: str) -> None:
 async def read_text(request: Asked, kinds: tuple[str, ...], limit: int, patience: float) -> str:
     """A body of UTF-8 text of one of these media types."""
     require_kind(request, *kinds)
-    body = await read_body(request, limit, patience)
+    body = await read_body(request.scope, request.receive, limit, patience)
     with instead_of(UnicodeDecodeError, IngestError(400, "the body is not UTF-8 text.")):
         return body.decode("utf-8")
 

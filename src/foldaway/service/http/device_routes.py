@@ -53,7 +53,7 @@ def device_routes(access: Access, patience: float) -> list[Any]:
         require_kind(request, MEDIA_TYPE)
         gathering.check_room()
         too_long = IngestError(422, "the message is longer than any of this plan can be.")
-        body = await read_body(request, await longest(name), patience, too_long)
+        body = await read_body(request.scope, request.receive, await longest(name), patience, too_long)
         with thread.forgetting():
             received = await gathering.take((name, kind), body, None)
         thread.metrics.messages.labels(kind).inc()
@@ -87,8 +87,8 @@ def device_routes(access: Access, patience: float) -> list[Any]:
     )
     async def tallies(request: Asked, name: Name, number: NumberHeader) -> Received:
         require_kind(request, "application/octet-stream")
-        async with thread.place(sender(request, federated=True)):
-            body = await read_body(request, service.limits.max_body, patience)
+        with thread.place(sender(request, federated=True)):
+            body = await read_body(request.scope, request.receive, service.limits.max_body, patience)
             with thread.forgetting():
                 try:
                     received = await thread.run(service.devices.receive_site, name, bytes.fromhex(number), body)

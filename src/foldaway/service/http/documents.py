@@ -127,7 +127,7 @@ MessageOperation = _taking(
     "A message of a device, in MessagePack: it says nothing about its sender.", {MESSAGE: _BYTES}
 )
 TalliesOperation = _taking(
-    "The state of a trial that a site has folded, of a cohort of units at least.",
+    "What a site has folded, of a cohort of units at least: the state of its trial or, in mode sums, sums by group.",
     {"application/octet-stream": _BYTES},
 )
 CloseOperation = _taking(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from foldaway.errors import FoldawayError, IngestError
@@ -27,29 +26,35 @@ class FoldingThread:
         self.service = service
         self.metrics = metrics
         self._most_queued = most_queued
-        self._held: Counter[str] = Counter()
+        self._held: dict[str, int] = {}  # by token; those that hold none are not in it
+        self._taken = 0
+        self._left = 0.0
         self._leave_taking: asyncio.TimerHandle | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fold", initializer=wipe_arrays)
 
-    @asynccontextmanager
-    async def place(self, token: str) -> AsyncIterator[None]:
+    @contextmanager
+    def place(self, token: str) -> Iterator[None]:
         """A place in the queue for one batch of this token's, from its first byte; who finds none is told to come back.
 
         A token may hold half of the places that the others leave free, so that none can keep the others out.
         """
-        others = self._held.total() - self._held[token]
-        if self._held[token] >= max(1, (self._most_queued - others) // 2) or self._held.total() >= self._most_queued:
+        held = self._held.get(token, 0)
+        if held >= max(1, (self._most_queued - self._taken + held) // 2) or self._taken >= self._most_queued:
             raise IngestError(
                 503, "the server has as many batches of this token in hand as it can hold; try again in a second."
             )
-        self._held[token] += 1
-        self.metrics.queued.set(self._held.total())
+        self._hold(token, 1)
         try:
             yield
         finally:
-            self._held[token] -= 1
-            self._held += Counter()  # without those that hold none
-            self.metrics.queued.set(self._held.total())
+            self._hold(token, -1)
+
+    def _hold(self, token: str, more: int) -> None:
+        self._taken += more
+        self._held[token] = self._held.get(token, 0) + more
+        if not self._held[token]:
+            del self._held[token]
+        self.metrics.queued.set(self._taken)
 
     async def run(self, task: Callable[..., T], *arguments: Any) -> T:
         """Run a task in the thread."""
@@ -72,12 +77,18 @@ class FoldingThread:
         While others follow closely it is put off, since it costs as much as many messages: but for a second at most,
         when `tick` does it.
         """
-        if self._leave_taking is not None:
-            self._leave_taking.cancel()
-        self._leave_taking = asyncio.get_running_loop().call_later(_LEAVE_TAKING, self._forget_if_idle)
+        loop = asyncio.get_running_loop()
+        self._left = loop.time()
+        if self._leave_taking is None:
+            self._leave_taking = loop.call_later(_LEAVE_TAKING, self._forget_if_idle, loop)
 
-    def _forget_if_idle(self) -> None:
-        if not self._held:  # otherwise that batch will be followed by this again
+    def _forget_if_idle(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._leave_taking = None
+        if self._held:  # that batch will be followed by this again
+            return
+        if (rest := self._left + _LEAVE_TAKING - loop.time()) > 0:
+            self._leave_taking = loop.call_later(rest, self._forget_if_idle, loop)
+        else:
             self._thread.submit(self._forget)
 
     def _forget(self) -> None:

@@ -12,8 +12,10 @@ from foldaway.sources.formats.body import wipe
 
 _MOST_TOGETHER = 1_000
 
-# Of the event loop, in which whoever has come at the same time as the first is read. Nobody waits for a clock.
+# Turns of the event loop, in which whoever has come at the same time as the first is read: so many without anybody new,
+# and not more than so many in all. Nobody waits for a clock.
 _TURNS = 4
+_MOST_TURNS = 64
 _MOST_WAITING = 10_000
 _MOST_BYTES_WAITING = 2**26
 
@@ -73,14 +75,23 @@ class Gathering(Generic[Key, About, Done]):
     async def _carry(self, key: Key) -> None:
         try:
             while key in self._waiting:
-                for _ in range(_TURNS):
-                    await asyncio.sleep(0)
+                await self._listen(key)
                 waiting = self._waiting.pop(key)
                 if rest := waiting[_MOST_TOGETHER:]:
                     self._waiting[key] = rest
                 await self._take(key, waiting[:_MOST_TOGETHER])
         finally:
             del self._carrying[key]
+
+    async def _listen(self, key: Key) -> None:
+        """Let others come, for as long as they do."""
+        quiet = 0
+        for _ in range(_MOST_TURNS):
+            before = len(self._waiting[key])
+            await asyncio.sleep(0)
+            quiet = quiet + 1 if len(self._waiting[key]) == before else 0
+            if quiet == _TURNS:
+                return
 
     async def _take(self, key: Key, lot: list[tuple[bytearray, About, asyncio.Future[Done]]]) -> None:
         size = sum(len(body) for body, *_ in lot)

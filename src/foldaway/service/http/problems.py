@@ -52,13 +52,17 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     expected: int | None = None
 
 
+def headers_of(problem: Problem) -> dict[str, str]:
+    """What such an answer says besides."""
+    if problem.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        return {"Retry-After": RETRY_AFTER}
+    return {"WWW-Authenticate": "Bearer"} if problem.status == HTTPStatus.UNAUTHORIZED else {}
+
+
 def answer(problem: Problem, **headers: str) -> Response[bytes]:
     """The response."""
-    if problem.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-        headers["Retry-After"] = RETRY_AFTER
-    if problem.status == HTTPStatus.UNAUTHORIZED:
-        headers["WWW-Authenticate"] = "Bearer"
     body = msgspec.json.encode(problem)
+    headers |= headers_of(problem)
     return Response(body, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)
 
 
@@ -78,13 +82,25 @@ def of_error(error: FoldawayError) -> Problem:
     )
 
 
-def on_foldaway_error(request: Request[Any, Any, Any], error: FoldawayError) -> Response[bytes]:
-    """An error of ours: its sentence is written for whoever reads it."""
-    problem = of_error(error)
-    request.scope["state"]["error"] = type(error).__name__
+def of_any(error: Exception, state: dict[str, Any]) -> Problem:
+    """The problem that any error is, noted for the log: an error of ours has a sentence for whoever reads it.
+
+    Anything else is a bug. Its message could hold anything, so nothing of it is told, here or in the log.
+    """
+    if isinstance(error, FoldawayError):
+        state["error"] = type(error).__name__
+        problem = of_error(error)
+    else:
+        status = HTTPStatus.INTERNAL_SERVER_ERROR
+        problem = Problem(status.phrase, status, "The server failed; nothing of this request was kept.")
     if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         log_bug("failed", error)
-    return answer(problem)
+    return problem
+
+
+def on_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """An error of ours, or a bug."""
+    return answer(of_any(error, request.scope["state"]))
 
 
 # Under this name a refusal for want of a token says which one is needed.
@@ -99,13 +115,6 @@ def on_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> 
     if isinstance(error.extra, dict) and NEEDED in error.extra:  # our own words
         sentence = f"{sentence.removesuffix('.')}: this takes {error.extra[NEEDED]}."
     return answer(Problem(status.phrase, status, sentence), **headers)
-
-
-def on_unexpected(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """Anything else: a bug. Its message could hold anything, so nothing of it is told, here or in the log."""
-    log_bug("failed", error)
-    status = HTTPStatus.INTERNAL_SERVER_ERROR
-    return answer(Problem(status.phrase, status, "The server failed; nothing of this request was kept."))
 
 
 _PLAIN = {

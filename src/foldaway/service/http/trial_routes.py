@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from litestar import MediaType, Response, get, post
@@ -27,6 +27,8 @@ Width = Annotated[
     float | None, QueryParameter(ge=1e-300, le=1e300, description="How wide an interval may be, from end to end.")
 ]
 
+Told = TypeVar("Told", Answer, TrialStatus)
+
 _PLAN_BYTES = 2**20
 _CLOSING_BYTES = 2**12
 
@@ -36,7 +38,7 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     thread, needs = access.thread, access.needs
     service = thread.service
 
-    @post("/v1/trials", **about("trials", "Register a plan", needs("admin"), 409, 422, body=PlanOperation))
+    @post("/v1/trials", **about("trials", "Register a plan", needs("admin"), 409, 410, 422, body=PlanOperation))
     async def create(request: Asked) -> Created:
         text = await read_text(request, ("application/json", "application/toml"), _PLAN_BYTES, patience)
         created = await thread.run(service.create, text)
@@ -47,23 +49,23 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
         "/v1/trials", **about("trials", "All trials; with a token to read one, that one", access.listed, stamped=False)
     )
     async def trials(request: Asked) -> list[TrialStatus]:
-        return await thread.run(service.statuses, request.scope["state"]["trial"])
+        return [_told(each, request) for each in await thread.run(service.statuses, request.scope["state"]["trial"])]
 
     @get("/v1/trials/{name:str}", **about("trials", "How a trial stands", needs("read"), 404))
-    async def status(name: Name) -> TrialStatus:
-        return await thread.run(service.status, name)
+    async def status(request: Asked, name: Name) -> TrialStatus:
+        return _told(await thread.run(service.status, name), request)
 
     @get("/v1/trials/{name:str}/plan", **about("trials", "The plan", needs("read", "ingest"), 404))
     async def plan(name: Name) -> dict[str, Any]:
-        settings: dict[str, Any] = msgspec.json.decode(await thread.run(service.plan, name))
+        settings: dict[str, Any] = msgspec.json.decode((await thread.run(service.store.trial, name)).plan)
         return settings
 
     @get(
         "/v1/trials/{name:str}/effects",
         **about("trials", "The effects so far, rounded for others", needs("read"), 404, 422, 425),
     )
-    async def effects(name: Name) -> Answer:
-        return await thread.run(service.effects, name)
+    async def effects(request: Asked, name: Name) -> Answer:
+        return _told(await thread.run(service.effects, name), request)
 
     @get(
         "/v1/trials/{name:str}/effects/exact",
@@ -128,9 +130,16 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     return [create, trials, status, plan, effects, exact, report, exact_report, history, outlook, certificate, close]
 
 
+def _told(answer: Told, request: Asked) -> Told:
+    """An answer, with rounded counts of devices unless an administrator asks, who decides by them when to close."""
+    if answer.federated is None or request.scope["state"]["token"].scope == "admin":
+        return answer
+    return msgspec.structs.replace(answer, federated=answer.federated.rounded())
+
+
 async def _read_close_request(request: Asked, patience: float) -> CloseRequest | None:
     """How to close a trial; none if the request has no body."""
-    body = await read_body(request, _CLOSING_BYTES, patience)
+    body = await read_body(request.scope, request.receive, _CLOSING_BYTES, patience)
     if not body:
         return None
     require_kind(request, "application/json")

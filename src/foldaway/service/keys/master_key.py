@@ -26,12 +26,8 @@ def parse_keys(text: str, source: str) -> list[bytes]:
 
 def read_keys(path: Path) -> list[bytes]:
     """The keys in a file."""
-    try:
-        text = path.read_text(encoding="ascii")
-    except OSError as error:
-        raise VaultError(f"the key file {path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        text = ""
+    with instead_of(OSError, lambda error: VaultError(f"the key file {path} cannot be read: {error.strerror}.")):
+        text = path.read_text(encoding="ascii", errors="replace")  # what is no text is no key either
     return parse_keys(text, f"the key file {path}")
 
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 
 from foldaway.federated.device.device import Device
+from foldaway.federated.device.memory_store import MemoryStore
 from foldaway.federated.device.state import DeviceState
-from foldaway.federated.device.store import MemoryStore
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Coefficients, Kind, Received, new_number
 from foldaway.simulation.federated.population import CHUNK, Client, Role, World, clients

@@ -18,17 +18,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from foldaway.client import Client
 from foldaway.effects import Effects
-from foldaway.errors import FoldawayError, ServerError
-from foldaway.federated.link import HttpLink
+from foldaway.errors import FoldawayError, ServerError, instead_of
 from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of
 from foldaway.plan.vocabulary import ERRORS, best
 from foldaway.service.keys.tokens import new_token
 from foldaway.simulation.federated.clients import ClientCounts, work
-from foldaway.simulation.federated.kept_rows import analysed
 from foldaway.simulation.federated.population import World
-from foldaway.simulation.federated.summary import Summary
+from foldaway.simulation.federated.summary import Summary, analysed
 
 OnClients = Callable[[str, int], None]
 
@@ -69,9 +68,9 @@ def _simulate(world: World, coordinator: Coordinator, processes: int, progress: 
 
         workers.do("collect", halfway)
         if world.replies:
-            _close(coordinator, _DEADLINE)
+            coordinator.close(_DEADLINE)
             workers.do("reply", progress)
-        closed = _close(coordinator, 0)
+        closed = coordinator.close(0)
         memory.append(coordinator.resident())
         workers.do("end", lambda what, done: None)
         seconds = time.monotonic() - began
@@ -102,15 +101,6 @@ def _simulate(world: World, coordinator: Coordinator, processes: int, progress: 
         std_error=effect.std_error,
         kept=analysed(world, reported_only=not world.replies),
     )
-
-
-def _close(coordinator: Coordinator, deadline: int) -> dict[str, Any]:
-    try:
-        return coordinator.ask("POST", "/close", json={"deadline": deadline})
-    except ServerError as refused:
-        if refused.status != 409:
-            raise
-    raise FoldawayError("too few devices have reported for effects; simulate more --clients, or less --drop-out.")
 
 
 class _Workers:
@@ -178,25 +168,33 @@ class Coordinator(NamedTuple):
 
     Attributes:
         pid: Its process.
-        address: The trial's address.
+        url: Its address.
+        trial: The trial's name.
         token: The devices' token.
         admin: The administrator's token.
         data: Where it keeps its database.
     """
 
     pid: int
-    address: str
+    url: str
+    trial: str
     token: str
     admin: str
     data: Path
 
-    def ask(self, method: str, path: str = "", **request: Any) -> dict[str, Any]:
-        """Ask about the trial, as its administrator."""
-        link = HttpLink(self.address, self.admin)
-        try:
-            return dict(msgspec.json.decode(link.ask(method, path, **request)))
-        finally:
-            link.close()
+    @property
+    def address(self) -> str:
+        """The trial's address."""
+        return f"{self.url}/v1/trials/{self.trial}"
+
+    def close(self, deadline: int) -> dict[str, Any]:
+        """Close the trial, with so many seconds for reports that are still to come."""
+        few = FoldawayError("too few devices have reported for effects; simulate more --clients, or less --drop-out.")
+        with (
+            instead_of(ServerError, lambda refused: few if refused.status == 409 else None),
+            Client(self.url, self.admin) as client,
+        ):
+            return client.finish(self.trial, deadline=deadline)
 
     def resident(self) -> int | None:
         """Bytes of memory that it has, where that can be told."""
@@ -230,12 +228,9 @@ def coordinating(folder: Path, plan: Plan) -> Iterator[Coordinator]:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
     try:
         url = _address(process, folder / "log")
-        link = HttpLink(url, admin)
-        made = msgspec.json.decode(
-            link.ask("POST", "/v1/trials", content=plan.to_json(), headers={"Content-Type": "application/json"})
-        )
-        link.close()
-        yield Coordinator(process.pid, f"{url}/v1/trials/{plan.name}", made["ingest_token"], admin, folder / "trials")
+        with Client(url, admin) as client:
+            made = client.create(plan.to_toml())
+        yield Coordinator(process.pid, url, plan.name, made["ingest_token"], admin, folder / "trials")
     finally:
         process.terminate()
         process.communicate()

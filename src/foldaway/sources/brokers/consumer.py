@@ -16,14 +16,15 @@ from dataclasses import dataclass
 import msgspec
 
 from foldaway.errors import RecordError, SealedError, SourceError
+from foldaway.inference.fixing import is_ripe
 from foldaway.keeping.cohort import may_write
-from foldaway.keeping.saved import Place, StreamPositions
+from foldaway.keeping.saved import Place
 from foldaway.plan import Plan
 from foldaway.sources.brokers.broker import Broker, Message, Patience, Stopped
 from foldaway.sources.brokers.messages import fold_messages
-from foldaway.sources.brokers.stream_file import StreamFile, StreamState
+from foldaway.sources.brokers.stream_file import StreamFile
 from foldaway.sources.formats.chunk import wanted_by
-from foldaway.trial import Trial
+from foldaway.trial import Trial, prepare_sealing
 
 
 @dataclass(frozen=True)
@@ -116,12 +117,8 @@ class Consumer:
         self._told = told
         self._stopping = stopping
         self._wanted = wanted_by(plan)
-        self._durable = store.read(key) or StreamState(StreamPositions(stream))
+        self._durable = store.of_stream(stream, key)
         reached = self._durable.reached
-        if reached.stream != stream:
-            raise SourceError(
-                f"the store {store.folder} belongs to another stream ({reached.stream}); name another folder."
-            )
         self._live = self._durable.of(plan, key)
         self._positions: dict[str, Place] = dict(reached.places)
         self._skipped, self._missed = reached.skipped, reached.missed
@@ -197,7 +194,8 @@ class Consumer:
         """Pull, fold, write, acknowledge; whether the stream was empty."""
         pulled = self._patience.through(lambda: self._broker.pull(self._at_once, self._options.wait))
         fault = self._take(pulled)
-        self._write_if_due(at_rest=not pulled or fault is not None)
+        if is_ripe(self._live.tallies) or fault is not None:
+            self._write_if_due(at_rest=not pulled or fault is not None)
         self._settle()
         if not pulled or time.monotonic() - self._lag_asked >= _LAG_EVERY:
             self._lag = self._patience.through(lambda: self._broker.lag(self._positions))
@@ -273,7 +271,7 @@ class Consumer:
 
     def _close(self) -> None:
         """End the trial: its effects, of all records, take the place of its tallies, and its key goes."""
-        self._live.prepare_sealing()
+        prepare_sealing(self._live)
         self._write(self._live)
         self._live.seal()  # only now: what a crash leaves must be able to go on
 

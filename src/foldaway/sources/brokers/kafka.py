@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from foldaway.errors import SourceError, instead_of
@@ -107,12 +108,9 @@ class KafkaTopic:
 
     def acknowledge(self, positions: Positions, messages: Sequence[Message]) -> None:
         """Commit the offsets, for people to see."""
-        offsets = self._offsets(positions)
-        if offsets:
-            try:
+        if offsets := self._offsets(positions):
+            with suppress(SourceError):  # nothing hangs on it
                 self._ask(lambda: self._consumer.commit(offsets=offsets, asynchronous=False))
-            except SourceError:
-                return  # nothing hangs on it
 
     def delete(self, positions: Positions) -> bool:
         """Delete records up to the offsets; false if the broker does not know how, or does not let us."""
@@ -156,10 +154,8 @@ class KafkaTopic:
         """Leave the brokers."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            try:
+            with suppress(Exception):
                 consumer.close()
-            except Exception:
-                return
 
     def _ask(self, step: Callable[[], T]) -> T:
         """Take a step; its errors in our words."""

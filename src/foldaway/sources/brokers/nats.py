@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from foldaway.errors import SourceError, instead_of
@@ -117,10 +118,8 @@ class NatsStream:
         self._pulling = await self._context.pull_subscribe_bind(consumer=made.name, stream=self._stream)
 
     async def _drop_consumer(self, name: str) -> None:
-        try:
+        with suppress(self._errors.NotFoundError):
             await self._context.delete_consumer(self._stream, name)
-        except self._errors.NotFoundError:
-            return
 
     def identity(self) -> str:
         """When the stream was made."""
@@ -178,10 +177,8 @@ class NatsStream:
         """Leave, and take the consumer of the moment along."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            try:
+            with suppress(Exception):
                 self._loop.run_until_complete(asyncio.wait_for(self._leave(connection), 3))
-            except Exception:
-                return
 
     async def _leave(self, connection: Any) -> None:
         try:

@@ -7,6 +7,7 @@ is durable, so that `XINFO GROUPS` shows how far we are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from foldaway.errors import SourceError, instead_of
@@ -95,10 +96,8 @@ class RedisStream:
         try:
             self._ask(lambda: self._client.xgroup_setid(self._key, self._group, reached), passing=True)
         except error:  # there is no such group yet, or none may be made: nothing hangs on it
-            try:
+            with suppress(error):
                 self._ask(lambda: self._client.xgroup_create(self._key, self._group, reached), passing=True)
-            except error:
-                return
 
     def delete(self, positions: Positions) -> bool:
         """Remove entries up to the position."""
@@ -118,10 +117,8 @@ class RedisStream:
 
     def close(self) -> None:
         """Give the connections back; the next command opens one."""
-        try:
+        with suppress(Exception):
             self._client.connection_pool.disconnect()
-        except Exception:
-            return
 
     def _ask(self, step: Callable[[], T], *, passing: bool = False) -> T:
         """Take a step; its errors in our words, without what Redis quotes; its refusal may be let through."""

@@ -13,6 +13,8 @@ from typing import NamedTuple, Self
 
 from foldaway.errors import SourceError, StateError, instead_of
 from foldaway.evidence.ledger import Ledger
+from foldaway.inference.fixing import is_rich
+from foldaway.keeping.cohort import Newcomers
 from foldaway.keeping.disk import remove_draft, sync_folder
 from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import Final, Saved, StreamPositions, is_encrypted, load, naming, of_kind
@@ -47,7 +49,7 @@ class StreamState(NamedTuple):
     def of(self, plan: Plan, key: bytes | None = None) -> Trial:
         """The trial, under the plan that made it; sealed and without tallies, if it is closed."""
         trial = Trial.loads(self.trial, plan, key=key) if self.trial else Trial(plan, key=key)
-        trial.ledger = self.ledger
+        trial.chronicle.ledger = self.ledger
         if self.closed:
             trial.seal(everywhere=False)
         return trial
@@ -100,6 +102,17 @@ class StreamFile:
         """What it holds; none if nothing was written yet."""
         return read(self.folder, key)
 
+    def of_stream(self, stream: str, key: bytes | None = None) -> StreamState:
+        """What it holds of a stream; its beginning if nothing was written yet.
+
+        Raises:
+            SourceError: It holds another stream.
+        """
+        stored = self.read(key) or StreamState(StreamPositions(stream))
+        if (other := stored.reached.stream) != stream:
+            raise SourceError(f"the store {self.folder} belongs to another stream ({other}); name another folder.")
+        return stored
+
     def write(self, state: StreamState, key: FileKey | None) -> None:
         """Replace what it holds; when this returns, the new is there whatever crashes, and until then the old is.
 
@@ -117,11 +130,11 @@ class StreamFile:
     def store(self, reached: StreamPositions, trial: Trial) -> StreamState:
         """Write a trial, and how far its stream was read; of a sealed one what is left of it. What was written."""
         # Levels that are pooled in the state may still become common in memory.
-        saved, key = (trial if trial.rich else trial.copy()).saved(reached)
+        saved, key = (trial if is_rich(trial.tallies) else trial.copy()).saved(reached)
         state = StreamState(reached, saved.state, saved.final, saved.ledger)
         self.write(state, key)
-        trial.ledger = saved.ledger
-        trial.wrote()
+        trial.chronicle.ledger = saved.ledger
+        trial.newcomers = Newcomers()
         return state
 
 

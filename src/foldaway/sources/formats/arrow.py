@@ -122,16 +122,9 @@ def _batches(source: pa.Buffer, columns: dict[str, int]) -> list[pa.RecordBatch]
 
 def _spread(array: pa.Array) -> int:
     """Bytes of text in the array when written out: a dictionary, runs and views can name one long text often."""
-    return 0 if _is_plain(array.type) else int(_widths(array).sum())
-
-
-def _is_plain(kind: pa.DataType) -> bool:
-    return not (
-        pa.types.is_dictionary(kind)
-        or pa.types.is_run_end_encoded(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_binary_view(kind)
-    )
+    types = pa.types
+    named_often = (types.is_dictionary, types.is_run_end_encoded, types.is_string_view, types.is_binary_view)
+    return int(_widths(array).sum()) if any(is_kind(array.type) for is_kind in named_often) else 0
 
 
 def _widths(array: pa.Array) -> NDArray[np.int64]:

@@ -67,13 +67,9 @@ def names(stream: Stream, *, delimiter: bytes = b",") -> list[str]:
 
 def _require_several(header: list[str], delimiter: bytes) -> None:
     """Refuse a first line that another delimiter would cut; Excel writes semicolons where commas are decimal."""
-    for other, called, typed in (
-        (";", "semicolons", ";"),
-        ("\t", "tabs", "\\t"),
-        ("|", "bars", "|"),
-        (",", "commas", ","),
-    ):
+    for other, called in {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}.items():
         if len(header) == 1 and other in header[0] and other != delimiter.decode():
+            typed = other.replace("\t", "\\t")
             raise Unreadable(f"is separated by {called}, as its first line shows: say --delimiter '{typed}'")
 
 

@@ -1,9 +1,11 @@
 """One function for every format."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from foldaway.errors import RecordError, SourceError, instead_of
 from foldaway.keeping.disk import trouble
@@ -11,21 +13,15 @@ from foldaway.keeping.saved import is_saved
 from foldaway.records.columns import missing_columns
 from foldaway.sources.formats import arrow, delimited, ndjson, parquet
 from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns, join
-from foldaway.sources.formats.header import require_names, unique
+from foldaway.sources.formats.header import require_names
 from foldaway.sources.formats.paths import Stdin, size
 from foldaway.sources.formats.streams import Stream
 
-FORMATS: dict[str, Callable[..., Iterator[Chunk]]] = {
-    "csv": partial(delimited.chunks, delimiter=b","),
-    "tsv": partial(delimited.chunks, delimiter=b"\t"),
-    "parquet": parquet.chunks,
-    "arrow": arrow.chunks,
-    "ndjson": ndjson.chunks,
-}
-"""The formats by name, each a function from a stream and the wanted columns to chunks."""
+FORMATS: dict[str, Any] = {"csv": delimited, "tsv": delimited, "parquet": parquet, "arrow": arrow, "ndjson": ndjson}
+"""The formats by name, each a module with `chunks` from a stream and the wanted columns.
 
-_PARTS = {"parquet": parquet.parts, "arrow": arrow.parts}
-"""Formats of which a part can be read by itself, each with a function that gives the parts' share of the file."""
+It has `names` of the columns, unless every line has its own; and `parts`, the share that each part has of the file, if
+a part can be read by itself."""
 
 _SUFFIXES = {
     ".csv": "csv",
@@ -39,7 +35,7 @@ _SUFFIXES = {
     ".jsonl": "ndjson",
     ".json": "ndjson",
 }
-_DELIMITED = ("csv", "tsv")
+_DELIMITERS = {"csv": b",", "tsv": b"\t"}
 _PACKED = (".gz", ".zst", ".bz2")
 _DAMAGED = "cannot be read as {} ({}): it is damaged, cut short or of another format; write it again"
 
@@ -87,10 +83,8 @@ def read(
     source = Stdin() if path == "-" else Path(path) if isinstance(path, str) else path
     with _opened(source) as stream:
         kind = format or _format_in(source, stream)
-        options: dict[str, object] = {} if part is None else {"part": part}
-        if delimiter is not None and kind in _DELIMITED:
-            options["delimiter"] = delimiter.encode()
-        chunks = _guarded(source, kind, FORMATS[kind](stream, wanted, **options))
+        options = _options(kind, delimiter) | ({} if part is None else {"part": part})
+        chunks = _guarded(source, kind, FORMATS[kind].chunks(stream, wanted, **options))
         shown = _without_blanks(_with_progress(chunks, stream, progress, to_the_end=part is None))
         if not whole:
             yield from shown
@@ -114,7 +108,7 @@ def parts(path: Path, format: str | None = None) -> list[int]:
     try:
         with Stream(path) as stream:
             kind = format or _format(stream)
-            shares = _PARTS[kind](stream) if kind in _PARTS and not stream.packed else []
+            shares = FORMATS[kind].parts(stream) if hasattr(FORMATS[kind], "parts") and not stream.packed else []
     except Exception:
         return whole
     return [int(share * whole[0]) for share in shares] or whole
@@ -128,7 +122,7 @@ def require_options(format: str | None, delimiter: str | None) -> None:
         return
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
         raise SourceError("a delimiter is one character, such as ; or a tab, and no quote or line end")
-    if format is not None and format not in _DELIMITED:
+    if format is not None and format not in _DELIMITERS:
         raise SourceError(f"a delimiter is for CSV, not for {format}")
 
 
@@ -156,10 +150,10 @@ def column_names(path: Path, delimiter: str | None = None) -> list[str]:
     require_options(None, delimiter)
     with _opened(path) as stream:
         kind = _format_in(path, stream)
-        options = {"delimiter": delimiter.encode()} if delimiter is not None and kind in _DELIMITED else {}
         with _in_our_words(path, kind):
-            names = _NAMES[kind](stream, **options)
-    first = next(read(path, WantedColumns((), unique(names)), delimiter=delimiter))
+            names = [] if kind == "ndjson" else FORMATS[kind].names(stream, **_options(kind, delimiter))
+    unique = tuple(name for name, times in Counter(names).items() if times == 1)
+    first = next(read(path, WantedColumns((), unique), delimiter=delimiter))
     with _in_our_words(path, kind):
         require_names(names, first.records)
     return names
@@ -186,13 +180,11 @@ def require_wanted(path: Path | Stdin, wanted: WantedColumns, chunk: Chunk, deli
     raise RecordError(f"nothing of {path} was folded: it has no column {listed}{hint}")
 
 
-_NAMES: dict[str, Callable[..., list[str]]] = {
-    "csv": partial(delimited.names, delimiter=b","),
-    "tsv": partial(delimited.names, delimiter=b"\t"),
-    "parquet": parquet.names,
-    "arrow": arrow.names,
-    "ndjson": lambda _: [],
-}
+def _options(kind: str, delimiter: str | None) -> dict[str, Any]:
+    """What stands between two cells, for formats that have such a thing."""
+    if kind not in _DELIMITERS:
+        return {}
+    return {"delimiter": _DELIMITERS[kind] if delimiter is None else delimiter.encode()}
 
 
 def _opened(source: Path | Stdin) -> Stream:

@@ -1,7 +1,6 @@
 """Whether what stands where a file's column names should be are names: a record's values must not be shown as such."""
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -32,11 +31,6 @@ def require_names(names: Sequence[str], records: pa.RecordBatch) -> None:
                 f"has {kind} where the name of column {position} of {len(names)} should be: its first line is a "
                 "record; add one that names the columns"
             )
-
-
-def unique(names: Sequence[str]) -> tuple[str, ...]:
-    """The names that only one column has."""
-    return tuple(name for name, times in Counter(names).items() if times == 1)
 
 
 def _kind(name: str, records: pa.RecordBatch) -> str | None:

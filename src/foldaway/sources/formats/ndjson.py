@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from foldaway.numerics.kernels.compiling import run
-from foldaway.numerics.kernels.json_lines import ABSENT, NOT_PLAIN, gather, take_apart
+from foldaway.numerics.kernels.json_lines import ABSENT, NOT_PLAIN, gather, most_objects, take_apart, width
 from foldaway.sources.formats.chunk import Chunk, Unreadable, WantedColumns, as_numbers, slices
 from foldaway.sources.formats.lines import BLOCK, LineNumbers, blocks
 from foldaway.sources.formats.streams import Peekable, Stream
@@ -66,22 +66,25 @@ class Decoder:
         self._text = {field for field, name in self._columns.items() if name in wanted.text}
         names = [name.encode() for name in wanted.names]
         self._names = np.frombuffer(b"".join(names), dtype=np.uint8)
-        self._ends = np.cumsum([len(name) for name in names])
+        self._ends = np.cumsum([len(name) for name in names], dtype=np.int32)
         self._numeric = np.array([field not in self._text for field in self._columns], dtype=bool)
         kinds = {field: str | int if field in self._text else float | bool for field in self._columns}
         self.expected = self._object([(field, kind | None, None) for field, kind in kinds.items()])
         self.anything = self._object([(field, msgspec.Raw, _NULL) for field in self._columns])
         self._read_expected = msgspec.json.Decoder(self.expected).decode
+        self.read_array = msgspec.json.Decoder(list[self.expected]).decode  # type: ignore[name-defined]
         self._read_anything = msgspec.json.Decoder(self.anything).decode
 
     def _object(self, fields: list[tuple[str, Any, Any]]) -> type[msgspec.Struct]:
         return msgspec.defstruct("Object", fields, rename=self._columns, gc=False)
 
-    def __call__(self, data: bytes) -> Chunk:
+    def __call__(self, data: bytes | memoryview) -> Chunk:
         """A chunk from a block of lines."""
-        if (columns := self._plain_columns(data)) is not None:
+        if data[-1:] != b"\n":
+            data = bytes(data) + b"\n"
+        if (columns := self._plain_columns(np.frombuffer(data, dtype=np.uint8))) is not None:
             return self._chunk(columns, 0)
-        lines = [line for line in data.split(b"\n") if line and not line.isspace()]
+        lines = _lines(data)
         try:
             return self.chunk([self._read_expected(line) for line in lines])
         except MALFORMED:
@@ -89,12 +92,15 @@ class Decoder:
         rows = [row for line in lines if (row := self._row(line)) is not None]
         return self._chunk_of_texts(rows, len(lines) - len(rows))
 
-    def _plain_columns(self, data: bytes) -> list[pa.Array] | None:
+    def read_lines(self, data: bytearray) -> list[Any]:
+        """The objects of lines in which all is as expected; each on a line of its own, which a parser would not ask."""
+        return [self._read_expected(line) for line in _lines(data)]
+
+    def _plain_columns(self, text: NDArray[np.uint8]) -> list[pa.Array] | None:
         """The columns of lines that are all plain objects, or None."""
         if not self._columns:
             return None
-        text = np.frombuffer(data if data.endswith(b"\n") else data + b"\n", dtype=np.uint8)
-        begin, end = np.empty((2, len(self._columns), data.count(b"\n") + 1), dtype=np.int64)
+        begin, end = np.empty((2, len(self._columns), run(most_objects, text)), dtype=np.int32)
         rows = run(take_apart, text, self._names, self._ends, self._numeric, begin, end)
         if rows == NOT_PLAIN:
             return None
@@ -153,10 +159,10 @@ class Decoder:
         return array if numbers is None else numbers
 
 
-def _gathered(text: NDArray[np.uint8], begin: NDArray[np.int64], end: NDArray[np.int64]) -> pa.Array:
+def _gathered(text: NDArray[np.uint8], begin: NDArray[np.int32], end: NDArray[np.int32]) -> pa.Array:
     """The pieces of a text as an array of strings."""
     offsets = np.empty(len(begin) + 1, dtype=np.int32)
-    pieces = np.empty(len(begin) + int((end - begin)[begin >= 0].sum()), dtype=np.uint8)
+    pieces = np.empty(run(width, begin, end), dtype=np.uint8)
     run(gather, text, begin, end, offsets, pieces)
     absent = begin == ABSENT
     mask = pa.array(~absent).buffers()[1] if absent.any() else None
@@ -171,3 +177,8 @@ def _as_text(member: bytes, text: bool) -> str | None:
     # True and false count as numbers. In text, minus zero is zero, as it is for the faster way above.
     same = {b"null": None, b"-0": "0"} if text else {b"null": None, b"true": "1", b"false": "0"}
     return same[member] if member in same else member.decode()
+
+
+def _lines(data: bytes | bytearray | memoryview) -> list[bytes]:
+    """The lines that hold anything."""
+    return [line for line in bytes(data).split(b"\n") if line and not line.isspace()]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Self
 
 from foldaway.errors import RecordError, SourceError, StateError, instead_of
-from foldaway.keeping.cohort import may_write
+from foldaway.keeping.cohort import Newcomers, may_write
 from foldaway.keeping.disk import remove_draft, sync_folder, trouble
 from foldaway.keeping.folded_files import Entry, FilePositions, FoldedFiles
 from foldaway.keeping.locks import locked
@@ -122,7 +122,8 @@ class Backlog:
             require_deletable(file)
         if self.delete_after and pipes:
             raise SourceError(f"--delete-after is for files; {pipes[0]} cannot be deleted.")
-        for folder in {*map(_folder_of, patterns), *(file.parent for file in files)}:
+        named = {Path(pattern).expanduser().parent for pattern in patterns}  # one that is a pattern itself is no folder
+        for folder in named.union(file.parent for file in files):
             self._struck |= self.files.strike_gone(folder)
         is_folded = {file: self.files.is_folded(file) for file in files}
         self.outcome.known = [file for file in files if is_folded[file]]
@@ -197,9 +198,9 @@ class Backlog:
                 self.files.leave(path)
         self.outcome.trial = trial.copy()
         self._write()
-        trial.ledger = self.outcome.trial.ledger
+        trial.chronicle.ledger = self.outcome.trial.chronicle.ledger
         for each in (trial, self.outcome.trial):
-            each.wrote()
+            each.newcomers = Newcomers()
         self.outcome.folded += complete
         self._delete(complete)
         end = time.monotonic()
@@ -236,11 +237,6 @@ class Backlog:
                 return False
             raise
         return True
-
-
-def _folder_of(pattern: str) -> Path:
-    """The folder of a name or pattern; one that is a pattern itself is no folder."""
-    return Path(pattern).expanduser().parent
 
 
 def files_of(positions: Positions | None) -> FoldedFiles:

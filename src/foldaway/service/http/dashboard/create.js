@@ -46,7 +46,9 @@ export function createForm(then) {
 function tokens(made) {
   const secret = (term, text) => h("div", { class: "tall" }, h("dt", {}, term), h("dd", {}, h("code", {}, text)));
   return [
-    h("p", {}, "Registered ", named(made.name), ". Copy both tokens now; they are not shown again."),
+    h("p", {}, made.new ? "Registered " : "This plan is registered already: ", named(made.name),
+      made.new ? ". Copy both tokens now; they are not shown again."
+        : ". Here are two more tokens; copy them now, as they are not shown again."),
     h("dl", { class: "facts plain" },
       secret("Ingest token, for sending records", made.ingest_token), secret("Read token, for this page", made.read_token)),
   ];

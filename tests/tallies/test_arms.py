@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import foldaway.records.batch
 from foldaway.numerics.block import Floats, Shape
 from foldaway.records.batch import Batch, Index
-from foldaway.tallies import folding
 from foldaway.tallies.arm import ArmTally, Kinds
-from foldaway.tallies.folding import fold_batch
+from foldaway.tallies.arms import fold_batch
 from foldaway.tallies.kinds import RECORDS, UNITS
 from foldaway.tallies.scores import Scores, UnitScores
 
@@ -55,7 +55,7 @@ def assert_same(ours: list[ArmTally], theirs: list[ArmTally]) -> None:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers start for a few records already."""
-    monkeypatch.setattr(folding, "_WORTH_A_WORKER", 50)
+    monkeypatch.setattr(foldaway.records.batch, "WORTH_A_WORKER", 50)
 
 
 @pytest.mark.usefixtures("small_parts")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldaway.inference.quantiles import LEAST_BEYOND, Binned, quantiles
+from foldaway.inference.reading.quantile import LEAST_BEYOND, Binned, quantiles
 from foldaway.plan.outcomes import Bins
 
 BINS = Bins("y", 0.01, 1_000, 0.01)

@@ -1,58 +1,17 @@
-"""The contract of the places where a device keeps its state, and the place that ends with the process."""
+"""A device's state in memory: a place that ends with the process."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from contextlib import contextmanager
 
 import msgspec
 
-from foldaway.federated.device.state import DeviceState
-
-
-class DeviceStore(Protocol):
-    """Where a device keeps its state; all that happens between ``changing`` and its end happens, or nothing does."""
-
-    def changing(self) -> AbstractContextManager[DeviceState]:
-        """The state, to be changed in one step."""
-        ...
-
-    def add_row(self, row: bytes) -> None:
-        """Keep a record's row."""
-        ...
-
-    def unsent(self) -> list[bytes]:
-        """The rows that no message covers."""
-        ...
-
-    def send_later(self, number: bytes, message: bytes) -> None:
-        """Keep a message, under its number, that covers all the rows that none covered before."""
-        ...
-
-    def waiting(self) -> list[tuple[bytes, bytes]]:
-        """The messages of which it is not known that they are durable, with their numbers."""
-        ...
-
-    def settle(self, number: bytes, *, durable: bool) -> None:
-        """The message is durable, or it will never be: then its rows are dropped, for nobody counts on them."""
-        ...
-
-    def covered(self) -> list[bytes]:
-        """The rows that durable messages cover."""
-        ...
-
-    def drop_records(self, *, messages: bool = True) -> None:
-        """Delete all rows, and all messages unless these are to stay."""
-        ...
-
-    def erase(self, fingerprint: str) -> None:
-        """Delete everything, for good, but a mark that the plan of this fingerprint was forgotten."""
-        ...
+from foldaway.federated.device.state import DeviceState, Forgotten
 
 
 class MemoryStore:
-    """A place that ends with the process, for simulations.
+    """What `LocalStore` does, for simulations.
 
     Example:
         >>> from foldaway.plan import Plan
@@ -118,7 +77,3 @@ class MemoryStore:
         """Delete everything."""
         self.drop_records()
         self.state = None
-
-
-class Forgotten(Exception):
-    """There is nothing here any more: the device has forgotten the trial."""

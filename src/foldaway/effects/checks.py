@@ -1,0 +1,225 @@
+"""What says whether to trust effects: the arms' counts, whether they fit the plan, and what was lost; also in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from foldaway.effects.correcting import with_correction
+from foldaway.effects.effect import Effect, sentence
+from foldaway.effects.effects import Effects
+from foldaway.inference.loss import Loss, loss_of
+from foldaway.inference.rounding import STEPS, coarse_p_value, round_count, to_steps
+from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio
+from foldaway.plan import Plan
+from foldaway.plan.vocabulary import ESTIMATORS
+from foldaway.records.faults import SEVERAL_ARMS, WITHIN, Faults, excess
+
+ROUNDED = (
+    "Levels are rounded to a quarter of their standard error and counts to match, so that no person's value can be "
+    "worked out from the results."
+)
+
+
+class Checks(NamedTuple):
+    """What says whether to trust the effects: the arms' counts, whether they fit the plan, the faulty records.
+
+    Attributes:
+        losses: What the arms lost of outcomes and records, and whether alike.
+        excess: That more records were dropped than the plan allows; empty if there were not.
+        few_faults: Whether some faulty records are too few to be counted.
+        few_clipped: Whether some clipped values are.
+        rounded: Whether they are told to others.
+    """
+
+    counts: dict[str, int]
+    ratio: SampleRatio
+    faults: Faults
+    losses: Sequence[Loss] = ()
+    excess: str = ""
+    few_faults: bool = False
+    few_clipped: bool = False
+    rounded: bool = False
+
+    @classmethod
+    def of(
+        cls, plan: Plan, counts: dict[str, int], ratio: SampleRatio, faults: Faults, losses: Sequence[Loss] = ()
+    ) -> Checks:
+        """With what was lost of records."""
+        dropped = [faults.records[arm] for arm in plan.arms]
+        if any(dropped):
+            records = np.array([n + lost for n, lost in zip(counts.values(), dropped, strict=True)], dtype=np.float64)
+            loss = loss_of(None, list(plan.arms), np.array(dropped, dtype=np.float64)[:, None], records[:, None])
+            # Faulty records are not counted by stratum, and arms hold strata in different proportions.
+            untested = plan.strata is not None and not plan.strata.alike
+            losses = [*losses, replace(loss, p_value=None) if untested else loss]
+        return cls(counts, ratio, faults, losses, excess(faults, sum(counts.values()), plan.drop_limit))
+
+    def told(self, plan: Plan) -> Checks:
+        """As they are told to others: counts rounded, and none of fewer faults than the smallest cell."""
+        smallest = plan.privacy.smallest_cell
+        faults = self.faults.at_least(smallest, round_count)
+        return Checks(
+            _rounded(self.counts),
+            _told_ratio(self.ratio),
+            faults,
+            # A loss that tells of a few is not told.
+            [_told_loss(each) for each in self.losses if not any(0 < lost < smallest for lost in each.lost.values())],
+            excess(self.faults, sum(self.counts.values()), plan.drop_limit, faults),
+            few_faults=len(faults.records) < len(self.faults.records),
+            few_clipped=len(faults.clipped) < len(self.faults.clipped),
+            rounded=True,
+        )
+
+
+def _rounded(counts: Mapping[str, float]) -> dict[str, int]:
+    return {arm: round_count(n) for arm, n in counts.items()}
+
+
+def _told_loss(loss: Loss) -> Loss:
+    p_value = coarse_p_value(loss.p_value)
+    return replace(loss, lost=_rounded(loss.lost), records=_rounded(loss.records), p_value=p_value)
+
+
+def _told_ratio(ratio: SampleRatio) -> SampleRatio:
+    return replace(
+        ratio,
+        observed=_rounded(ratio.observed),
+        expected={arm: float(n) for arm, n in _rounded(ratio.expected).items()},
+        statistic=None if ratio.statistic is None else float(to_steps(math.sqrt(ratio.statistic), 1 / STEPS)) ** 2,
+        p_value=coarse_p_value(ratio.p_value),
+    )
+
+
+def assembled(plan: Plan, rows: Sequence[Effect], checks: Checks, notes: Sequence[str]) -> Effects:
+    """The rows with all that belongs to them."""
+    faults = checks.faults
+    if checks.excess:
+        why = sentence(checks.excess)
+        rows = [replace(row.without_numbers(checks.excess), relative_why=why, anytime_why=why) for row in rows]
+    effects = Effects(
+        [_cautioned(row, checks.ratio) for row in rows],
+        trial=plan.name,
+        confidence=plan.confidence,
+        counts=checks.counts,
+        sample_ratio=checks.ratio,
+        dropped=dict(sorted(faults.records.items())),
+        faults=list(faults),
+        losses=checks.losses,
+        alarm=_alarm(plan, checks),
+        notes=[*_notes_on_faults(checks, plan), *notes, *([ROUNDED] if checks.rounded else [])],
+        rounded=checks.rounded,
+        plan=plan,
+    )
+    return with_correction(effects)
+
+
+def _cautioned(row: Effect, ratio: SampleRatio) -> Effect:
+    """The row, with a note if it takes the plan's probabilities for those of records that do not fit them."""
+    if not ESTIMATORS[row.estimator].assumes or ratio.state == "passes":
+        return row
+    doubt = "the arms' counts contradict" if ratio.state == "fails" else "may not be the ones used for the allocation"
+    said = f"{row.estimator} relies on the plan's probabilities, which {doubt}: prefer another estimator."
+    return replace(row, note=said if row.note is None else f"{said} {row.note}")
+
+
+def _alarm(plan: Plan, checks: Checks) -> str | None:
+    """What to read before any effect."""
+    said = [
+        _ratio_alarm(checks.ratio),
+        f"No effect is shown: {checks.excess}" if checks.excess else None,
+        *_loss_alarms(plan, checks.losses),
+    ]
+    return " ".join(filter(None, said)) or None
+
+
+def _loss_alarms(plan: Plan, losses: Sequence[Loss]) -> Iterator[str]:
+    """What to read before an effect, where the arms lost different shares; once for outcomes that went together."""
+    together: dict[tuple[tuple[str, int], ...], list[Loss]] = {}
+    for loss in losses:
+        if loss.state == "fails" and not (loss.outcome is None and plan.grouped):  # those of a unit may come together
+            together.setdefault(tuple(loss.lost.items()), []).append(loss)
+    for those in together.values():
+        of = ", ".join("their records as faulty" if each.outcome is None else repr(each.outcome) for each in those)
+        shares = ", ".join(f"{arm} {_share(those[0], arm)}" for arm in those[0].lost)
+        yield (
+            f"The arms lost different shares of {of} (p below {SUSPICIOUS}): {shares}. Those who remain are not "
+            "comparable, so the effect may come from who is missing. Find out why before you trust it."
+        )
+
+
+def _share(loss: Loss, arm: str) -> str:
+    return f"{100 * loss.lost[arm] / max(loss.records[arm], 1):.2g} %"
+
+
+def _ratio_alarm(ratio: SampleRatio) -> str | None:
+    if ratio.ok:
+        return None
+    cause = "Find out why before you trust any effect."
+    if ratio.test == "groups":
+        cause = f"Either the randomisation is broken, or an arm changes how many records a unit has. {cause}"
+    return (
+        f"The arms' {ratio.counted} do not fit the plan's probabilities (p below {SUSPICIOUS}): {seen(ratio)} "
+        f"expected. {cause}"
+    )
+
+
+def seen(ratio: SampleRatio) -> str:
+    """The arms' counts, each beside the one that the plan's probabilities give."""
+    return ", ".join(f"{arm}: {ratio.observed[arm]:,} for {ratio.expected[arm]:,.0f}" for arm in ratio.observed)
+
+
+def _tested(loss: Loss) -> str:
+    if loss.p_value is None:
+        return "; it is unknown whether the arms differ in this"
+    return f"; p = {loss.p_value:.2g} for no difference between the arms" if loss.p_value >= SUSPICIOUS else ""
+
+
+def _notes_on_faults(checks: Checks, plan: Plan) -> Iterator[str]:
+    """What to know about faulty records."""
+    faults = checks.faults
+    if checks.few_faults:
+        yield f"Faulty records were left out, but fewer than {plan.privacy.smallest_cell} of any arm."
+    if checks.few_clipped:
+        yield f"Values outside their bounds were clipped, but fewer than {plan.privacy.smallest_cell} of any arm."
+    if faults:
+        by_arm = ", ".join(f"{arm or 'arm unknown or unread'} {n:,}" for arm, n in sorted(faults.records.items()) if n)
+        reasons = f" ({'; '.join(faults.lines())})" if faults.lines() else ""
+        yield f"Faulty records left out: {by_arm}{reasons}. If this depends on the arm, the effects are biased."
+        if any(fault.rule == SEVERAL_ARMS for fault in faults):
+            yield f"Some were left out because their unit is in several arms. {WITHIN}"
+    for loss in checks.losses:
+        lost = ", ".join(f"{arm}: {n:,} of {loss.records[arm]:,} ({_share(loss, arm)})" for arm, n in loss.lost.items())
+        if loss.outcome is not None and any(loss.lost.values()):
+            yield f"Records without {loss.outcome!r}: {lost}{_tested(loss)}."
+        elif loss.outcome is None and loss.state == "open" and plan.strata is not None:
+            yield (
+                "Whether the arms' shares of faulty records differ is not tested: they are not counted by stratum, "
+                "and the arms' probabilities differ between strata."
+            )
+        elif loss.outcome is None and loss.state == "fails" and plan.grouped:
+            yield (
+                f"The arms' shares of faulty records differ: {lost}. This is more than chance if records are "
+                "independent, and may be chance if the records of a unit are faulty together."
+            )
+    columns: dict[str, list[str]] = {}
+    for fault in faults.clipped:
+        columns.setdefault(fault.column, []).append(f"{fault.arm} {fault.records:,}")
+    for column, counts in columns.items():
+        yield f"Values of {column!r} outside the plan's bounds were clipped: {', '.join(counts)}."
+
+
+def left_out_notes(plan: Plan, columns: Sequence[int]) -> list[str]:
+    """What to say of columns of covariates without use."""
+    if not columns:
+        return []
+    names = " and ".join(f"“{plan.regressors[1 + column]}”" for column in columns)
+    each = "it is" if len(columns) == 1 else "each is"
+    return [
+        f"The effects are not adjusted for {names}: {each} the same in all records, determined by the covariates "
+        "listed before it, or too close to zero to compute with (below 1e-40)."
+    ]

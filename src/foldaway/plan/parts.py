@@ -1,0 +1,237 @@
+"""The parts of a plan, each a table of its own: what its settings must be, and what is wrong with them together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, ClassVar, Literal, Self
+
+from msgspec import Meta
+
+from foldaway.plan.part import Count, Part, Seconds
+from foldaway.plan.vocabulary import LEVERAGE, MODES, Leverage, ModeName
+
+Retention = Annotated[float, Meta(ge=60, le=10**9, description="a number of seconds from 60 to 10^9")]
+
+
+class Privacy(Part, frozen=True, kw_only=True):
+    """How many units must stand behind what is stored and shown, and how long a device may keep its records.
+
+    Attributes:
+        cohort: The fewest distinct units that must come before tallies are stored again: on a server, by a consumer of
+            a stream, or by a run over files. Without a `unit`, every record is one; in a federated plan every device.
+        smallest_cell: The fewest units of every arm behind effects that are shown to others, in all and since effects
+            were last shown.
+        retention: In a federated plan, seconds that a device may keep its records.
+
+    Example:
+        >>> Privacy(cohort=50).smallest_cell
+        10
+    """
+
+    TABLE: ClassVar[str] = "privacy"
+
+    cohort: Count = 100
+    smallest_cell: Count = 10
+    retention: Retention = 2_592_000.0
+
+
+Shares = Annotated[
+    Mapping[str, Mapping[str, float]],
+    Meta(description="a table for each stratum, with the probability of every arm in it"),
+]
+
+# Their codes travel as 16-bit integers.
+MOST_STRATA = 10_000
+
+
+class Strata(Part, frozen=True):
+    """The strata within which units were randomised, such as sites or the weeks of a ramp-up.
+
+    Where strata differ in their arm probabilities, arms hold them in different proportions, and the plain difference of
+    the arms' means compares unlike units. With strata named, effects compare within them.
+
+    Attributes:
+        column: The column that names a record's stratum.
+        probabilities: By stratum, those of the arms.
+
+    Example:
+        >>> strata = Strata("week", {"1": {"control": 0.9, "new": 0.1}, "2": {"control": 0.5, "new": 0.5}})
+        >>> strata.probabilities["1"]["new"]
+        0.1
+    """
+
+    TABLE: ClassVar[str] = "strata"
+
+    column: Annotated[str, Meta(description="the name of a column")]
+    probabilities: Shares
+
+    @property
+    def alike(self) -> bool:
+        """Whether the arms have the same probabilities in all strata."""
+        return len({frozenset(shares.items()) for shares in self.probabilities.values()}) < 2
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong with the probabilities."""
+        if not self.column:
+            yield "`strata.column` has a column without a name."
+        if not 1 <= len(self.probabilities) <= MOST_STRATA:
+            yield f"`strata.probabilities` must have one to {MOST_STRATA:,} strata."
+        for stratum, shares in self.probabilities.items():
+            if any(not 0 < share < 1 for share in shares.values()):
+                yield f"the probabilities of the stratum {stratum!r} must lie between 0 and 1."
+            elif not math.isclose(total := math.fsum(shares.values()), 1, abs_tol=1e-9):
+                yield f"the probabilities of the stratum {stratum!r} add up to {total:.10g} instead of 1."
+
+    def misfits(self, arms: Mapping[str, float]) -> Iterator[str]:
+        """A sentence for each stratum that does not have the plan's arms."""
+        for stratum, shares in self.probabilities.items():
+            if set(shares) != set(arms):
+                yield f"the stratum {stratum!r} must have a probability for each of {', '.join(arms)}, and no other."
+
+
+Numbers = Annotated[Mapping[str, float], Meta(description="a table with a number for each column of covariates")]
+Slopes = Annotated[
+    Mapping[str, Mapping[str, float]], Meta(description="a table for each outcome, with a number for each column")
+]
+
+
+class Coefficients(Part, frozen=True, kw_only=True):
+    """How covariates predict each outcome: the prediction is the sum of slope · (column − center).
+
+    Columns are the covariates, or for a categorical one its levels but the first, as in ``country[fr]``. Any numbers
+    leave the effect unbiased; those of earlier records make its interval narrow. A ratio has slopes for both of its
+    columns, and a share or a capped mean under the name that it has by default.
+
+    Attributes:
+        center: The mean of each column among earlier records.
+        slopes: By outcome, the slope of each column.
+
+    Example:
+        >>> Coefficients(center={"before": 12.0}, slopes={"revenue": {"before": 0.8}}).slopes["revenue"]
+        {'before': 0.8}
+    """
+
+    TABLE: ClassVar[str] = "coefficients"
+
+    center: Numbers
+    slopes: Slopes
+
+    @classmethod
+    def none(cls, columns: Iterable[str], outcomes: Iterable[str]) -> Self:
+        """Those that predict nothing."""
+        zeros = dict.fromkeys(columns, 0.0)
+        return cls(center=zeros, slopes={outcome: dict(zeros) for outcome in outcomes})
+
+    def misfits(self, columns: tuple[str, ...], outcomes: tuple[str, ...]) -> Iterator[str]:
+        """A sentence for each table that does not have a number for every column, or a table for every outcome."""
+        if set(self.slopes) != set(outcomes):
+            yield "`coefficients.slopes` must have a table for each outcome and no other."
+        tables = {"center": self.center, **{f"slopes.{outcome}": table for outcome, table in self.slopes.items()}}
+        for name, table in tables.items():
+            if set(table) != set(columns):
+                yield f"`coefficients.{name}` must have a number for each of {', '.join(columns)}, and no other."
+
+
+# Each replicate keeps its own sums for every arm.
+MOST_REPLICATES = 100_000
+
+Weights = Literal["poisson", "double-or-nothing"]
+Replicates = Annotated[int, Meta(ge=2, le=MOST_REPLICATES, description=f"a whole number from 2 to {MOST_REPLICATES:,}")]
+
+
+class Bootstrap(Part, frozen=True):
+    """The bootstrap, by unit if the plan has one and by record if not. In short: the number of replicates alone.
+
+    Attributes:
+        replicates: The number of replicates.
+        weights: The weights that a unit gets in each replicate: ``"poisson"`` for Poisson(1), or
+            ``"double-or-nothing"`` for 0 or 2 with equal probability (Owen and Eckles 2012), several times as fast.
+
+    Example:
+        >>> Bootstrap(1000).weights
+        'poisson'
+    """
+
+    TABLE: ClassVar[str] = "bootstrap"
+    SHORT: ClassVar[str] = "replicates"
+
+    replicates: Replicates
+    weights: Weights = "poisson"
+
+
+Share = Annotated[float, Meta(gt=0, le=1, description="a number above 0 and at most 1, for example 0.9")]
+
+
+class Federated(Part, frozen=True):
+    """What devices send, and how long the coordinator waits for it. In short: the mode alone.
+
+    The device is the unit, and `privacy.cohort` counts devices.
+
+    Attributes:
+        mode: What a device sends: ``"one-message"`` (its triangular factor, once), ``"scores"`` (factors during the
+            trial, its score at the close, which gives CR2 and CR3 too), ``"delta"`` (counts and sums only) or
+            ``"sums"`` (the same and a random group, so that the coordinator keeps nothing but sums). Sites, which have
+            many units and name them with `unit`, take part in modes ``"sums"`` and, with `complete_units`,
+            ``"one-message"``.
+        reply_deadline: Seconds after the close in which reports still count.
+        reply_share: The share of the devices whose reports end the wait early; in mode ``scores``, of those in the
+            coefficients.
+        leverage: In mode ``scores``, a leverage correction to report as well.
+        device_records: The most records that a device may have: it takes no more, and the coordinator refuses a message
+            that claims more. At sites it limits each unit in mode ``one-message``.
+
+    Example:
+        >>> Federated("scores", leverage="CR2").reply_share
+        1.0
+    """
+
+    TABLE: ClassVar[str] = "federated"
+    SHORT: ClassVar[str] = "mode"
+
+    mode: ModeName
+    reply_deadline: Seconds = 3_600.0
+    reply_share: Share = 1.0
+    leverage: Leverage | None = None
+    device_records: Count = 1_000
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong with the settings taken together."""
+        if self.leverage is not None and LEVERAGE not in MODES[self.mode].collects:
+            modes = " or ".join(f'"{name}"' for name, mode in MODES.items() if LEVERAGE in mode.collects)
+            yield (
+                f"`federated.leverage` needs `mode` = {modes}: only a device that still holds its records can correct "
+                "for leverage."
+            )
+
+
+Epsilon = Annotated[float, Meta(gt=0, le=20, description="a number above 0 and at most 20, for example 1.0")]
+Delta = Annotated[float, Meta(gt=0, le=1e-3, description="a number above 0 and at most 0.001, for example 1e-6")]
+NoisyGroups = Annotated[int, Meta(ge=8, le=1024, description="a power of two from 8 to 1,024")]
+
+
+class Release(Part, frozen=True):
+    """A release with noise: differentially private, (ε, δ), and spent once. In short: ε alone.
+
+    Until the release nothing exact is told; after it, the exact tallies are gone.
+
+    Attributes:
+        epsilon: ε: how far one unit can move the odds of any answer, as an exponent.
+        delta: δ: the chance that it moves them further; well below one over the number of units.
+        unit_records: With `complete_units`, the most records of a unit that are taken; further ones are faulty. Noise
+            grows with it.
+        noisy_groups: Into how many groups units are dealt for the release. Noise grows with its square root, so take
+            more than 16 only where it is small beside the outcomes' own spread.
+
+    Example:
+        >>> Release(1.0).delta
+        1e-06
+    """
+
+    TABLE: ClassVar[str] = "release"
+    SHORT: ClassVar[str] = "epsilon"
+
+    epsilon: Epsilon
+    delta: Delta = 1e-6
+    unit_records: Count | None = None
+    noisy_groups: NoisyGroups = 16

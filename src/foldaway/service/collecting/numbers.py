@@ -1,0 +1,71 @@
+"""The numbers of batches: each producer counts its own, so that each batch is folded once."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import NamedTuple, Self
+
+from foldaway.errors import SequenceGap
+from foldaway.service.database.shard_table import ShardTable
+
+
+class Numbers(NamedTuple):
+    """A batch's numbers: whose, the first and the last; mostly it has one."""
+
+    producer: str
+    first: int
+    last: int
+
+
+class Sequences:
+    """How far each producer of a trial has come: in the database, and with batches that are pending here.
+
+    Attributes:
+        moves: Of each producer with batches that are pending here, the sequence that was durable before, and the last.
+        unnumbered: Pending records of batches without a number, which nobody will send again.
+    """
+
+    def __init__(self, table: ShardTable, trial: str) -> None:
+        self._table = table
+        self._trial = trial
+        self.moves: dict[str, tuple[int, int]] = {}
+        self.unnumbered = 0
+
+    def copy(self) -> Self:
+        """The same, to go back to."""
+        found = copy(self)
+        found.moves = dict(self.moves)
+        return found
+
+    def durable(self, producer: str) -> int:
+        """The last sequence of a producer that any server has made durable."""
+        return self._table.sequences(self._trial, [producer]).get(producer, 0)
+
+    def known(self, producer: str) -> tuple[int, int]:
+        """A producer's last durable sequence, as pending batches are built upon it, and its last one here."""
+        return self.moves.get(producer) or (self.durable(producer),) * 2
+
+    def move(self, numbers: Numbers) -> tuple[int, int] | None:
+        """What becomes of the producer's `moves` once this batch is folded; None if it has come before.
+
+        Raises:
+            SequenceGap: Batches before it are missing, or a part of it is there already.
+        """
+        before, last = self.known(numbers.producer)
+        if numbers.last <= last:
+            return None
+        if numbers.first != last + 1:
+            raise SequenceGap(last + 1)
+        return before, numbers.last
+
+    def moved_away(self, numbers: Numbers) -> bool:
+        """Whether a producer with batches that are pending here was with another server in between."""
+        if numbers.producer not in self.moves:
+            return False
+        before, last = self.moves[numbers.producer]
+        return numbers.first > last + 1 and self.durable(numbers.producer) != before
+
+    def overtaken(self) -> bool:
+        """Whether another server has made batches of the same producers durable."""
+        durable = self._table.sequences(self._trial, self.moves)
+        return any(durable.get(producer, 0) != before for producer, (before, _) in self.moves.items())

@@ -1,0 +1,173 @@
+"""One server's shard of a trial: how what is pending becomes durable, a cohort at a time, or is given up.
+
+A commit writes the live tallies and the producers' last sequences in one transaction, so a batch is in both or in
+neither, and a producer that resends what was not durable is counted exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from functools import partial
+from typing import Self
+
+import msgspec
+import numpy as np
+
+from foldaway.errors import Conflict, FoldawayError
+from foldaway.inference.fixing import is_rich
+from foldaway.keeping.cohort import may_write
+from foldaway.plan import Plan
+from foldaway.service.collecting.fixing_shards import fixed_shards, may_be_fixed, merged
+from foldaway.service.collecting.live_tallies import LiveTallies
+from foldaway.service.collecting.numbers import Sequences
+from foldaway.service.database.shard_table import ShardRow
+from foldaway.service.database.store import Store
+from foldaway.trial import Trial
+
+
+class GivenUp(msgspec.Struct, frozen=True):
+    """Records that were folded but never became durable, because the server stops or another one took over.
+
+    Attributes:
+        trial: The trial's name.
+        records: How many there are.
+        unnumbered: How many of these came without a sequence: nobody will send them again.
+        producers: Who sent the others, and still holds them.
+    """
+
+    trial: str
+    records: int
+    unnumbered: int
+    producers: list[str]
+
+
+class Shard:
+    """A trial's shard on this server.
+
+    Attributes:
+        plan: The trial's plan.
+        live: The tallies: what the database holds of this shard, and the batches folded since.
+        sequences: The numbers of these batches.
+    """
+
+    def __init__(self, store: Store, trial: str, name: str) -> None:
+        self._store = store
+        self._name = name
+        self._given_up: list[GivenUp] = []
+        self.plan = Plan.loads(store.trial(trial).plan)
+        self._reload()
+
+    def _reload(self) -> None:
+        """Start from what is durable."""
+        row = self._row()
+        live = LiveTallies(self._trial(row.state), self._trial(None), row.version)
+        # All at once, when nothing can fail any more: older tallies under a newer version would overwrite what is safe.
+        self.live, self.sequences = live, Sequences(self._store.shards, self.plan.name)
+
+    def _row(self) -> ShardRow:
+        return self._store.shards.one(self.plan.name, self._name)
+
+    def _trial(self, state: bytes | None) -> Trial:
+        key = self._store.trial_key(self.plan.name) if self.plan.keyed else None
+        return Trial(self.plan, key=key) if state is None else Trial.loads(state, self.plan, key=key)
+
+    def copy(self) -> Self:
+        """The same, to go back to."""
+        found = copy(self)
+        found.live, found.sequences = self.live.copy(), self.sequences.copy()
+        return found
+
+    def give_up(self) -> None:
+        """Start again from what is durable; batches folded since are with their producers, if they have a number."""
+        given_up = self.pending_from()
+        self._reload()
+        self._given_up += given_up
+
+    def pending_from(self) -> list[GivenUp]:
+        """Who sent the records that are pending, if there are any."""
+        pending, unnumbered, producers = self.live.pending, self.sequences.unnumbered, sorted(self.sequences.moves)
+        return [GivenUp(self.plan.name, pending, unnumbered, producers)] if pending else []
+
+    def given_up(self) -> list[GivenUp]:
+        """What had to be given up since this was last asked."""
+        found, self._given_up = self._given_up, []
+        return found
+
+    def commit_if_due(self) -> None:
+        """Commit if a cohort has come together."""
+        if may_write(self.plan.privacy, self.live.trial.newcomers):
+            self.commit()
+
+    def commit(self) -> None:
+        """Make the live tallies durable, with the producers' sequences, in one transaction."""
+        try:
+            try:
+                version = self._write()
+            except Conflict:
+                if not self._mapped():
+                    raise
+                version = self._write()
+        except Conflict:
+            # Another server has taken batches of the same producers: what is pending here will come again.
+            self.give_up()
+            raise
+        self.live.wrote(version)
+        self.sequences = Sequences(self._store.shards, self.plan.name)
+
+    def _write(self) -> int:
+        return self._store.shards.commit(
+            self.plan.name,
+            self._name,
+            version=self.live.version,
+            n=self.live.trial.n,
+            state=self.live.dumps(),  # encrypted there, and rich only until there are records enough
+            sequences=self.sequences.moves,
+        )
+
+    def _mapped(self) -> bool:
+        """Whether another server has fixed the coefficients in between, and what is pending is now mapped with them.
+
+        That is one new version of the same records, as sums. A commit of this server that was taken though it seemed
+        to fail has more records.
+        """
+        row = self._row()
+        if not is_rich(self.live.trial.tallies) or (row.version, row.n) != (self.live.version + 1, self.live.durable):
+            return False
+        durable = self._trial(row.state)
+        if is_rich(durable.tallies):
+            return False
+        self.live.map_onto(durable, row.version)
+        return True
+
+    def fix_if_due(self) -> None:
+        """Let all servers' moments become sums, once there are records enough; whatever fails is tried again later."""
+        if not is_rich(self.live.trial.tallies) or self.live.pending:
+            return
+        try:
+            if may_be_fixed(self.plan, self._store.shards.all(self.plan.name)):
+                self._store.shards.rewrite(self.plan.name, partial(fixed_shards, self.plan))
+                self._reload()
+        except (FoldawayError, np.linalg.LinAlgError):
+            return  # what was acknowledged is durable, as moments still
+
+    def whole(self, shards: Sequence[ShardRow]) -> Trial:
+        """The trial of all servers together, with what is pending here.
+
+        Raises:
+            Conflict: What is pending here is no longer to be counted: another server has taken some of it, or this
+                server's shard is not the one that it was built upon. It must come again.
+        """
+        newer = sum(row.version for row in shards if row.shard == self._name) - self.live.version
+        if self.sequences.overtaken() or not (newer == 0 or (newer == 1 and self._mapped())):
+            self.give_up()
+            raise Conflict("another server has taken the same batches, or written this one's state, in between.")
+        return merged(self.plan, [row for row in shards if row.shard != self._name]).merge(self.live.trial)
+
+    def leave_out_pending(self) -> None:
+        """Once the trial was closed elsewhere: give up the records that no cohort came together for, and count them."""
+        if self.live.pending:
+            self._store.shards.leave_out(self.plan.name, self._name, self.live.pending)
+        # Without asking the database, which might fail: they must not be counted twice.
+        self.live = LiveTallies(Trial(self.plan), Trial(self.plan), self.live.version)
+        self.sequences = Sequences(self._store.shards, self.plan.name)

@@ -1,0 +1,365 @@
+"""A trial: a plan and its tallies."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from foldaway.effects import Effects
+from foldaway.effects.reading import read_effects
+from foldaway.errors import (
+    EstimateError,
+    LossWarning,
+    PlanError,
+    SampleRatioWarning,
+    SealedError,
+    StateError,
+    instead_of,
+)
+from foldaway.inference.fixing import fixed
+from foldaway.keeping.cohort import Newcomers, Told
+from foldaway.keeping.saved import Final, Positions, Saved, load, naming
+from foldaway.keeping.secret import Secret
+from foldaway.keeping.state import pack, unpack
+from foldaway.keeping.user_keys import FileKey
+from foldaway.plan import Plan
+from foldaway.records import Fault, Faults, check
+from foldaway.tallies import Grouped, Holding, empty_holding, is_released, restored_holding
+from foldaway.trial.chronicle import Chronicle
+from foldaway.trial.key import TrialKey
+from foldaway.trial.units import Seen, with_batch
+
+if TYPE_CHECKING:
+    from foldaway.auditing.finding import Audit
+    from foldaway.report.page.document import Report
+
+
+class TrialState(msgspec.Struct):
+    """What a trial keeps, and the plan it was kept under, in canonical form."""
+
+    plan: str
+    tallies: Any
+    dropped: dict[str, int]
+    faults: list[Fault]
+    key_mark: bytes
+    sealed: bool
+    told: Told | None = None
+    newcomers: tuple[int, int, list[int]] | None = None  # between workers of one run alone
+
+
+class Trial:
+    """A plan and its tallies: fold records in, read effects out; no record is kept.
+
+    Args:
+        plan: The plan.
+        key: The 128-bit secret behind units' groups and the bootstrap's weights, under which saved files are encrypted,
+            too; this machine's user's own for the design if left out. Machines that fold records of the same units must
+            share it.
+
+    Attributes:
+        plan: The plan.
+        tallies: What the trial holds: a value, of which folding makes a new one.
+        dropped: Faulty records left out, where the plan says to drop them.
+
+    Example:
+        >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
+        >>> trial = Trial(plan)
+        >>> trial.fold({"group": ["a", "b", "a", "b"], "y": [1.0, 2.0, 2.0, 4.0]})
+        >>> trial.fold([{"group": "b", "y": 3.0}])
+        >>> trial
+        Trial: demo | n=5 | a=2, b=3
+        >>> effect = trial.effects().filter(estimator="difference", se_kind="welch")[0]
+        >>> effect.estimate, round(effect.std_error, 4)
+        (1.5, 0.7638)
+    """
+
+    def __init__(self, plan: Plan, *, key: bytes | None = None) -> None:
+        if not isinstance(plan, Plan):
+            raise TypeError("a trial is made from a plan: fa.Trial(fa.Plan.load(path)).")
+        self.plan = plan
+        self.tallies: Holding = empty_holding(plan)
+        self.dropped = Faults()
+        self.newcomers = Newcomers()  # since the tallies were last written: whoever writes them begins anew
+        self.seen = Seen.nobody(plan)
+        self.secret = TrialKey(plan, key)
+        self.chronicle = Chronicle(plan)
+
+    def fold(self, data: Any, *, text: bool = False, unreadable: int = 0) -> None:
+        """Take a batch of records in; nothing of it is kept.
+
+        Args:
+            data: A pandas, polars, pyarrow or DuckDB table, a dict of columns, or a list of dicts.
+            text: Whether numbers may come as text, as in CSV.
+            unreadable: Lines that whoever read the data could not read as records; faults like any other.
+
+        Raises:
+            RecordError: The batch is refused whole and the trial is as it was.
+            SealedError: The trial is sealed, or was loaded without its key.
+        """
+        if self.plan.federated is not None and self.plan.unit is None:
+            raise PlanError("the records of this plan stay on its devices: use foldaway.federated.Device.")
+        batch, faults = check(data, self.plan, text=text, ragged=unreadable, key=self.secret.for_records())
+        folded = self.tallies.fold(batch) if len(batch) else self.tallies
+        mark = self.secret.mark_in_use() if len(batch) else self.secret.mark
+        newcomers, seen = with_batch(self.newcomers, batch, self.plan), self.seen.with_batch(batch)
+        # All of it or nothing, even if the thread is interrupted: the tallies are values.
+        self.tallies, self.dropped, self.secret.mark = folded, self.dropped + faults, mark
+        self.newcomers, self.seen = newcomers, seen
+
+    @property
+    def key(self) -> bytes:
+        """The trial's key, to share with another machine or to keep apart from the state."""
+        return self.secret.reveal()
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the trial takes no further records."""
+        return self.secret.sealed
+
+    def seal(self, *, everywhere: bool = True, found: Audit | None = None) -> None:
+        """End the trial: destroy the key, so that nobody can ever tie an identifier to a group; fold no more.
+
+        Args:
+            everywhere: Whether the user's own key for the design goes too, so that no other state of it can take
+                records any more. If not, call again once the sealed state is safe.
+            found: An audit of these tallies, if there was one already: it can take long.
+        """
+        if not self.sealed and not self.chronicle.ledger.closed:
+            self.chronicle.end(self.tallies, self.dropped, self.secret, found)
+        self.secret.destroy(used=bool(self.n), everywhere=everywhere)
+        if everywhere:
+            self.chronicle.key_destroyed(self.secret.users_mark)
+
+    def merge(self, other: Trial) -> Self:
+        """The trial of both sets of records; the two are left as they were."""
+        if self is other and self.n:
+            raise StateError("merging a trial with itself would count its records twice.")
+        if self.plan.fingerprint != other.plan.fingerprint:
+            differing = _differing(self.plan, other.plan)
+            raise StateError(f"only trials of the same plan can be merged; these plans differ in {differing}.")
+        merged = copy.copy(self)
+        merged.secret = self.secret.merge(other.secret, used=bool(self.n), other_used=bool(other.n))
+        merged.tallies = self.tallies + other.tallies  # type: ignore[operator]  # of one plan, so of one kind
+        merged.dropped = self.dropped + other.dropped
+        merged.newcomers = (self.newcomers + other.newcomers).within(self.plan.privacy)
+        merged.seen = self.seen.merge(other.seen)
+        merged.chronicle = self.chronicle.merge(other.chronicle)
+        return merged
+
+    def __add__(self, other: Trial) -> Self:
+        if not isinstance(other, Trial):
+            return NotImplemented
+        return self.merge(other)
+
+    def copy(self) -> Self:
+        """A trial of its own with the same tallies and the same key."""
+        twin = copy.copy(self)
+        twin.secret, twin.chronicle = self.secret.copy(), copy.copy(self.chronicle)
+        return twin
+
+    @property
+    def n(self) -> int:
+        """Records folded."""
+        return sum(self.tallies.counts)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Records folded, by arm."""
+        return dict(zip(self.plan.arms, self.tallies.counts, strict=True))
+
+    def effects(self, *, population: bool = True, rounded: bool = False, control: str | None = None) -> Effects:
+        """What the trial has found so far.
+
+        Args:
+            control: The arm that all others are compared with; the plan's first if left out.
+            population: Whether the errors of the interacted estimator allow for the covariates' mean being that of a
+                sample, so that the effect is the population's; without, it is the effect on these very records.
+            rounded: Whether to round them for others, so that no person's value can be worked out from several answers.
+        """
+        effects = read_effects(
+            self.plan, self.tallies, self.dropped, population=population, rounded=rounded, control=control
+        )
+        if effects.alarm is not None:
+            warnings.warn(effects.alarm, LossWarning if effects.sample_ratio.ok else SampleRatioWarning, stacklevel=2)
+        return effects
+
+    def release(self, *, everywhere: bool = True) -> Effects:
+        """Tell the effects once, with the noise of the plan's `release`; the exact tallies are then gone, for good.
+
+        The trial is sealed. Asked again, in this process or from the saved state, it gives the same effects: noise that
+        is drawn twice could be averaged away. Copies of the state from before must go; ``foldaway release STATE`` sees
+        to the file, and to the key that other copies are tied to.
+
+        Args:
+            everywhere: As for `seal`.
+
+        Raises:
+            PlanError: The plan has no `release`.
+            EstimateError: There is no record yet, or OpenDP is not installed.
+        """
+        if self.plan.release is None:
+            raise PlanError("this plan has no `release`, which says how much noise there must be; plans never change.")
+        if not self.n and not self.released:
+            raise EstimateError("there are no records yet, so there is nothing to release.")
+        assert isinstance(self.tallies, Grouped)
+        # What was left out and clipped was counted exactly, and goes too.
+        self.tallies, self.dropped = self.tallies.release(), Faults()
+        self.seal(everywhere=everywhere)
+        return self.effects()
+
+    @property
+    def released(self) -> bool:
+        """Whether the effects were told with noise, and nothing exact is left."""
+        return is_released(self.tallies)
+
+    def report(self, *, positions: Positions | None = None, told: Effects | None = None) -> Report:
+        """A page for people who are no statisticians: what was asked, found and kept, and whether to trust it.
+
+        Args:
+            positions: What a run over files or streams saved with the state, which is then in the list of what exists.
+            told: Effects for others, from `tell`; exact ones if left out.
+
+        Example:
+            >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
+            >>> "No record was kept." in Trial(plan).report().html
+            True
+        """
+        from foldaway.report.page.page import trial_page
+
+        saved = Saved(self.copy().dumps(), positions, ledger=self.chronicle.ledger)  # a report fixes nothing
+        return trial_page(quiet_effects(self) if told is None else told, self.plan, self.tallies, saved)
+
+    def dumps(self) -> bytes:
+        """The state as bytes: the plan and its tallies, nothing else; the key is not in it. The trial is lean now."""
+        self.tallies = fixed(self.plan, self.tallies)
+        return self.exchanged()
+
+    def exchanged(self, *, newcomers: bool = False) -> bytes:
+        """The state as it is in memory, for workers of one run and stores that encrypt it.
+
+        Args:
+            newcomers: Whether to say who has come since the last write, for workers alone: it is never stored.
+        """
+        new = self.newcomers
+        state = TrialState(
+            self.plan.canonical().decode(),
+            self.tallies.state(),
+            dict(sorted(self.dropped.records.items())),
+            list(self.dropped),
+            self.secret.mark,
+            self.sealed,
+            self.chronicle.told,
+            (new.records, new.units, sorted(new.hashes)) if newcomers else None,
+        )
+        return pack(state)
+
+    @classmethod
+    def loads(cls, data: bytes, plan: Plan | None = None, *, key: bytes | None = None) -> Self:
+        """The trial from its state, under the plan that made it: the one given must be that one.
+
+        Args:
+            data: What ``dumps`` gave.
+            plan: The plan; if left out, the one in the state.
+            key: The trial's key, if further records are to be folded; if left out, this machine's user's own.
+
+        Raises:
+            StateError: The state is damaged, truncated, or of another plan or key.
+        """
+        state = unpack(data, TrialState)
+        with instead_of(PlanError, StateError("the state is damaged: it does not hold a plan.")):
+            made_under = Plan.loads(state.plan)
+        if plan is not None and plan.fingerprint != made_under.fingerprint:
+            raise StateError(
+                f"the state was made under another plan ({made_under.name}), which differs in "
+                f"{_differing(plan, made_under)}; load it with that one."
+            )
+        trial = cls(made_under, key=key)
+        trial.tallies = restored_holding(state.tallies, made_under)
+        trial.dropped = Faults(state.dropped.items(), state.faults)
+        trial.secret.restore(state.key_mark, sealed=state.sealed)
+        trial.chronicle = Chronicle(made_under, trial.n)
+        trial.chronicle.told = state.told
+        if state.newcomers is not None:
+            records, units, hashes = state.newcomers
+            trial.newcomers = Newcomers(records, units, frozenset(hashes))
+        if min([*state.dropped.values(), *(fault.records for fault in state.faults)], default=1) < 1:
+            raise StateError("the state is damaged: its counts do not fit.")
+        if trial.exchanged(newcomers=state.newcomers is not None) != bytes(data):  # one state has one form
+            raise StateError("the state is damaged: it is not written as `dumps` writes it.")
+        return trial
+
+    def save(self, path: str | Path, *, positions: Positions | None = None) -> None:
+        """Write the state to a file, in one step: a crash leaves the old file or the new one.
+
+        The file is encrypted under the trial's key, and for its owner alone. Of a sealed trial, whose key is gone, only
+        the effects are left, rounded for others.
+
+        Args:
+            path: Where to.
+            positions: How far sources have been read, for those who go on from there.
+        """
+        saved, key = self.saved(positions)
+        saved.save(Path(path), key)
+        self.chronicle.ledger = saved.ledger
+
+    def saved(self, positions: Positions | None = None) -> tuple[Saved, FileKey | None]:
+        """What `save` writes: the state or what is left of it, with the ledger; and under which key."""
+        if self.sealed:
+            effects = self.chronicle.final_effects(self.tallies, self.dropped)
+            final = Final(self.plan.canonical().decode(), effects, self.secret.users_mark)
+            return Saved(b"", positions, final, self.chronicle.ledger), None
+        state, key = self.dumps(), self.secret.for_files()
+        return Saved(state, positions, None, self.chronicle.written(self.n, Secret(key.key))), key
+
+    def tell(self) -> Effects:
+        """Effects for others: rounded, and new ones only after growth; save the trial after asking.
+
+        Raises:
+            TooEarly: Too few stand behind them.
+        """
+        return self.chronicle.tell(self.tallies, self.dropped, self.secret)
+
+    @staticmethod
+    def load(path: str | Path, plan: Plan | None = None, *, key: bytes | None = None) -> Trial:
+        """The trial from a file that ``save`` wrote, or a run over files or streams."""
+        return open_saved(path, plan, key=key)[0]
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{arm}={n:_}" for arm, n in self.counts.items())
+        return f"Trial: {self.plan.name} | n={self.n:_} | {counts}"
+
+
+def quiet_effects(trial: Trial, *, rounded: bool = False) -> Effects:
+    """The trial's effects, without the warning: what it would say is in them."""
+    return read_effects(trial.plan, trial.tallies, trial.dropped, rounded=rounded)
+
+
+def open_saved(
+    path: str | Path, plan: Plan | None = None, *, key: bytes | None = None
+) -> tuple[Trial, Positions | None]:
+    """The trial in a saved file, and how far its sources have been read: both from opening it once.
+
+    Raises:
+        StateError: The file cannot be read, is damaged, or is of another plan or key.
+    """
+    saved = load(path, key)
+    if saved.final is not None:
+        raise SealedError(
+            f"{path}: the trial is sealed and its tallies are destroyed; only its effects are left: `foldaway effects "
+            f"{path}` prints them, and fa.saved_effects(path) reads them."
+        )
+    with naming(path):
+        trial = Trial.loads(saved.state, plan, key=key)
+    trial.chronicle.ledger = saved.ledger
+    return trial, saved.positions
+
+
+def _differing(plan: Plan, other: Plan) -> str:
+    """The settings in which two plans differ."""
+    ours, theirs = (msgspec.json.decode(each.canonical()) for each in (plan, other))
+    names = [name for name in Plan.__struct_fields__ if ours.get(name) != theirs.get(name)]
+    return ", ".join(f"`{name}`" for name in names) or "the order of its arms"

@@ -1,0 +1,86 @@
+"""Whose records a trial has: who is new since the last write, who was seen, how many stand behind the tallies."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldaway.keeping.cohort import Census, Newcomers, may_write
+from foldaway.plan import Plan
+from foldaway.records.batch import Batch
+from foldaway.tallies import Arms, Grouped, Holding
+from foldaway.tallies.sums import group_of
+
+_LOOK = 1_024  # records whose units are looked at together
+
+
+def with_batch(before: Newcomers, batch: Batch, plan: Plan) -> Newcomers:
+    """With the units of a batch; hashes only where they may come back, and only until there is a cohort."""
+    hashes: set[int] = set()
+    units = 0
+    if batch.unit is not None:
+        units = int(np.count_nonzero(np.diff(batch.unit, prepend=-1)))
+    elif plan.one_each:
+        units = len(batch)
+    else:
+        who = batch.key if batch.who is None else batch.who
+        for start in range(0, len(batch), _LOOK):
+            if len(hashes) >= plan.privacy.cohort or may_write(plan.privacy, before):
+                break
+            assert who is not None
+            hashes.update(who[start : start + _LOOK].tolist())
+    return (before + Newcomers(len(batch), units, frozenset(hashes))).within(plan.privacy)
+
+
+class Seen(NamedTuple):
+    """At a site that sends sums, which do not show how many, the units that were folded in this process.
+
+    Attributes:
+        hashes: Keyed hashes of them, by arm; none where they are not counted. They lie in parts, each less than half as
+            large as the one before it, so that a long run does not sort all of them with every batch.
+    """
+
+    hashes: tuple[tuple[NDArray[np.uint64], ...], ...]
+
+    @classmethod
+    def nobody(cls, plan: Plan) -> Seen:
+        """Before the first record."""
+        counted = plan.federated is not None and plan.keyed
+        return cls(((),) * len(plan.arms) if counted else ())
+
+    def with_batch(self, batch: Batch) -> Seen:
+        """With the units of a batch."""
+        if not self.hashes or not len(batch):
+            return self
+        assert batch.key is not None
+        return self.merge(Seen(tuple((np.unique(batch.key[batch.arm == arm]),) for arm in range(batch.arms))))
+
+    def merge(self, other: Seen) -> Seen:
+        """Those of both."""
+        return Seen(tuple(map(_united, self.hashes, other.hashes)))
+
+    def by_group(self, groups: int) -> NDArray[np.int64]:
+        """How many there are, by arm and group."""
+        units = [np.unique(np.concatenate([np.empty(0, dtype=np.uint64), *parts])) for parts in self.hashes]
+        return np.array([np.bincount(group_of(each, groups), minlength=groups) for each in units])
+
+
+def _united(ours: tuple[NDArray[np.uint64], ...], theirs: tuple[NDArray[np.uint64], ...]) -> tuple[Any, ...]:
+    """The hashes of both, in parts of which each is less than half as large as the one before it."""
+    parts = list(ours)
+    for part in theirs:
+        parts.append(part)
+        while len(parts) > 1 and len(parts[-2]) <= 2 * len(parts[-1]):
+            parts.append(np.union1d(parts.pop(), parts.pop()))
+    return tuple(parts)
+
+
+def census_of(plan: Plan, tallies: Holding) -> Census:
+    """How many stand behind tallies."""
+    if plan.grouped and not plan.within_clusters and isinstance(tallies, Grouped):
+        cells = tallies.records.astype(int).tolist()
+        return Census(dict(zip(plan.arms, cells, strict=True)), by_group=True)
+    counts = tallies.units if isinstance(tallies, Arms) else tallies.counts
+    return Census({arm: [n] for arm, n in zip(plan.arms, counts, strict=True)})
