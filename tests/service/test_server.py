@@ -64,11 +64,18 @@ def test_a_bug_is_told_to_the_log_by_type_and_place_alone(
         value = SECRET
         raise RuntimeError(f"no more {value}")
 
+    ticks = threading.Semaphore(0)
+
+    def broken_tick() -> None:
+        ticks.release()
+        broken()
+
     monkeypatch.setattr(service, "statuses", broken)
-    monkeypatch.setattr(service, "tick", broken)
+    monkeypatch.setattr(service, "tick", broken_tick)
     with TestClient(cast(Any, make_app(service))) as http:
         answer = http.get("/v1/trials", headers={"Authorization": f"Bearer {token}"})
-        time.sleep(4.5)  # two ticks: the first failure does not end them
+        for _ in range(3):  # a failure does not end them; when the third begins, two have been logged
+            assert ticks.acquire(timeout=60)
     assert answer.status_code == 500
     assert answer.headers["Content-Type"] == "application/problem+json"
     assert set(answer.json()) == {"title", "status", "detail"}
