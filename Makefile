@@ -35,7 +35,7 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make pins" PIP_CONFIG_FILE=/dev/null PIP_
 	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(UPGRADE)
 
-.PHONY: help demo test long lint mypy format bench docs validate package pins clean
+.PHONY: help demo test long again lint mypy format bench docs validate package pins clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ long: $(DEV) ## run the longest tests: many kills, much data, further cases
 	@tools/install_test_services.sh
 	$(PYTEST) -m slow $(ARGS)
 	@tools/install_test_services.sh --missing
+
+again: $(DEV) ## run the tests that failed last once more, one after the other
+	$(PYTEST) -n 0 --last-failed --last-failed-no-failures none $(ARGS)
 
 lint: $(DEV) ## check style, formatting and types
 	$(BIN)/ruff check $(CODE)
