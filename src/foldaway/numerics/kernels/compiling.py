@@ -63,6 +63,13 @@ def njit_part(function: Function) -> Function:
     return compiled
 
 
+def njit_copied(function: Function) -> Function:
+    """The same, and LLVM copies it into every loop that calls it: for the small steps of a loop over octets."""
+    without: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
+    compiled: Function = numba.njit(function, nogil=True, **without)
+    return compiled
+
+
 def njit_inline(function: Function) -> Function:
     """Copy a function into every kernel that calls it: a loop around a call that can fail is not vectorised."""
     compiled: Function = numba.njit(function, nogil=True, inline="always")

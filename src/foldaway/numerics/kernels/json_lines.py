@@ -6,10 +6,13 @@ reader takes a parser. So a line that this kernel takes must be valid JSON, and 
 not every valid line need be taken.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.numerics.kernels.compiling import njit, njit_inline, njit_part
+from foldaway.numerics.kernels.compiling import njit, njit_copied
+from foldaway.numerics.kernels.lanes import load_word, trailing_zeros
 
 Octets = NDArray[np.uint8]
 Places = NDArray[np.int32]
@@ -25,6 +28,12 @@ _LONGEST_NUMBER = 32  # with an exponent of two digits at most, none that is tak
 
 _QUOTE, _BACKSLASH, _MINUS, _PLUS, _POINT, _ZERO, _NINE = 34, 92, 45, 43, 46, 48, 57
 _COMMA, _COLON, _OPEN, _CLOSE, _NEWLINE, _SPACE = 44, 58, 123, 125, 10, 32
+
+# Eight octets are looked at together, as one word, and the high bit of an octet marks it. A carry can mark wrongly, but
+# only octets after one that is marked rightly, and the first is the one that counts.
+_ONES, _HIGH_BITS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+_QUOTES, _BACKSLASHES, _SPACES, _ZEROS = (_ONES * np.uint64(each) for each in (_QUOTE, _BACKSLASH, _SPACE, _ZERO))
+_FROM_TEN = _ONES * np.uint64(0x80 - 10)  # added to ten or more, it sets the high bit
 
 
 @njit
@@ -96,7 +105,7 @@ def gather(text: Octets, begin: Places, end: Places, offsets: NDArray[np.int32],
     offsets[len(begin)] = to
 
 
-@njit_inline
+@njit_copied
 def _skip(text: Octets, at: int) -> int:
     """The next place without a blank; line ends are none."""
     while text[at] == _SPACE or text[at] == 9 or text[at] == 13:
@@ -104,7 +113,7 @@ def _skip(text: Octets, at: int) -> int:
     return at
 
 
-@njit_part
+@njit_copied
 def _object(
     text: Octets,
     at: int,
@@ -161,31 +170,52 @@ def _object(
         at = _skip(text, at + 1)
 
 
-@njit_part
+@njit_copied
 def _line_end(text: Octets, at: int) -> int:
     at = _skip(text, at)
     return at if text[at] == _NEWLINE else NOT_PLAIN
 
 
-@njit_part
+@njit_copied
 def _length(ends: Places, column: int) -> int:
     return int(ends[column] - (ends[column - 1] if column else 0))
 
 
-@njit_inline
+@njit_copied
+def _eight(text: Octets, at: int) -> Any:
+    """The eight octets from there on as a word, the first lowest; behind the end of the text there are zeros."""
+    if at + 8 <= len(text):
+        return load_word(text, at)
+    word = np.uint64(0)
+    for i in range(len(text) - at):
+        word |= np.uint64(text[at + i]) << np.uint64(8 * i)
+    return word
+
+
+@njit_copied
+def _first(marked: np.uint64) -> Any:
+    """The place of the first octet in a word that is marked, or 8."""
+    return np.int64(trailing_zeros(marked & _HIGH_BITS) >> np.uint64(3))
+
+
+@njit_copied
 def _stands(text: Octets, at: int, names: Octets, ends: Places, column: int) -> bool:
     """Whether a wanted name stands there, between quotes."""
     first = ends[column - 1] if column else 0
+    length = ends[column] - first
     if text[at] != _QUOTE:
         return False
-    for i in range(first, ends[column]):
-        at += 1
-        if names[i] != text[at]:
+    at += 1
+    for i in range(0, length, 8):
+        differ = _eight(text, at + i) ^ _eight(names, first + i)
+        if length - i < 8:
+            differ &= (np.uint64(1) << np.uint64(8 * (length - i))) - np.uint64(1)
+        if differ:
             return False
-    return bool(text[at + 1] == _QUOTE)
+    return bool(text[at + length] == _QUOTE)
 
 
-@njit_part
+@njit_copied
 def _column(text: Octets, start: int, stop: int, names: Octets, ends: Places) -> int:
     """Which of the wanted names lies between the two, or -1."""
     for column in range(len(ends)):
@@ -194,7 +224,7 @@ def _column(text: Octets, start: int, stop: int, names: Octets, ends: Places) ->
     return -1
 
 
-@njit_part
+@njit_copied
 def _beyond_ascii(text: Octets, start: int, stop: int) -> bool:
     bits = 0
     for at in range(start, stop):
@@ -202,7 +232,7 @@ def _beyond_ascii(text: Octets, start: int, stop: int) -> bool:
     return bits >= 128
 
 
-@njit_inline
+@njit_copied
 def _value(text: Octets, at: int, unwanted: bool) -> int:
     """Where the value that begins here ends, or `NOT_PLAIN`."""
     first = text[at]
@@ -218,40 +248,47 @@ def _value(text: Octets, at: int, unwanted: bool) -> int:
     return _number(text, at)
 
 
-@njit_inline
+@njit_copied
 def _word(text: Octets, at: int, second: int, third: int, fourth: int) -> int:
     same = text[at + 1] == second and text[at + 2] == third and text[at + 3] == fourth
     return at + 4 if same else NOT_PLAIN
 
 
-@njit_inline
+@njit_copied
 def _string(text: Octets, at: int, escapes: bool) -> int:
     """Behind the string that begins here, or `NOT_PLAIN`; with the simple escapes, where these are allowed."""
     if text[at] != _QUOTE:
         return NOT_PLAIN
     at += 1
-    while text[at] != _QUOTE:
-        if text[at] < _SPACE:
+    while True:
+        word = _eight(text, at)
+        quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
+        special = ((quotes - _ONES) & ~quotes) | ((backslashes - _ONES) & ~backslashes) | ((word - _SPACES) & ~word)
+        at += _first(special)
+        if not special & _HIGH_BITS:
+            continue
+        if text[at] == _QUOTE:
+            return at + 1
+        if text[at] != _BACKSLASH or not escapes:
             return NOT_PLAIN
-        if text[at] == _BACKSLASH:
-            at += 1
-            if not escapes:
-                return NOT_PLAIN
-            escaped = text[at]
-            if escaped != _QUOTE and escaped != _BACKSLASH and escaped != 47 and escaped != 110 and escaped != 116:
-                return NOT_PLAIN
-        at += 1
-    return at + 1
+        escaped = text[at + 1]
+        if escaped != _QUOTE and escaped != _BACKSLASH and escaped != 47 and escaped != 110 and escaped != 116:
+            return NOT_PLAIN
+        at += 2
 
 
-@njit_inline
+@njit_copied
 def _digits(text: Octets, at: int) -> int:
-    while _ZERO <= text[at] <= _NINE:
-        at += 1
-    return at
+    """Behind the digits that begin here."""
+    while True:
+        value = _eight(text, at) ^ _ZEROS  # 0 to 9 of a digit
+        others = (value + _FROM_TEN) | value
+        at += _first(others)
+        if others & _HIGH_BITS:
+            return at
 
 
-@njit_inline
+@njit_copied
 def _number(text: Octets, at: int) -> int:
     """Behind the number that begins here, or `NOT_PLAIN`."""
     start = at
@@ -277,7 +314,7 @@ def _number(text: Octets, at: int) -> int:
     return at if at - start <= _LONGEST_NUMBER else NOT_PLAIN
 
 
-@njit_part
+@njit_copied
 def _place(
     text: Octets, start: int, stop: int, numeric: bool, column: int, row: int, begin: Places, end: Places
 ) -> bool:
