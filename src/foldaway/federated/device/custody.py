@@ -8,8 +8,7 @@ from contextlib import contextmanager
 
 from foldaway.errors import StateError, instead_of
 from foldaway.federated.device.local_store import LocalStore
-from foldaway.federated.device.memory_store import MemoryStore
-from foldaway.federated.device.state import DeviceState, DeviceStatus, Forgotten, Stage, Standing
+from foldaway.federated.device.state import DeviceState, DeviceStatus, Forgotten, MemoryStore, Stage, Standing
 from foldaway.federated.modes import mode_of
 from foldaway.plan import Plan
 
@@ -78,13 +77,6 @@ class Custody:
         else:
             standing = "enrolled" if state.enrolled else "new"
         return DeviceStatus(self.plan.name, standing, state.records)
-
-    def stands(self, standing: Standing) -> DeviceStatus:
-        """That it stands like this, unless its time is up."""
-        with self.changing() as state:
-            if state.has_expired:
-                return self.status_of(state)
-            return DeviceStatus(self.plan.name, standing, state.records)
 
     def end(self, stage: Stage) -> DeviceStatus:
         """The device's part is over: what it kept of its records goes."""

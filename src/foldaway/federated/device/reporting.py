@@ -134,11 +134,11 @@ class Reporting:
         published = None
         if self._mode.replies:
             if not self._send_moments():
-                return self._custody.stands("pending")
+                return self._custody.status
             with self._custody.changing() as state:
                 replied = bool(state.report)
             if not replied and (published := self._connection.agreed(self._plan).coefficients()) is None:
-                return self._custody.stands("waiting for coefficients")
+                return self._custody.status
         with self._custody.changing() as state:
             if state.stage not in ("collecting", "reporting"):  # its time was up in between
                 return self._custody.status_of(state)
@@ -152,7 +152,7 @@ class Reporting:
             report = state.report
         if not report:
             return self._custody.end("missed")  # nothing of it is in what was published
-        return self._custody.end("counted") if self._send_report(report).durable else self._custody.stands("pending")
+        return self._custody.end("counted") if self._send_report(report).durable else self._custody.status
 
     def _send_moments(self) -> bool:
         """Send the moments of new records, and again those that are not durable; whether all are now.

@@ -12,8 +12,7 @@ from typing import Any, get_args
 import msgspec
 
 from foldaway.federated.device.device import Device
-from foldaway.federated.device.memory_store import MemoryStore
-from foldaway.federated.device.state import DeviceState
+from foldaway.federated.device.state import DeviceState, MemoryStore
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Coefficients, Kind, Received, new_number
 from foldaway.simulation.federated.population import CHUNK, Client, Role, World, clients
