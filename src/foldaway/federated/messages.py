@@ -51,11 +51,6 @@ class Counted(Message, frozen=True, array_like=True, forbid_unknown_fields=True)
 
     n: Count
 
-    @property
-    def counts_device(self) -> bool:
-        """Whether a device is in the tallies with this message that was not there before."""
-        return True
-
 
 class Moments(Counted, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The triangular factor of rows z = [1, x, y], times the roots of their weights.
@@ -72,11 +67,6 @@ class Moments(Counted, frozen=True, array_like=True, forbid_unknown_fields=True)
     def of(cls, number: bytes, arm: str, n: int, R: Floats, *, first: bool = True) -> Self:
         """The message for a factor R (K by K, upper triangular)."""
         return cls(number, arm, n, packed(R[np.triu_indices(len(R))]), first)
-
-    @property
-    def counts_device(self) -> bool:
-        """Whether the device has sent none before."""
-        return self.first
 
     def triangle(self, columns: int) -> Floats:
         """R again, K by K."""

@@ -17,6 +17,7 @@ from foldaway.numerics.block import Floats
 from foldaway.numerics.linalg import append_rows
 from foldaway.plan import Plan
 from foldaway.plan.vocabulary import MODES as WORDS
+from foldaway.tallies import Arms
 from foldaway.trial import Trial
 
 
@@ -89,7 +90,9 @@ class Mode(ABC):
         self, share: Share, messages: Sequence[Any], values: Sequence[Floats], published: Published | None
     ) -> None:
         """Take checked messages of one kind in; unless they are replies, each is a cluster of its own."""
-        share.fold(messages, values)
+        if messages:
+            assert isinstance(share.trial.tallies, Arms)
+            share.trial.tallies = share.trial.tallies.fold_clusters(*share.counted(messages), np.stack(values))
 
     @abstractmethod
     def results(
@@ -142,9 +145,6 @@ def moments(number: bytes, arm: str, records: Sequence[bytes], *, first: bool) -
     rows = stacked(records)
     columns = rows.shape[1] - 1
     return Moments.of(number, arm, len(rows), with_rows(np.zeros((columns, columns)), rows), first=first)
-
-
-# Words for what is kept and sent.
 
 
 def longest_arm(plan: Plan) -> str:

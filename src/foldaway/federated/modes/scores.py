@@ -65,7 +65,7 @@ class Scores(Mode):
         rows = [packed(record) for record in records]
         share = Share.of(plan)
         factors = [moments(bytes(16), arm, rows, first=True) for arm in plan.arms]
-        share.fold(factors, [factor.triangle(len(plan.columns)) for factor in factors])
+        self.fold(share, factors, [factor.triangle(len(plan.columns)) for factor in factors], None)
         published = Published.of(share.trial).message("replying", 0.0)
         self.report(plan, Holding(bytes(16), plan.control, len(rows), b"", rows), published)
 
