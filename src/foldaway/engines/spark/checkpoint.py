@@ -9,6 +9,7 @@ numbered file for every batch that was begun (`offsets`: where in the source it 
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from foldaway.errors import StateError
@@ -41,12 +42,8 @@ class Checkpoint:
         path = self._path("metadata")
         if not self._files.exists(path):
             return None
-        stream = self._files.open(path)
-        try:
-            text = bytes(stream.readAllBytes()).decode()
-        finally:
-            stream.close()
-        return str(json.loads(text)["id"])
+        with closing(self._files.open(path)) as stream:
+            return str(json.loads(bytes(stream.readAllBytes()))["id"])
 
     def batches(self, log: str) -> list[int]:
         """The numbers of the batches in a log, the latest first."""
