@@ -82,7 +82,7 @@ class Custody:
         """The device's part is over: what it kept of its records goes."""
         with self.changing() as state:
             self.store.drop_records()
-            if not (state.has_expired and stage == "missed"):  # which says more
+            if stage != "missed" or state.stage not in ("expired", "expired while pending"):  # which say more
                 state.end(stage)
             return self.status_of(state)
 

@@ -58,11 +58,6 @@ class DeviceState(msgspec.Struct):
         """End it since its time is up; a report, or messages that are waiting, may have been counted all the same."""
         self.end("expired while pending" if self.report or waiting else "expired")
 
-    @property
-    def has_expired(self) -> bool:
-        """Whether it has ended since its time was up."""
-        return self.stage in ("expired", "expired while pending")
-
     def expired(self, retention: float, now: float) -> bool:
         """Whether the oldest of the records is older than the plan allows."""
         return self.since is not None and now - self.since > retention

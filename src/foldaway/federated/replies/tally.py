@@ -67,13 +67,8 @@ class Replies:
 
     def product(self, segment: Segment) -> Floats:
         """Σ u u' of one part."""
-        start = 0
-        for part in self.segments:
-            width = part.q * part.r
-            if part is segment:
-                return self.products[start : start + width**2].reshape(width, width)
-            start += width**2
-        raise KeyError(segment)
+        start, width = segment.products_start, segment.q * segment.r
+        return self.products[start : start + width**2].reshape(width, width)
 
     def state(self) -> RepliesState:
         """What is kept."""

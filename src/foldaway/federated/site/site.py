@@ -106,7 +106,7 @@ def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | 
         answer = link.ask("POST", "/tallies", content=state, headers=headers)
     except ServerError as refused:
         if refused.status in _NOT_TAKEN or (mark.fresh and refused.status in _NOT_READ):
-            mark.take_back()
+            destroy_file(mark.path)  # the number was not used: the records may be put right, and sent under another
         raise
     with instead_of(msgspec.MsgspecError, ServerError("the answer is not a coordinator's; is the address right?")):
         received = msgspec.json.decode(answer, type=Received)
@@ -140,7 +140,7 @@ class SiteMark:
     """
 
     def __init__(self, path: Path, mark: _Mark, *, fresh: bool, taken: bool = False) -> None:
-        self._path, self._mark = path, mark
+        self.path, self._mark = path, mark
         self.number = mark.number
         self.fresh, self.taken = fresh, taken
 
@@ -188,11 +188,7 @@ class SiteMark:
     def forget_key(self) -> None:
         """Overwrite the key of groups with zeros, since nothing will be sent again."""
         gone = msgspec.structs.replace(self._mark, key=bytes(len(self._mark.key)))
-        overwrite_file(self._path, msgspec.json.encode(gone))
-
-    def take_back(self) -> None:
-        """Forget a number that was not used: the records may be put right, and sent under another."""
-        destroy_file(self._path)
+        overwrite_file(self.path, msgspec.json.encode(gone))
 
 
 def _read(path: Path) -> _Mark:
