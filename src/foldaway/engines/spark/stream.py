@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,9 +19,7 @@ from foldaway.sources.brokers.stream_file import STATE, StreamFile, StreamState,
 from foldaway.trial import Trial, finish_sealing, prepare_sealing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 T = TypeVar("T")
@@ -96,15 +94,18 @@ def fold_stream(
             raise SealedError("the trial in this store is closed: it takes no more records.")
         durable = stored.of(plan, key)
         _take_back(Checkpoint(df.sparkSession, place), stored, store)
-        retain = min(
-            max(int(df.sparkSession.conf.get(_RETAIN) or 0), plan.privacy.cohort + 2 * _MARGIN), _MOST_RETAINED
-        )
+        settings = df.sparkSession.conf
+        before = settings.get(_RETAIN)
+        retain = min(max(int(before or 0), plan.privacy.cohort + 2 * _MARGIN), _MOST_RETAINED)
         stream = StreamFold(opened, stored, durable, key, retain - _MARGIN)
         writer = df.writeStream.foreachBatch(stream._take_in).option("checkpointLocation", place)
         if trigger is not None:
             writer = writer.trigger(**trigger)
-        with _set(df.sparkSession, _RETAIN, str(retain)):
+        settings.set(_RETAIN, str(retain))
+        try:
             stream.query = writer.start()
+        finally:
+            settings.set(_RETAIN, before)  # type: ignore[arg-type] # it has a default
         until_started.pop_all()
     _HOLDERS[folder] = stream
     return stream
@@ -248,14 +249,3 @@ def _take_back(checkpoint: Checkpoint, stored: StreamState, store: str | Path) -
         )
     if query is not None:
         checkpoint.rewind(_last_batch(stored))
-
-
-@contextmanager
-def _set(session: SparkSession, name: str, value: str) -> Iterator[None]:
-    """A setting of the session while a query is made from it."""
-    before = session.conf.get(name)
-    session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        session.conf.set(name, before)  # type: ignore[arg-type] # it has a default

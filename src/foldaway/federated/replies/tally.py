@@ -101,15 +101,12 @@ class CollectedScores:
     scored: int
     products: dict[int, tuple[Segment, Floats]] = field(default_factory=dict)
 
+    squared_sums = None  # replies do not tell
+
     @property
     def n(self) -> int:
         """The arm's records: their moments are all in the coefficients, whoever has replied."""
         return self.arm.n
-
-    @property
-    def squared_sums(self) -> None:
-        """Replies do not tell."""
-        return None
 
     def meat(self, outcome: int, delta: Floats, scale: float = 1.0) -> Floats:
         """Σ_j u_j u_j', scaled up for those who have not replied, as if they were missing at random."""

@@ -207,19 +207,15 @@ def coordinating(folder: Path, plan: Plan) -> Iterator[Coordinator]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
     try:
-        url = _address(process, folder / "log")
+        assert process.stdout is not None
+        line = next((line for line in process.stdout if line.startswith("Listening on ")), None)
+        if line is None:
+            log_text = (folder / "log").read_text(errors="replace").strip()
+            raise ServerError(f"the coordinator did not start: {log_text[-500:]}")
+        url = line.split()[-1]
         with Client(url, admin) as client:
             made = client.create(plan.to_toml())
         yield Coordinator(process.pid, url, plan.name, made["ingest_token"], admin, folder / "trials")
     finally:
         process.terminate()
         process.communicate()
-
-
-def _address(process: subprocess.Popen[str], log: Path) -> str:
-    """Its address, which it prints."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("Listening on "):
-            return line.split()[-1]
-    raise ServerError(f"the coordinator did not start: {log.read_text(errors='replace').strip()[-500:]}")
