@@ -26,12 +26,7 @@ def state_home() -> Path:
 
 
 class FileKey(NamedTuple):
-    """What a trial's saved files are encrypted under.
-
-    Attributes:
-        design: The fingerprint of the trial's design.
-        key: The trial's key.
-    """
+    """What a trial's saved files are encrypted under: the fingerprint of its design, and its key."""
 
     design: str
     key: bytes

@@ -21,12 +21,7 @@ _LOGS = ("offsets", "commits")
 
 
 class Checkpoint:
-    """A checkpoint, wherever Hadoop's file systems reach.
-
-    Args:
-        session: The Spark session.
-        folder: The checkpoint's address.
-    """
+    """A checkpoint, in a folder wherever Hadoop's file systems reach."""
 
     def __init__(self, session: SparkSession, folder: str) -> None:
         self.folder = folder

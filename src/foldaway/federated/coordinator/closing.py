@@ -97,11 +97,7 @@ class End(NamedTuple):
 
 
 class Course:
-    """The way of one trial from open to closed.
-
-    Args:
-        plan: Its plan.
-    """
+    """The way of one trial from open to closed."""
 
     def __init__(self, plan: Plan) -> None:
         self._replies = mode_of(plan).replies
@@ -158,12 +154,7 @@ class Course:
         return closing._replace(deadline=now), False  # nothing is published, so there is nothing to wait for
 
     def looked(self, seen: Situation, included: Callable[[], Sequence[int]]) -> WaitOn | End | None:
-        """A server looks at the trial, as it does every second.
-
-        Args:
-            seen: Where the trial stands.
-            included: The devices whose records are in the tallies, by arm; asked only if it matters.
-        """
+        """A server looks at the trial, as it does every second; it asks who is included only if that matters."""
         closing = seen.closing
         if seen.stage != "replying" or closing is None or not (seen.is_over or self._enough(closing, seen, included)):
             return None

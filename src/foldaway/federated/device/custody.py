@@ -17,12 +17,7 @@ DeviceStore = LocalStore | MemoryStore
 
 
 class Custody:
-    """What a device holds of one trial.
-
-    Attributes:
-        plan: The plan.
-        store: Where it is held.
-    """
+    """What a device holds of one trial."""
 
     def __init__(self, plan: Plan, store: DeviceStore) -> None:
         self.plan = plan

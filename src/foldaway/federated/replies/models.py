@@ -134,15 +134,7 @@ def readings(segment: Segment, arm: int, F: Floats, framed: Floats, k: int) -> t
 
 
 def reply(plan: Plan, published: Coefficients, arm: str, rows: Floats, weights: Floats | None = None) -> Floats:
-    """A device's scores for every published model, to be sent as they are.
-
-    Args:
-        plan: The plan.
-        published: What the coordinator has published.
-        arm: The device's arm.
-        rows: Its records z = [1, x, y], n by K.
-        weights: Their observation weights, if the plan has them.
-    """
+    """A device's scores for every published model, to be sent as they are; of its rows z = [1, x, y], n by K."""
     k, columns, leverage = len(plan.regressors), len(plan.columns), leverage_of(plan)
     a = list(plan.arms).index(arm)
     if any(len(model.deltas) != len(plan.arms) for model in published.models):

@@ -137,11 +137,7 @@ def scored_arms(
 ) -> dict[str, list[ArmTally]]:
     """By estimator, the arms with the scores that were collected for its coefficients.
 
-    Args:
-        plan: The plan.
-        arms: The arms' moments, in the frame that was published.
-        replies: The sums of the replies, by arm.
-        devices: The devices whose records are in the moments, by arm.
+    All is by arm; the moments are in the frame that was published, and the devices those whose records are in them.
     """
     return {
         name: [_scored(arm, place, name, replies[place], devices[place]) for place, arm in enumerate(arms)]

@@ -83,13 +83,7 @@ def fold_site(
 
 
 def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | Path = "~/.foldaway") -> SiteReport:
-    """Send a site's tallies under the number in its mark; sent again, they are not counted again.
-
-    Args:
-        trial: The site's records, folded.
-        files: What they were folded from.
-        link: The coordinator.
-        folder: Where the site keeps its mark.
+    """Send a site's tallies, of these files, under the number in its mark; sent again, they are not counted again.
 
     Raises:
         ServerError: The coordinator has another plan, refuses, or cannot be reached.
@@ -153,13 +147,7 @@ class SiteMark:
 
     @classmethod
     def of(cls, plan: Plan, files: Sequence[str], folder: str | Path = "~/.foldaway", key: bytes = b"") -> SiteMark:
-        """The mark that stands for these files, made if there is none.
-
-        Args:
-            plan: The plan.
-            files: The site's files.
-            folder: Where the mark is.
-            key: Under which the records were folded, if under any.
+        """The mark that stands for these files, folded under this key, if under any; made if there is none.
 
         Raises:
             StateError: The site has sent other records in this trial, or its folder cannot be used.

@@ -49,13 +49,7 @@ class CountingLink(HttpLink):
 
 
 class Crowd:
-    """The devices of one process.
-
-    Args:
-        world: What is simulated.
-        link: The connection that they share.
-        progress: Called with the number of clients done since the last call.
-    """
+    """The devices of one process; ``progress`` is called with the number of clients done since the last call."""
 
     def __init__(self, world: World, link: CountingLink, progress: Callable[[int], None]) -> None:
         self._world = world

@@ -144,23 +144,14 @@ class _Workers:
 
 
 class Coordinator(NamedTuple):
-    """A coordinator in a process of its own, as anybody would start it, and a trial on it.
-
-    Attributes:
-        pid: Its process.
-        url: Its address.
-        trial: The trial's name.
-        token: The devices' token.
-        admin: The administrator's token.
-        data: Where it keeps its database.
-    """
+    """A coordinator in a process of its own, as anybody would start it, and a trial on it."""
 
     pid: int
     url: str
     trial: str
-    token: str
-    admin: str
-    data: Path
+    token: str  # the devices'
+    admin: str  # the administrator's
+    data: Path  # where it keeps its database
 
     @property
     def address(self) -> str:
