@@ -124,7 +124,10 @@ class Share:
             return cls(trial, devices=saved.devices, largest=saved.largest)
         if published is None:
             raise StateError("the state does not fit its plan: it has replies to nothing that was published.")
-        return cls(trial, published.restore_replies(saved.replies), saved.devices, saved.largest)
+        if len(saved.replies) != len(plan.arms):
+            raise StateError("the state does not fit its plan: it has replies of other arms.")
+        replies = [Replies.restore(state, published.segments) for state in saved.replies]
+        return cls(trial, replies, saved.devices, saved.largest)
 
     def copy(self) -> Self:
         """A share of its own with the same tallies."""
