@@ -89,10 +89,6 @@ class Sums(Counted, frozen=True, array_like=True, forbid_unknown_fields=True):
         return R
 
 
-Factored = Moments | Sums
-"""A message from which the factor of n records can be read."""
-
-
 class GroupSums(Counted, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Mode sums: the device's group, and the sum of each outcome and, if the plan has coefficients, of each ỹ."""
 
@@ -118,11 +114,6 @@ class ScoreReply(Message, frozen=True, array_like=True, forbid_unknown_fields=Tr
     """Mode scores: the device's reply to the published coefficients, as ``replies.models.reply`` makes it."""
 
     scores: Numbers
-
-    @classmethod
-    def of(cls, number: bytes, arm: str, scores: Floats) -> Self:
-        """The message for the scores."""
-        return cls(number, arm, packed(scores))
 
 
 class Received(msgspec.Struct, frozen=True):

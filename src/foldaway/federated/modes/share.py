@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foldaway.errors import MessageError, StateError
-from foldaway.federated.messages import Counted, Factored, Moments
+from foldaway.federated.messages import Counted, Moments
 from foldaway.federated.replies.published import Published
 from foldaway.federated.replies.tally import Replies
 from foldaway.inference.rounding import round_count
@@ -27,7 +27,7 @@ from foldaway.tallies.kinds import UNITS
 from foldaway.tallies.scores import UnitScores
 from foldaway.trial import Trial
 
-_ROUNDING = 1e-6
+ROUNDING = 1e-6
 
 # A column whose root mean square is so many times that of all other devices is a slip of units at the least.
 _ABSURD = 1e6
@@ -141,29 +141,6 @@ class Share:
             raise MessageError(f"the message names an arm that the plan has not; its arms are {', '.join(places)}.")
         return places[arm]
 
-    def check(self, message: Factored) -> Floats:
-        """The factor in a message, K by K, if records of the plan can have it.
-
-        Raises:
-            MessageError: They cannot.
-        """
-        self.require_few(message)
-        n, R = message.n, message.triangle(len(self.plan.columns))
-        if self.plan.weight is None and abs(R[0, 0] ** 2 - n) > _ROUNDING * n:
-            fault = "the message's factor is not one of so many records: its first number is not their root."
-            raise MessageError(fault)
-        if not R[0, 0]:
-            raise MessageError("the message's factor has no intercept.")
-        lengths = np.linalg.norm(R, axis=0)
-        # Where columns depend on one another, a factor may have more rows than rank.
-        if n < len(R) and np.linalg.matrix_rank(R / np.where(lengths > 0, lengths, 1), tol=_ROUNDING) > n:
-            raise MessageError("the message's factor has more directions than records.")
-        self.require_usual(np.sum(R**2, axis=0) / R[0, 0] ** 2)
-        names = enumerate(self.plan.columns)
-        bounded = {place: self.plan.bounds[name] for place, name in names if name in self.plan.bounds}
-        self.require_within(R[0, list(bounded)] / R[0, 0], list(bounded.values()))
-        return R
-
     def require_few(self, message: Counted) -> None:
         """Refuse a message of an arm that the plan has not, or of more records than a device may have.
 
@@ -184,7 +161,7 @@ class Share:
             MessageError: There is one.
         """
         lower, upper = np.reshape(np.asarray(bounds, dtype=np.float64), (-1, 2)).T
-        slack = _ROUNDING * (upper - lower)
+        slack = ROUNDING * (upper - lower)
         if np.any((means < lower - slack) | (means > upper + slack)):
             raise MessageError("the message's numbers lie beyond the plan's `bounds`.")
 
