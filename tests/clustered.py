@@ -96,7 +96,7 @@ def adjusted(plan: fa.Plan, rows: Any) -> Any:
 def answer(plan: fa.Plan, published: Published, kept: Kept) -> ScoreReply:
     """A device's reply in mode scores."""
     values = reply(plan, published.message("replying", 0.0), kept.arm, kept.rows, kept.weights)
-    return ScoreReply.of(secrets.token_bytes(16), kept.arm, values)
+    return ScoreReply(secrets.token_bytes(16), kept.arm, packed(values))
 
 
 def batches(items: list[Any], size: int) -> Iterator[list[Any]]:

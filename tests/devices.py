@@ -16,8 +16,7 @@ import pytest
 import foldaway as fa
 from by_groups import by_groups
 from foldaway.federated import Device
-from foldaway.federated.device.memory_store import MemoryStore
-from foldaway.federated.device.state import DeviceState
+from foldaway.federated.device.state import DeviceState, MemoryStore
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import new_number
 from kept_rows import fitted, mean_variance, unit_degrees

@@ -28,8 +28,7 @@ from foldaway.federated import Device
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.federated.device.custody import DeviceStore
 from foldaway.federated.device.local_store import LocalStore
-from foldaway.federated.device.memory_store import MemoryStore
-from foldaway.federated.device.state import DeviceState
+from foldaway.federated.device.state import DeviceState, MemoryStore
 from foldaway.federated.messages import Coefficients, Received
 from foldaway.service.collecting.answers import Answers
 from foldaway.service.collecting.device_closings import DeviceClosings

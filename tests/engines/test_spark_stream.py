@@ -18,7 +18,7 @@ import foldaway as fa
 import spark_stream_driver
 import sparks
 from foldaway.engines import spark
-from foldaway.engines.spark.stream import _Batches
+from foldaway.engines.spark.stream import StreamFold
 from foldaway.keeping.saved import StreamPositions
 from foldaway.keeping.user_keys import FileKey
 from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
@@ -301,11 +301,11 @@ def test_the_first_write_waits_for_coefficients_while_the_checkpoint_allows(most
     plan = replaced(fa.Plan(name="wide", **names), cohort=20)
     rng = np.random.default_rng(1)
     with StreamFile(tmp_path) as opened:
-        batches = _Batches(opened, StreamState(StreamPositions("a Spark stream")), fa.Trial(plan, key=KEY), KEY, most)
+        batches = StreamFold(opened, StreamState(StreamPositions("a Spark stream")), fa.Trial(plan, key=KEY), KEY, most)
         waits = []
         for number in range(5):
             rows = pd.DataFrame(rng.normal(size=(40, 31)), columns=[*columns, "y"]).assign(g=["a", "b"] * 20)
-            batches.take(folded(plan, rows), "q", number)
+            batches._take(folded(plan, rows), "q", number)
             waits.append(batches.pending)
     adjusted = all(row.reliable for row in spark.load(tmp_path, key=KEY).effects().filter(estimator="adjusted"))
     assert (waits, adjusted) == (([40, 80, 120, 0, 0], True) if most == 100 else ([40, 0, 0, 0, 0], False))

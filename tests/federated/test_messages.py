@@ -48,7 +48,7 @@ def test_there_and_back() -> None:
     again = decoded(encoded(message), Moments)
     assert again == message
     assert np.array_equal(again.triangle(3), R)
-    scores = decoded(encoded(ScoreReply.of(NUMBER, "a", R[0])), ScoreReply).scores
+    scores = decoded(encoded(ScoreReply(NUMBER, "a", packed(R[0]))), ScoreReply).scores
     assert np.array_equal(unpacked(scores, 3), R[0])
     assert decoded(encoded(Enrolment(NUMBER, "ä")), Enrolment).arm == "ä"
 
@@ -131,7 +131,7 @@ def factor(n: int, seed: int = 1, scale: float = 1.0) -> Any:
 def refused(share: Share, message: Any) -> str:
     before = share.dumps()
     with pytest.raises(MessageError) as told:
-        share.check(message)
+        mode_of(share.plan).check(share, message, None)
     assert share.dumps() == before
     assert not any(character.isdigit() for character in str(told.value).replace("0", ""))
     return str(told.value)
@@ -140,7 +140,7 @@ def refused(share: Share, message: Any) -> str:
 def test_factors_that_no_records_have() -> None:
     share = Share.of(PLAN)
     R = factor(5)
-    share.check(Moments.of(NUMBER, "a", 5, R))
+    mode_of(share.plan).check(share, Moments.of(NUMBER, "a", 5, R), None)
     assert "not one of so many records" in refused(share, Moments.of(NUMBER, "a", 6, R))
     assert "an arm that the plan has not" in refused(share, Moments.of(NUMBER, "c", 5, R))
     assert "more directions than records" in refused(share, Moments.of(NUMBER, "a", 1, factor(3) / np.sqrt(3)))
@@ -149,7 +149,7 @@ def test_factors_that_no_records_have() -> None:
         wrong[1, 2] = bad
         assert "not finite or too large" in refused(share, Moments.of(NUMBER, "a", 5, wrong))
     with pytest.raises(MessageError, match="holds 2 numbers where the plan makes 6"):
-        share.check(Moments(NUMBER, "a", 5, bytes(16)))
+        mode_of(share.plan).check(share, Moments(NUMBER, "a", 5, bytes(16)), None)
     plan = federated(fa.Plan(**SMALL, weight="w", covariates=["x"]), "one-message")
     weighted = Share.of(plan)
     assert "no intercept" in refused(weighted, Moments.of(NUMBER, "a", 5, R * [0, 1, 1]))
@@ -157,7 +157,7 @@ def test_factors_that_no_records_have() -> None:
 
 def test_a_slip_of_units_is_refused_once_others_are_here() -> None:
     share = share_of(PLAN, [Moments.of(new_number(), "ab"[i % 2], 20, factor(20, i)) for i in range(60)])
-    share.check(Moments.of(NUMBER, "a", 20, factor(20, 99, scale=1e3)))  # a whale
+    mode_of(share.plan).check(share, Moments.of(NUMBER, "a", 20, factor(20, 99, scale=1e3)), None)  # a whale
     assert "absurdly large" in refused(share, Moments.of(NUMBER, "a", 20, factor(20, 99, scale=1e9)))
 
 

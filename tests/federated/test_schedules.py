@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from foldaway.federated.device.memory_store import MemoryStore
+from foldaway.federated.device.state import MemoryStore
 from foldaway.federated.messages import Kind, Stage
 from foldaway.service.collecting.device_collector import DeviceCollector
 from postgres import quick_folder

@@ -24,7 +24,7 @@ import foldaway as fa
 from batches import receive
 from consuming import as_arrow
 from foldaway.cli.terminal.consumer import effects_of
-from foldaway.engines.spark.stream import _STREAM, _Batches
+from foldaway.engines.spark.stream import _STREAM, StreamFold
 from foldaway.errors import MessageError, RecordError, StateError, TooEarly
 from foldaway.federated.messages import Enrolment, Sums, encoded, new_number, packed
 from foldaway.federated.site.site import fold_site
@@ -220,7 +220,7 @@ class Micro(User):
 
     def __init__(self, plan: fa.Plan, folder: Path) -> None:
         super().__init__(plan, folder)
-        self.batches = _Batches(
+        self.batches = StreamFold(
             StreamFile(folder), StreamState(StreamPositions(_STREAM)), fa.Trial(plan), None, most_pending=1_000
         )
         self.number = 0
@@ -228,7 +228,7 @@ class Micro(User):
     def take(self, records: pa.Table) -> None:
         folded = fa.Trial(self.plan)
         folded.fold(records)
-        self.batches.take(fa.Trial.loads(folded.exchanged(newcomers=True)), "query", self.number)
+        self.batches._take(fa.Trial.loads(folded.exchanged(newcomers=True)), "query", self.number)
         self.number += 1
 
     def written(self) -> int:

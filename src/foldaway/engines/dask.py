@@ -76,12 +76,6 @@ def fold(ddf: Any, plan: Plan, *, key: bytes | None = None, units_together: bool
     if plan.complete_units and not units_together:
         # By tasks: the other ways to shuffle go through files.
         records = records.shuffle(plan.unit, shuffle_method="tasks")
-    parcels = _computed(records, work)
-    return trial_of((Partial.within(parcel, work.travel_key) for parcel in parcels), plan, key)
-
-
-def _computed(records: Any, work: _Work) -> list[bytes]:
-    """The parcels; an error may quote records, so only its kind is told."""
     refusal = (
         "Dask could not run the data frame ({}); nothing was folded. Dask's own words may quote records: to see them, "
         "run the data frame by itself."
@@ -90,7 +84,8 @@ def _computed(records: Any, work: _Work) -> list[bytes]:
         whole = records.reduction(
             work.fold, combine=work.merge, aggregate=work.merge, split_every=FAN_IN, meta=_frame([])
         )
-        return list(whole.compute()[_COLUMN])
+        parcels = list(whole.compute()[_COLUMN])
+    return trial_of((Partial.within(parcel, work.travel_key) for parcel in parcels), plan, key)
 
 
 @dataclass(frozen=True)
@@ -104,14 +99,14 @@ class _Work:
     def fold(self, rows: pd.DataFrame) -> pd.DataFrame:
         """A partition as one parcel."""
         if _this_worker_may_spill():
-            return self._parcels(Partial(refusal=f"Some {_SPILLS}"))
-        return self._parcels(fold_partition([rows] if len(rows) else [], self.plan, self.key))
+            partial = Partial(refusal=f"Some {_SPILLS}")
+        else:
+            partial = fold_partition([rows] if len(rows) else [], self.plan, self.key)
+        return _frame([partial.sealed(self.travel_key)])
 
     def merge(self, parcels: pd.DataFrame) -> pd.DataFrame:
         """Several parcels as one."""
-        return self._parcels(merged(Partial.within(parcel, self.travel_key) for parcel in parcels[_COLUMN]))
-
-    def _parcels(self, partial: Partial) -> pd.DataFrame:
+        partial = merged(Partial.within(parcel, self.travel_key) for parcel in parcels[_COLUMN])
         return _frame([partial.sealed(self.travel_key)])
 
 
@@ -128,8 +123,15 @@ def require_no_spilling(records: Any) -> None:
         PlanError: A worker may write records to its disk; the message says how to forbid it.
         SourceError: The workers cannot be asked.
     """
-    client = _cluster_of(records)
-    if client is None:
+    from dask.base import get_scheduler
+
+    scheduler = get_scheduler(collections=[records])  # type: ignore[no-untyped-call]
+    client = getattr(scheduler, "__self__", None)
+    if client is None or "distributed" not in sys.modules:
+        return
+    from distributed import Client
+
+    if not isinstance(client, Client):
         return
     refusal = (
         "the workers of the Dask cluster could not be asked whether they write records to their disks ({}); nothing "
@@ -157,16 +159,3 @@ def _this_worker_may_spill() -> bool:
 def _may_spill(dask_worker: Any) -> bool:
     # A worker that may not spill keeps its data in a plain dict; its settings may have changed since it was started.
     return type(dask_worker.data) is not dict
-
-
-def _cluster_of(records: Any) -> Any:
-    """The client of the cluster on which the data frame would run, if it would run on one."""
-    from dask.base import get_scheduler
-
-    scheduler = get_scheduler(collections=[records])  # type: ignore[no-untyped-call]
-    runner = getattr(scheduler, "__self__", None)
-    if runner is None or "distributed" not in sys.modules:
-        return None
-    from distributed import Client
-
-    return runner if isinstance(runner, Client) else None

@@ -75,11 +75,10 @@ class HttpLink:
     def plan(self, *, patience: float | None = None) -> Plan:
         """The plan of the trial."""
         answer = self._asking.ask("GET", "/plan", **_waiting(patience))
-        try:
+        # What it holds is not repeated: it may be anybody's page.
+        fault = "the answer is not a trial's plan; is the address right, and does nobody answer in between?"
+        with instead_of((PlanError, UnicodeDecodeError), ServerError(fault)):
             return Plan.loads(answer.decode())
-        except (PlanError, UnicodeDecodeError):
-            pass  # what it holds is not repeated: it may be anybody's page
-        raise ServerError("the answer is not a trial's plan; is the address right, and does nobody answer in between?")
 
     def fingerprint(self, *, patience: float | None = None) -> str:
         """The fingerprint of the plan that the coordinator has; asked for once, and every answer is held against it."""

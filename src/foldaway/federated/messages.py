@@ -51,11 +51,6 @@ class Counted(Message, frozen=True, array_like=True, forbid_unknown_fields=True)
 
     n: Count
 
-    @property
-    def counts_device(self) -> bool:
-        """Whether a device is in the tallies with this message that was not there before."""
-        return True
-
 
 class Moments(Counted, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The triangular factor of rows z = [1, x, y], times the roots of their weights.
@@ -72,11 +67,6 @@ class Moments(Counted, frozen=True, array_like=True, forbid_unknown_fields=True)
     def of(cls, number: bytes, arm: str, n: int, R: Floats, *, first: bool = True) -> Self:
         """The message for a factor R (K by K, upper triangular)."""
         return cls(number, arm, n, packed(R[np.triu_indices(len(R))]), first)
-
-    @property
-    def counts_device(self) -> bool:
-        """Whether the device has sent none before."""
-        return self.first
 
     def triangle(self, columns: int) -> Floats:
         """R again, K by K."""
@@ -97,10 +87,6 @@ class Sums(Counted, frozen=True, array_like=True, forbid_unknown_fields=True):
         R[0, 0] = root
         R[0, 1:] = unpacked(self.sums, columns - 1) / root
         return R
-
-
-Factored = Moments | Sums
-"""A message from which the factor of n records can be read."""
 
 
 class GroupSums(Counted, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -128,11 +114,6 @@ class ScoreReply(Message, frozen=True, array_like=True, forbid_unknown_fields=Tr
     """Mode scores: the device's reply to the published coefficients, as ``replies.models.reply`` makes it."""
 
     scores: Numbers
-
-    @classmethod
-    def of(cls, number: bytes, arm: str, scores: Floats) -> Self:
-        """The message for the scores."""
-        return cls(number, arm, packed(scores))
 
 
 class Received(msgspec.Struct, frozen=True):

@@ -121,7 +121,7 @@ class FoldedFiles:
 
     def leave(self, path: Path) -> bool:
         """Note that the file is to be deleted; whether that is new."""
-        entry, folder = self.positions.files[self._name(path)], self._folder(path.parent)
+        entry, folder = self.positions.files[self._name(path)], self._name(path.parent, "folder")
         is_new = entry.leaving != folder
         entry.leaving = folder
         self._left.add(folder)
@@ -143,7 +143,7 @@ class FoldedFiles:
         A run that was killed may have deleted files and not come to note it. Where they lay stays known: perhaps they
         were not deleted but have another name now.
         """
-        mark = self._folder(folder)
+        mark = self._name(folder, "folder")
         if mark not in self._left or not folder.is_dir():
             return False
         gone = {
@@ -155,11 +155,8 @@ class FoldedFiles:
             entry.deleted = True
         return bool(gone)
 
-    def _name(self, path: Path) -> bytes:
-        return self._hash("name", os.fsencode(os.path.realpath(path)))
-
-    def _folder(self, path: Path) -> bytes:
-        return self._hash("folder", os.fsencode(os.path.realpath(path)))
+    def _name(self, path: Path, kind: str = "name") -> bytes:
+        return self._hash(kind, os.fsencode(os.path.realpath(path)))
 
     def _hash(self, kind: str, what: str | bytes) -> bytes:
         data = what.encode() if isinstance(what, str) else what

@@ -111,13 +111,12 @@ class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
             path: Where to.
             key: What it is encrypted under; none for what is left of a sealed trial.
         """
-        plain = self.dumps()
-        if key is None:
-            assert not self.state, "tallies are never written in the clear"
-            replace_file(path, plain, mode=0o600)
-            return
-        header = ENCRYPTED + bytes.fromhex(key.design)[:_DESIGN]
-        replace_file(path, header + seal(key.for_files(), plain, header), mode=0o600)
+        data = self.dumps()
+        if key is not None:
+            header = ENCRYPTED + bytes.fromhex(key.design)[:_DESIGN]
+            data = header + seal(key.for_files(), data, header)
+        assert key is not None or not self.state, "tallies are never written in the clear"
+        replace_file(path, data, mode=0o600)
 
 
 def of_kind(positions: Positions | None, kind: type[P]) -> P:

@@ -26,12 +26,7 @@ def state_home() -> Path:
 
 
 class FileKey(NamedTuple):
-    """What a trial's saved files are encrypted under.
-
-    Attributes:
-        design: The fingerprint of the trial's design.
-        key: The trial's key.
-    """
+    """What a trial's saved files are encrypted under: the fingerprint of its design, and its key."""
 
     design: str
     key: bytes
@@ -53,7 +48,7 @@ def user_file_key(design: str, held: bytes | None) -> FileKey:
         StateError: It was destroyed since, so nobody could open what is written.
     """
     key = user_key(design, new=held is None)
-    if design[:_SHORT] in _PROCESS_KEYS:
+    if _name(design) in _PROCESS_KEYS:
         raise SourceError(
             "a saved state is encrypted, and there is no place for this user's key: set XDG_STATE_HOME to a folder "
             "that may be written to, or give a key with key= (--key on the command line)."
@@ -72,13 +67,12 @@ def user_key(design: str, *, new: bool = True) -> bytes | None:
     Raises:
         SourceError: There is a file that holds no key, such as a crash may leave where one was destroyed.
     """
-    return _kept_key(design[:_SHORT], _place(design), new)
+    return _kept_key(_name(design), new)
 
 
 def user_signer() -> Signer:
     """The user as who signs ledgers: with the same key for all trials."""
-    home = _home()
-    key = _kept_key("signing", None if home is None else home / "signing.key", True)
+    key = _kept_key("signing.key", True)
     assert key is not None
     return _signer(key)
 
@@ -88,7 +82,8 @@ def _signer(key: bytes) -> Signer:
     return Signer(Secret(key).of_signing())
 
 
-def _kept_key(name: str, path: Path | None, new: bool) -> bytes | None:
+def _kept_key(name: str, new: bool) -> bytes | None:
+    path = _place(name)
     if path is not None and (path.exists() or new):
         try:
             if not path.parent.is_dir():
@@ -110,23 +105,21 @@ def destroy_user_key(design: str, mark: bytes) -> None:
         key = None
     if key is not None and Secret(key).mark() != mark:
         return
-    _PROCESS_KEYS.pop(design[:_SHORT], None)
-    if (path := _place(design)) is not None:
+    _PROCESS_KEYS.pop(_name(design), None)
+    if (path := _place(_name(design))) is not None:
         with suppress(OSError):
             destroy_file(path)
 
 
-def _place(design: str) -> Path | None:
-    home = _home()
-    return None if home is None else home / "keys" / f"{design[:_SHORT]}.key"
+def _name(design: str) -> str:
+    return f"keys/{design[:32]}.key"
 
 
-def _home() -> Path | None:
+def _place(name: str) -> Path | None:
     try:
-        return state_home()
+        return state_home() / name
     except RuntimeError:
         return None  # a user without a home
 
 
 _PROCESS_KEYS: dict[str, bytes] = {}
-_SHORT = 32  # digits of a design's fingerprint, as files name it

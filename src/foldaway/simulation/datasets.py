@@ -4,7 +4,7 @@ They are made in a stream, so a trial of any size fits in memory. A seed gives t
 of the batches, and a longer trial begins with the records of a shorter one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -42,8 +42,7 @@ def checkout(n: int, *, seed: int = 0, effect: float = 1.0, chunk: int = 65_536)
         >>> first.num_rows, first.schema.names
         (65536, ['variant', 'revenue', 'converted', 'revenue_before', 'country', 'user_id'])
     """
-    pieces = (_checkout(min(_USERS, n - start), seed, start, effect) for start in range(0, n, _USERS))
-    return _rechunk(pieces, chunk)
+    return _in_batches(lambda start, users: _checkout(users, seed, start, effect), n, chunk)
 
 
 def _checkout(n: int, seed: int, start: int, effect: float) -> pa.RecordBatch:
@@ -118,14 +117,8 @@ def visits(
         if day <= days:
             here = np.flatnonzero(rng.random(users) < often)
             minutes = own[here] + effect * arm[here] + rng.normal(0, _DAY, len(here))
-            columns = {
-                "variant": _ARMS[arm[here]],
-                "minutes": minutes,
-                "usual_minutes": usual[here],
-                "day": np.full(len(here), day),
-                "user_id": names[here],
-            }
-            under_way.append(pa.table(columns))
+            of_day = {"variant": _ARMS[arm[here]], "minutes": minutes, "usual_minutes": usual[here]}
+            under_way.append(pa.table({**of_day, "day": np.full(len(here), day), "user_id": names[here]}))
         waiting = pa.concat_tables(under_way)
         due = waiting["day"].to_numpy() <= day - longest_delay
         late = (rng.random(len(due)) < _LATE) & ~due
@@ -159,41 +152,34 @@ def clinic(
     """
     place = np.random.default_rng([seed, number])
     level, age, spread = place.normal(0, 4), place.normal(60, 6), place.uniform(6, 12)
-    pieces = (
-        _patients(min(_USERS, patients - start), (seed, number, start), level, age, spread, effect)
-        for start in range(0, patients, _USERS)
-    )
-    return _rechunk(pieces, chunk)
+
+    def drawn(start: int, n: int) -> pa.RecordBatch:
+        rng = np.random.default_rng([seed, number, start, 1])
+        # As for `checkout`: every draw is of full length.
+        arm = rng.integers(0, 2, _USERS)[:n]
+        years = np.clip(rng.normal(age, 12, _USERS)[:n], 18, 99).round()
+        baseline = 50 + level + rng.normal(0, 8, _USERS)[:n]
+        noise = rng.standard_normal(_USERS)[:n]
+        score = 15 + effect * arm + 0.7 * baseline - 0.1 * (years - 60) + spread * noise
+        return pa.record_batch(
+            {
+                "arm": pa.array(_ARMS[arm]),
+                "score": pa.array(score),
+                "baseline": pa.array(baseline),
+                "age": pa.array(years),
+                "clinic": pa.array([f"c{number:02d}"] * n),
+                "patient": pa.array([f"c{number:02d}-p{i:06d}" for i in range(start, start + n)]),
+            }
+        )
+
+    return _in_batches(drawn, patients, chunk)
 
 
-def _patients(
-    n: int, drawn_from: tuple[int, int, int], level: float, mean_age: float, spread: float, effect: float
-) -> pa.RecordBatch:
-    seed, number, start = drawn_from
-    rng = np.random.default_rng([seed, number, start, 1])
-    # As for `checkout`: every draw is of full length.
-    arm = rng.integers(0, 2, _USERS)[:n]
-    age = np.clip(rng.normal(mean_age, 12, _USERS)[:n], 18, 99).round()
-    baseline = 50 + level + rng.normal(0, 8, _USERS)[:n]
-    noise = rng.standard_normal(_USERS)[:n]
-    score = 15 + effect * arm + 0.7 * baseline - 0.1 * (age - 60) + spread * noise
-    return pa.record_batch(
-        {
-            "arm": pa.array(_ARMS[arm]),
-            "score": pa.array(score),
-            "baseline": pa.array(baseline),
-            "age": pa.array(age),
-            "clinic": pa.array([f"c{number:02d}"] * n),
-            "patient": pa.array([f"c{number:02d}-p{i:06d}" for i in range(start, start + n)]),
-        }
-    )
-
-
-def _rechunk(pieces: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same records in batches of `rows`."""
+def _in_batches(drawn: Callable[[int, int], pa.RecordBatch], n: int, rows: int) -> Iterator[pa.RecordBatch]:
+    """The records of n users in batches of `rows`; `drawn` gives those from one on, so many of them."""
     held: list[pa.RecordBatch] = []
-    for piece in pieces:
-        held.append(piece)
+    for start in range(0, n, _USERS):
+        held.append(drawn(start, min(_USERS, n - start)))
         while sum(batch.num_rows for batch in held) >= rows:
             table = pa.Table.from_batches(held)
             yield table.slice(0, rows).combine_chunks().to_batches()[0]

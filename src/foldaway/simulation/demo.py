@@ -37,13 +37,7 @@ PLAN = Plan(
 
 
 def demonstrate(records: int, seed: int, showing: Showing) -> None:
-    """Simulate, fold, compare, and count what is still held.
-
-    Args:
-        records: How many records to simulate.
-        seed: The simulation's seed.
-        showing: Shows how far the files have been folded, while they are.
-    """
+    """Simulate, fold while ``showing`` how far that is, compare, and count what is still held."""
     print(f"A trial of {records:,} simulated records, folded from a Parquet file batch by batch.\n")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "checkout.parquet")

@@ -21,8 +21,7 @@ import pytest
 import foldaway as fa
 from foldaway.errors import CoordinatorWarning, PlanError, RecordError, ServerError, StateError
 from foldaway.federated import Device
-from foldaway.federated.device.memory_store import MemoryStore
-from foldaway.federated.device.state import DeviceState
+from foldaway.federated.device.state import DeviceState, MemoryStore
 from foldaway.federated.messages import Moments, Received
 from memory_scan import Marks, scan_files
 

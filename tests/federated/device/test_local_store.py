@@ -18,8 +18,7 @@ from foldaway.errors import StateError
 from foldaway.federated.device import local_store
 from foldaway.federated.device.custody import DeviceStore
 from foldaway.federated.device.local_store import LocalStore, sweep
-from foldaway.federated.device.memory_store import MemoryStore
-from foldaway.federated.device.state import DeviceState, Forgotten
+from foldaway.federated.device.state import DeviceState, Forgotten, MemoryStore
 
 PLAN = fa.Plan(
     name="local.trial",

@@ -9,8 +9,7 @@ import pytest
 import foldaway as fa
 from clustered import answer, devices_of, federated, moments, report, share_of
 from foldaway.federated.messages import Message, encoded
-from foldaway.federated.modes import most_bytes
-from foldaway.federated.modes.described import described
+from foldaway.federated.modes import described, most_bytes
 from foldaway.federated.replies.published import Published
 from plans import SMALL
 from trials import make_trial

@@ -233,11 +233,11 @@ def test_the_number_is_random_and_comes_back_for_the_same_records(tmp_path: Path
     for name, content in {"a": b"1", "b": b"2"}.items():
         (tmp_path / f"{name}.csv").write_bytes(content)
     a, b = (str(tmp_path / f"{name}.csv") for name in "ab")
-    first = SiteMark.of(plan, [a, b], tmp_path / "one")
-    again = SiteMark.of(plan, [b, a], tmp_path / "one")
-    assert (first.number, first.fresh, again.fresh) == (again.number, True, False)
+    first, made = SiteMark.of(plan, [a, b], tmp_path / "one")
+    again, made_again = SiteMark.of(plan, [b, a], tmp_path / "one")
+    assert (first.number, made, made_again) == (again.number, True, False)
     # Nobody can work it out from the records: elsewhere the same files have another.
-    assert SiteMark.of(plan, [a, b], tmp_path / "two").number != first.number
+    assert SiteMark.of(plan, [a, b], tmp_path / "two")[0].number != first.number
     assert (tmp_path / "one" / "numbers.site").stat().st_mode & 0o777 == 0o600
     with pytest.raises(StateError, match="of other records"):
         SiteMark.of(plan, [a], tmp_path / "one")

@@ -11,7 +11,7 @@ import foldaway as fa
 from counted_devices import Simulated, begun, one
 from foldaway.errors import IngestError, TooEarly, TrialClosed
 from foldaway.federated.coordinator.closing import CloseRequest
-from foldaway.federated.messages import Received, ScoreReply, encoded
+from foldaway.federated.messages import Received, ScoreReply, encoded, packed
 from foldaway.federated.replies.models import reply
 from foldaway.service.collecting.service import Service
 from foldaway.sources.formats.body import Limits
@@ -30,7 +30,7 @@ def replies_of(service: Service, plan: fa.Plan, devices: list[Simulated]) -> lis
     published = service.devices.coefficients(plan.name)
     values = [reply(plan, published, device.arm, device.rows(j)) for j, device in enumerate(devices)]
     pairs = zip(devices, values, strict=True)
-    return [encoded(ScoreReply.of(device.number, device.arm, value)) for device, value in pairs]
+    return [encoded(ScoreReply(device.number, device.arm, packed(value))) for device, value in pairs]
 
 
 def test_the_deadline_ends_it_without_anybody_asking(service: Service) -> None:

@@ -130,7 +130,7 @@ def assert_counted_once_with_scores(store: Store, seed: int) -> None:
         schedule.servers[schedule.shards[0]].devices.receive(schedule.plan.name, "moments", [device.message("moments")])
         if j in inside:
             values = reply(schedule.plan, published, device.arm, device.rows(j))
-            device.scores = encoded(ScoreReply.of(device.number, device.arm, values))
+            device.scores = encoded(ScoreReply(device.number, device.arm, packed(values)))
     for _ in range(20):
         schedule.step(["enrolments", "moments", "reports", "reports"])
     answer = schedule.close(CloseRequest(deadline=0.0, without_effects=True))
@@ -231,7 +231,7 @@ def test_an_enrolled_number_is_not_one_for_moments(service: Service) -> None:
 
 def test_each_stage_takes_its_own_messages(service: Service) -> None:
     plan, devices = begun(service, "scores", cohort=1)
-    early = encoded(ScoreReply.of(devices[0].number, devices[0].arm, np.zeros(3)))
+    early = encoded(ScoreReply(devices[0].number, devices[0].arm, packed(np.zeros(3))))
     assert isinstance(one(service, plan, "reports", early), TooEarly)
     with pytest.raises(TooEarly):
         service.devices.coefficients(plan.name)
@@ -368,7 +368,7 @@ def test_moments_that_were_given_up_are_in_no_later_commit(service: Service, mon
     replies = []
     for j, device in enumerate(devices[:4]):
         values = reply(plan, published, device.arm, device.rows(j))
-        replies.append(encoded(ScoreReply.of(device.number, device.arm, values)))
+        replies.append(encoded(ScoreReply(device.number, device.arm, packed(values))))
     with monkeypatch.context() as patch:
         patch.setattr(service.store.shards, "leave_out", away)
         with pytest.raises(Unavailable):

@@ -15,7 +15,7 @@ import pytest
 import foldaway as fa
 from clustered import Kept, moments, report
 from foldaway.federated.coordinator.closing import CloseRequest
-from foldaway.federated.messages import Coefficients, Enrolment, Moments, ScoreReply, encoded, new_number
+from foldaway.federated.messages import Coefficients, Enrolment, Moments, ScoreReply, encoded, new_number, packed
 from foldaway.federated.modes.share import Share
 from foldaway.federated.replies.models import readings, reply
 from foldaway.federated.replies.published import Published
@@ -69,7 +69,7 @@ class Target:
 
     def reply(self, published: Coefficients, which: slice) -> None:
         pairs = list(zip(self.numbers, self.devices, strict=True))[which]
-        values = [ScoreReply.of(number, d.arm, reply(self.plan, published, d.arm, d.rows)) for number, d in pairs]
+        values = [ScoreReply(number, d.arm, packed(reply(self.plan, published, d.arm, d.rows))) for number, d in pairs]
         self.send("reports", values)
 
     # The attacker's side: the database, opened with its key, without the store's help.

@@ -24,6 +24,7 @@ from foldaway.federated.messages import (
     decoded,
     encoded,
     new_number,
+    packed,
 )
 from foldaway.federated.modes import most_bytes
 from foldaway.federated.replies.models import reply
@@ -89,7 +90,7 @@ def test_a_life_in_mode_scores(server: Served) -> None:
     coefficients = decoded(published.content, Coefficients)
     for number, kept in list(zip(trial.numbers, trial.kept, strict=True))[1:]:
         scores = reply(trial.plan, coefficients, kept.arm, kept.rows)
-        assert trial.post("reports", encoded(ScoreReply.of(number, kept.arm, scores))).status_code == 200
+        assert trial.post("reports", encoded(ScoreReply(number, kept.arm, packed(scores)))).status_code == 200
     status = trial.foldaway("status")
     assert re.search(r"^replies  replying ", status, re.MULTILINE)
     until = re.search(r"replying until (.+)", status)

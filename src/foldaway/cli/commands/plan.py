@@ -58,7 +58,7 @@ def check(
     """Say what a plan will do, or what is wrong with it."""
     from foldaway.auditing.expected import expected
     from foldaway.auditing.pace import pace
-    from foldaway.federated.modes.described import described
+    from foldaway.federated.modes import described
     from foldaway.report.page.plan_summary import summary
 
     the_plan = fa.Plan.load(plan)

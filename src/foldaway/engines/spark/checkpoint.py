@@ -9,6 +9,7 @@ numbered file for every batch that was begun (`offsets`: where in the source it 
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from foldaway.errors import StateError
@@ -20,12 +21,7 @@ _LOGS = ("offsets", "commits")
 
 
 class Checkpoint:
-    """A checkpoint, wherever Hadoop's file systems reach.
-
-    Args:
-        session: The Spark session.
-        folder: The checkpoint's address.
-    """
+    """A checkpoint, in a folder wherever Hadoop's file systems reach."""
 
     def __init__(self, session: SparkSession, folder: str) -> None:
         self.folder = folder
@@ -41,12 +37,8 @@ class Checkpoint:
         path = self._path("metadata")
         if not self._files.exists(path):
             return None
-        stream = self._files.open(path)
-        try:
-            text = bytes(stream.readAllBytes()).decode()
-        finally:
-            stream.close()
-        return str(json.loads(text)["id"])
+        with closing(self._files.open(path)) as stream:
+            return str(json.loads(bytes(stream.readAllBytes()))["id"])
 
     def batches(self, log: str) -> list[int]:
         """The numbers of the batches in a log, the latest first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,9 +19,7 @@ from foldaway.sources.brokers.stream_file import STATE, StreamFile, StreamState,
 from foldaway.trial import Trial, finish_sealing, prepare_sealing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 T = TypeVar("T")
@@ -86,22 +84,28 @@ def fold_stream(
     plan_columns(plan, df.columns)
     folder = Path(store).absolute()
     place = checkpoint or str(folder / "checkpoint")
-    if folder in _HOLDERS:
-        _HOLDERS[folder].let_go_if_ended()
+    if folder in _HOLDERS and not _HOLDERS[folder].query.isActive:  # it has ended, by itself or by a fault
+        _HOLDERS[folder]._let_go()
     with ExitStack() as until_started:
         opened = until_started.enter_context(StreamFile(folder))  # before the checkpoint is touched
-        stored = _going_on(opened, key)
+        stored = opened.of_stream(_STREAM, key)
+        if stored.closed:
+            finish_sealing(folder / STATE)  # a crash may have left its key
+            raise SealedError("the trial in this store is closed: it takes no more records.")
         durable = stored.of(plan, key)
         _take_back(Checkpoint(df.sparkSession, place), stored, store)
-        retain = min(
-            max(int(df.sparkSession.conf.get(_RETAIN) or 0), plan.privacy.cohort + 2 * _MARGIN), _MOST_RETAINED
-        )
-        batches = _Batches(opened, stored, durable, key, retain - _MARGIN)
-        writer = df.writeStream.foreachBatch(batches).option("checkpointLocation", place)
+        settings = df.sparkSession.conf
+        before = settings.get(_RETAIN)
+        retain = min(max(int(before or 0), plan.privacy.cohort + 2 * _MARGIN), _MOST_RETAINED)
+        stream = StreamFold(opened, stored, durable, key, retain - _MARGIN)
+        writer = df.writeStream.foreachBatch(stream._take_in).option("checkpointLocation", place)
         if trigger is not None:
             writer = writer.trigger(**trigger)
-        with _set(df.sparkSession, _RETAIN, str(retain)):
-            stream = StreamFold(writer.start(), batches)
+        settings.set(_RETAIN, str(retain))
+        try:
+            stream.query = writer.start()
+        finally:
+            settings.set(_RETAIN, before)  # type: ignore[arg-type] # it has a default
         until_started.pop_all()
     _HOLDERS[folder] = stream
     return stream
@@ -128,9 +132,16 @@ class StreamFold:
         query: Spark's `StreamingQuery`.
     """
 
-    def __init__(self, query: StreamingQuery, batches: _Batches) -> None:
-        self.query = query
-        self._batches = batches
+    def __init__(
+        self, store: StreamFile, stored: StreamState, trial: Trial, key: bytes | None, most_pending: int
+    ) -> None:
+        self.query: StreamingQuery = None  # type: ignore[assignment] # until `fold_stream` has started it
+        self._key = key
+        self._fault: FoldawayError | None = None  # why a micro-batch was refused, if one was
+        self._store: StreamFile | None = store
+        self._stored = stored
+        self._trial, self._query, self._batch = trial, stored.reached.identity, _last_batch(stored)
+        self._most_pending = most_pending
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.query, name)
@@ -138,7 +149,7 @@ class StreamFold:
     @property
     def pending(self) -> int:
         """Records in memory that are not stored yet: fewer than a cohort, but for a batch under way."""
-        return self._batches.pending
+        return self._trial.newcomers.records
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:
         """As Spark's, but a fault in the records is raised as what it is.
@@ -158,14 +169,14 @@ class StreamFold:
         try:
             return until()
         except StreamingQueryException:
-            if self._batches.fault is None:
+            if self._fault is None:
                 raise
-        raise self._batches.fault
+        raise self._fault
 
     def stop(self) -> None:
         """Interrupt the stream, and let go of its store; what is pending will be read again."""
         self.query.stop()
-        self._batches.let_go()
+        self._let_go()
 
     def close(self) -> Trial:
         """End the trial: stop, and store its effects, of all records, in place of its tallies.
@@ -177,90 +188,49 @@ class StreamFold:
                 close it.
         """
         self.query.stop()
-        return self._batches.close()
+        if not self._stored.closed:
+            prepare_sealing(self._trial)
+            self._write()
+            self._trial.seal()  # only now: what a crash leaves must be able to go on
+            if self._store is not None:
+                finish_sealing(self._store.folder / STATE)
+            self._let_go()
+        return self._trial
 
-    def let_go_if_ended(self) -> None:
-        """Let go of the store if the query has ended, by itself or by a fault."""
-        if not self.query.isActive:
-            self._batches.let_go()
-
-
-class _Batches:
-    """Takes micro-batches in, one after the other, as `foreachBatch` hands them over.
-
-    Attributes:
-        fault: Why a micro-batch was refused, if one was.
-    """
-
-    def __init__(
-        self, store: StreamFile, stored: StreamState, trial: Trial, key: bytes | None, most_pending: int
-    ) -> None:
-        self.plan = trial.plan
-        self.key = key
-        self.fault: FoldawayError | None = None
-        self._store: StreamFile | None = store
-        self._stored = stored
-        self._trial, self._query, self._batch = trial, stored.reached.identity, _last_batch(stored)
-        self._most_pending = most_pending
-
-    @property
-    def pending(self) -> int:
-        """Records that are not stored."""
-        return self._trial.newcomers.records
-
-    def __call__(self, df: DataFrame, batch: int) -> None:
+    def _take_in(self, df: DataFrame, batch: int) -> None:
+        """Take a micro-batch in, as `foreachBatch` hands it over, one after the other."""
         if batch <= self._batch:
             return  # stored, but Spark was killed before it could take note
         try:
             query = df.sparkSession.sparkContext.getLocalProperty(_QUERY)
-            self.take(fold(df, self.plan, key=self.key), str(query), batch)
+            self._take(fold(df, self._trial.plan, key=self._key), str(query), batch)
         except FoldawayError as error:
-            self.fault = error
+            self._fault = error
             raise
 
-    def take(self, records: Trial, query: str, batch: int) -> None:
+    def _take(self, records: Trial, query: str, batch: int) -> None:
         """Add a micro-batch, folded, to the tallies, and write them if the cohort gate allows."""
         self._trial, self._query, self._batch = self._trial + records, query, batch
         last = batch - _last_batch(self._stored) >= self._most_pending
-        if may_write(self.plan.privacy, self._trial.newcomers) and (last or is_ripe(self._trial.tallies)):
-            self._write(self._trial)
+        if may_write(self._trial.plan.privacy, self._trial.newcomers) and (last or is_ripe(self._trial.tallies)):
+            self._write()
         elif last:
             raise StateError(
                 f"{self._most_pending:,} micro-batches together had fewer units than a cohort, and Spark's "
                 "checkpoint will not go back further. Nothing is lost: start the stream again, its trigger longer."
             )
 
-    def _write(self, trial: Trial) -> None:
+    def _write(self) -> None:
         if self._store is None:
             raise StateError("the stream was stopped, and another may have gone on from its store: start it again.")
         reached = StreamPositions(_STREAM, self._query, {_PART: (self._batch,)})
-        self._stored = self._store.store(reached, trial)
+        self._stored = self._store.store(reached, self._trial)
 
-    def close(self) -> Trial:
-        """The final trial, sealed; its effects are stored in place of its tallies."""
-        if not self._stored.closed:
-            prepare_sealing(self._trial)
-            self._write(self._trial)
-            self._trial.seal()  # only now: what a crash leaves must be able to go on
-            if self._store is not None:
-                finish_sealing(self._store.folder / STATE)
-            self.let_go()
-        return self._trial
-
-    def let_go(self) -> None:
+    def _let_go(self) -> None:
         """Let another stream have the store."""
         if self._store is not None:
             self._store.close()
             self._store = None
-
-
-def _going_on(store: StreamFile, key: bytes | None) -> StreamState:
-    """What the store holds, if a stream may go on from there."""
-    stored = store.of_stream(_STREAM, key)
-    if stored.closed:
-        finish_sealing(store.folder / STATE)  # a crash may have left its key
-        raise SealedError("the trial in this store is closed: it takes no more records.")
-    return stored
 
 
 def _last_batch(stored: StreamState) -> int:
@@ -279,14 +249,3 @@ def _take_back(checkpoint: Checkpoint, stored: StreamState, store: str | Path) -
         )
     if query is not None:
         checkpoint.rewind(_last_batch(stored))
-
-
-@contextmanager
-def _set(session: SparkSession, name: str, value: str) -> Iterator[None]:
-    """A setting of the session while a query is made from it."""
-    before = session.conf.get(name)
-    session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        session.conf.set(name, before)  # type: ignore[arg-type] # it has a default

@@ -97,11 +97,7 @@ class End(NamedTuple):
 
 
 class Course:
-    """The way of one trial from open to closed.
-
-    Args:
-        plan: Its plan.
-    """
+    """The way of one trial from open to closed."""
 
     def __init__(self, plan: Plan) -> None:
         self._replies = mode_of(plan).replies
@@ -134,8 +130,18 @@ class Course:
             closing = closing._replace(deadline=seen.now + request.deadline)
         if request.share is not None:
             closing = closing._replace(share=request.share)
-        if not closing.without_effects:
-            self._require_hope(seen._replace(closing=closing))
+        if closing.without_effects:
+            return closing
+        seen, why = seen._replace(closing=closing), None
+        if self._replies and seen.stage == "open":  # whether it can begin is seen from the moments
+            why = "its devices reply once it is being closed, and that takes time" if seen.is_over else None
+        elif seen.is_over:
+            why = self.too_few_reports(self._countable(seen))
+        # If every enrolled device still sends its report.
+        elif few := self.too_few_reports(Counter(seen.devices.reported) | Counter(seen.devices.enrolled)):
+            why = f"{few}, with all that can still come"
+        if why is not None:
+            raise would_be_without_effects(self._plan.name, why, federated=seen.is_over)
         return closing
 
     def began(self, closing: Closing, included: Sequence[int], waiting: int, now: float) -> tuple[Closing, bool]:
@@ -158,12 +164,7 @@ class Course:
         return closing._replace(deadline=now), False  # nothing is published, so there is nothing to wait for
 
     def looked(self, seen: Situation, included: Callable[[], Sequence[int]]) -> WaitOn | End | None:
-        """A server looks at the trial, as it does every second.
-
-        Args:
-            seen: Where the trial stands.
-            included: The devices whose records are in the tallies, by arm; asked only if it matters.
-        """
+        """A server looks at the trial, as it does every second; it asks who is included only if that matters."""
         closing = seen.closing
         if seen.stage != "replying" or closing is None or not (seen.is_over or self._enough(closing, seen, included)):
             return None
@@ -202,18 +203,6 @@ class Course:
         return f"effects need {least}, and there are {sum(counts.values()):,}"
 
     # What follows from it.
-
-    def _require_hope(self, seen: Situation) -> None:
-        why = None
-        if self._replies and seen.stage == "open":  # whether it can begin is seen from the moments
-            why = "its devices reply once it is being closed, and that takes time" if seen.is_over else None
-        elif seen.is_over:
-            why = self.too_few_reports(self._countable(seen))
-        # If every enrolled device still sends its report.
-        elif few := self.too_few_reports(Counter(seen.devices.reported) | Counter(seen.devices.enrolled)):
-            why = f"{few}, with all that can still come"
-        if why is not None:
-            raise would_be_without_effects(self._plan.name, why, federated=seen.is_over)
 
     def _countable(self, seen: Situation) -> Counter[str]:
         """The reports, by arm, that would be in the trial if it ended now."""

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 
 from foldaway.errors import StateError, instead_of
 from foldaway.federated.device.local_store import LocalStore
-from foldaway.federated.device.memory_store import MemoryStore
-from foldaway.federated.device.state import DeviceState, DeviceStatus, Forgotten, Stage, Standing
+from foldaway.federated.device.state import DeviceState, DeviceStatus, Forgotten, MemoryStore, Stage, Standing
 from foldaway.federated.modes import mode_of
 from foldaway.plan import Plan
 
@@ -18,12 +17,7 @@ DeviceStore = LocalStore | MemoryStore
 
 
 class Custody:
-    """What a device holds of one trial.
-
-    Attributes:
-        plan: The plan.
-        store: Where it is held.
-    """
+    """What a device holds of one trial."""
 
     def __init__(self, plan: Plan, store: DeviceStore) -> None:
         self.plan = plan
@@ -79,18 +73,11 @@ class Custody:
             standing = "enrolled" if state.enrolled else "new"
         return DeviceStatus(self.plan.name, standing, state.records)
 
-    def stands(self, standing: Standing) -> DeviceStatus:
-        """That it stands like this, unless its time is up."""
-        with self.changing() as state:
-            if state.has_expired:
-                return self.status_of(state)
-            return DeviceStatus(self.plan.name, standing, state.records)
-
     def end(self, stage: Stage) -> DeviceStatus:
         """The device's part is over: what it kept of its records goes."""
         with self.changing() as state:
             self.store.drop_records()
-            if not (state.has_expired and stage == "missed"):  # which says more
+            if stage != "missed" or state.stage not in ("expired", "expired while pending"):  # which say more
                 state.end(stage)
             return self.status_of(state)
 

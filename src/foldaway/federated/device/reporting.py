@@ -6,6 +6,7 @@ Whatever was sent is kept until it is durable and sent again under the same numb
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 from foldaway.errors import ServerError
 from foldaway.federated.device.custody import Custody
@@ -20,18 +21,16 @@ UNKNOWN, CLOSED = 404, 410
 """How a coordinator refuses a number that it does not know, and whatever comes after the end."""
 
 
+@dataclass(repr=False)
 class Connection:
     """How a device reaches its coordinator: made when it is first needed, from what the device was given."""
 
-    def __init__(
-        self, server: str | None, token: str | None, patience: float, verify: str | bool, link: Link | None
-    ) -> None:
-        self.server = server
-        self.link = link
-        self._token = token
-        self._patience = patience
-        self._verify = verify
-        self._own: HttpLink | None = None
+    server: str | None
+    token: str | None
+    patience: float
+    verify: str | bool
+    link: Link | None
+    _own: HttpLink | None = None
 
     @property
     def is_known(self) -> bool:
@@ -48,10 +47,10 @@ class Connection:
             if self.server is None:
                 raise ServerError("this device does not know its coordinator: give it as server=.")
             address, _ = trial_address(self.server, trial)
-            token = self._token or os.environ.get("FOLDAWAY_TOKEN")
+            token = self.token or os.environ.get("FOLDAWAY_TOKEN")
             if not token:
                 raise ServerError("the coordinator wants a token: give it as token=, or in FOLDAWAY_TOKEN.", 401)
-            self.link = self._own = HttpLink(address, token, patience=self._patience, verify=self._verify)
+            self.link = self._own = HttpLink(address, token, patience=self.patience, verify=self.verify)
         return self.link
 
     def agreed(self, plan: Plan, patience: float | None = None) -> Link:
@@ -134,11 +133,11 @@ class Reporting:
         published = None
         if self._mode.replies:
             if not self._send_moments():
-                return self._custody.stands("pending")
+                return self._custody.status
             with self._custody.changing() as state:
                 replied = bool(state.report)
             if not replied and (published := self._connection.agreed(self._plan).coefficients()) is None:
-                return self._custody.stands("waiting for coefficients")
+                return self._custody.status
         with self._custody.changing() as state:
             if state.stage not in ("collecting", "reporting"):  # its time was up in between
                 return self._custody.status_of(state)
@@ -152,7 +151,7 @@ class Reporting:
             report = state.report
         if not report:
             return self._custody.end("missed")  # nothing of it is in what was published
-        return self._custody.end("counted") if self._send_report(report).durable else self._custody.stands("pending")
+        return self._custody.end("counted") if self._send_report(report).durable else self._custody.status
 
     def _send_moments(self) -> bool:
         """Send the moments of new records, and again those that are not durable; whether all are now.
@@ -167,19 +166,15 @@ class Reporting:
                 store.send_later(number, encoded(moments(number, arm, rows, first=first)))
             waiting = store.waiting()
         for number, message in waiting:
-            durable = self._send_moment(message)
-            if durable is None:
-                return False  # later ones must not be counted without the first, which counts the device
+            durable = False  # and never will be, if it comes too late
+            with _But(CLOSED):
+                durable = self._post("moments", message).durable
+                if not durable:
+                    return False  # later ones must not be counted without the first, which counts the device
             with self._custody.changing():
                 store.settle(number, durable=durable)
         with self._custody.changing():
             return not store.waiting()
-
-    def _send_moment(self, message: bytes) -> bool | None:
-        """Whether it is durable: True, or False if it never will be; None while nobody knows."""
-        with _But(CLOSED):
-            return self._post("moments", message).durable or None
-        return False
 
     def _send_report(self, message: bytes) -> Received:
         with _But(UNKNOWN):

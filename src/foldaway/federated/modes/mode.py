@@ -9,14 +9,16 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from foldaway.effects import Effects
+from foldaway.errors import MessageError
 from foldaway.federated.messages import Coefficients, Message, Moments, unpacked
-from foldaway.federated.modes.share import Devices, Share
+from foldaway.federated.modes.share import ROUNDING, Devices, Share
 from foldaway.federated.replies.integrity import Integrity
 from foldaway.federated.replies.published import Published
 from foldaway.numerics.block import Floats
 from foldaway.numerics.linalg import append_rows
 from foldaway.plan import Plan
 from foldaway.plan.vocabulary import MODES as WORDS
+from foldaway.tallies import Arms
 from foldaway.trial import Trial
 
 
@@ -83,13 +85,31 @@ class Mode(ABC):
             MessageError: They cannot.
             TooEarly: Nothing has been published that it could reply to.
         """
-        return share.check(message)
+        share.require_few(message)
+        n: int = message.n
+        R: Floats = message.triangle(len(share.plan.columns))
+        if share.plan.weight is None and abs(R[0, 0] ** 2 - n) > ROUNDING * n:
+            fault = "the message's factor is not one of so many records: its first number is not their root."
+            raise MessageError(fault)
+        if not R[0, 0]:
+            raise MessageError("the message's factor has no intercept.")
+        lengths = np.linalg.norm(R, axis=0)
+        # Where columns depend on one another, a factor may have more rows than rank.
+        if n < len(R) and np.linalg.matrix_rank(R / np.where(lengths > 0, lengths, 1), tol=ROUNDING) > n:
+            raise MessageError("the message's factor has more directions than records.")
+        share.require_usual(np.sum(R**2, axis=0) / R[0, 0] ** 2)
+        names = enumerate(share.plan.columns)
+        bounded = {place: share.plan.bounds[name] for place, name in names if name in share.plan.bounds}
+        share.require_within(R[0, list(bounded)] / R[0, 0], list(bounded.values()))
+        return R
 
     def fold(
         self, share: Share, messages: Sequence[Any], values: Sequence[Floats], published: Published | None
     ) -> None:
         """Take checked messages of one kind in; unless they are replies, each is a cluster of its own."""
-        share.fold(messages, values)
+        if messages:
+            assert isinstance(share.trial.tallies, Arms)
+            share.trial.tallies = share.trial.tallies.fold_clusters(*share.counted(messages), np.stack(values))
 
     @abstractmethod
     def results(
@@ -142,9 +162,6 @@ def moments(number: bytes, arm: str, records: Sequence[bytes], *, first: bool) -
     rows = stacked(records)
     columns = rows.shape[1] - 1
     return Moments.of(number, arm, len(rows), with_rows(np.zeros((columns, columns)), rows), first=first)
-
-
-# Words for what is kept and sent.
 
 
 def longest_arm(plan: Plan) -> str:

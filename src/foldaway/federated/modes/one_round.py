@@ -51,7 +51,7 @@ class OneRound(Mode):
         self, share: Share, devices: Devices, published: Published | None, *, rounded: bool = True
     ) -> tuple[Effects, None]:
         """Those of an analysis of clusters, with a note on who is missing from it."""
-        notes = [*missing_notes(share.plan, devices, rounded=rounded), *largest_notes(share)]
+        notes = list(notes_on(share, devices, rounded=rounded))
         return effects_of(
             share.plan, arms_of(share.trial.tallies), share.trial.dropped, rounded=rounded, notes=notes
         ), None
@@ -121,25 +121,25 @@ def site_sentence(plan: Plan, what: str) -> str:
     return f"A site sends {what} once, and only if every arm that has units at the site has at least {least}."
 
 
-def largest_notes(share: Share) -> Iterator[str]:
-    """How much of an arm comes from a single device."""
-    shares = [most / n for most, n in zip(share.largest, share.trial.counts.values(), strict=True) if n]
-    if largest := max(shares, default=0.0):
-        yield f"The largest share of an arm's records that came from one device: {100 * largest:.2g} %."
+def notes_on(share: Share, devices: Devices, *, rounded: bool) -> Iterator[str]:
+    """Who is in the effects, and who is not, with counts like the others beside them, exact or rounded.
 
-
-def missing_notes(plan: Plan, devices: Devices, *, rounded: bool) -> Iterator[str]:
-    """Who is in the effects, and who is not; with counts like the others beside them, exact or rounded."""
+    And how much of an arm comes from a single device.
+    """
     enrolled, missing = sum(devices.enrolled.values()), sum(devices.missing.values())
 
     def told(reported: int, of: int) -> str:
         return f"{about(reported, rounded=rounded):,} of {about(of, rounded=rounded):,}"
 
     by_arm = ", ".join(f"{arm} {told(devices.reported[arm], n)}" for arm, n in devices.enrolled.items())
-    who = "Devices that have reported" if plan.unit is None else "Units that have reported, at sites or on devices"
+    at_sites = share.plan.unit is not None
+    who = "Units that have reported, at sites or on devices" if at_sites else "Devices that have reported"
     yield f"{who}: {told(enrolled - missing, enrolled)} enrolled ({by_arm})."
     if missing:
         yield (
             f"{many(about(missing, rounded=rounded), 'missing report')}: their records are in no effect. If who "
             "reports depends on the arm or on the outcomes, the effects are biased."
         )
+    shares = [most / n for most, n in zip(share.largest, share.trial.counts.values(), strict=True) if n]
+    if largest := max(shares, default=0.0):
+        yield f"The largest share of an arm's records that came from one device: {100 * largest:.2g} %."

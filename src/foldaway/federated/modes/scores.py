@@ -58,14 +58,15 @@ class Scores(Mode):
             return ScoreReply(holding.number, holding.arm, b"")
         rows = stacked(holding.rows)
         weights = None if plan.weight is None else rows[:, -1]
-        return ScoreReply.of(holding.number, holding.arm, reply(plan, published, holding.arm, rows[:, :-1], weights))
+        scores = reply(plan, published, holding.arm, rows[:, :-1], weights)
+        return ScoreReply(holding.number, holding.arm, packed(scores))
 
     def overwrite(self, plan: Plan, records: Sequence[Floats]) -> None:
         """Make moments of them, publish these, and reply."""
         rows = [packed(record) for record in records]
         share = Share.of(plan)
         factors = [moments(bytes(16), arm, rows, first=True) for arm in plan.arms]
-        share.fold(factors, [factor.triangle(len(plan.columns)) for factor in factors])
+        self.fold(share, factors, [factor.triangle(len(plan.columns)) for factor in factors], None)
         published = Published.of(share.trial).message("replying", 0.0)
         self.report(plan, Holding(bytes(16), plan.control, len(rows), b"", rows), published)
 
@@ -132,7 +133,7 @@ class Scores(Mode):
         """The moments of as many records as a message may be of, and the reply to all models of the plan."""
         arm, columns = longest_arm(plan), len(plan.columns)
         factor = Moments.of(bytes(16), arm, MOST_RECORDS, np.zeros((columns, columns)))
-        return factor, ScoreReply.of(bytes(16), arm, _no_replies(plan).sums)
+        return factor, ScoreReply(bytes(16), arm, packed(_no_replies(plan).sums))
 
 
 def _no_replies(plan: Plan) -> Replies:

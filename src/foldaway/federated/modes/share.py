@@ -15,20 +15,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foldaway.errors import MessageError, StateError
-from foldaway.federated.messages import Counted, Factored, GroupSums
+from foldaway.federated.messages import Counted, Moments
 from foldaway.federated.replies.published import Published
 from foldaway.federated.replies.tally import Replies
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.state import pack, unpack
 from foldaway.numerics.block import Floats
 from foldaway.plan import Plan
-from foldaway.tallies import Arms, Grouped, arms_of
+from foldaway.tallies import Grouped, arms_of
 from foldaway.tallies.kinds import UNITS
 from foldaway.tallies.scores import UnitScores
-from foldaway.tallies.sums import Sums
 from foldaway.trial import Trial
 
-_ROUNDING = 1e-6
+ROUNDING = 1e-6
 
 # A column whose root mean square is so many times that of all other devices is a slip of units at the least.
 _ABSURD = 1e6
@@ -125,7 +124,10 @@ class Share:
             return cls(trial, devices=saved.devices, largest=saved.largest)
         if published is None:
             raise StateError("the state does not fit its plan: it has replies to nothing that was published.")
-        return cls(trial, published.restore_replies(saved.replies), saved.devices, saved.largest)
+        if len(saved.replies) != len(plan.arms):
+            raise StateError("the state does not fit its plan: it has replies of other arms.")
+        replies = [Replies.restore(state, published.segments) for state in saved.replies]
+        return cls(trial, replies, saved.devices, saved.largest)
 
     def copy(self) -> Self:
         """A share of its own with the same tallies."""
@@ -138,21 +140,6 @@ class Share:
         if arm not in places:
             raise MessageError(f"the message names an arm that the plan has not; its arms are {', '.join(places)}.")
         return places[arm]
-
-    def check(self, message: Factored) -> Floats:
-        """The factor in a message, K by K, if records of the plan can have it.
-
-        Raises:
-            MessageError: They cannot.
-        """
-        self.require_few(message)
-        R = message.triangle(len(self.plan.columns))
-        _check_triangle(self.plan, message.n, R)
-        self.require_usual(np.sum(R**2, axis=0) / R[0, 0] ** 2)
-        names = enumerate(self.plan.columns)
-        bounded = {place: self.plan.bounds[name] for place, name in names if name in self.plan.bounds}
-        self.require_within(R[0, list(bounded)] / R[0, 0], list(bounded.values()))
-        return R
 
     def require_few(self, message: Counted) -> None:
         """Refuse a message of an arm that the plan has not, or of more records than a device may have.
@@ -174,7 +161,7 @@ class Share:
             MessageError: There is one.
         """
         lower, upper = np.reshape(np.asarray(bounds, dtype=np.float64), (-1, 2)).T
-        slack = _ROUNDING * (upper - lower)
+        slack = ROUNDING * (upper - lower)
         if np.any((means < lower - slack) | (means > upper + slack)):
             raise MessageError("the message's numbers lie beyond the plan's `bounds`.")
 
@@ -189,26 +176,11 @@ class Share:
         if self._most is not None and np.any(mean_squares > self._most):
             raise MessageError("the message's numbers are absurdly large next to those of all other devices.")
 
-    def fold(self, messages: Sequence[Factored], triangles: Sequence[Floats]) -> None:
-        """Take checked factors in."""
-        if messages:
-            assert isinstance(self.trial.tallies, Arms)
-            folded = self.trial.tallies.fold_clusters(*self._counted(messages), np.stack(triangles))
-            self.trial.tallies = folded
-
-    def fold_sums(self, messages: Sequence[GroupSums], totals: Sequence[Floats]) -> None:
-        """Take checked sums in."""
-        if messages:
-            codes, counts = self._counted(messages)
-            groups = np.array([message.group for message in messages], dtype=np.intp)
-            assert isinstance(self.trial.tallies, Grouped)
-            self.trial.tallies = self.trial.tallies.fold_totals(codes, groups, counts, np.stack(totals))
-
-    def _counted(self, messages: Sequence[Counted]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    def counted(self, messages: Sequence[Counted]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Count the devices, and give the messages' arms and numbers of records."""
         codes = np.array([self.code(message.arm) for message in messages], dtype=np.intp)
         for code, message in zip(codes, messages, strict=True):
-            self.devices[code] += message.counts_device
+            self.devices[code] += not isinstance(message, Moments) or message.first
             self.largest[code] = max(self.largest[code], message.n)
         self._most = None
         return codes, np.array([message.n for message in messages], dtype=np.int64)
@@ -229,39 +201,19 @@ class Share:
         return pack(ShareState(self.trial.dumps(), replies, self.devices, self.largest))
 
 
-def _check_triangle(plan: Plan, n: int, R: Floats) -> None:
-    """Refuse a factor that no n records of the plan have.
-
-    Raises:
-        MessageError: The intercept's length is not the root of n, or there are more directions than records.
-    """
-    if plan.weight is None and abs(R[0, 0] ** 2 - n) > _ROUNDING * n:
-        raise MessageError("the message's factor is not one of so many records: its first number is not their root.")
-    if not R[0, 0]:
-        raise MessageError("the message's factor has no intercept.")
-    lengths = np.linalg.norm(R, axis=0)
-    # Where columns depend on one another, a factor may have more rows than rank.
-    if n < len(R) and np.linalg.matrix_rank(R / np.where(lengths > 0, lengths, 1), tol=_ROUNDING) > n:
-        raise MessageError("the message's factor has more directions than records.")
-
-
 def _most_squares(trial: Trial) -> Floats | None:
     """The largest mean squares, by column, that are not absurd next to those here; none while there are too few."""
     if trial.n < _MEASURE:
         return None
     if isinstance(trial.tallies, Grouped):
-        assert trial.tallies.sums is not None
-        here = _mean_squares(trial.tallies.sums)
+        sums = trial.tallies.sums
+        assert sums is not None
+        # About the mean square of each column, from the spread of totals over the cells.
+        n, totals = sums.records[sums.records > 0][:, None], sums.total[sums.records > 0]
+        mean = totals.sum(axis=0) / n.sum()
+        here: Floats = mean**2 + np.mean((totals - n * mean) ** 2 / n, axis=0)
     else:
-        sums = np.sum([np.sum(arm.raw_factor() ** 2, axis=0) for arm in arms_of(trial.tallies)], axis=0)
-        here = sums / sums[0]
+        squares = np.sum([np.sum(arm.raw_factor() ** 2, axis=0) for arm in arms_of(trial.tallies)], axis=0)
+        here = squares / squares[0]
     # A column that has been zero until now says nothing about its size.
     return np.where(here > 0, _ABSURD**2 * here, np.inf)
-
-
-def _mean_squares(sums: Sums) -> Floats:
-    """About the mean square of each column, from the spread of totals over the cells."""
-    n, totals = sums.records[sums.records > 0][:, None], sums.total[sums.records > 0]
-    mean = totals.sum(axis=0) / n.sum()
-    squares: Floats = mean**2 + np.mean((totals - n * mean) ** 2 / n, axis=0)
-    return squares

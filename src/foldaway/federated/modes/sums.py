@@ -22,7 +22,7 @@ from foldaway.federated.messages import (
     unpacked,
 )
 from foldaway.federated.modes.mode import Holding, SiteMode, longest_arm
-from foldaway.federated.modes.one_round import OneRound, largest_notes, missing_notes, site_sentence
+from foldaway.federated.modes.one_round import OneRound, notes_on, site_sentence
 from foldaway.federated.modes.share import Devices, Share, units_of
 from foldaway.federated.replies.published import Published
 from foldaway.keeping.secret import Secret
@@ -118,7 +118,11 @@ class SumsByGroup(OneRound, SiteMode):
         self, share: Share, messages: Sequence[GroupSums], values: Sequence[Floats], published: Published | None
     ) -> None:
         """Add them up by arm and group."""
-        share.fold_sums(messages, values)
+        if messages:
+            codes, counts = share.counted(messages)
+            groups = np.array([message.group for message in messages], dtype=np.intp)
+            assert isinstance(share.trial.tallies, Grouped)
+            share.trial.tallies = share.trial.tallies.fold_totals(codes, groups, counts, np.stack(values))
 
     def results(
         self, share: Share, devices: Devices, published: Published | None, *, rounded: bool = True
@@ -127,7 +131,7 @@ class SumsByGroup(OneRound, SiteMode):
         trial, units = share.trial, dict(zip(share.plan.arms, share.devices, strict=True))
         assert isinstance(trial.tallies, Grouped)
         tallies, plan = trial.tallies, share.plan
-        notes = [*missing_notes(plan, devices, rounded=rounded), *largest_notes(share)]
+        notes = list(notes_on(share, devices, rounded=rounded))
         if plan.release is not None:  # counts of devices are exact, and a release tells nothing that is
             return effects_of_groups(plan, tallies, trial.dropped, rounded=rounded), None
         return effects_of_groups(plan, tallies, trial.dropped, rounded=rounded, units=units, notes=notes), None

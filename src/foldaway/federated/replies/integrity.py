@@ -15,7 +15,6 @@ import numpy as np
 
 from foldaway.federated.replies.models import readings
 from foldaway.federated.replies.tally import Replies
-from foldaway.numerics.block import Floats
 from foldaway.tallies.arm import ArmTally
 
 Verdict = Literal["all here", "some missing", "altered"]
@@ -96,7 +95,10 @@ def _residual(arm: ArmTally, place: int, replies: Replies, missing: int) -> tupl
         gap = np.abs(replies.sums[segment.place] - (X.T @ E).ravel())
         if not gap.any():
             continue
-        scale = np.outer(np.linalg.norm(X, axis=0), _lengths(arm, E, k + segment.model.outcome)).ravel()
+        # The residuals' length is that before what cancels in them is taken out.
+        column, lengths = k + segment.model.outcome, np.linalg.norm(E, axis=0)
+        lengths[-1] = max(lengths[-1], float(abs(F[column, column]) * np.linalg.norm(arm.factor.R[:, column])))
+        scale = np.outer(np.linalg.norm(X, axis=0), lengths).ravel()
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = np.where(gap > 0, gap / (rounding * scale), 0.0)
         largest = max(largest, float(relative.max()))
@@ -106,11 +108,3 @@ def _residual(arm: ArmTally, place: int, replies: Replies, missing: int) -> tupl
         reach = _EXPLAINED * np.sqrt(missing) * size + missing * mean
         explained = explained and bool(np.all((relative <= 1) | (gap <= reach)))
     return largest, explained
-
-
-def _lengths(arm: ArmTally, E: Floats, column: int) -> Floats:
-    """The lengths of E's columns, before what cancels in the residuals is taken out of them."""
-    whole = float(abs(arm.frame.F[column, column]) * np.linalg.norm(arm.factor.R[:, column]))
-    lengths: Floats = np.linalg.norm(E, axis=0)
-    lengths[-1] = max(lengths[-1], whole)
-    return lengths

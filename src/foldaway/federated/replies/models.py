@@ -42,13 +42,17 @@ _POWER = {"CR2": -0.5, "CR3": -1.0}
 
 
 class Segment(NamedTuple):
-    """The part of a reply that belongs to one model: X'E, q by r, plain or corrected for leverage."""
+    """The part of a reply that belongs to one model: X'E, q by r, plain or corrected for leverage.
+
+    Its numbers, and their products with one another, begin at these places among those of all parts.
+    """
 
     model: Model
     corrected: bool
     q: int
     r: int
     start: int
+    products_start: int
 
     @property
     def place(self) -> slice:
@@ -64,13 +68,13 @@ def leverage_of(plan: Plan) -> Literal["CR2", "CR3"] | None:
 def segments(models: Sequence[Model], k: int) -> list[Segment]:
     """The parts of a reply, in order."""
     parts: list[Segment] = []
-    start = 0
+    start = products_start = 0
     for model in models:
         word = ESTIMATORS[model.estimator]
         q, r = k if word.adjusts else 1, 2 if word.residuals_of else 1
         for corrected in (False,) if model.breads is None else (False, True):
-            parts.append(Segment(model, corrected, q, r, start))
-            start += q * r
+            parts.append(Segment(model, corrected, q, r, start, products_start))
+            start, products_start = start + q * r, products_start + (q * r) ** 2
     return parts
 
 
@@ -130,15 +134,7 @@ def readings(segment: Segment, arm: int, F: Floats, framed: Floats, k: int) -> t
 
 
 def reply(plan: Plan, published: Coefficients, arm: str, rows: Floats, weights: Floats | None = None) -> Floats:
-    """A device's scores for every published model, to be sent as they are.
-
-    Args:
-        plan: The plan.
-        published: What the coordinator has published.
-        arm: The device's arm.
-        rows: Its records z = [1, x, y], n by K.
-        weights: Their observation weights, if the plan has them.
-    """
+    """A device's scores for every published model, to be sent as they are; of its rows z = [1, x, y], n by K."""
     k, columns, leverage = len(plan.regressors), len(plan.columns), leverage_of(plan)
     a = list(plan.arms).index(arm)
     if any(len(model.deltas) != len(plan.arms) for model in published.models):

@@ -57,12 +57,6 @@ class Published:
         """The sums of no replies, by arm."""
         return [Replies.empty(self.segments) for _ in self.arms]
 
-    def restore_replies(self, states: Sequence[Any]) -> list[Replies]:
-        """The sums of replies from their states, by arm."""
-        if len(states) != len(self.arms):
-            raise StateError("the state does not fit its plan: it has replies of other arms.")
-        return [Replies.restore(state, self.segments) for state in states]
-
     @cached_property
     def most_scores(self) -> list[Floats]:
         """By arm, the largest scores that its records allow."""

@@ -67,13 +67,8 @@ class Replies:
 
     def product(self, segment: Segment) -> Floats:
         """Σ u u' of one part."""
-        start = 0
-        for part in self.segments:
-            width = part.q * part.r
-            if part is segment:
-                return self.products[start : start + width**2].reshape(width, width)
-            start += width**2
-        raise KeyError(segment)
+        start, width = segment.products_start, segment.q * segment.r
+        return self.products[start : start + width**2].reshape(width, width)
 
     def state(self) -> RepliesState:
         """What is kept."""
@@ -106,15 +101,12 @@ class CollectedScores:
     scored: int
     products: dict[int, tuple[Segment, Floats]] = field(default_factory=dict)
 
+    squared_sums = None  # replies do not tell
+
     @property
     def n(self) -> int:
         """The arm's records: their moments are all in the coefficients, whoever has replied."""
         return self.arm.n
-
-    @property
-    def squared_sums(self) -> None:
-        """Replies do not tell."""
-        return None
 
     def meat(self, outcome: int, delta: Floats, scale: float = 1.0) -> Floats:
         """Σ_j u_j u_j', scaled up for those who have not replied, as if they were missing at random."""
@@ -145,11 +137,7 @@ def scored_arms(
 ) -> dict[str, list[ArmTally]]:
     """By estimator, the arms with the scores that were collected for its coefficients.
 
-    Args:
-        plan: The plan.
-        arms: The arms' moments, in the frame that was published.
-        replies: The sums of the replies, by arm.
-        devices: The devices whose records are in the moments, by arm.
+    All is by arm; the moments are in the frame that was published, and the devices those whose records are in them.
     """
     return {
         name: [_scored(arm, place, name, replies[place], devices[place]) for place, arm in enumerate(arms)]

@@ -83,13 +83,7 @@ def fold_site(
 
 
 def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | Path = "~/.foldaway") -> SiteReport:
-    """Send a site's tallies under the number in its mark; sent again, they are not counted again.
-
-    Args:
-        trial: The site's records, folded.
-        files: What they were folded from.
-        link: The coordinator.
-        folder: Where the site keeps its mark.
+    """Send a site's tallies, of these files, under the number in its mark; sent again, they are not counted again.
 
     Raises:
         ServerError: The coordinator has another plan, refuses, or cannot be reached.
@@ -97,32 +91,27 @@ def send_site(trial: Trial, files: Sequence[str], link: HttpLink, folder: str | 
     """
     if link.fingerprint() != trial.plan.fingerprint:
         raise ServerError(f"the coordinator runs {trial.plan.name} under another plan, so nothing was sent.")
-    mark = SiteMark.of(trial.plan, files, folder, trial.key if trial.plan.keyed else b"")
+    path, key = _place(trial.plan, folder), trial.key if trial.plan.keyed else b""
+    mark, fresh = SiteMark.of(trial.plan, files, folder, key)
     state = site_mode_of(trial.plan).from_site(trial)
-    if mark.taken:
+    if key and not any(mark.key):  # which is destroyed once the sums are safe, and then nothing is sent again
         return SiteReport(dict(units_of(trial)), trial.counts, len(state), repeated=True, durable=True)
     headers = {"Content-Type": STATE, "Foldaway-Number": mark.number.hex()}
     try:
         answer = link.ask("POST", "/tallies", content=state, headers=headers)
     except ServerError as refused:
-        if refused.status in _NOT_TAKEN or (mark.fresh and refused.status in _NOT_READ):
-            mark.take_back()
+        if refused.status in _NOT_TAKEN or (fresh and refused.status in _NOT_READ):
+            destroy_file(path)  # the number was not used: the records may be put right, and sent under another
         raise
     with instead_of(msgspec.MsgspecError, ServerError("the answer is not a coordinator's; is the address right?")):
         received = msgspec.json.decode(answer, type=Received)
     if received.durable:
-        mark.forget_key()
+        gone = msgspec.structs.replace(mark, key=bytes(len(mark.key)))
+        overwrite_file(path, msgspec.json.encode(gone))
     return SiteReport(dict(units_of(trial)), trial.counts, len(state), received.repeated, received.durable)
 
 
-class _Mark(msgspec.Struct, frozen=True):
-    fingerprint: str
-    number: bytes
-    digest: bytes
-    key: bytes = b""
-
-
-class SiteMark:
+class SiteMark(msgspec.Struct, frozen=True):
     """What a site remembers of having sent its tallies in one trial: a random number, and which records it stands for.
 
     ``NAME.site``, in a folder for its owner alone, is made in one step before anything is sent. So whatever is killed,
@@ -131,47 +120,36 @@ class SiteMark:
 
     Where units are dealt into groups, their key is in it too, until the coordinator has the sums: sent again, they are
     the same, and nobody gets to see the same records dealt twice. Then the key is destroyed, and nothing is sent again.
-
-    Args:
-        path: The mark's file.
-        mark: What it holds.
-        fresh: Whether this run has made it, so that nothing was sent under it before.
-        taken: Whether what it stands for is known to be safe, and is not to be sent again.
     """
 
-    def __init__(self, path: Path, mark: _Mark, *, fresh: bool, taken: bool = False) -> None:
-        self._path, self._mark = path, mark
-        self.number = mark.number
-        self.fresh, self.taken = fresh, taken
+    fingerprint: str
+    number: bytes
+    digest: bytes
+    key: bytes = b""
 
     @classmethod
     def key_of(cls, plan: Plan, folder: str | Path) -> bytes:
         """The key of groups that was used before, or a new one."""
-        path = Path(folder).expanduser() / f"{plan.name}.site"
+        path = _place(plan, folder)
         key = _read(path).key if path.exists() else b""
         return key if any(key) else secrets.token_bytes(LENGTH)
 
     @classmethod
-    def of(cls, plan: Plan, files: Sequence[str], folder: str | Path = "~/.foldaway", key: bytes = b"") -> SiteMark:
-        """The mark that stands for these files, made if there is none.
+    def of(cls, plan: Plan, files: Sequence[str], folder: str | Path, key: bytes = b"") -> tuple[SiteMark, bool]:
+        """The mark that stands for these files, folded under this key, if under any; made if there is none.
 
-        Args:
-            plan: The plan.
-            files: The site's files.
-            folder: Where the mark is.
-            key: Under which the records were folded, if under any.
+        And whether this run has made it, so that nothing was sent under it before.
 
         Raises:
             StateError: The site has sent other records in this trial, or its folder cannot be used.
             SourceError: A file cannot be read.
         """
-        place = Path(folder).expanduser()
-        require_private(place)
-        path, number = place / f"{plan.name}.site", new_number()
-        mine = _Mark(plan.fingerprint, number, _digest(number, files), key)
+        path, number = _place(plan, folder), new_number()
+        require_private(path.parent)
+        mine = cls(plan.fingerprint, number, _digest(number, files), key)
         with suppress(FileExistsError):
             make_file(path, msgspec.json.encode(mine))
-            return cls(path, mine, fresh=True)
+            return mine, True
         before = _read(path)
         if before.fingerprint != plan.fingerprint:
             raise StateError(f"this site knows the trial {plan.name} under another plan; a plan never changes.")
@@ -183,21 +161,16 @@ class SiteMark:
             )
         if any(before.key) and before.key != key:
             raise StateError(f"another run is sending this site's sums for {plan.name}; wait until it has ended.")
-        return cls(path, before, fresh=False, taken=bool(key) and not any(before.key))
-
-    def forget_key(self) -> None:
-        """Overwrite the key of groups with zeros, since nothing will be sent again."""
-        gone = msgspec.structs.replace(self._mark, key=bytes(len(self._mark.key)))
-        overwrite_file(self._path, msgspec.json.encode(gone))
-
-    def take_back(self) -> None:
-        """Forget a number that was not used: the records may be put right, and sent under another."""
-        destroy_file(self._path)
+        return before, False
 
 
-def _read(path: Path) -> _Mark:
+def _place(plan: Plan, folder: str | Path) -> Path:
+    return Path(folder).expanduser() / f"{plan.name}.site"
+
+
+def _read(path: Path) -> SiteMark:
     with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(path.read_bytes(), type=_Mark)
+        return msgspec.json.decode(path.read_bytes(), type=SiteMark)
     raise StateError(f"the site's file {path} cannot be read, or is damaged; without it nobody knows what was sent.")
 
 

@@ -7,42 +7,18 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import msgspec
 
 from foldaway.federated.device.device import Device
-from foldaway.federated.device.memory_store import MemoryStore
-from foldaway.federated.device.state import DeviceState
+from foldaway.federated.device.state import DeviceState, MemoryStore
 from foldaway.federated.link import HttpLink
 from foldaway.federated.messages import Coefficients, Kind, Received, new_number
 from foldaway.simulation.federated.population import CHUNK, Client, Role, World, clients
 
 # Devices of one process that talk at once: as many connections as are kept open.
 THREADS = 16
-
-
-class ClientCounts(NamedTuple):
-    """What the devices of a process have done.
-
-    Attributes:
-        states: How many devices ended in each state.
-        messages: How many messages went out, by kind.
-        bytes: Their bytes, by kind, without HTTP's own.
-        numbers: How many numbers a report has.
-    """
-
-    states: Counter[str]
-    messages: Counter[str]
-    bytes: Counter[str]
-    numbers: int
-
-    def __add__(self, other: tuple[Any, ...]) -> ClientCounts:
-        """What the devices of two processes have done."""
-        states, messages, sent, numbers = other
-        return ClientCounts(
-            self.states + states, self.messages + messages, self.bytes + sent, max(self.numbers, numbers)
-        )
 
 
 class CountingLink(HttpLink):
@@ -73,13 +49,7 @@ class CountingLink(HttpLink):
 
 
 class Crowd:
-    """The devices of one process.
-
-    Args:
-        world: What is simulated.
-        link: The connection that they share.
-        progress: Called with the number of clients done since the last call.
-    """
+    """The devices of one process; ``progress`` is called with the number of clients done since the last call."""
 
     def __init__(self, world: World, link: CountingLink, progress: Callable[[int], None]) -> None:
         self._world = world
@@ -151,12 +121,14 @@ def work(world: World, chunks: Sequence[int], address: str, token: str, orders: 
     try:
         link = CountingLink(address, token)
         crowd = Crowd(world, link, lambda done: said.put(("clients", done)))
-        steps = {"collect": lambda: crowd.collect(chunks), "reply": crowd.reply, "end": crowd.end}
-        while (order := orders.get()) != "leave":
-            steps[order]()
-            said.put(("done", order))
-        said.put(("counts", ClientCounts(crowd.states, link.messages, link.bytes, link.numbers)))
-        link.close()
+        steps: dict[str, Callable[[], Any]] = {
+            "collect": lambda: crowd.collect(chunks),
+            "reply": crowd.reply,
+            "end": crowd.end,
+            "count": lambda: (crowd.states, link.messages, link.bytes, link.numbers),
+        }
+        while True:
+            said.put(("done", steps[orders.get()]()))
     except BaseException as error:
         said.put(("failed", f"{type(error).__name__}: {error}"))
         raise

@@ -94,16 +94,8 @@ def clients(world: World, plan: Plan, start: int) -> Iterator[Client]:
         treated = plan.assign(identity) == "treatment"
         before: Floats = 10 + disposition[i] + noise[i, : sizes[i], 0]
         revenue = before / 2 + disposition[i] + EFFECT * treated + noise[i, : sizes[i], 1] * (1 + treated / 2)
-        yield Client(start + i, identity, _role(world, chance[i]), _records(plan, before, revenue))
-
-
-def _records(plan: Plan, before: Floats, revenue: Floats) -> list[dict[str, Any]]:
-    columns = {"revenue": revenue.tolist(), "revenue_before": before.tolist()}
-    names = [*plan.measured, *plan.covariates]
-    return [{name: columns[name][i] for name in names} for i in range(len(revenue))]
-
-
-def _role(world: World, chance: float) -> Role:
-    if chance < world.drop_out:
-        return "drops out"
-    return "is late" if chance < world.drop_out + world.late else "reports"
+        columns = {"revenue": revenue.tolist(), "revenue_before": before.tolist()}
+        names = [*plan.measured, *plan.covariates]
+        records = [{name: columns[name][r] for name in names} for r in range(sizes[i])]
+        role: Role = "is late" if chance[i] < world.drop_out + world.late else "reports"
+        yield Client(start + i, identity, "drops out" if chance[i] < world.drop_out else role, records)

@@ -25,7 +25,7 @@ from foldaway.plan import Plan
 from foldaway.plan.analysis import errors_of
 from foldaway.plan.vocabulary import ERRORS, best
 from foldaway.service.keys.tokens import new_token
-from foldaway.simulation.federated.clients import ClientCounts, work
+from foldaway.simulation.federated.clients import work
 from foldaway.simulation.federated.population import World
 from foldaway.simulation.federated.summary import Summary, analysed
 
@@ -33,9 +33,6 @@ OnClients = Callable[[str, int], None]
 
 # Seconds for which replies are waited for, at the most.
 _DEADLINE = 3600
-
-# Seconds in which a process that has said all may end by itself.
-_FAREWELL = 10
 
 
 def simulate(world: World, *, processes: int = 2, progress: OnClients = lambda what, done: None) -> Summary:
@@ -50,57 +47,54 @@ def simulate(world: World, *, processes: int = 2, progress: OnClients = lambda w
         tempfile.TemporaryDirectory(prefix="foldaway-") as folder,
         coordinating(Path(folder), world.plan) as coordinator,
     ):
-        return _simulate(world, coordinator, processes, progress)
+        memory, disk, worked = [coordinator.resident()], coordinator.stored(), coordinator.worked()
+        began = time.monotonic()
+        with _Workers(world, coordinator, processes) as workers:
+            collected = 0
 
+            def halfway(what: str, done: int) -> None:
+                nonlocal collected
+                collected += done
+                if 2 * collected >= world.clients and len(memory) == 1:
+                    memory.append(coordinator.resident())
+                progress(what, done)
 
-def _simulate(world: World, coordinator: Coordinator, processes: int, progress: OnClients) -> Summary:
-    memory, disk, worked = [coordinator.resident()], coordinator.stored(), coordinator.worked()
-    began = time.monotonic()
-    with _Workers(world, coordinator, processes) as workers:
-        collected = 0
-
-        def halfway(what: str, done: int) -> None:
-            nonlocal collected
-            collected += done
-            if 2 * collected >= world.clients and len(memory) == 1:
-                memory.append(coordinator.resident())
-            progress(what, done)
-
-        workers.do("collect", halfway)
-        if world.replies:
-            coordinator.close(_DEADLINE)
-            workers.do("reply", progress)
-        closed = coordinator.close(0)
-        memory.append(coordinator.resident())
-        workers.do("end", lambda what, done: None)
-        seconds = time.monotonic() - began
-        disk, worked = coordinator.stored() - disk, coordinator.worked() - worked
-        counts = workers.leave()
-    progress("analysing kept rows", 0)
-    effects = Effects.from_json(msgspec.json.encode(closed["effects"]))
-    estimator = "regression" if world.plan.covariates else "difference"
-    effect = effects.filter(estimator=estimator, se_kind=best(ERRORS, errors_of(world.plan)))[0]
-    about = closed["federated"]
-    return Summary(
-        world=world,
-        seconds=seconds,
-        states=dict(counts.states),
-        enrolled=sum(about["enrolled"].values()),
-        reported=sum(about["reported"].values()),
-        missing=sum(about["missing"].values()),
-        messages=dict(counts.messages),
-        report_bytes=counts.bytes["reports"] / max(counts.messages["reports"], 1),
-        report_numbers=counts.numbers,
-        bytes_per_client=sum(counts.bytes.values()) / world.clients,
-        memory=memory,
-        disk=disk,
-        worked=worked,
-        integrity=about.get("integrity"),
-        notes=effects.notes,
-        estimate=effect.estimate,
-        std_error=effect.std_error,
-        kept=analysed(world, reported_only=not world.replies),
-    )
+            workers.do("collect", halfway)
+            if world.replies:
+                coordinator.close(_DEADLINE)
+                workers.do("reply", progress)
+            closed = coordinator.close(0)
+            memory.append(coordinator.resident())
+            workers.do("end")
+            seconds = time.monotonic() - began
+            disk, worked = coordinator.stored() - disk, coordinator.worked() - worked
+            *counted, numbers = zip(*workers.do("count"), strict=True)
+        states, messages, sent = (sum(each, start=Counter[str]()) for each in counted)
+        progress("analysing kept rows", 0)
+        effects = Effects.from_json(msgspec.json.encode(closed["effects"]))
+        estimator = "regression" if world.plan.covariates else "difference"
+        effect = effects.filter(estimator=estimator, se_kind=best(ERRORS, errors_of(world.plan)))[0]
+        about = closed["federated"]
+        return Summary(
+            world=world,
+            seconds=seconds,
+            states=dict(states),
+            enrolled=sum(about["enrolled"].values()),
+            reported=sum(about["reported"].values()),
+            missing=sum(about["missing"].values()),
+            messages=dict(messages),
+            report_bytes=sent["reports"] / max(messages["reports"], 1),
+            report_numbers=max(numbers),
+            bytes_per_client=sum(sent.values()) / world.clients,
+            memory=memory,
+            disk=disk,
+            worked=worked,
+            integrity=about.get("integrity"),
+            notes=effects.notes,
+            estimate=effect.estimate,
+            std_error=effect.std_error,
+            kept=analysed(world, reported_only=not world.replies),
+        )
 
 
 class _Workers:
@@ -110,12 +104,12 @@ class _Workers:
         context = multiprocessing.get_context("spawn")  # forks would share the parent's connections and locks
         self._said: Any = context.Queue()
         self._orders: list[Any] = [context.Queue() for _ in range(processes)]
-        chunks = [world.chunks[first::processes] for first in range(processes)]
+        addressed = coordinator.address, coordinator.token
         self._processes = [
             context.Process(
-                target=work, args=(world, mine, coordinator.address, coordinator.token, orders, self._said), daemon=True
+                target=work, args=(world, world.chunks[first::processes], *addressed, orders, self._said), daemon=True
             )
-            for mine, orders in zip(chunks, self._orders, strict=True)
+            for first, orders in enumerate(self._orders)
         ]
 
     def __enter__(self) -> _Workers:
@@ -128,30 +122,12 @@ class _Workers:
             process.terminate()
             process.join()
 
-    def do(self, order: str, progress: OnClients) -> None:
-        """Have every process do something, and wait until it is done."""
+    def do(self, order: str, progress: OnClients = lambda what, done: None) -> list[Any]:
+        """Have every process do something, and wait until it is done; what each of them gives back."""
         for orders in self._orders:
             orders.put(order)
-        left = len(self._processes)
-        while left:
-            kind, what = self._next()
-            if kind == "clients":
-                progress(order, what)
-            left -= kind == "done"
-
-    def leave(self) -> ClientCounts:
-        """End the processes; what they have done together."""
-        for orders in self._orders:
-            orders.put("leave")
-        whole = ClientCounts(Counter(), Counter(), Counter(), 0)
-        for _ in self._processes:
-            whole += self._next()[1]
-        for process in self._processes:
-            process.join(_FAREWELL)
-        return whole
-
-    def _next(self) -> tuple[str, Any]:
-        while True:
+        given: list[Any] = []
+        while len(given) < len(self._processes):
             try:
                 kind, what = self._said.get(timeout=1.0)
             except Empty:
@@ -160,27 +136,22 @@ class _Workers:
                 continue
             if kind == "failed":
                 raise ServerError(f"a process with simulated devices has failed: {what}")
-            return kind, what
+            if kind == "clients":
+                progress(order, what)
+            else:
+                given.append(what)
+        return given
 
 
 class Coordinator(NamedTuple):
-    """A coordinator in a process of its own, as anybody would start it, and a trial on it.
-
-    Attributes:
-        pid: Its process.
-        url: Its address.
-        trial: The trial's name.
-        token: The devices' token.
-        admin: The administrator's token.
-        data: Where it keeps its database.
-    """
+    """A coordinator in a process of its own, as anybody would start it, and a trial on it."""
 
     pid: int
     url: str
     trial: str
-    token: str
-    admin: str
-    data: Path
+    token: str  # the devices'
+    admin: str  # the administrator's
+    data: Path  # where it keeps its database
 
     @property
     def address(self) -> str:
@@ -227,19 +198,15 @@ def coordinating(folder: Path, plan: Plan) -> Iterator[Coordinator]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
     try:
-        url = _address(process, folder / "log")
+        assert process.stdout is not None
+        line = next((line for line in process.stdout if line.startswith("Listening on ")), None)
+        if line is None:
+            log_text = (folder / "log").read_text(errors="replace").strip()
+            raise ServerError(f"the coordinator did not start: {log_text[-500:]}")
+        url = line.split()[-1]
         with Client(url, admin) as client:
             made = client.create(plan.to_toml())
         yield Coordinator(process.pid, url, plan.name, made["ingest_token"], admin, folder / "trials")
     finally:
         process.terminate()
         process.communicate()
-
-
-def _address(process: subprocess.Popen[str], log: Path) -> str:
-    """Its address, which it prints."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("Listening on "):
-            return line.split()[-1]
-    raise ServerError(f"the coordinator did not start: {log.read_text(errors='replace').strip()[-500:]}")
