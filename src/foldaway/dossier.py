@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from foldaway.auditing.expected import expected
-from foldaway.auditing.pace import pace
+from foldaway.auditing.expected import expected, pace
 from foldaway.effects.released import protected
 from foldaway.plan import Plan
 from foldaway.plan.vocabulary import SUMS

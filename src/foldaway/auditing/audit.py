@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from foldaway.auditing import cells, combinations, replicates
+from foldaway.auditing import cells, moments
 from foldaway.auditing.cells import attack_cells, cells_of_arms
-from foldaway.auditing.combinations import attack_combinations, scores_of_arms
 from foldaway.auditing.finding import Audit, Finding, Range
-from foldaway.auditing.replicates import attack_replicates
+from foldaway.auditing.moments import attack_combinations, attack_replicates, scores_of_arms
 from foldaway.plan import Plan
 from foldaway.tallies import Arms, Holding
 from foldaway.tallies.histogram import Histogram
@@ -19,7 +18,7 @@ from foldaway.tallies.histogram import Histogram
 _ONE_STATE = "Keep one state of a trial: save over the one before, and back up neither of them in the clear."
 
 ON_SUMS = (cells.ALONE, cells.PAIR, cells.LARGEST, cells.SPARSE)
-ON_MOMENTS = (combinations.ALONE, combinations.TWO, combinations.SOLE, replicates.NAME)
+ON_MOMENTS = (moments.ALONE, moments.TWO, moments.SOLE, moments.RESAMPLED)
 HISTOGRAMS = "histograms"
 
 

@@ -56,8 +56,7 @@ def check(
     json: AsJson = False,
 ) -> None:
     """Say what a plan will do, or what is wrong with it."""
-    from foldaway.auditing.expected import expected
-    from foldaway.auditing.pace import pace
+    from foldaway.auditing.expected import expected, pace
     from foldaway.federated.modes.described import described
     from foldaway.report.page.plan_summary import summary
 
