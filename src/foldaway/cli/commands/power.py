@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -11,7 +10,7 @@ import typer
 
 import foldaway as fa
 from foldaway.cli.terminal.options import AsJson, Delimiter, KeyOfState, PerDay, PlanFile
-from foldaway.cli.terminal.progress import file_progress
+from foldaway.cli.terminal.progress import fold_earlier
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import EstimateError, instead_of
 from foldaway.sources.formats.paths import expand
@@ -151,18 +150,12 @@ def _effects(sources: Sequence[str], plan: fa.Plan, delimiter: str | None, key: 
     """The effects in a saved state, or in files of earlier records that are folded away under the plan."""
     from foldaway.calibrating import Earlier
     from foldaway.cli.commands.state import file_of, is_state, read_key
-    from foldaway.sources.formats.chunk import WantedColumns, wanted_by
     from foldaway.sources.formats.files import column_names
-    from foldaway.sources.runs.shares import ReadOptions, fold_columns
 
     if len(sources) == 1 and (file := Path(sources[0])).exists() and is_state(state := file_of(file)):
         return fa.saved_effects(state, key=read_key(key))
-    paths, options = expand(list(sources)), ReadOptions(None, delimiter)
+    paths = expand(list(sources))
     has_arms = all(plan.arm in column_names(path, delimiter) for path in paths if isinstance(path, Path))
     earlier = Earlier(plan, has_arms=has_arms)
-    columns = wanted_by(earlier.plan)
-    wanted = columns if has_arms else WantedColumns(columns.numeric, tuple(set(columns.text) - {plan.arm}))
-    with file_progress(paths, "reading") as progress:
-        for path in paths:
-            fold_columns(earlier, path, wanted, options, progress=partial(progress, path))
+    fold_earlier(earlier, earlier.plan, paths, delimiter, set() if has_arms else {plan.arm})
     return earlier.effects()

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from foldaway.cli.terminal.leaving import interruptible
+from foldaway.cli.terminal.progress import progress_bar
 from foldaway.cli.terminal.words import in_lines
 from foldaway.plan.vocabulary import MODES
 from foldaway.table import text_table
@@ -29,17 +30,14 @@ def close_and_wait(client: Client, name: str, **request: Any) -> dict[str, Any]:
     Returns:
         The final answer. Interrupted, the server goes on waiting, and the same command without options shows it.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import MofNCompleteColumn, TextColumn
 
     answer = client.finish(name, **request)
     if answer["final"]:
         return answer
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
     with (
         interruptible(f"stopped watching; the server still waits for reports. foldaway trial close {name} shows it."),
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar,
+        progress_bar(MofNCompleteColumn(), TextColumn("{task.fields[left]}")) as bar,
     ):
         task = bar.add_task("waiting for reports", total=None, left="")
         while not answer["final"]:
