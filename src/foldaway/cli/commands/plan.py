@@ -18,7 +18,7 @@ import msgspec
 import typer
 
 import foldaway as fa
-from foldaway.cli.terminal.options import AsJson, Delimiter, KeyFile, PlanFile, written
+from foldaway.cli.terminal.options import AsJson, Delimiter, KeyFile, PlanFile, given, written
 from foldaway.cli.terminal.printing import print_json
 from foldaway.cli.terminal.progress import file_progress, fold_earlier
 from foldaway.cli.terminal.words import in_lines, tell
@@ -78,7 +78,7 @@ def check(
 @app.command("register")
 def register(
     plan: PlanFile,
-    save: Annotated[Path, typer.Option(metavar="STATE", help="Where to create the state; it holds no record yet.")],
+    save: Annotated[Path, given("STATE", "Where to create the state; it holds no record yet.")],
     key: KeyFile = None,
 ) -> None:
     """Enter a plan into a new ledger before the first record.
@@ -127,21 +127,14 @@ def dossier(
 @app.command("new")
 def new(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of the trial's records.")],
-    arm: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that names the arm.")] = None,
-    outcome: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="What to compare between arms; repeat for several.")
-    ] = None,
-    covariate: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Measured before treatment; repeat for several.")
-    ] = None,
+    arm: Annotated[str | None, given("COLUMN", "The column that names the arm.")] = None,
+    outcome: Annotated[list[str] | None, given("COLUMN", "What to compare between arms; repeat for several.")] = None,
+    covariate: Annotated[list[str] | None, given("COLUMN", "Measured before treatment; repeat for several.")] = None,
     levels: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN=A,B,…", help="A categorical covariate and its levels; repeat for several."),
+        list[str] | None, given("COLUMN=A,B,…", "A categorical covariate and its levels; repeat for several.")
     ] = None,
-    unit: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column that names who was randomised.")
-    ] = None,
-    control: Annotated[str | None, typer.Option(metavar="ARM", help="The arm to compare the others with.")] = None,
+    unit: Annotated[str | None, given("COLUMN", "The column that names who was randomised.")] = None,
+    control: Annotated[str | None, given("ARM", "The arm to compare the others with.")] = None,
     delimiter: Delimiter = None,
     name: Annotated[str | None, typer.Option(help="The trial's name; by default, the file's name.")] = None,
     output: Annotated[Path | None, written("printed by default")] = None,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 import foldaway as fa
-from foldaway.cli.terminal.options import AsJson, Delimiter, KeyOfState, PerDay, PlanFile
+from foldaway.cli.terminal.options import AsJson, Delimiter, KeyOfState, PerDay, PlanFile, flag, given
 from foldaway.cli.terminal.progress import fold_earlier
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import EstimateError, instead_of
@@ -24,7 +24,7 @@ Texts = list[str] | None
 
 def _each(value: str, help: str) -> Any:
     """An option that is said once for all outcomes, or for each by its name."""
-    return typer.Option(metavar=f"[OUTCOME=]{value}", help=help)
+    return given(f"[OUTCOME=]{value}", help)
 
 
 @app.command("power")
@@ -58,10 +58,8 @@ def power(
     correction: Annotated[
         str | None, typer.Option(help="holm, benjamini-hochberg or none; by default, the plan's.")
     ] = None,
-    sequential: Annotated[
-        bool, typer.Option("--sequential", help="Decide by the any-time interval, however often you look.")
-    ] = False,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Also plot the result: .svg, .png or .pdf.")] = None,
+    sequential: Annotated[bool, flag("sequential", "Decide by the any-time interval, however often you look.")] = False,
+    plot: Annotated[Path | None, given("FILE", "Also plot the result: .svg, .png or .pdf.")] = None,
     delimiter: Delimiter = None,
     key: KeyOfState = None,
     json: AsJson = False,

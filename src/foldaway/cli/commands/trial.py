@@ -10,7 +10,7 @@ import typer
 
 import foldaway as fa
 from foldaway.cli.terminal.connecting import QUESTION, Authority, Server, Token, TrialName, connect
-from foldaway.cli.terminal.options import AllEffects, AsJson, Days, PlanFile, Replace, Width, written
+from foldaway.cli.terminal.options import AllEffects, AsJson, Days, PlanFile, Replace, Width, flag, written
 from foldaway.cli.terminal.printing import print_answer, print_json, require_new, save_certificate, save_report
 from foldaway.cli.terminal.words import in_lines, tell
 from foldaway.errors import ServerError
@@ -20,9 +20,7 @@ from foldaway.table import text_table
 
 app = typer.Typer(help="Manage trials on a server.", no_args_is_help=True)
 
-Exact = Annotated[
-    bool, typer.Option("--exact", help="Do not round. Needs an admin token, and the server counts such requests.")
-]
+Exact = Annotated[bool, flag("exact", "Do not round. Needs an admin token, and the server counts such requests.")]
 
 
 @app.command("create")
@@ -132,7 +130,7 @@ def close(
         float | None, typer.Option(help="Federated: the share of devices that is enough, above 0 and up to 1.")
     ] = None,
     without_effects: Annotated[
-        bool, typer.Option("--without-effects", help="Close even though there are no effects. This cannot be undone.")
+        bool, flag("without-effects", "Close even though there are no effects. This cannot be undone.")
     ] = False,
     exact: Exact = False,
     json: AsJson = False,
