@@ -17,20 +17,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from foldaway.cli.commands import (
-    audit,
-    consume,
-    evidence,
-    federated,
-    plan,
-    power,
-    run,
-    send,
-    serve,
-    state,
-    token,
-    trial,
-)
+from foldaway.cli.commands import audit, consume, evidence, federated, plan, run, send, serve, state, token, trial
 from foldaway.cli.terminal.leaving import INTERRUPTED, Interrupted, leave, tell_unwritten
 from foldaway.cli.terminal.words import speak_any_encoding, tell
 from foldaway.errors import FoldawayError
@@ -74,18 +61,8 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-plan.app.add_typer(power.app)
-app.add_typer(plan.app, name="plan")
-app.add_typer(run.app)
-app.add_typer(state.app)
-app.add_typer(audit.app)
-app.add_typer(evidence.app)
-app.add_typer(consume.app)
-app.add_typer(serve.app)
-app.add_typer(trial.app, name="trial")
-app.add_typer(token.app, name="token")
-app.add_typer(send.app)
-app.add_typer(federated.app)
+for family in (plan, run, state, audit, evidence, consume, serve, trial, token, send, federated):
+    app.add_typer(family.app)
 
 
 def _print_version(wanted: bool) -> None:
@@ -124,11 +101,7 @@ def main() -> NoReturn:
 
 
 def exit_code() -> int:
-    """Run the command line; errors are sentences, never tracebacks with values of records in them.
-
-    Returns:
-        The exit code.
-    """
+    """Run the command line; errors are sentences, never tracebacks with values of records in them."""
     speak_any_encoding()
     try:
         app()

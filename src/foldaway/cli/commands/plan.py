@@ -18,6 +18,7 @@ import msgspec
 import typer
 
 import foldaway as fa
+from foldaway.cli.commands import power
 from foldaway.cli.terminal.options import AsJson, Delimiter, KeyFile, PlanFile, given, written
 from foldaway.cli.terminal.printing import print_json
 from foldaway.cli.terminal.progress import file_progress, fold_earlier
@@ -27,7 +28,8 @@ from foldaway.evidence.ledger import head_sentence
 from foldaway.keeping.secret import read_or_make_key
 from foldaway.sources.formats.paths import Stdin, expand
 
-app = typer.Typer(help="Create and check plans.", no_args_is_help=True)
+app = typer.Typer(name="plan", help="Create and check plans.", no_args_is_help=True)
+app.add_typer(power.app)
 
 # A column with more values than this, or with fewer records of each than this, does not name arms.
 _MOST_ARMS = 20

@@ -142,15 +142,11 @@ def _tell_rest(outcome: Outcome, plan: fa.Plan, save: Path) -> None:
         )
     if outcome.known:
         whose = "its" if len(outcome.known) == 1 else "their"
-        tell(f"{_counted(outcome.known)} skipped: {save} already includes {whose} records.")
+        tell(f"{many(len(outcome.known), 'file')} skipped: {save} already includes {whose} records.")
     if outcome.waiting_records:
         tell(
             f"Not in the effects until the next run: {many(outcome.waiting_records, 'record')} "
-            f"({_counted(outcome.waiting)}). A saved state grows by at least the plan's cohort of "
+            f"({many(len(outcome.waiting), 'file')}). A saved state grows by at least the plan's cohort of "
             f"{many(plan.privacy.cohort, 'unit')}."
         )
     tell_saved(save)
-
-
-def _counted(files: Sequence[Path]) -> str:
-    return many(len(files), "file")

@@ -27,11 +27,7 @@ def setting(name: str, **about: Any) -> Any:
 
 
 def _read(context: typer.Context, file: Path | None) -> Path | None:
-    """Let the file's lines take the place of the defaults.
-
-    Raises:
-        ServerError: It cannot be read, or holds what is no setting.
-    """
+    """Let the file's lines take the place of the defaults."""
     if file is None:
         return None
     try:

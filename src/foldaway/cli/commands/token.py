@@ -13,7 +13,7 @@ from foldaway.cli.terminal.options import AsJson, flag
 from foldaway.cli.terminal.printing import print_json
 from foldaway.table import ABSENT, text_table
 
-app = typer.Typer(help="Manage tokens, which say who may do what on a server.", no_args_is_help=True)
+app = typer.Typer(name="token", help="Manage tokens, which say who may do what on a server.", no_args_is_help=True)
 
 
 @app.command("list")

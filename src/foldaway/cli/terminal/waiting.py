@@ -20,15 +20,9 @@ _PAUSE = 1.0
 
 
 def close_and_wait(client: Client, name: str, **request: Any) -> dict[str, Any]:
-    """Close a trial; where records stay on devices, show their reports coming in until it is closed.
+    """Close a trial as `Client.finish` does; where records stay on devices, show their reports until it is closed.
 
-    Args:
-        client: The server's.
-        name: The trial.
-        request: How to close it: see `Client.finish`.
-
-    Returns:
-        The final answer. Interrupted, the server goes on waiting, and the same command without options shows it.
+    Interrupted, the server goes on waiting, and the same command without options shows it.
     """
     from rich.progress import MofNCompleteColumn, TextColumn
 
@@ -51,11 +45,7 @@ def close_and_wait(client: Client, name: str, **request: Any) -> dict[str, Any]:
 
 
 def who(about: dict[str, Any], pending: bool = False) -> str:
-    """The devices of a trial by arm, as a table, its stage, and what does not count yet.
-
-    Args:
-        about: What the server says about the devices.
-        pending: Whether messages wait in the server's memory for their cohort.
+    """The devices of a trial by arm, as a table, its stage, and what does not count yet: `pending` messages.
 
     Example:
         >>> print(who({"mode": "delta", "stage": "open", "deadline": None, "integrity": None,
