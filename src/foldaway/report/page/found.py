@@ -144,10 +144,11 @@ def _meaning(effects: Effects, row: Effect, said: Verdict, places: int | None) -
 
 def _forest(effects: Effects, rows: Sequence[Effect], labels: Sequence[Html], against: str) -> Html:
     places = places_for(row.std_error for row in rows)
-    looks = ((row.ci_lower, row.ci_upper, row.anytime_ci_lower, row.anytime_ci_upper) for row in rows)
-    axis = axis_over(
-        end for row, ends in zip(rows, looks, strict=True) for end in (row.estimate, *ends, *_margins(row))
-    )
+    shown = [
+        (row.estimate, row.ci_lower, row.ci_upper, row.anytime_ci_lower, row.anytime_ci_upper, *_margins(row))
+        for row in rows
+    ]
+    axis = axis_over(value for values in shown for value in values)
     items = [
         tag(
             "li",
