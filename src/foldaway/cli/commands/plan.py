@@ -298,9 +298,9 @@ def _look(file: Path, delimiter: str | None, roles: Roles) -> Seen:
                 if name == roles.unit and one_each:
                     hashes.append(np.unique(hash_identifiers(identifiers(column)[0], key)))
                     one_each = len(hashes[-1]) == len(column) and sum(map(len, hashes)) < _MOST_UNITS
-                if name in numeric:
-                    masks = numbers(column, text=True)[1]
-                    texts[name] += int(masks[WRONG_TYPE].sum()) if WRONG_TYPE in masks else 0
+            for name in (name for name in numeric if name in batch.records.schema.names):
+                masks = numbers(batch.records.column(name), text=True)[1]
+                texts[name] += int(masks[WRONG_TYPE].sum()) if WRONG_TYPE in masks else 0
             if len(counts) > _MOST_ARMS:
                 raise PlanError(f"{arm!r} has more than {_MOST_ARMS} different values: is it the column of the arm?")
     if not counts:
