@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from foldaway.auditing.expected import expected
-from foldaway.auditing.pace import pace
+from foldaway.auditing.expected import expected, pace
 from foldaway.effects.released import protected
 from foldaway.plan import Plan
 from foldaway.plan.vocabulary import SUMS
@@ -79,22 +78,9 @@ def _markdown(section: Section) -> str:
 def dossier(
     plan: Plan, units: int, *, controller: str = "", purpose: str = "", recipients: Sequence[str] = ()
 ) -> Dossier:
-    """The papers for a trial of this plan.
-
-    Args:
-        plan: The plan.
-        units: How many units are expected, for the figures of the residual risks.
-        controller: Name and contact details of the controller.
-        purpose: Why the trial is run, in a sentence.
-        recipients: Who gets to see the effects.
-    """
-    return Dossier(
-        plan.name,
-        plan.fingerprint,
-        units,
-        list(_record(plan, controller, purpose, recipients)),
-        list(_assessment(plan, units)),
-    )
+    """The papers for a trial of this plan; so many units are expected, for the figures of the residual risks."""
+    record = list(_record(plan, controller, purpose, recipients))
+    return Dossier(plan.name, plan.fingerprint, units, record, list(_assessment(plan, units)))
 
 
 def _record(plan: Plan, controller: str, purpose: str, recipients: Sequence[str]) -> Iterator[Section]:
@@ -182,6 +168,9 @@ def _assessment(plan: Plan, units: int) -> Iterator[Section]:
         ],
     )
     attacks = [*expected(plan, units), *pace(plan, units)]
+    noise = "Only noise stops that: a `release` in the plan."
+    if plan.release is not None:
+        noise = f"The noise of the release bounds what they learn. {protected(plan)}"
     yield Section(
         "Residual risks",
         "Art. 35(7)(c)",
@@ -191,7 +180,7 @@ def _assessment(plan: Plan, units: int) -> Iterator[Section]:
             *(f"- {sentence}" for sentence in attacks),
             "Risks beyond these figures:",
             "- Whoever knows, or makes up, the records of all others in a group can subtract them and is left with one "
-            "person's values. " + _noise(plan),
+            f"person's values. {noise}",
             "- Records are in the clear before they reach foldaway, and in its memory until they are folded.",
             "- Copies of records, tallies or keys that somebody made outside foldaway are not deleted with the trial.",
         ],
@@ -207,9 +196,3 @@ def _assessment(plan: Plan, units: int) -> Iterator[Section]:
             " Archive these records as the law requires, and let foldaway read what the analysis needs.",
         ],
     )
-
-
-def _noise(plan: Plan) -> str:
-    if plan.release is None:
-        return "Only noise stops that: a `release` in the plan."
-    return f"The noise of the release bounds what they learn. {protected(plan)}"

@@ -13,7 +13,7 @@ import foldaway as fa
 from foldaway.auditing.audit import audit
 from foldaway.auditing.cells import ArmCells, solve
 from foldaway.auditing.finding import Audit
-from foldaway.auditing.replicates import solvable
+from foldaway.auditing.moments import solvable
 from foldaway.tallies import arms_of
 from foldaway.tallies.combinations import Combinations, indicators, level_columns, raw_scores
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from foldaway.auditing.cells import ArmCells, solve
 from foldaway.auditing.finding import NEAR, Finding
-from foldaway.effects import Effect, Effects
+from foldaway.effects import Effects
 from foldaway.inference.rounding import STEPS
 
 NAME = "differencing"
@@ -34,27 +34,15 @@ def told_by(effects: Effects) -> dict[tuple[str, str], Told]:
     found: dict[tuple[str, str], Told] = {}
     for row in effects:
         if row.estimator == "difference" and row.estimate is not None and row.control_level is not None:
-            doubt = _doubt(row) if effects.rounded else 0.0
+            # Half a step of the smaller of two levels' errors, as if both arms were alike.
+            doubt = (row.std_error or 0.0) / math.sqrt(2) / STEPS / 2 if effects.rounded else 0.0
             found[row.outcome, row.control] = Told(row.n_control or 0, row.control_level, doubt)
             found[row.outcome, row.arm] = Told(row.n_arm or 0, row.control_level + row.estimate, doubt)
     return found
 
 
-def _doubt(row: Effect) -> float:
-    """Half a step of the smaller of two levels' errors, as if both arms were alike."""
-    return (row.std_error or 0.0) / math.sqrt(2) / STEPS / 2
-
-
-def between(answers: Sequence[Effects]) -> dict[tuple[str, str], ArmCells]:
-    """By outcome and arm, the records between one answer and the next as cells; sums that are in doubt are left out."""
-    series: dict[tuple[str, str], list[Told]] = {}
-    for answer in answers:
-        for place, told in told_by(answer).items():
-            series.setdefault(place, []).append(told)
-    return {place: _cells(points) for place, points in series.items() if len(points) > 1}
-
-
-def _cells(points: Sequence[Told]) -> ArmCells:
+def _between(points: Sequence[Told]) -> ArmCells:
+    """The records between one answer and the next as cells; sums that are in doubt are left out."""
     records, totals = [], []
     for before, now in pairwise(points):
         total = now.records * now.mean - before.records * before.mean
@@ -68,9 +56,13 @@ def _cells(points: Sequence[Told]) -> ArmCells:
 
 def attack_answers(answers: Sequence[Effects]) -> Iterator[Finding]:
     """How many people's amounts the answers' differences are."""
+    series: dict[tuple[str, str], list[Told]] = {}
+    for answer in answers:
+        for place, told in told_by(answer).items():
+            series.setdefault(place, []).append(told)
     people: dict[str, list[float]] = {}
-    for (outcome, _), arm in between(answers).items():
-        found = solve(arm)
+    for (outcome, _), points in series.items():
+        found = solve(_between(points))
         exact, claims = people.get(outcome, [0.0, 0.0])
         people[outcome] = [exact + len(found.alone) + found.sparse, claims + len(found.alone) + found.claims]
     for outcome, (exact, claims) in people.items():

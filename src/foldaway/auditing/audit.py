@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 import numpy as np
 
-from foldaway.auditing import cells, combinations, replicates
+from foldaway.auditing import cells, moments
 from foldaway.auditing.cells import attack_cells, cells_of_arms
-from foldaway.auditing.combinations import attack_combinations, scores_of_arms
 from foldaway.auditing.finding import Audit, Finding, Range
-from foldaway.auditing.replicates import attack_replicates
+from foldaway.auditing.moments import attack_combinations, attack_replicates, scores_of_arms
 from foldaway.plan import Plan
-from foldaway.tallies import Arms, Holding
-from foldaway.tallies.histogram import Histogram
+from foldaway.tallies import Arms, Grouped, Holding
 
 _ONE_STATE = "Keep one state of a trial: save over the one before, and back up neither of them in the clear."
 
 ON_SUMS = (cells.ALONE, cells.PAIR, cells.LARGEST, cells.SPARSE)
-ON_MOMENTS = (combinations.ALONE, combinations.TWO, combinations.SOLE, replicates.NAME)
+ON_MOMENTS = (moments.ALONE, moments.TWO, moments.SOLE, moments.RESAMPLED)
 HISTOGRAMS = "histograms"
 
 
@@ -51,18 +49,16 @@ def _findings(plan: Plan, now: Holding, before: Holding | None) -> Iterator[Find
             yield from attack_replicates(plan, now.arms)
         return
     then = None if before is None or isinstance(before, Arms) else before
-    yield from _attack_histograms(plan, now.histograms, None if then is None else then.histograms)
+    yield from _attack_histograms(plan, now, then)
     earlier = None if then is None else then.plain()
     for column, value in enumerate(plan.values):
         yield from attack_cells(value.name, cells_of_arms(now.plain(), column, earlier))
 
 
-def _attack_histograms(
-    plan: Plan, histograms: Sequence[Histogram], before: Sequence[Histogram] | None = None
-) -> Iterator[Finding]:
+def _attack_histograms(plan: Plan, now: Grouped, before: Grouped | None) -> Iterator[Finding]:
     """Read them: how many records have their value told to within a tenth; or how many of those between two states."""
     for place, bins in enumerate(plan.bins):
-        counts = histograms[place].counts - (0 if before is None else before[place].counts)
+        counts = now.histograms[place].counts - (0 if before is None else before.histograms[place].counts)
         if plan.weighted:  # a sum of weights is at least one record's
             counts = (counts > 0).astype(np.float64)
         near = [Range(low, high).near for low, high in zip(bins.edges[:-1], bins.edges[1:], strict=True)]

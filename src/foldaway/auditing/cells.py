@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.auditing.finding import Finding, Range, largest
+from foldaway.auditing.finding import Finding, Range, both, largest
 from foldaway.numerics.block import Floats
 from foldaway.tallies.sums import Sums
 
@@ -70,12 +70,11 @@ def attack_cells(outcome: str, arms: Sequence[ArmCells]) -> Iterator[Finding]:
     cells = "the number of records and the sum of the outcome, by arm and group"
     squares = "sums of squares by arm"
     remedy = _remedy(arms)
-    for attack, people, numbers in (
-        (ALONE, [each.alone for each in found], cells),
-        (PAIR, [each.pair for each in found], f"counts, sums and {squares}"),
-        (LARGEST, [each.largest for each in found], f"{cells}; {squares}"),
+    for attack, ranges, numbers in (
+        (ALONE, [each for arm in found for each in arm.alone], cells),
+        (PAIR, [each for arm in found for each in arm.pair], f"counts, sums and {squares}"),
+        (LARGEST, [each for arm in found for each in arm.largest], f"{cells}; {squares}"),
     ):
-        ranges = [each for arm in people for each in arm]
         exact = sum(each.exact for each in ranges)
         yield from Finding.of(len(ranges), exact=exact, attack=attack, outcome=outcome, numbers=numbers, remedy=remedy)
     expected, claims = round(sum(each.sparse for each in found)), sum(each.claims for each in found)
@@ -120,9 +119,7 @@ def solve(arm: ArmCells) -> Solved:
     others, rest = int(count[~single].sum()), float(total[~single].sum())
     square = arm.square - float((total[single] ** 2).sum())
     if others == 2 and np.isfinite(square):
-        apart = np.sqrt(max(square / 2 - rest**2 / 4, 0.0))
-        pair = [Range(rest / 2 + side * apart, rest / 2 + side * apart) for side in (-1, 1)]
-        return Solved(alone, pair, [], 0.0, 0)
+        return Solved(alone, both(rest, square), [], 0.0, 0)
     several = (count > 1) & (total > 0) if arm.positive and np.isfinite(square) else np.zeros(len(count), bool)
     found = _dominated(count[several], total[several], square, float((total[~single & ~several] ** 2).sum()))
     hidden = np.flatnonzero(several)[[not each.near for each in found]] if found else np.flatnonzero(several)
@@ -138,35 +135,36 @@ def _dominated(count: Floats, total: Floats, square: float, elsewhere: float) ->
     noise = _ROUNDING * square
     low = np.maximum(least, square - elsewhere - (squares.sum() - squares) - noise)
     high = np.minimum(squares, square - (least.sum() - least) + noise)
-    lows, highs = largest(count, total, (low, high))
-    return [Range(min(a, b), b) for a, b in zip(lows.tolist(), highs.tolist(), strict=True)]
+    return largest(count, total, low, high)
 
 
 def _sparse(count: Floats, total: Floats, hidden: NDArray[np.intp]) -> tuple[float, int]:
     """Cells in which, by the share of cells with nothing in them, more likely than not a single person has something.
 
-    If a record has the outcome with chance q, a cell of n has none with chance (1 − q)ⁿ: solved for q, the chance of
-    exactly one follows for each cell that has some.
+    If a record has the outcome with chance q, the chance of exactly one follows for each cell that has some.
 
     Returns:
         How many such claims are expected to be right, and how many there are.
     """
-    cells, empty = count[count > 0], int(np.sum((count > 0) & (total == 0)))
-    if not empty or empty == len(cells) or not len(hidden):
+    q = _chance(count, total)
+    if q == 1 or not len(hidden):
         return 0.0, 0
-    q = _rate(cells, empty)
     n = count[hidden]
     sole = n * q * (1 - q) ** (n - 1) / -np.expm1(n * np.log1p(-q))
     claimed = sole[sole > _CLAIM]
     return float(claimed.sum()), len(claimed)
 
 
-def _rate(count: Floats, empty: int) -> float:
-    """q with Σ (1 − q)ⁿ = the number of empty cells, by bisection."""
+def _chance(count: Floats, total: Floats) -> float:
+    """The share q of records that have the outcome, as far as the cells tell; 1 if they do not.
+
+    A cell of n has none with chance (1 − q)ⁿ, so Σ (1 − q)ⁿ is the number of empty cells: solved for q by bisection.
+    """
+    cells, empty = count[count > 0], int(np.sum((count > 0) & (total == 0)))
     low, high = 0.0, 1.0
-    for _ in range(60):
+    for _ in range(60 if 0 < empty < len(cells) else 0):
         middle = (low + high) / 2
-        low, high = (middle, high) if float(((1 - middle) ** count).sum()) > empty else (low, middle)
+        low, high = (middle, high) if float(((1 - middle) ** cells).sum()) > empty else (low, middle)
     return high
 
 
@@ -175,17 +173,10 @@ def _remedy(arms: Sequence[ArmCells]) -> str:
     noise = "Publish a release with noise, and destroy the state."
     if groups == 1:
         return f"Collect more records. {noise}"
-    fewer = min(
-        (groups_that_hide(float(arm.records.sum()), _chance(arm)) for arm in arms if arm.records.sum()), default=0
-    )
+    sizes = ((float(arm.records.sum()), _chance(arm.records, arm.total)) for arm in arms if arm.records.sum())
+    fewer = min((groups_that_hide(*size) for size in sizes), default=0)
     hides = f"Set `groups = {fewer}`. " if FEWEST_GROUPS <= fewer < groups else ""
     return f"{hides}If no unit has more than one record, set `one_record_per_unit = true`: there are no groups then."
-
-
-def _chance(arm: ArmCells) -> float:
-    """The share of records that have the outcome, as far as the cells tell."""
-    cells, empty = arm.records[arm.records > 0], int(np.sum((arm.records > 0) & (arm.total == 0)))
-    return _rate(cells, empty) if 0 < empty < len(cells) else 1.0
 
 
 def groups_that_hide(records: float, chance: float = 1.0) -> int:

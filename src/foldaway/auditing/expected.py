@@ -1,4 +1,4 @@
-"""What an audit will find, from a plan and the number of units that are expected: before there is any record.
+"""What to expect of a plan and a number of units, before there is any record: of an audit, and of the cohort.
 
 Records are assumed to be one for each unit, groups equally large, and levels equally common and independent. Levels
 that are less even single out more people; pooling (`tallies/pooling.py`) then joins them before a state is saved.
@@ -6,19 +6,24 @@ that are less even single out more people; pooling (`tallies/pooling.py`) then j
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import combinations
-from math import prod
 
 import numpy as np
 
 from foldaway.auditing.cells import FEWEST_GROUPS, LIKELY_ALONE, groups_that_hide
-from foldaway.auditing.replicates import solvable
+from foldaway.auditing.moments import solvable
+from foldaway.errors import many
+from foldaway.keeping.cohort import GROWTH
 from foldaway.plan import Plan
 from foldaway.plan.vocabulary import SUMS
 
 SHARES = (0.01, 0.02, 0.05, 0.2)
 """Of so many people the outcome is not zero, in the examples."""
+
+# A trial that is stored fewer times has much to send again after a crash.
+_OFTEN = 5
 
 
 def expected(plan: Plan, units: int) -> Iterator[str]:
@@ -55,8 +60,8 @@ def _sole(arms: list[float], groups: int, share: float) -> float:
 
 def _in_moments(plan: Plan, arms: list[float]) -> Iterator[str]:
     sizes = [len(levels) for levels in plan.levels.values()]
-    threes = [prod(three) for three in combinations(sizes, 3)] or [prod(sizes)]
-    alone = sum(n * (1 - prod(1 - np.exp(-(n - 1) / cells) for cells in threes)) for n in arms if n > 1)
+    threes = [math.prod(three) for three in combinations(sizes, 3)] or [math.prod(sizes)]
+    alone = sum(n * (1 - math.prod(1 - np.exp(-(n - 1) / cells) for cells in threes)) for n in arms if n > 1)
     yield (
         f"{_people(alone)} would be alone in a combination of three levels, and more if levels are not equally common. "
         "Before a state is saved, levels are pooled until nobody is."
@@ -74,3 +79,47 @@ def _in_moments(plan: Plan, arms: list[float]) -> Iterator[str]:
 
 def _people(count: float) -> str:
     return "Nobody" if count < 0.5 else f"About {count:,.0f} people" if count >= 1.5 else "About 1 person"
+
+
+def pace(plan: Plan, units: int) -> Iterator[str]:
+    """When a trial of so many units, each with one record, is stored and told; what a smaller cohort would cost.
+
+    Example:
+        >>> plan = Plan(name="demo", arm="g", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
+        >>> next(pace(plan, 60))[:41], list(pace(plan, 60))[1][:18]
+        ('It is too small for a cohort of 100 units', 'With `cohort = 12`')
+    """
+    cohort, cell = plan.privacy.cohort, plan.privacy.smallest_cell
+    arm, share = min(plan.arms.items(), key=lambda each: each[1])
+    if units < cohort:
+        yield (
+            f"It is too small for a cohort of {many(cohort, 'unit')}: nothing would be stored, and there would be no "
+            "effects at the end."
+        )
+    elif units * share < cell:
+        yield (
+            f"Arm {arm!r} would have about {many(round(units * share), 'unit')}, fewer than the {cell:,} that "
+            "effects need (`smallest_cell`): there would be none."
+        )
+    else:
+        first = max(cohort, math.ceil(cell / share))
+        yield (
+            f"Tallies would be stored about {_times(units // cohort)}. After a crash, what came since the last time "
+            "must be sent again."
+        )
+        if plan.release is not None:
+            yield "Effects would be shown once, when they are released."
+        else:
+            answers, at = 0, float(first)
+            while at <= units:
+                answers, at = answers + 1, at + max(cohort, GROWTH * at)
+            yield f"Effects would be shown after about {many(first, 'unit')}, and {_times(answers)} in all."
+    if (smaller := units // _OFTEN) and units < _OFTEN * cohort:
+        yield (
+            f"With `cohort = {smaller}` in [privacy], tallies would be stored {_OFTEN} times. That costs secrecy: two "
+            f"stored states would differ by {many(smaller, 'unit')}, for whoever has them and the key."
+        )
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"

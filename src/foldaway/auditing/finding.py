@@ -98,10 +98,9 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
             return f"Nobody could be solved for. Attacks that were tried: {', '.join(self.attacks)}."
         if not self.solved:
             needed = {each.needs for each in self.findings}
-            others = (
-                f"whoever has {' and '.join(sorted(needed))} could solve for {many(self.solved_with_keys, 'record')}"
-            )
-            return f"Nobody could be solved for from these numbers alone; {others}."
+            others = f"whoever has {' and '.join(sorted(needed))} could solve for"
+            solved = many(self.solved_with_keys, "record")
+            return f"Nobody could be solved for from these numbers alone; {others} {solved}."
         return f"{many(self.solved, 'record')} could be solved for by whoever reads these numbers in the clear."
 
 
@@ -129,13 +128,20 @@ def distinct(ranges: Iterable[Range], known: Iterable[Range] = ()) -> list[Range
     return kept[first:]
 
 
-def largest(count: Floats, total: Floats, square: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+def both(total: float, square: float) -> list[Range]:
+    """The values of two people: Σv and Σv² are two equations for them."""
+    apart = np.sqrt(max(square / 2 - total**2 / 4, 0.0))
+    values = [float(total / 2 + side * apart) for side in (-1, 1)]
+    return [Range(value, value) for value in values]
+
+
+def largest(count: Floats, total: Floats, low: Floats, high: Floats) -> list[Range]:
     """Bounds of the largest of some non-negative values, of which the number, the sum and bounds of Σv² are known.
 
     With m the largest, Σv² ≤ m Σv and m² ≤ Σv²; and the mean ≤ m ≤ Σv. If one value is not zero, or one outweighs
     all others, the bounds meet: the p % rule of disclosure control from the attacker's side.
     """
-    low, high = square
     with np.errstate(divide="ignore", invalid="ignore"):
         at_least = np.where(total > 0, np.maximum(low / total, total / count), 0.0)
-    return at_least, np.minimum(total, np.sqrt(np.maximum(high, 0)))
+    at_most = np.minimum(total, np.sqrt(np.maximum(high, 0)))
+    return [Range(min(a, b), b) for a, b in zip(at_least.tolist(), at_most.tolist(), strict=True)]

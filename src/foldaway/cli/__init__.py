@@ -12,28 +12,43 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
-from foldaway.cli.commands import (
-    audit,
-    consume,
-    evidence,
-    federated,
-    plan,
-    power,
-    run,
-    send,
-    serve,
-    state,
-    token,
-    trial,
-)
-from foldaway.cli.terminal.help import PlainHelp
+from foldaway.cli.commands import audit, consume, evidence, federated, plan, run, send, serve, state, token, trial
 from foldaway.cli.terminal.leaving import INTERRUPTED, Interrupted, leave, tell_unwritten
 from foldaway.cli.terminal.words import speak_any_encoding, tell
 from foldaway.errors import FoldawayError
+
+_WORDS = {"<str>": "TEXT", "<path>": "PATH", "<list[str]>": "TEXT"}
+
+
+class PlainHelp(TyperGroup):
+    """The commands; of their options and arguments, help shows a word such as NUMBER, where Typer has <int range>."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command by its name."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            _make_plain(command, ctx)
+        return command
+
+
+def _make_plain(command: Any, context: Any) -> None:
+    for each in getattr(command, "commands", {}).values():
+        _make_plain(each, context)
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: ""  # its name says what it is
+        elif parameter.metavar is None and not getattr(parameter, "is_flag", False):
+            if not hasattr(parameter, "display_type"):
+                continue  # an older Typer, which has such words itself
+            shown = parameter.display_type(context)
+            number = shown.startswith(("<int", "<float"))
+            parameter.metavar = "NUMBER" if number else _WORDS.get(shown, shown.strip("<>"))
+
 
 app = typer.Typer(
     name="foldaway",
@@ -46,18 +61,8 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-plan.app.add_typer(power.app)
-app.add_typer(plan.app, name="plan")
-app.add_typer(run.app)
-app.add_typer(state.app)
-app.add_typer(audit.app)
-app.add_typer(evidence.app)
-app.add_typer(consume.app)
-app.add_typer(serve.app)
-app.add_typer(trial.app, name="trial")
-app.add_typer(token.app, name="token")
-app.add_typer(send.app)
-app.add_typer(federated.app)
+for family in (plan, run, state, audit, evidence, consume, serve, trial, token, send, federated):
+    app.add_typer(family.app)
 
 
 def _print_version(wanted: bool) -> None:
@@ -96,11 +101,7 @@ def main() -> NoReturn:
 
 
 def exit_code() -> int:
-    """Run the command line; errors are sentences, never tracebacks with values of records in them.
-
-    Returns:
-        The exit code.
-    """
+    """Run the command line; errors are sentences, never tracebacks with values of records in them."""
     speak_any_encoding()
     try:
         app()

@@ -72,14 +72,10 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def issue(
     signer: Signer, plan: str, effects: str | None, ledger: Ledger, existed: Sequence[tuple[str, str, int]]
 ) -> Certificate:
-    """A certificate of what a ledger tells.
+    """A certificate of what a ledger tells, by one of those who have signed it.
 
-    Args:
-        signer: Who issues it: one of those who have signed the ledger.
-        plan: The plan in canonical form.
-        effects: The effects as they were last told.
-        ledger: What happened.
-        existed: Name, meaning and number of every kind of number that was kept.
+    The plan is in canonical form, the effects are as they were last told, and of every kind of number that was kept
+    there are its name, its meaning and how many `existed`.
     """
     body = Body(
         format=FORMAT,

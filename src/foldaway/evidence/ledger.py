@@ -147,9 +147,13 @@ class Ledger(msgspec.Struct, frozen=True):
         found = SOME if solved else WITH_KEYS if solved_with_keys else NOBODY
         return self.add(signer, AUDITED, {"attacks": list(attacks), "found": found})
 
-    def add(self, signer: Signer, kind: str, content: Mapping[str, Any] | None = None, time: str = "") -> Ledger:
-        """With one more entry."""
-        return self._after([self.head] if self.lines else [], signer, kind, content, time)
+    def add(
+        self, signer: Signer, kind: str, content: Mapping[str, Any] | None = None, time: str = "", *heads: str
+    ) -> Ledger:
+        """With one more entry, after the last one; or, where ledgers were merged, after the heads of all of them."""
+        previous = list(heads) or ([self.head] if self.lines else [])
+        entry = Entry(kind, time or now(), dict(content or {}), previous, signer.key)
+        return Ledger([*self.lines, Line(entry, signer.sign(entry.signed()))])
 
     def merge(self, other: Ledger, signer: Signer) -> Ledger:
         """The ledger of both trials, which were merged; if one has all entries of the other, that one."""
@@ -159,13 +163,7 @@ class Ledger(msgspec.Struct, frozen=True):
         if ours <= theirs:
             return other
         both = Ledger([*self.lines, *(line for line in other.lines if line.entry.hash not in ours)])
-        return both._after([self.head, other.head], signer, MERGED, None, "")
-
-    def _after(
-        self, previous: list[str], signer: Signer, kind: str, content: Mapping[str, Any] | None, time: str
-    ) -> Ledger:
-        entry = Entry(kind, time or now(), dict(content or {}), previous, signer.key)
-        return Ledger([*self.lines, Line(entry, signer.sign(entry.signed()))])
+        return both.add(signer, MERGED, None, "", self.head, other.head)
 
 
 def now(*, hour: bool = False) -> str:

@@ -38,9 +38,8 @@ class Signer:
     """
 
     def __init__(self, seed: bytes) -> None:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-            Ed25519PrivateKey,  # not for those who sign nothing
-        )
+        # Not for those who sign nothing.
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
         self.key = self._key.public_key().public_bytes_raw().hex()

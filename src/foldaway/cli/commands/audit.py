@@ -13,7 +13,7 @@ import typer
 
 import foldaway as fa
 from foldaway.cli.terminal.connecting import Authority, Reader, connect, extra
-from foldaway.cli.terminal.options import AsJson, KeyOfState
+from foldaway.cli.terminal.options import AsJson, KeyOfState, given
 from foldaway.cli.terminal.printing import print_json
 from foldaway.cli.terminal.words import in_lines
 from foldaway.errors import ServerError, StateError, many
@@ -39,7 +39,7 @@ def audit(
     ],
     key: KeyOfState = None,
     key_file: Annotated[Path | None, typer.Option(help="STORE: the key file, if it is not STORE/master.key.")] = None,
-    trial: Annotated[str | None, typer.Option(metavar="NAME", help="URL: the trial whose answers to attack.")] = None,
+    trial: Annotated[str | None, given("NAME", "URL: the trial whose answers to attack.")] = None,
     token: Reader = None,
     seconds: Annotated[float, typer.Option(min=0, help="URL: how many seconds to keep asking for new answers.")] = 0.0,
     ca: Authority = None,
@@ -116,7 +116,6 @@ def _answer_of(client: Client, name: str) -> Any:
 def _of_server(
     targets: list[str], name: str | None, token: str | None, seconds: float, ca: Path | None
 ) -> Iterator[tuple[str, Audit]]:
-
     from foldaway.auditing.answers import NAME, attack_answers
     from foldaway.auditing.finding import Audit
 
@@ -141,7 +140,6 @@ def _of_server(
 
 
 def _text(what: str, found: Audit) -> str:
-
     head = in_lines(f"{what}: {many(found.records, 'record')}. {found.verdict()}")
     if not found.findings:
         return head

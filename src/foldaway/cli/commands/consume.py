@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 import foldaway as fa
-from foldaway.cli.terminal.options import KeyFile, PlanFile
+from foldaway.cli.terminal.options import KeyFile, PlanFile, flag, given
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import SealedError, SourceError
 from foldaway.keeping.secret import read_or_make_key
 
 app = typer.Typer()
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines, one object per line.")]
+AsJson = Annotated[bool, flag("json", "Print JSON for machines, one object per line.")]
 
 
 @app.command()
@@ -29,21 +29,18 @@ def consume(
         ),
     ],
     plan: PlanFile,
-    store: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the tallies and the position are stored.")],
+    store: Annotated[Path, given("FOLDER", "Where the tallies and the position are stored.")],
     key: KeyFile = None,
     until_empty: Annotated[
-        bool, typer.Option("--until-empty", help="Stop when the stream has been read, instead of waiting for more.")
+        bool, flag("until-empty", "Stop when the stream has been read, instead of waiting for more.")
     ] = False,
     delete: Annotated[
-        bool,
-        typer.Option("--delete", help="Delete messages at the broker once the state that includes them is stored."),
+        bool, flag("delete", "Delete messages at the broker once the state that includes them is stored.")
     ] = False,
     skip_faulty: Annotated[
-        bool, typer.Option("--skip-faulty", help="Skip and count messages that the plan rejects, instead of stopping.")
+        bool, flag("skip-faulty", "Skip and count messages that the plan rejects, instead of stopping.")
     ] = False,
-    close: Annotated[
-        bool, typer.Option("--close", help="When the stream is empty, end the trial and destroy its key.")
-    ] = False,
+    close: Annotated[bool, flag("close", "When the stream is empty, end the trial and destroy its key.")] = False,
     json: AsJson = False,
 ) -> None:
     """Fold a stream into a store, exactly once, even after a crash. No record is kept."""

@@ -10,7 +10,7 @@ import typer
 
 import foldaway as fa
 from foldaway.cli.commands.state import State, existing, read_key
-from foldaway.cli.terminal.options import AsJson, KeyOfState, Replace, written
+from foldaway.cli.terminal.options import AsJson, KeyOfState, Replace, given, written
 from foldaway.cli.terminal.printing import print_json, require_new, save_certificate
 from foldaway.cli.terminal.words import in_lines
 from foldaway.errors import StateError, instead_of
@@ -62,13 +62,10 @@ def _issued(file: Path, key: bytes | None) -> Certificate:
 @app.command()
 def verify(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A certificate.")],
-    head: Annotated[
-        list[str] | None,
-        typer.Option(metavar="HASH", help="A published head of its ledger; repeat for several."),
-    ] = None,
-    signer: Annotated[str | None, typer.Option(metavar="KEY", help="The public key that must have signed it.")] = None,
+    head: Annotated[list[str] | None, given("HASH", "A published head of its ledger; repeat for several.")] = None,
+    signer: Annotated[str | None, given("KEY", "The public key that must have signed it.")] = None,
     state: Annotated[
-        Path | None, typer.Option(metavar="STATE", help="Tallies that were kept: compute every number again from them.")
+        Path | None, given("STATE", "Tallies that were kept: compute every number again from them.")
     ] = None,
     key: KeyOfState = None,
     json: AsJson = False,

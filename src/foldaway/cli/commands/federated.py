@@ -12,7 +12,7 @@ import foldaway as fa
 from foldaway.cli.terminal.connecting import Authority, Server, Token, extra
 from foldaway.cli.terminal.options import AsJson, PlanFile
 from foldaway.cli.terminal.printing import print_json
-from foldaway.cli.terminal.progress import file_progress
+from foldaway.cli.terminal.progress import file_progress, progress_bar
 from foldaway.cli.terminal.words import in_lines, tell_waiting
 from foldaway.errors import FoldawayError
 from foldaway.sources.formats.paths import expand
@@ -105,13 +105,10 @@ def simulate(
 
 @contextmanager
 def _progress(clients: int) -> Iterator[Callable[[str, int], None]]:
-    """Counts clients, in each part of the simulation anew; nothing where standard error is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    """Counts clients, in each part of the simulation anew."""
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
         tasks = {}
 
         def progress(what: str, done: int) -> None:

@@ -11,7 +11,6 @@ import secrets
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -19,16 +18,18 @@ import msgspec
 import typer
 
 import foldaway as fa
-from foldaway.cli.terminal.options import AsJson, Delimiter, KeyFile, PlanFile, written
+from foldaway.cli.commands import power
+from foldaway.cli.terminal.options import AsJson, Delimiter, KeyFile, PlanFile, given, written
 from foldaway.cli.terminal.printing import print_json
-from foldaway.cli.terminal.progress import file_progress
+from foldaway.cli.terminal.progress import file_progress, fold_earlier
 from foldaway.cli.terminal.words import in_lines, tell
 from foldaway.errors import PlanError, RecordError, did_you_mean, instead_of, many
 from foldaway.evidence.ledger import head_sentence
 from foldaway.keeping.secret import read_or_make_key
 from foldaway.sources.formats.paths import Stdin, expand
 
-app = typer.Typer(help="Create and check plans.", no_args_is_help=True)
+app = typer.Typer(name="plan", help="Create and check plans.", no_args_is_help=True)
+app.add_typer(power.app)
 
 # A column with more values than this, or with fewer records of each than this, does not name arms.
 _MOST_ARMS = 20
@@ -56,8 +57,7 @@ def check(
     json: AsJson = False,
 ) -> None:
     """Say what a plan will do, or what is wrong with it."""
-    from foldaway.auditing.expected import expected
-    from foldaway.auditing.pace import pace
+    from foldaway.auditing.expected import expected, pace
     from foldaway.federated.modes import described
     from foldaway.report.page.plan_summary import summary
 
@@ -80,7 +80,7 @@ def check(
 @app.command("register")
 def register(
     plan: PlanFile,
-    save: Annotated[Path, typer.Option(metavar="STATE", help="Where to create the state; it holds no record yet.")],
+    save: Annotated[Path, given("STATE", "Where to create the state; it holds no record yet.")],
     key: KeyFile = None,
 ) -> None:
     """Enter a plan into a new ledger before the first record.
@@ -129,21 +129,14 @@ def dossier(
 @app.command("new")
 def new(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of the trial's records.")],
-    arm: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that names the arm.")] = None,
-    outcome: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="What to compare between arms; repeat for several.")
-    ] = None,
-    covariate: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Measured before treatment; repeat for several.")
-    ] = None,
+    arm: Annotated[str | None, given("COLUMN", "The column that names the arm.")] = None,
+    outcome: Annotated[list[str] | None, given("COLUMN", "What to compare between arms; repeat for several.")] = None,
+    covariate: Annotated[list[str] | None, given("COLUMN", "Measured before treatment; repeat for several.")] = None,
     levels: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN=A,B,…", help="A categorical covariate and its levels; repeat for several."),
+        list[str] | None, given("COLUMN=A,B,…", "A categorical covariate and its levels; repeat for several.")
     ] = None,
-    unit: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column that names who was randomised.")
-    ] = None,
-    control: Annotated[str | None, typer.Option(metavar="ARM", help="The arm to compare the others with.")] = None,
+    unit: Annotated[str | None, given("COLUMN", "The column that names who was randomised.")] = None,
+    control: Annotated[str | None, given("ARM", "The arm to compare the others with.")] = None,
     delimiter: Delimiter = None,
     name: Annotated[str | None, typer.Option(help="The trial's name; by default, the file's name.")] = None,
     output: Annotated[Path | None, written("printed by default")] = None,
@@ -165,8 +158,8 @@ def new(
         listed = f" The columns of {file} are: {', '.join(columns)}." if columns else ""
         raise PlanError(f"say which column names the arm, with --arm, and what to compare, with --outcome.{listed}")
     _require_columns(file, columns, [arm, *outcome, *numeric, *categorical, *([unit] if unit else [])])
-    seen = _look(file, delimiter, arm, [*outcome, *numeric], categorical, unit)
-    plan, guesses = _plan(seen, arm, outcome, [*numeric, *categorical], categorical, unit, control, name or _name(file))
+    roles = Roles(arm, outcome, numeric, categorical, unit)
+    plan, guesses = _plan(_look(file, delimiter, roles), roles, control, name or _name(file))
     settings, table, rest = plan.to_toml().partition("\n[")  # what a plan says outside tables stands before them
     text = "\n".join([*(f"# {guess}" for guess in guesses), "", settings, *_unsaid(plan), table + rest])
     if output is None:
@@ -192,21 +185,13 @@ def calibrate(
     """Write coefficients from earlier records into a plan. Arms and groups stay the same."""
     import tomli_w
 
-    from foldaway.sources.formats.chunk import WantedColumns, wanted_by
-    from foldaway.sources.runs.shares import ReadOptions, fold_columns
-
     # A mode of devices, or a release, may need the very coefficients that are to be found.
     bare = fa.Plan.load(plan, federated=None, privacy={}, release=None, complete_units=False)
     the_plan = fa.Plan.load(
         plan, coefficients=fa.Coefficients.none(bare.regressors[1:], [value.name for value in bare.values])
     )
     calibration = fa.Calibration(the_plan)
-    columns = wanted_by(the_plan)
-    wanted = WantedColumns(columns.numeric, tuple(set(columns.text) - {the_plan.arm, the_plan.unit, the_plan.cluster}))
-    paths, options = expand(files), ReadOptions(None, delimiter)
-    with file_progress(paths, "reading") as progress:
-        for path in paths:
-            fold_columns(calibration, path, wanted, options, progress=partial(progress, path))
+    fold_earlier(calibration, the_plan, expand(files), delimiter, {the_plan.arm, the_plan.unit, the_plan.cluster})
     calibrated = calibration.plan()
     text = calibrated.to_toml()
     if bare.coefficients is None and plan.suffix.lower() == ".toml":  # with whatever comments it has
@@ -220,6 +205,16 @@ def calibrate(
         else:
             output.write_text(text, encoding="utf-8")
         tell(f"{output} has the coefficients now. Its fingerprint is {calibrated.fingerprint}.")
+
+
+class Roles(NamedTuple):
+    """What columns are: the arm, outcomes, numeric and categorical covariates, who was randomised."""
+
+    arm: str
+    outcomes: list[str]
+    numeric: list[str]
+    levels: dict[str, list[str]]
+    unit: str | None
 
 
 class Seen(NamedTuple):
@@ -268,80 +263,46 @@ def _require_columns(file: Path, columns: Sequence[str], wanted: Sequence[str]) 
         raise PlanError(f"{file} has no column {missing[0]!r}{hint} Its columns are: {', '.join(columns)}.")
 
 
-class _Once:
-    """Whether no identifier comes twice, by hashes under a key that nobody keeps; given up for very large files."""
-
-    def __init__(self) -> None:
-        self._key = secrets.token_bytes(16)
-        self._hashes: list[Any] = []
-        self.so_far = True
-
-    def look(self, identifiers: Any) -> None:
-        """Look at some more of them."""
-        import numpy as np
-
-        from foldaway.numerics.kernels.siphash import hash_identifiers
-        from foldaway.records.values import identifiers as read
-
-        if not self.so_far:
-            return
-        self._hashes.append(np.unique(hash_identifiers(read(identifiers)[0], self._key)))
-        self.so_far = len(self._hashes[-1]) == len(identifiers) and sum(map(len, self._hashes)) < _MOST_UNITS
-
-    @property
-    def holds(self) -> bool:
-        """Of all of them."""
-        import numpy as np
-
-        if not self.so_far or not self._hashes:
-            return False
-        every = np.concatenate(self._hashes)
-        return len(np.unique(every)) == len(every)
-
-
-def _look(
-    file: Path,
-    delimiter: str | None,
-    arm: str,
-    numeric: Sequence[str],
-    levels: dict[str, list[str]],
-    unit: str | None,
-) -> Seen:
+def _look(file: Path, delimiter: str | None, roles: Roles) -> Seen:
     """Through the whole file once, in bounded memory."""
+    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from foldaway.records.values import WRONG_TYPE, numbers
+    from foldaway.numerics.kernels.siphash import hash_identifiers
+    from foldaway.records.values import WRONG_TYPE, identifiers, numbers
     from foldaway.sources.formats.chunk import WantedColumns
     from foldaway.sources.formats.files import read
 
-    counts: dict[str, int] = {}
+    def counted(values: pa.Array) -> dict[Any, int]:
+        return {pair["values"]: pair["counts"] for pair in pc.value_counts(values).to_pylist()}
+
+    arm, levels, n = roles.arm, roles.levels, 0
+    counts, texts, missing = Counter[str](), Counter[str](), Counter[str]()
     used: dict[str, Counter[int]] = {column: Counter() for column in levels}
-    texts: Counter[str] = Counter()
-    n = 0
-    missing: Counter[str] = Counter()
-    once = _Once()
+    # Whether no unit comes twice, by hashes under a key that nobody keeps; given up for very large files.
+    one_each, key, hashes = True, secrets.token_bytes(16), []
+    numeric = (*roles.outcomes, *roles.numeric)
+    wanted = WantedColumns(numeric, (arm, *levels, *([roles.unit] if roles.unit else [])))
     with file_progress([file], "reading") as progress:
-        wanted = WantedColumns(tuple(numeric), (arm, *levels, *([unit] if unit else [])))
         for batch in read(file, wanted, delimiter=delimiter, progress=lambda used: progress(file, used)):
-            records = batch.records
-            n += len(records)
-            missing.update({name: records.column(name).null_count for name in records.schema.names})
-            column = records.column(arm) if arm in records.schema.names else pa.nulls(0, pa.string())
-            for pair in pc.value_counts(pc.drop_null(column.cast(pa.string()))).to_pylist():
-                counts[pair["values"]] = counts.get(pair["values"], 0) + pair["counts"]
-            for name in (name for name in levels if name in records.schema.names):
-                known = pc.index_in(records.column(name).cast(pa.string()), pa.array(levels[name], pa.string()))
-                known = pc.if_else(pc.is_null(records.column(name)), -1, pc.fill_null(known, len(levels[name])))
-                for pair in pc.value_counts(known).to_pylist():
-                    used[name][pair["values"]] += pair["counts"]
+            n += len(batch.records)
+            for name, column in zip(batch.records.schema.names, batch.records.columns, strict=True):
+                missing[name] += column.null_count
+                if name == arm:
+                    counts.update(counted(pc.drop_null(column.cast(pa.string()))))
+                if name in levels:
+                    known = pc.index_in(column.cast(pa.string()), pa.array(levels[name], pa.string()))
+                    known = pc.if_else(pc.is_null(column), -1, pc.fill_null(known, len(levels[name])))
+                    used[name].update(counted(known))
+                if name == roles.unit and one_each:
+                    hashes.append(np.unique(hash_identifiers(identifiers(column)[0], key)))
+                    one_each = len(hashes[-1]) == len(column) and sum(map(len, hashes)) < _MOST_UNITS
+            for name in (name for name in numeric if name in batch.records.schema.names):
+                masks = numbers(batch.records.column(name), text=True)[1]
+                texts[name] += int(masks[WRONG_TYPE].sum()) if WRONG_TYPE in masks else 0
             if len(counts) > _MOST_ARMS:
                 raise PlanError(f"{arm!r} has more than {_MOST_ARMS} different values: is it the column of the arm?")
-            if unit is not None and unit in records.schema.names:
-                once.look(records.column(unit))
-            for name in (name for name in numeric if name in records.schema.names):
-                masks = numbers(records.column(name), text=True)[1]
-                texts[name] += int(masks[WRONG_TYPE].sum()) if WRONG_TYPE in masks else 0
     if not counts:
         raise RecordError(f"{file} has no records with an arm in {arm!r}.")
     for name, uses in used.items():
@@ -359,23 +320,15 @@ def _look(
             f"{_FEWEST_RECORDS} records or more."
         )
     unused = [(name, level) for name in levels for i, level in enumerate(levels[name]) if not used[name][i]]
-    return Seen(sorted(counts), dict(+texts), unused, dict(+missing), once.holds, n)
+    once = one_each and bool(hashes) and len(np.unique(np.concatenate(hashes))) == sum(map(len, hashes))
+    return Seen(sorted(counts), dict(+texts), unused, dict(+missing), once, n)
 
 
-def _plan(
-    seen: Seen,
-    arm: str,
-    outcomes: Sequence[str],
-    covariates: Sequence[str],
-    levels: dict[str, list[str]],
-    unit: str | None,
-    control: str | None,
-    name: str,
-) -> tuple[fa.Plan, list[str]]:
-
+def _plan(seen: Seen, roles: Roles, control: str | None, name: str) -> tuple[fa.Plan, list[str]]:
+    """A plan, and what is guessed in it."""
     for column, n in seen.texts.items():
         of = f"{column!r} is not a number in {n:,} of {many(seen.records, 'record')}"
-        if column in covariates:
+        if column in (*roles.numeric, *roles.levels):
             raise PlanError(
                 f"the covariate {of}; if it is categorical, list its levels: --levels '{column}=first,second,third'."
             )
@@ -383,19 +336,19 @@ def _plan(
             f"the outcome {of}; write yes and no as 1 and 0, and leave the field empty where there is no value."
         )
     if control is not None and control not in seen.arms:
-        raise PlanError(f"there is no arm {control!r} in {arm!r}; there are {', '.join(seen.arms)}.")
+        raise PlanError(f"there is no arm {control!r} in {roles.arm!r}; there are {', '.join(seen.arms)}.")
     first = control or next((a for word in _CONTROLS for a in seen.arms if a.lower() == word), seen.arms[0])
     arms = [first, *(a for a in seen.arms if a != first)]
     values = _named(arms)
     plan = fa.Plan(
         name=name,
-        arm=arm,
+        arm=roles.arm,
         arms=dict.fromkeys(values or arms, 1 / len(arms)),
         arm_values=values,
-        outcomes=outcomes,
-        covariates=covariates,
-        levels=levels,
-        unit=unit,
+        outcomes=roles.outcomes,
+        covariates=[*roles.numeric, *roles.levels],
+        levels=roles.levels,
+        unit=roles.unit,
         one_record_per_unit=seen.one_each,
     )
     replace = "Replace these with the probabilities used for the allocation."
@@ -406,7 +359,7 @@ def _plan(
         )
     if control is None:
         guesses.append(f'Assumed: "{first}" is the control arm (it is listed first); --control names another.')
-    if unit is None:
+    if roles.unit is None:
         guesses.append(
             "Assumed: each record is a unit of its own. If somebody has several records, name a --unit, or the errors "
             "would be too small."
@@ -417,7 +370,7 @@ def _plan(
         + (
             f'To count it for the other outcomes, write {{kind = "mean", column = "{column}", missing = "allowed"}} in '
             "outcomes. To leave it out, "
-            if column in outcomes
+            if column in roles.outcomes
             else "Fill in the values; or, to leave it out, "
         )
         + 'write on_fault = "drop" in the plan.'
@@ -425,8 +378,8 @@ def _plan(
     ]
     if seen.one_each:
         guesses.append(
-            f"No two records of this file have the same {unit}, so the plan promises one_record_per_unit. Delete that "
-            "line if the same units may come back in later files: the errors would be too small."
+            f"No two records of this file have the same {roles.unit}, so the plan promises one_record_per_unit. Delete "
+            "that line if the same units may come back in later files: the errors would be too small."
         )
     return plan, guesses
 

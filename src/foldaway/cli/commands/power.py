@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 import foldaway as fa
-from foldaway.cli.terminal.options import AsJson, Delimiter, KeyOfState, PerDay, PlanFile
-from foldaway.cli.terminal.progress import file_progress
+from foldaway.cli.terminal.options import AsJson, Delimiter, KeyOfState, PerDay, PlanFile, flag, given
+from foldaway.cli.terminal.progress import fold_earlier
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import EstimateError, instead_of
 from foldaway.sources.formats.paths import expand
@@ -25,7 +24,7 @@ Texts = list[str] | None
 
 def _each(value: str, help: str) -> Any:
     """An option that is said once for all outcomes, or for each by its name."""
-    return typer.Option(metavar=f"[OUTCOME=]{value}", help=help)
+    return given(f"[OUTCOME=]{value}", help)
 
 
 @app.command("power")
@@ -59,10 +58,8 @@ def power(
     correction: Annotated[
         str | None, typer.Option(help="holm, benjamini-hochberg or none; by default, the plan's.")
     ] = None,
-    sequential: Annotated[
-        bool, typer.Option("--sequential", help="Decide by the any-time interval, however often you look.")
-    ] = False,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Also plot the result: .svg, .png or .pdf.")] = None,
+    sequential: Annotated[bool, flag("sequential", "Decide by the any-time interval, however often you look.")] = False,
+    plot: Annotated[Path | None, given("FILE", "Also plot the result: .svg, .png or .pdf.")] = None,
     delimiter: Delimiter = None,
     key: KeyOfState = None,
     json: AsJson = False,
@@ -151,18 +148,12 @@ def _effects(sources: Sequence[str], plan: fa.Plan, delimiter: str | None, key: 
     """The effects in a saved state, or in files of earlier records that are folded away under the plan."""
     from foldaway.calibrating import Earlier
     from foldaway.cli.commands.state import file_of, is_state, read_key
-    from foldaway.sources.formats.chunk import WantedColumns, wanted_by
     from foldaway.sources.formats.files import column_names
-    from foldaway.sources.runs.shares import ReadOptions, fold_columns
 
     if len(sources) == 1 and (file := Path(sources[0])).exists() and is_state(state := file_of(file)):
         return fa.saved_effects(state, key=read_key(key))
-    paths, options = expand(list(sources)), ReadOptions(None, delimiter)
+    paths = expand(list(sources))
     has_arms = all(plan.arm in column_names(path, delimiter) for path in paths if isinstance(path, Path))
     earlier = Earlier(plan, has_arms=has_arms)
-    columns = wanted_by(earlier.plan)
-    wanted = columns if has_arms else WantedColumns(columns.numeric, tuple(set(columns.text) - {plan.arm}))
-    with file_progress(paths, "reading") as progress:
-        for path in paths:
-            fold_columns(earlier, path, wanted, options, progress=partial(progress, path))
+    fold_earlier(earlier, earlier.plan, paths, delimiter, set() if has_arms else {plan.arm})
     return earlier.effects()

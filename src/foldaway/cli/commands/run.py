@@ -11,7 +11,7 @@ import typer
 
 import foldaway as fa
 from foldaway.cli.commands.state import require_savable, tell_saved
-from foldaway.cli.terminal.options import AllEffects, AsJson, Delimiter, KeyFile, Overwrite, PlanFile, Save
+from foldaway.cli.terminal.options import AllEffects, AsJson, Delimiter, KeyFile, Overwrite, PlanFile, Save, flag, given
 from foldaway.cli.terminal.printing import print_effects, save_report
 from foldaway.cli.terminal.progress import file_progress
 from foldaway.cli.terminal.words import tell
@@ -33,12 +33,11 @@ def run(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files or globs; - for standard input.")],
     save: Save = None,
     resume: Annotated[
-        Path | None,
-        typer.Option(metavar="STATE", help="Continue from these tallies, and skip files that are already in them."),
+        Path | None, given("STATE", "Continue from these tallies, and skip files that are already in them.")
     ] = None,
     overwrite: Overwrite = False,
     delete_after: Annotated[
-        bool, typer.Option("--delete-after", help="Delete each file once its records are safely in the saved state.")
+        bool, flag("delete-after", "Delete each file once its records are safely in the saved state.")
     ] = False,
     processes: Annotated[int, typer.Option(min=1, help="Distribute the files to this many processes.")] = 1,
     key: KeyFile = None,
@@ -47,14 +46,12 @@ def run(
         typer.Option(help="csv, tsv, parquet, arrow or ndjson; by default, from the file's name or first bytes."),
     ] = None,
     delimiter: Delimiter = None,
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as well: one HTML page.")] = None,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Do not round the report. It is then for yourself, not for others.")
-    ] = False,
+    report: Annotated[Path | None, given("FILE", "Write a report as well: one HTML page.")] = None,
+    exact: Annotated[bool, flag("exact", "Do not round the report. It is then for yourself, not for others.")] = False,
     json: AsJson = False,
     everything: AllEffects = False,
     hardened: Annotated[
-        bool, typer.Option("--harden", help="Overwrite memory as it is freed, as a server does. This is slower.")
+        bool, flag("harden", "Overwrite memory as it is freed, as a server does. This is slower.")
     ] = False,
 ) -> None:
     """Fold files of records into a trial and print its effects. No record is kept."""
@@ -145,15 +142,11 @@ def _tell_rest(outcome: Outcome, plan: fa.Plan, save: Path) -> None:
         )
     if outcome.known:
         whose = "its" if len(outcome.known) == 1 else "their"
-        tell(f"{_counted(outcome.known)} skipped: {save} already includes {whose} records.")
+        tell(f"{many(len(outcome.known), 'file')} skipped: {save} already includes {whose} records.")
     if outcome.waiting_records:
         tell(
             f"Not in the effects until the next run: {many(outcome.waiting_records, 'record')} "
-            f"({_counted(outcome.waiting)}). A saved state grows by at least the plan's cohort of "
+            f"({many(len(outcome.waiting), 'file')}). A saved state grows by at least the plan's cohort of "
             f"{many(plan.privacy.cohort, 'unit')}."
         )
     tell_saved(save)
-
-
-def _counted(files: Sequence[Path]) -> str:
-    return many(len(files), "file")

@@ -12,14 +12,13 @@ import typer
 import foldaway as fa
 from foldaway.cli.terminal.connecting import QUESTION, Authority, Reader, connect
 from foldaway.cli.terminal.options import AllEffects, AsJson, Days, KeyOfState, Overwrite, PerDay, Save, Width, written
-from foldaway.cli.terminal.printing import print_answer, print_effects, save_report
+from foldaway.cli.terminal.printing import place_of_report, print_answer, print_effects, save_report
 from foldaway.cli.terminal.words import tell
 from foldaway.errors import SealedError, StateError, TooEarly
 from foldaway.evidence.ledger import head_sentence
 from foldaway.keeping.disk import destroy_file, replace_file
 from foldaway.keeping.locks import locked
 from foldaway.keeping.secret import read_or_make_key
-from foldaway.report.page.document import require_place
 
 app = typer.Typer()
 
@@ -103,12 +102,7 @@ def outlook(
 ) -> None:
     """Say what a trial can still find, and when. The numbers are not rounded, so they are for yourself."""
     ahead = fa.saved_effects(file_of(state), key=read_key(key)).outlook(
-        records=records,
-        days=days,
-        records_per_day=records_per_day,
-        width=width,
-        power=power,
-        sequential=sequential,
+        records=records, days=days, records_per_day=records_per_day, width=width, power=power, sequential=sequential
     )
     print(ahead.to_json() if json else ahead)
 
@@ -128,10 +122,7 @@ def report(
     from foldaway.trial import open_saved
 
     file, secret = file_of(state), read_key(key)
-    target = state.with_name(f"{state.name}.html") if output is None else output
-    printed = str(target) == "-"
-    if not printed:
-        require_place(target)  # before the work
+    target = place_of_report(output, state.with_name(f"{state.name}.html"))
     saved = load(file, secret)
     if saved.final is not None:
         page = effects_page(fa.saved_effects(file), saved.ledger)
@@ -139,15 +130,11 @@ def report(
         told: fa.Effects | None = None if exact else tell_from(file, secret)
         trial, positions = open_saved(file, key=secret)
         page = trial.report(positions=positions, told=told)
-    print(page) if printed else save_report(page, target)
+    save_report(page, target)
 
 
 @app.command()
-def export(
-    state: State,
-    output: Annotated[Path, written("- to print")] = Path("-"),
-    key: KeyOfState = None,
-) -> None:
+def export(state: State, output: Annotated[Path, written("- to print")] = Path("-"), key: KeyOfState = None) -> None:
     """Write the effects for others, as JSON. They are rounded, and updated only after the trial has grown enough."""
     text = tell_from(file_of(state), read_key(key)).to_json()
     if str(output) == "-":
@@ -229,18 +216,17 @@ def existing(state: Path) -> Path:
 
 
 def finish(file: Path, key: Path | None) -> str:
-    """Destroy the keys of a sealed trial, its own, if it is the user's, and the one in a file, and note that.
-
-    Returns:
-        A sentence about the ledger's head.
-    """
+    """Destroy the keys of a sealed trial, its own, if it is the user's, and one in a file; say its ledger's head."""
     from foldaway.keeping.saved import load
     from foldaway.trial import finish_sealing
 
     if load(file).final is None:
         return ""
     if key is not None:
-        destroy_key(key)
+        try:
+            destroy_file(key)  # overwritten before it is removed
+        except OSError as error:
+            tell(f"The trial is closed, but its key {key} cannot be destroyed: {error.strerror}.")
     return head_sentence(finish_sealing(file, given=key is not None and not key.exists()).head)
 
 
@@ -261,14 +247,6 @@ def tell_from(file: Path, key: bytes | None) -> fa.Effects:
 def read_key(file: Path | None) -> bytes | None:
     """The key in a file; none if it is this user's own."""
     return None if file is None else read_or_make_key(file, new=False)
-
-
-def destroy_key(file: Path) -> None:
-    """Overwrite a key, then remove its file."""
-    try:
-        destroy_file(file)
-    except OSError as error:
-        tell(f"The trial is closed, but its key {file} cannot be destroyed: {error.strerror}.")
 
 
 def file_of(state: Path) -> Path:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import typer
 
-from foldaway.cli.commands.serve import Data, Database, KeyFile, PasswordFile
-from foldaway.cli.terminal.configuration import Config
+from foldaway.cli.commands.serve import Config, Data, Database, KeyFile, PasswordFile
 from foldaway.cli.terminal.connecting import QUESTION, Authority, Server, Token, connect, extra
-from foldaway.cli.terminal.options import AsJson
+from foldaway.cli.terminal.options import AsJson, flag
 from foldaway.cli.terminal.printing import print_json
 from foldaway.table import ABSENT, text_table
 
-app = typer.Typer(help="Manage tokens, which say who may do what on a server.", no_args_is_help=True)
+app = typer.Typer(name="token", help="Manage tokens, which say who may do what on a server.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_tokens(server: Server, token: Token, ca: Authority = None, json: AsJson = False) -> None:
     """List all tokens, without their secrets."""
-    from datetime import UTC, datetime
-
     with connect(server, token, ca, patience=QUESTION) as client:
         rows = client.tokens()
     if json:
@@ -88,7 +86,7 @@ def recover(
     database_password_file: PasswordFile = None,
     config: Config = None,
     revoke_others: Annotated[
-        bool, typer.Option("--revoke-others", help="Revoke all other admin tokens, in case one was stolen.")
+        bool, flag("revoke-others", "Revoke all other admin tokens, in case one was stolen.")
     ] = False,
 ) -> None:
     """Issue an admin token when all others are lost. It needs the server's database and key, but no running server."""

@@ -10,29 +10,28 @@ import typer
 
 import foldaway as fa
 from foldaway.cli.terminal.connecting import QUESTION, Authority, Server, Token, TrialName, connect
-from foldaway.cli.terminal.options import AllEffects, AsJson, Days, PlanFile, Replace, Width, written
-from foldaway.cli.terminal.printing import print_answer, print_json, require_new, save_certificate, save_report
+from foldaway.cli.terminal.options import AllEffects, AsJson, Days, PlanFile, Replace, Width, flag, written
+from foldaway.cli.terminal.printing import (
+    place_of_report,
+    print_answer,
+    print_json,
+    require_new,
+    save_certificate,
+    save_report,
+)
 from foldaway.cli.terminal.words import in_lines, tell
 from foldaway.errors import ServerError
 from foldaway.evidence.ledger import head_sentence
-from foldaway.report.page.document import Report, require_place
+from foldaway.report.page.document import Report
 from foldaway.table import text_table
 
-app = typer.Typer(help="Manage trials on a server.", no_args_is_help=True)
+app = typer.Typer(name="trial", help="Manage trials on a server.", no_args_is_help=True)
 
-Exact = Annotated[
-    bool, typer.Option("--exact", help="Do not round. Needs an admin token, and the server counts such requests.")
-]
+Exact = Annotated[bool, flag("exact", "Do not round. Needs an admin token, and the server counts such requests.")]
 
 
 @app.command("create")
-def create(
-    plan: PlanFile,
-    server: Server,
-    token: Token,
-    ca: Authority = None,
-    json: AsJson = False,
-) -> None:
+def create(plan: PlanFile, server: Server, token: Token, ca: Authority = None, json: AsJson = False) -> None:
     """Register a plan. Prints a token to send records with and one to read effects with.
 
     Repeated with the same plan, it issues two more tokens and changes nothing else, as long as the trial is open.
@@ -110,13 +109,9 @@ def report(
     exact: Exact = False,
 ) -> None:
     """Write what a trial found so far as one HTML page."""
-    target = Path(f"{name}.html") if output is None else output
-    printed = str(target) == "-"
-    if not printed:
-        require_place(target)
+    target = place_of_report(output, Path(f"{name}.html"))
     with connect(server, token, ca, patience=QUESTION) as client:
-        page = Report(client.report(name, exact=exact))
-    print(page) if printed else save_report(page, target)
+        save_report(Report(client.report(name, exact=exact)), target)
 
 
 @app.command("close")
@@ -132,7 +127,7 @@ def close(
         float | None, typer.Option(help="Federated: the share of devices that is enough, above 0 and up to 1.")
     ] = None,
     without_effects: Annotated[
-        bool, typer.Option("--without-effects", help="Close even though there are no effects. This cannot be undone.")
+        bool, flag("without-effects", "Close even though there are no effects. This cannot be undone.")
     ] = False,
     exact: Exact = False,
     json: AsJson = False,

@@ -124,11 +124,7 @@ def show_end(trial: Trial, consumer: Consumer, final: Effects | None, *, delete:
 
 
 def effects_of(trial: Trial) -> Effects:
-    """The effects, if every arm has units enough.
-
-    Raises:
-        TooEarly: It has not.
-    """
+    """The effects, if every arm has units enough; else it is too early."""
     if too_few_to_answer(trial.plan.privacy, census_of(trial.plan, trial.tallies).units()):
         raise too_early(trial.plan.privacy)
     return quiet_effects(trial)

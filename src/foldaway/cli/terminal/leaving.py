@@ -25,11 +25,7 @@ def interruptible(sentence: str) -> instead_of:
 
 
 def tell_unwritten(error: OSError) -> int:
-    """Say that there is no room for the output.
-
-    Returns:
-        The exit code.
-    """
+    """Say that there is no room for the output; give the exit code."""
     tell(f"error: the output could not be written: {error.strerror}.")
     return 1
 

@@ -22,24 +22,25 @@ Delimiter = Annotated[
     ),
 ]
 
+
+def _key(help: str) -> Any:
+    return typer.Option("--key", metavar="FILE", envvar="FOLDAWAY_TRIAL_KEY", help=help)
+
+
 KeyFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--key",
-        metavar="FILE",
-        envvar="FOLDAWAY_TRIAL_KEY",
-        help="A file with the trial's secret key, if it is not this user's own; created if it does not exist.",
-    ),
+    Path | None, _key("A file with the trial's secret key, if it is not this user's own; created if it does not exist.")
 ]
-KeyOfState = Annotated[
-    Path | None,
-    typer.Option(
-        "--key",
-        metavar="FILE",
-        envvar="FOLDAWAY_TRIAL_KEY",
-        help="The key that the state was saved with, if it is not this user's own.",
-    ),
-]
+KeyOfState = Annotated[Path | None, _key("The key that the state was saved with, if it is not this user's own.")]
+
+
+def given(metavar: str, help: str) -> Any:
+    """An option of the parameter's name, and what is written after it."""
+    return typer.Option(metavar=metavar, help=help)
+
+
+def flag(name: str, help: str) -> Any:
+    """An option that is said or not said: there is no ``--no-…``, which Typer would add."""
+    return typer.Option(f"--{name}", help=help)
 
 
 def written(by_default: str) -> Any:
@@ -55,12 +56,10 @@ Width = Annotated[
 ]
 
 # How effects are printed.
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
-AllEffects = Annotated[
-    bool, typer.Option("--all", help="Show every estimator, kind of standard error and segment as well.")
-]
+AsJson = Annotated[bool, flag("json", "Print JSON for machines instead of tables.")]
+AllEffects = Annotated[bool, flag("all", "Show every estimator, kind of standard error and segment as well.")]
 
 # Where the tallies go.
-Save = Annotated[Path | None, typer.Option(metavar="STATE", help="Write the tallies to this file.")]
-Replace = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Let --save replace an existing state.")]
+Save = Annotated[Path | None, given("STATE", "Write the tallies to this file.")]
+Replace = Annotated[bool, flag("overwrite", "Replace the file if it exists.")]
+Overwrite = Annotated[bool, flag("overwrite", "Let --save replace an existing state.")]

@@ -9,18 +9,13 @@ import msgspec
 
 import foldaway as fa
 from foldaway.cli.terminal.words import in_lines, tell
-from foldaway.errors import StateError, many
+from foldaway.errors import RecordError, StateError, Unreleased, many
 from foldaway.keeping.disk import replace_file
-from foldaway.report.page.document import Report
+from foldaway.report.page.document import Report, require_place
 
 
 def print_effects(trial: fa.Trial, *, json: bool = False, everything: bool = False) -> None:
-    """Print the trial's effects; or, of one that is to be released, how far it is.
-
-    Raises:
-        RecordError: There is nothing to print.
-    """
-    from foldaway.errors import RecordError, Unreleased
+    """Print the trial's effects; or, of one that is to be released, how far it is."""
     from foldaway.records.faults import none_folded
     from foldaway.trial import quiet_effects
 
@@ -63,18 +58,25 @@ def print_answer(answer: dict[str, Any], as_json: bool, *, everything: bool = Fa
         print(f"\n{what}: fewer than a cohort.")
 
 
+def place_of_report(output: Path | None, by_default: Path) -> Path:
+    """Where a report goes, which is refused before the work if it cannot be written there."""
+    target = by_default if output is None else output
+    if str(target) != "-":
+        require_place(target)
+    return target
+
+
 def save_report(page: Report, target: Path) -> None:
-    """Write a report, and say so."""
+    """Write a report, and say so; or print it."""
+    if str(target) == "-":
+        print(page)
+        return
     page.save(target)
     tell(f"Report written to {target} ({target.stat().st_size:,} bytes). Open it in a browser.")
 
 
 def require_new(target: Path, overwrite: bool) -> None:
-    """Refuse, before the work, a place that cannot be written to, or that holds a file: evidence may have no copy.
-
-    Raises:
-        StateError: With what to do.
-    """
+    """Refuse, before the work, a place that cannot be written to, or that holds a file: evidence may have no copy."""
     if str(target) == "-":
         return
     if not target.parent.is_dir():

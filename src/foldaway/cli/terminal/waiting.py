@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from foldaway.cli.terminal.leaving import interruptible
+from foldaway.cli.terminal.progress import progress_bar
 from foldaway.cli.terminal.words import in_lines
 from foldaway.plan.vocabulary import MODES
 from foldaway.table import text_table
@@ -19,27 +20,18 @@ _PAUSE = 1.0
 
 
 def close_and_wait(client: Client, name: str, **request: Any) -> dict[str, Any]:
-    """Close a trial; where records stay on devices, show their reports coming in until it is closed.
+    """Close a trial as `Client.finish` does; where records stay on devices, show their reports until it is closed.
 
-    Args:
-        client: The server's.
-        name: The trial.
-        request: How to close it: see `Client.finish`.
-
-    Returns:
-        The final answer. Interrupted, the server goes on waiting, and the same command without options shows it.
+    Interrupted, the server goes on waiting, and the same command without options shows it.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import MofNCompleteColumn, TextColumn
 
     answer = client.finish(name, **request)
     if answer["final"]:
         return answer
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
     with (
         interruptible(f"stopped watching; the server still waits for reports. foldaway trial close {name} shows it."),
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar,
+        progress_bar(MofNCompleteColumn(), TextColumn("{task.fields[left]}")) as bar,
     ):
         task = bar.add_task("waiting for reports", total=None, left="")
         while not answer["final"]:
@@ -53,11 +45,7 @@ def close_and_wait(client: Client, name: str, **request: Any) -> dict[str, Any]:
 
 
 def who(about: dict[str, Any], pending: bool = False) -> str:
-    """The devices of a trial by arm, as a table, its stage, and what does not count yet.
-
-    Args:
-        about: What the server says about the devices.
-        pending: Whether messages wait in the server's memory for their cohort.
+    """The devices of a trial by arm, as a table, its stage, and what does not count yet: `pending` messages.
 
     Example:
         >>> print(who({"mode": "delta", "stage": "open", "deadline": None, "integrity": None,

@@ -15,9 +15,7 @@ _PLAIN = {"−": "-", "─": "-", "≤": "<=", "≥": ">=", "→": "->", "∞": 
 def in_lines(text: str, indent: str = "") -> str:
     """The text in lines of at most 80 columns; those that it has stay, and no word or path is cut.
 
-    Args:
-        text: Sentences.
-        indent: What stands before every line but the first.
+    The indent stands before every line but the first.
 
     Example:
         >>> print(in_lines("A site is counted once. If these files are those of another site, it needs a --folder."))

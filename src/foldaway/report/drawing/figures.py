@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from foldaway.effects.numbers import typeset
 from foldaway.report.drawing.markup import Child, Html, html, tag
@@ -91,23 +91,11 @@ def axis_over(values: Iterable[float | None], *, symmetric: bool = False) -> Axi
     return Axis(low, high) if high / 2 - low / 2 > _NOTHING else Axis(-1.0, 1.0)
 
 
-class Range(NamedTuple):
-    """From one number to another."""
-
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, low: float | None, high: float | None) -> Self | None:
-        """The range, if both ends are numbers."""
-        return None if low is None or high is None else cls(low, high)
-
-
 def interval_row(
     axis: Axis,
     estimate: float | None,
-    inner: Range | None,
-    outer: Range | None,
+    inner: tuple[float | None, float | None],
+    outer: tuple[float | None, float | None],
     *,
     title: str,
     description: str,
@@ -115,14 +103,13 @@ def interval_row(
 ) -> Html:
     """An estimate as a dot, its interval as a bar, its wider one as a line with ends, zero and margins as broken lines.
 
-    What reaches to infinity reaches to the end of the axis.
+    What reaches to infinity reaches to the end of the axis; an interval without both ends is not drawn.
     """
     parts = [_upright(axis, 0.0, "zero"), *(_upright(axis, margin, "margin") for margin in margins)]
-    if outer is not None:
-        ends = (end for end in outer if math.isfinite(end))
-        parts += [_level(axis, outer, "outer"), *(_upright(axis, end, "outer", reach=5) for end in ends)]
-    if inner is not None:
-        parts.append(_level(axis, inner, "inner"))
+    for (low, high), kind in ((outer, "outer"), (inner, "inner")):
+        if low is not None and high is not None:
+            ends = [end for end in (low, high) if kind == "outer" and math.isfinite(end)]
+            parts += [_level(axis, low, high, kind), *(_upright(axis, end, kind, reach=5) for end in ends)]
     if estimate is not None:
         parts.append(_mark(axis, estimate, 0))
     return picture(parts, title=title, description=description)
@@ -133,9 +120,9 @@ def box_row(axis: Axis, quantiles: Sequence[float], *, title: str, description: 
     first, lower, middle, upper, last = quantiles
     parts = [
         _upright(axis, 0.0, "zero"),
-        _level(axis, Range(first, last), "outer"),
+        _level(axis, first, last, "outer"),
         *(_upright(axis, end, "outer", reach=5) for end in (first, last)),
-        _level(axis, Range(lower, upper), "box"),
+        _level(axis, lower, upper, "box"),
         _upright(axis, middle, "middle", reach=8),
     ]
     return picture(parts, title=title, description=description)
@@ -152,14 +139,13 @@ def mark_row(
 
 def axis_row(axis: Axis) -> Html:
     """The axis with its numbers. It adds nothing for those who listen: every number is also in the text."""
-    labels = axis.labels()
     baseline = tag("line", x1="0%", x2="100%", y1=0.5, y2=0.5, class_="base")
     ticks = [
         html(
             tag("line", x1=f"{axis.place(tick)}%", x2=f"{axis.place(tick)}%", y1=0, y2=5, class_="base"),
             tag("text", typeset(label), x=f"{axis.place(tick)}%", y=19),
         )
-        for tick, label in labels.items()
+        for tick, label in axis.labels().items()
     ]
     return tag("svg", baseline, ticks, class_="axis", width="100%", height=24, aria_hidden="true")
 
@@ -185,9 +171,8 @@ def picture(parts: Iterable[Child], *, title: str, description: str) -> Html:
     )
 
 
-def _level(axis: Axis, across: Range, kind: str) -> Html:
-    ends = {"x1": f"{axis.place(across.low)}%", "x2": f"{axis.place(across.high)}%"}
-    return tag("line", y1=_MIDDLE, y2=_MIDDLE, class_=kind, **ends)
+def _level(axis: Axis, low: float, high: float, kind: str) -> Html:
+    return tag("line", y1=_MIDDLE, y2=_MIDDLE, class_=kind, x1=f"{axis.place(low)}%", x2=f"{axis.place(high)}%")
 
 
 def _upright(axis: Axis, value: float, kind: str, reach: float = _MIDDLE) -> Html:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -19,11 +19,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 
 
 class Report:
-    """A report as one HTML file.
-
-    Attributes:
-        html: All of it.
-    """
+    """A report as one HTML file."""
 
     def __init__(self, html: str) -> None:
         self.html = html
@@ -32,9 +28,8 @@ class Report:
         """Write it to a file; one that is there is replaced if it is a report, and nothing else is."""
         path = Path(path)
         require_place(path)
-        with instead_of(
-            OSError, lambda error: ReportError(f"the report cannot be written to {path}: {error.strerror}.")
-        ):
+        unwritten = "the report cannot be written to {}: {}."
+        with instead_of(OSError, lambda error: ReportError(unwritten.format(path, error.strerror))):
             path.write_text(self.html, encoding="utf-8")
 
     def __str__(self) -> str:
@@ -49,11 +44,7 @@ class Report:
 
 
 def require_place(path: Path) -> None:
-    """Refuse a place that cannot be written to, or that holds something other than a report.
-
-    Raises:
-        ReportError: With what to do.
-    """
+    """Refuse a place that cannot be written to, or that holds something other than a report."""
     if not path.parent.is_dir():
         raise ReportError(f"the report cannot be written to {path}: there is no folder {path.parent}.")
     if path.is_dir():
@@ -123,6 +114,17 @@ def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[Child]], 
     ]
     whole = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", body))
     return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def card(title: Child, *body: Child, kind: str = "card") -> Html:
+    """A part of a section with a heading of its own."""
+    return tag("article", tag("h3", title), *body, class_=kind)
+
+
+def notes(sentences: Iterable[Child]) -> Html | None:
+    """What else there is to know, one below the other; nothing if there is nothing."""
+    items = [tag("li", each) for each in sentences]
+    return tag("ul", items, class_="notes") if items else None
 
 
 def details(summary: Child, *body: Child) -> Html:

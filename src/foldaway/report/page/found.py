@@ -24,52 +24,41 @@ from foldaway.effects.released import release_notes
 from foldaway.effects.verdict import NONE, Verdict
 from foldaway.inference.bootstrap import SHARES, Spread
 from foldaway.plan.vocabulary import ERRORS, ESTIMATORS
-from foldaway.report.drawing.figures import Axis, Range, axis_over, axis_row, box_row, interval_row
+from foldaway.report.drawing.figures import axis_over, axis_row, box_row, interval_row
 from foldaway.report.drawing.markup import Html, html, named, tag
-from foldaway.report.page.document import Section, badge, details, table
-from foldaway.report.page.glance import mark
+from foldaway.report.page.document import Section, badge, card, details, table
 from foldaway.table import number, places_for
 
 Spreads = Mapping[tuple[str, str], Spread]
 """The spread of the bootstrap of a comparison's leading estimator, by outcome and arm."""
 
+_SIGNS = {
+    "better": ("good", "✓"),
+    "not worse": ("good", "✓"),
+    "alike": ("good", "="),
+    "worse": ("fails", "!"),
+    "higher": ("higher", "▲"),
+    "lower": ("lower", "▼"),
+}
+
 
 def found(effects: Effects, spreads: Spreads | None) -> Section:
-    """A card for each outcome, with all arms in it.
-
-    Args:
-        effects: What was found.
-        spreads: The bootstrap's spreads; none where only the effects are here, which do not hold them.
-    """
+    """A card for each outcome, with all arms in it; no spreads where only the effects are here, which have none."""
     judged = zip(comparisons(effects), effects.verdicts(), strict=True)
     cards = [_card(effects, list(those), spreads) for _, those in groupby(judged, key=lambda each: each[0].outcome)]
     if not any(row.estimate is not None for row in effects):
         why_not = " ".join(reasons(effects, [])) if any(effects.counts.values()) else "No record has arrived."
         return Section("found", "What was found", tag("p", f"There is nothing to show yet. {why_not}"))
-    return Section(
-        "found",
-        "What was found",
-        html(_doubt(effects), _noise(effects), tag("div", cards, class_="cards")),
-    )
-
-
-def _doubt(effects: Effects) -> Html | None:
-    """Effects of arms that did not get their share are not to be read without that in mind."""
-    if effects.sample_ratio.ok:
-        return None
-    return tag(
-        "p",
-        badge("fails"),
-        " The arms did not get their share, so differences between them need not be effects of the treatment. Read "
-        "what follows as what the numbers say, not as what is true.",
-    )
-
-
-def _noise(effects: Effects) -> Html | None:
-    """That the numbers are a release, if they are."""
-    if effects.plan.release is None:
-        return None
-    return tag("p", [f"{note} " for note in release_notes(effects.plan, effects.rows)])
+    before = []
+    if not effects.sample_ratio.ok:
+        doubt = (
+            " The arms did not get their share, so differences between them need not be effects of the treatment. Read "
+            "what follows as what the numbers say, not as what is true."
+        )
+        before.append(tag("p", badge("fails"), doubt))
+    if effects.plan.release is not None:
+        before.append(tag("p", [f"{note} " for note in release_notes(effects.plan, effects.rows)]))
+    return Section("found", "What was found", html(before, tag("div", cards, class_="cards")))
 
 
 def _card(effects: Effects, judged: Sequence[tuple[Comparison, Verdict]], spreads: Spreads | None) -> Html:
@@ -78,14 +67,20 @@ def _card(effects: Effects, judged: Sequence[tuple[Comparison, Verdict]], spread
     sentences = [tag("p", sentence(effects, *each), class_="finding") for each in judged]
     more = [
         details(
-            ["All numbers", [": ", named(each.arm)] if len(those) > 1 else None],
-            _all_numbers(effects, each, spreads),
+            ["All numbers", [": ", named(each.arm)] if len(those) > 1 else None], _all_numbers(effects, each, spreads)
         )
         for each in those
     ]
     labels = [html(named(lead.arm)) for lead in leads]
     plot = _forest(effects, leads, labels, against=those[0].control)
-    return tag("article", tag("h3", named(effects.heading(those[0].outcome))), sentences, plot, more, class_="card")
+    return card(named(effects.heading(those[0].outcome)), sentences, plot, more)
+
+
+def mark(said: Verdict) -> Html:
+    """The verdict in a word or two, with a sign of its own: colour alone says nothing."""
+    kind, sign = _SIGNS.get(said.verdict, ("unclear", "○"))
+    text = said.words
+    return tag("span", tag("span", sign, aria_hidden="true"), f" {text[:1].upper()}{text[1:]}", class_=f"badge {kind}")
 
 
 def sentence(effects: Effects, comparison: Comparison, said: Verdict) -> Html:
@@ -99,17 +94,13 @@ def sentence(effects: Effects, comparison: Comparison, said: Verdict) -> Html:
         effect = typeset(signed(number(lead.estimate, places=places)))
         text = html(" The effect of ", arm, " on ", outcome, f" is {effect}, but its precision is unknown. ")
         return html(mark(said), text, lead.why)
+    apart = f"{typeset(number(abs(lead.estimate), places=places))} {'lower' if lead.estimate < 0 else 'higher'}"
     return html(
         mark(said),
-        html(" Under ", arm, ", ", outcome, f" was {_apart(lead, places)} than under ", control, _relative(lead)),
+        html(" Under ", arm, ", ", outcome, f" was {apart} than under ", control, _relative(lead)),
         f". The data are compatible with a true difference {_between(effects, lead, places)}. ",
         _meaning(effects, lead, said, places),
     )
-
-
-def _apart(row: Effect, places: int | None) -> str:
-    assert row.estimate is not None
-    return f"{typeset(number(abs(row.estimate), places=places))} {'lower' if row.estimate < 0 else 'higher'}"
 
 
 def _relative(row: Effect) -> str:
@@ -153,7 +144,11 @@ def _meaning(effects: Effects, row: Effect, said: Verdict, places: int | None) -
 
 def _forest(effects: Effects, rows: Sequence[Effect], labels: Sequence[Html], against: str) -> Html:
     places = places_for(row.std_error for row in rows)
-    axis = _axis(rows)
+    shown = [
+        (row.estimate, row.ci_lower, row.ci_upper, row.anytime_ci_lower, row.anytime_ci_upper, *_margins(row))
+        for row in rows
+    ]
+    axis = axis_over(value for values in shown for value in values)
     items = [
         tag(
             "li",
@@ -161,8 +156,8 @@ def _forest(effects: Effects, rows: Sequence[Effect], labels: Sequence[Html], ag
             interval_row(
                 axis,
                 row.estimate,
-                Range.of(row.ci_lower, row.ci_upper),
-                Range.of(row.anytime_ci_lower, row.anytime_ci_upper),
+                (row.ci_lower, row.ci_upper),
+                (row.anytime_ci_lower, row.anytime_ci_upper),
                 title=f"{row.arm} against {row.control}, {effects.heading(row.outcome)}, {row.estimator}",
                 description=_described(effects, row, places),
                 margins=_margins(row),
@@ -180,21 +175,6 @@ def _forest(effects: Effects, rows: Sequence[Effect], labels: Sequence[Html], ag
         " Dotted: the margin." if any(map(_margins, rows)) else None,
     )
     return tag("figure", tag("figcaption", caption), tag("ul", items, ends, class_="rows"))
-
-
-def _axis(rows: Sequence[Effect]) -> Axis:
-    return axis_over(
-        end
-        for row in rows
-        for end in (
-            row.estimate,
-            row.ci_lower,
-            row.ci_upper,
-            row.anytime_ci_lower,
-            row.anytime_ci_upper,
-            *_margins(row),
-        )
-    )
 
 
 def _margins(row: Effect) -> list[float]:

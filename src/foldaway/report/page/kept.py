@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -90,29 +91,22 @@ class Item(NamedTuple):
 
 def inventory(saved: Saved) -> list[Item]:
     """Everything in a saved file, by kind. The sizes add up to that of what is encrypted there."""
-    items = _in_state(saved.state)
+    parts: dict[tuple[str, str], tuple[int, int]] = {}
+    for name, what, part in _parts(unpack(saved.state, dict)):
+        numbers, size = parts.get((name, what), (0, 0))
+        parts[name, what] = numbers + _numbers(part), size + len(msgspec.msgpack.encode(part))
+    items = [Item(*about, *sizes) for about, sizes in parts.items()]
+    items.append(Item("Header", "a mark of the file type, its format and a checksum", 0, HEADER))
+    rest = len(saved.state) - sum(item.size for item in items)
+    items.append(Item("Names of the parts", "the names of the above", 0, rest))
     if saved.ledger:
         bare = msgspec.structs.replace(saved, ledger=Ledger())
         what = "what happened and when, signed; rounded counts, and no other number from records"
         items.append(Item("Ledger", what, 0, len(saved.dumps()) - len(bare.dumps())))
         saved = bare
-    if saved.positions is None:
-        return items
-    name, what = _POSITIONS[type(saved.positions)]
-    return [*items, Item(name, what, 0, len(saved.dumps()) - len(saved.state))]
-
-
-def _in_state(state: bytes) -> list[Item]:
-    """Everything in a state, by kind."""
-    body = unpack(state, dict)
-    parts: dict[tuple[str, str], tuple[int, int]] = {}
-    for name, what, part in _parts(body):
-        numbers, size = parts.get((name, what), (0, 0))
-        parts[name, what] = numbers + _numbers(part), size + len(msgspec.msgpack.encode(part))
-    items = [Item(*about, *sizes) for about, sizes in parts.items()]
-    items.append(Item("Header", "a mark of the file type, its format and a checksum", 0, HEADER))
-    rest = len(state) - sum(item.size for item in items)
-    return [*items, Item("Names of the parts", "the names of the above", 0, rest)]
+    if saved.positions is not None:
+        items.append(Item(*_POSITIONS[type(saved.positions)], 0, len(saved.dumps()) - len(saved.state)))
+    return items
 
 
 def _parts(body: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
@@ -159,9 +153,9 @@ def planned(plan: Plan) -> list[tuple[str, str, int]]:
     if any(column not in plan.levels for column in plan.segments):  # as many again for each level that comes
         segments = _GROUPED["segments"][0]
         parts = [(f"{name}, at least" if name == segments else name, what, n) for name, what, n in parts]
-    counts: dict[tuple[str, str], int] = {}
+    counts = Counter[tuple[str, str]]()
     for name, what, numbers in parts:
-        counts[name, what] = counts.get((name, what), 0) + numbers
+        counts[name, what] += numbers
     return [(*about, numbers) for about, numbers in counts.items()]
 
 

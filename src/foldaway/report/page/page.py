@@ -11,6 +11,7 @@ from foldaway.auditing.finding import Audit
 from foldaway.effects import Effects
 from foldaway.effects.headline import comparisons
 from foldaway.effects.numbers import typeset
+from foldaway.effects.scorecard import explanations, lines_of
 from foldaway.effects.segment import BySegment
 from foldaway.errors import many
 from foldaway.evidence.ledger import CLOSED, WRITTEN, Ledger
@@ -23,9 +24,8 @@ from foldaway.keeping.saved import Saved
 from foldaway.plan import Plan
 from foldaway.report.drawing.markup import Child, Html, html, named, prose, tag
 from foldaway.report.page.asked import asked
-from foldaway.report.page.document import Report, Section, badge, details, document, table
-from foldaway.report.page.found import Spreads, found
-from foldaway.report.page.glance import glance
+from foldaway.report.page.document import Report, Section, badge, card, details, document, notes, table
+from foldaway.report.page.found import Spreads, found, mark
 from foldaway.report.page.kept import kept
 from foldaway.report.page.trust import sample_ratio_check, trust
 from foldaway.tallies import Arms, Holding
@@ -39,14 +39,7 @@ def effects_page(effects: Effects, ledger: Ledger | None = None) -> Report:
 
 
 def trial_page(effects: Effects, plan: Plan, tallies: Holding, saved: Saved) -> Report:
-    """The whole report.
-
-    Args:
-        effects: What the trial found.
-        plan: Its plan.
-        tallies: What it holds, from which come the balance of the arms and the spread of the bootstrap.
-        saved: Its state and what is saved with it, from which comes what was kept.
-    """
+    """The whole report: from the tallies come balance and bootstrap, from what is saved with them what was kept."""
     balances: Sequence[Balance] | None
     if isinstance(tallies, Arms):
         forms, balances = spreads(effects, plan, tallies.arms), balance(plan, tallies.arms)
@@ -79,6 +72,27 @@ def spreads(effects: Effects, plan: Plan, arms: Sequence[ArmTally]) -> Spreads:
     return forms
 
 
+def _glance(effects: Effects) -> Section:
+    """The scorecard: one line for each outcome and arm, and what to know about the verdicts."""
+    lines = lines_of(effects)
+    judged = [line.verdict for line in lines]
+    several = len({each.arm for each in judged}) > 1
+    arms = ["Control", "In the arm"] if several else [judged[0].control, judged[0].arm]
+    header = ["Outcome", *(["Arm"] if several else []), "Verdict", "Effect"]
+    header += [f"{100 * effects.confidence:g} % interval", *arms]
+    rows = [
+        [
+            html(named(each.label), tag("small", " ", named(each.measure)) if each.measure else None),
+            *([html(named(each.arm))] if several else []),
+            mark(each),
+            *map(typeset, (line.effect, line.interval, line.control_level, line.level)),
+        ]
+        for line, each in zip(lines, judged, strict=True)
+    ]
+    body = table("Every outcome at a glance", header, rows, left=2 + several), notes(explanations(effects))
+    return Section("glance", "At a glance", tag("div", body, class_="card"))
+
+
 def _segments(effects: Effects) -> Iterator[Section]:
     """Whether it works for everyone: a card for each segment, with one table of all outcomes and arms."""
     if not effects.segments:
@@ -99,22 +113,14 @@ def _segment(effects: Effects, column: str, parts: Sequence[BySegment]) -> Html:
         name = html(named(effects.heading(each.outcome)), html(", ", named(each.arm)) if several else None)
         for line, (level, *cells) in enumerate(lines):
             rows.append([None if line else name, named(level), *map(typeset, cells)])
-    notes: list[str] = [
-        html(named(effects.heading(each.outcome)), ": ", each.summary) for each in parts if each.differs
-    ]
-    if not notes:
+    said: list[str] = [html(named(effects.heading(each.outcome)), ": ", each.summary) for each in parts if each.differs]
+    if not said:
         known = any(each.differs is not None for each in parts)
-        notes = ["There is no sign that effects differ between levels." if known else parts[0].summary]
+        said = ["There is no sign that effects differ between levels." if known else parts[0].summary]
     reasons = [html(named(effects.heading(each.outcome)), ", ", why) for each in parts for why in each.reasons]
     caption = f"Effect against {parts[0].control} within each level of {column}"
-    return tag(
-        "article",
-        tag("h3", "By ", named(column)),
-        [tag("p", note) for note in notes],
-        table(caption, ["outcome", *header], rows, left=2),
-        tag("ul", [tag("li", reason) for reason in reasons], class_="notes") if reasons else None,
-        class_="card",
-    )
+    effects_by_level = table(caption, ["outcome", *header], rows, left=2)
+    return card(["By ", named(column)], [tag("p", each) for each in said], effects_by_level, notes(reasons))
 
 
 def _solved(audit: Audit, *, told: bool) -> Section:
@@ -155,17 +161,13 @@ def _proven(ledger: Ledger) -> Iterator[Section]:
 
 
 def _page(effects: Effects, sections: Sequence[Section]) -> Report:
-    end = html(
-        f"Created on {_today()} with foldaway {version('foldaway')}, which keeps no individual records. This page is "
-        "self-contained: it loads nothing and sends nothing."
-    )
-    first = [glance(effects)] if any(row.estimate is not None for row in effects) else []
-    return document(effects.trial, html(_lead(effects), _alarm(effects)), [*first, *sections], tag("p", end))
-
-
-def _today() -> str:
     today = datetime.now(UTC)
-    return f"{today.day} {today:%B %Y}"
+    end = (
+        f"Created on {today.day} {today:%B %Y} with foldaway {version('foldaway')}, which keeps no individual records. "
+        "This page is self-contained: it loads nothing and sends nothing."
+    )
+    first = [_glance(effects)] if any(row.estimate is not None for row in effects) else []
+    return document(effects.trial, html(_lead(effects), _alarm(effects)), [*first, *sections], tag("p", end))
 
 
 def _lead(effects: Effects) -> Html:

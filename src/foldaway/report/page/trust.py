@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from foldaway.effects import Effects
@@ -14,7 +14,7 @@ from foldaway.inference.sample_ratio import SUSPICIOUS, SampleRatio
 from foldaway.records.faults import CLIPPED
 from foldaway.report.drawing.figures import SHAPES, axis_over, axis_row, key_mark, mark_row
 from foldaway.report.drawing.markup import Child, Html, html, named, tag
-from foldaway.report.page.document import Section, State, badge, details, table
+from foldaway.report.page.document import Section, State, badge, card, details, notes, table
 from foldaway.table import number
 
 
@@ -33,17 +33,12 @@ def trust(effects: Effects, balances: Sequence[Balance] | None) -> Section:
     checks += [missing_check(loss) for loss in effects.losses if loss.outcome is not None]
     if balances is not None and effects.plan.covariates:
         checks.append(balance_check(effects, balances))
-    return Section("trust", "Whether to trust it", html([_card(check) for check in checks], _notes(effects.notes)))
-
-
-def _card(check: Check) -> Html:
-    return tag(
-        "article",
-        tag("h3", check.title),
-        tag("p", badge(check.state), " ", check.sentence),
-        check.more,
-        class_=f"card check {check.state}",
-    )
+    cards = [
+        card(title, tag("p", badge(state), " ", sentence), more, kind=f"card check {state}")
+        for title, state, sentence, more in checks
+    ]
+    also = card("Also worth knowing", notes(effects.notes)) if effects.notes else None
+    return Section("trust", "Whether to trust it", html(cards, also))
 
 
 def sample_ratio_check(effects: Effects) -> Check:
@@ -108,10 +103,7 @@ def _ratio_statistics(ratio: SampleRatio) -> str:
 def missing_check(loss: Loss) -> Check:
     """Whether the arms lost an outcome alike."""
     title = html("Is ", named(str(loss.outcome)), " missing equally often in all arms?")
-    rows = [
-        [named(arm), f"{n:,}", f"{loss.lost[arm]:,}", _share(loss.lost[arm] / n if n else math.nan)]
-        for arm, n in loss.records.items()
-    ]
+    rows = [[named(arm), f"{n:,}", f"{loss.lost[arm]:,}", _share(loss.lost[arm], n)] for arm, n in loss.records.items()]
     sentence = {
         "passes": "The arms' shares differ by no more than chance would give.",
         "open": "There are too few records or units to tell.",
@@ -140,14 +132,9 @@ def left_out_check(effects: Effects) -> Check:
         return Check(title, "passes", few, html())
     if not total:
         return Check(title, "passes", "No record was left out as faulty.", html())
-    shares = {
-        arm: effects.dropped.get(arm, 0) / seen
-        for arm, n in effects.counts.items()
-        if (seen := n + effects.dropped.get(arm, 0))
-    }
+    lost = {arm: effects.dropped.get(arm, 0) for arm in effects.counts}
     rows = [
-        [named(arm), f"{n:,}", f"{effects.dropped.get(arm, 0):,}", _share(shares.get(arm, math.nan))]
-        for arm, n in effects.counts.items()
+        [named(arm), f"{n:,}", f"{lost[arm]:,}", _share(lost[arm], n + lost[arm])] for arm, n in effects.counts.items()
     ]
     if stray := effects.dropped.get("", 0):
         rows.append(["arm unknown or unread", "–", f"{stray:,}", "–"])
@@ -296,16 +283,9 @@ def _difference(each: Balance) -> str:
     return typeset(signed(number(each.difference, places=3)))
 
 
-def _notes(notes: Iterable[str]) -> Html:
-    items = [tag("li", note) for note in notes]
-    if not items:
-        return html()
-    return tag("article", tag("h3", "Also worth knowing"), tag("ul", items, class_="notes"), class_="card")
-
-
 def _equals(p: str) -> str:
     return typeset(p.replace("<", "< ")) if p.startswith("<") else f"= {typeset(p)}"
 
 
-def _share(share: float) -> str:
-    return typeset(percent_text(share).removeprefix("+"))
+def _share(part: int, whole: int) -> str:
+    return typeset(percent_text(part / whole if whole else math.nan).removeprefix("+"))

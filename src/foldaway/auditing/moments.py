@@ -1,4 +1,9 @@
-"""Attacks on moments: people who are alone, or two, in a combination of levels, and values that outweigh all others."""
+"""Attacks on what a trial holds with ``keep = "moments"``: sums of products by arm, and replicates.
+
+In the sums they look for people who are alone, or two, in a combination of levels, and for values that outweigh all
+others. With the key and the identifiers, every replicate is an equation for people's outcomes: replicate b holds
+Σ_j w_j^(b) y_j, and whoever can make the weights has as many equations as replicates.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from foldaway.auditing.finding import Finding, Range, distinct, largest
+from foldaway.auditing.finding import Finding, Range, both, distinct, largest
 from foldaway.plan import Plan
 from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.combinations import Combinations, RawScores, indicators, level_columns, raw_scores
+from foldaway.tallies.kinds import REPLICATES
 
 ALONE, TWO, SOLE = "unique combinations of levels", "pairs of levels of two people", "dominance"
+RESAMPLED = "replicates"
 
 _REMEDY = 'Leave out `keep = "moments"`: `adjusted` needs no covariates in the state. Or drop some covariates.'
 
@@ -43,7 +50,7 @@ def attack_combinations(plan: Plan, scores: Sequence[RawScores]) -> Iterator[Fin
         sole: list[Range] = []
         for table, those in zip(tables, people, strict=True):
             known = [Range(values[o], values[o]) for values in those.values()]
-            pairs = distinct(_both(table, o), known)
+            pairs = distinct(_of_two(table, o), known)
             alone += len(known)
             two += pairs
             sole += distinct(_sole(table, o), [*known, *pairs])
@@ -57,25 +64,58 @@ def attack_combinations(plan: Plan, scores: Sequence[RawScores]) -> Iterator[Fin
             )
 
 
-def _both(table: Combinations, outcome: int) -> Iterator[Range]:
-    """Both values where two people have a pair of levels: Σy and Σy² are two equations for them."""
+def _of_two(table: Combinations, outcome: int) -> list[Range]:
+    """Both values where two people have a pair of levels."""
     total, square = table.pair_sums(outcome)
-    for place in np.flatnonzero(table.pairs == 2).tolist():
-        apart = np.sqrt(max(square[place] / 2 - total[place] ** 2 / 4, 0.0))
-        for side in (-1, 1):
-            value = float(total[place] / 2 + side * apart)
-            yield Range(value, value)
+    return [each for two in np.flatnonzero(table.pairs == 2) for each in both(total[two], square[two])]
 
 
-def _sole(table: Combinations, outcome: int) -> Iterator[Range]:
+def _sole(table: Combinations, outcome: int) -> list[Range]:
     """The largest value of each pair of levels, where it makes up nearly all; of shares there is nothing to find."""
     total, square = table.pair_sums(outcome)
     if np.allclose(total, square):
-        return
+        return []
     several = (table.pairs > 2) & (total > 0)
     total, square = total[several], square[several]
     noise = 1e-11 * square  # rounding leaves some doubt whether Σy² is (Σy)²
-    low, high = largest(table.pairs[several], total, (square + noise, square - noise))
-    for a, b in zip(low.tolist(), high.tolist(), strict=True):
-        if (found := Range(min(a, b), b)).near:
-            yield found
+    return [each for each in largest(table.pairs[several], total, square + noise, square - noise) if each.near]
+
+
+def attack_replicates(plan: Plan, arms: Sequence[ArmTally]) -> Iterator[Finding]:
+    """How many people's outcomes the replicates determine; a unit with several records counts as several people."""
+    if plan.bootstrap is None or REPLICATES not in arms[0].tallies:
+        return
+    for o, outcome in enumerate(value.name for value in plan.values):
+        people = sum(solvable(plan.bootstrap.replicates, arm.n, _spread(arm, o)) for arm in arms if arm.n)
+        yield from Finding.of(
+            people,
+            attack=RESAMPLED,
+            outcome=outcome,
+            numbers=f"the sums of {plan.bootstrap.replicates:,} replicates, by arm",
+            needs="the trial's key and all identifiers",
+            remedy="Seal the trial: that destroys the key. Or leave out `bootstrap`: `jackknife` errors need none.",
+        )
+
+
+def solvable(replicates: int, records: int, nonzero: float) -> int:
+    """How many outcomes so many equations determine.
+
+    They are enough if an arm has no more units than that. If most outcomes are zero, fewer do: the non-negative
+    solution with the smallest sum is the right one as long as those who are not zero are fewer than about
+    B/(2 ln(n/B)) (Donoho and Tanner 2010).
+
+    Example:
+        >>> solvable(500, 400, 400), solvable(500, 3000, 60), solvable(500, 3000, 2900)
+        (400, 60, 0)
+    """
+    if records <= replicates:
+        return records
+    return round(nonzero) if nonzero < replicates / (2 * np.log(records / replicates)) else 0
+
+
+def _spread(arm: ArmTally, outcome: int) -> float:
+    """(Σ|y|)²/Σy² at most as many as are not zero: so many there are if all of them have the same."""
+    raw = arm.raw_factor()
+    column = raw[:, arm.shape.regressors + outcome]
+    square = float(column @ column)
+    return float(raw[:, 0] @ column) ** 2 / square if square else float(arm.n)
