@@ -19,7 +19,6 @@ from foldaway.forgetting.harden import harden, settle
 from foldaway.forgetting.rehearsal import rehearse
 from foldaway.keeping.disk import replace_file
 from foldaway.keeping.locks import locked
-from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
@@ -193,15 +192,15 @@ def admit(settings: Settings, store: Store) -> list[str]:
     A token that was preset is taken as it is. Otherwise the first token of a new database is shown at a terminal, and
     written to a file where standard output is the log of a container.
     """
-    file, tokens = settings.admin_token_file, AccessTokens(store)
+    file, tokens = settings.admin_token_file, store.tokens
     preset = settings.admin_token or (_text_of(file, "the admin token") if file and file.exists() else None)
     if preset is not None:
         tokens.adopt(preset)
         return []
-    if store.tokens.has_admin():
+    if tokens.admins():
         return []
     if file is None and sys.stdout.isatty():
-        return [f"admin token, shown this once: {tokens.issue(TokenWanted('admin')).token}", _EXPORT]
+        return [f"admin token, shown this once: {tokens.issue('admin')[1]}", _EXPORT]
     if file is None and settings.data is not None:
         file = settings.data / ADMIN_TOKEN
     if file is None:

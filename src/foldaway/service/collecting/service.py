@@ -17,7 +17,6 @@ from foldaway.inference.rounding import round_count
 from foldaway.plan import Plan
 from foldaway.report.page.kept import planned
 from foldaway.report.page.page import effects_page
-from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
 from foldaway.service.collecting.answers import Answers, History, Series
 from foldaway.service.collecting.device_closings import DeviceClosings
 from foldaway.service.collecting.device_trials import DeviceTrials, Federated, FederatedAnswer
@@ -132,7 +131,6 @@ class Service:
         self.store = store
         self.shard = shard
         self.limits = limits
-        self.tokens = AccessTokens(store)
         self.producers = Producers(store)
         self.answers = Answers(store.history, store.ledger)
         self.records = RecordTrials(store, shard, limits, self.answers)
@@ -154,7 +152,7 @@ class Service:
                 f"{row.name} is closed: it takes no more records, and no tokens were issued. To read its effects, get "
                 f"a token from `foldaway token issue read {row.name}`; for another trial, change the plan's name.",
             )
-        ingest, read = (self.tokens.issue(TokenWanted(scope, plan.name)).token for scope in ("ingest", "read"))
+        ingest, read = (self.store.tokens.issue(scope, plan.name)[1] for scope in ("ingest", "read"))
         head = self.store.ledger.head(row.name)
         return Created(row.name, row.fingerprint, ingest, read, row.new, head)
 

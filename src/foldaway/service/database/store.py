@@ -7,7 +7,7 @@ them, or a second call, does no harm to. Nothing that is secret reaches SQL unse
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -26,7 +26,7 @@ from foldaway.service.database.migrations import migrate
 from foldaway.service.database.outages import guarded
 from foldaway.service.database.seals import Seals, key_of, seal_anew
 from foldaway.service.database.shard_table import ShardTable, read_versions
-from foldaway.service.database.tables import CLOSINGS, HISTORY, META, SHARDS, TRIALS, Part, insert_new
+from foldaway.service.database.tables import CLOSINGS, HISTORY, META, SHARDS, TRIALS, Change, Part, insert_new
 from foldaway.service.database.token_table import TokenTable
 from foldaway.service.database.trial_table import TrialRow, find_trial, read_trial
 from foldaway.service.keys.master_key import VARIABLE, add_key, drop_old_keys
@@ -66,11 +66,11 @@ class Store:
         self._trials = trials
         self._seals = Seals(vault)
         self._keys = KeyTable(keys, self._seals)
-        self.ledger = LedgerTable(trials, self._keys)
+        self.ledger = LedgerTable(trials, self._seals, self._keys)
         self.shards = ShardTable(trials, self._seals)
         self.history = HistoryTable(trials, self._seals)
         self.devices = DeviceTable(trials, self._seals)
-        self.tokens = TokenTable(trials)
+        self.tokens = TokenTable(trials, self._seals)
 
     @classmethod
     def open(cls, where: str | Path, vault: Vault, password: str | None = None) -> Self:
@@ -193,11 +193,7 @@ class Store:
         return self._keys.find(row.fingerprint) if row.status == "open" else None
 
     def close_trial(
-        self,
-        name: str,
-        final: str,
-        versions: Mapping[str, int] | None = None,
-        also: Iterable[Callable[[sa.Connection], None]] = (),
+        self, name: str, final: str, versions: Mapping[str, int] | None = None, also: Iterable[Change] = ()
     ) -> TrialRow:
         """Close a trial, and destroy its tallies and its key.
 

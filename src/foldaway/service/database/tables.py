@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
@@ -10,6 +10,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 Part = Literal["trials", "keys"]
+
+Change = Callable[[sa.Connection], None]
+"""What is written, or made sure of, in a transaction of somebody else."""
 
 T = TypeVar("T")
 
