@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 
 import msgspec
-import sqlalchemy as sa
 
 from foldaway.auditing.audit import audit
 from foldaway.errors import Conflict, IngestError, TrialClosed
@@ -22,11 +20,12 @@ from foldaway.federated.modes.share import about
 from foldaway.federated.replies.published import Published
 from foldaway.inference.rounding import round_count
 from foldaway.plan import Plan
-from foldaway.service.collecting.device_trials import DeviceTrials, FederatedAnswer, candidate, federated_of
+from foldaway.service.collecting.answers import Answer, Federated
+from foldaway.service.collecting.device_trials import DeviceTrials, candidate
 from foldaway.service.database.device_table import write_arrivals
+from foldaway.service.database.outages import again_after
 from foldaway.service.database.shard_table import left_out, versions
-
-_ATTEMPTS = 5
+from foldaway.service.database.tables import Change
 
 
 class DeviceClosings:
@@ -36,7 +35,7 @@ class DeviceClosings:
         self._trials = trials
         self._table = trials.store.devices
 
-    def close(self, plan: Plan, request: CloseRequest, final: Callable[[FederatedAnswer], str]) -> None:
+    def close(self, plan: Plan, request: CloseRequest) -> None:
         """Begin to close, or change how long to wait; then move on if there is nothing to wait for.
 
         Raises:
@@ -48,51 +47,38 @@ class DeviceClosings:
             self._begin(plan, closing)
         elif closing is not None:
             self._table.change_closing(plan.name, closing)
-        if (why := self.move_on(plan, final)) is not None:
+        if (why := self.move_on(plan)) is not None:
             raise IngestError(409, waits_on(plan.name, why))
 
+    @again_after(Conflict)  # another server has committed, perhaps some of what is pending here
     def _begin(self, plan: Plan, closing: Closing) -> None:
-        mode, course = mode_of(plan), Course(plan)
-        for attempt in range(_ATTEMPTS):
-            collector = self._trials.collector(plan)
-            try:
-                # Moments that are no cohort are left out of what is published; reports may still join those here.
-                if mode.replies:
-                    collector.leave_out_late_moments()
-                    collector.commit_if_due()
-                whole, shards = self._trials.whole(plan)
-                begun, publish = course.began(closing, whole.devices, collector.pending, time.time())
-                published = Published.of(whole.trial).dumps() if publish else None
-                self._table.begin_closing(plan, begun, published, versions(shards))
-            except Conflict:  # another server has committed in between, perhaps some of what is pending here
-                if attempt == _ATTEMPTS - 1:
-                    raise
-                continue
-            if mode.replies:
-                collector.leave_out_pending()
-            return
+        mode, collector = mode_of(plan), self._trials.collector(plan)
+        # Moments that are no cohort are left out of what is published; reports may still join those here.
+        if mode.replies:
+            collector.leave_out_late_moments()
+            collector.commit_if_due()
+        whole, shards = self._trials.whole(plan)
+        begun, publish = Course(plan).began(closing, whole.devices, collector.pending, time.time())
+        published = Published.of(whole.trial).dumps() if publish else None
+        self._table.begin_closing(plan, begun, published, versions(shards))
+        if mode.replies:
+            collector.leave_out_pending()
 
-    def move_on(self, plan: Plan, final: Callable[[FederatedAnswer], str]) -> str | None:
+    @again_after(Conflict, TrialClosed)  # another server has committed, or closed it
+    def move_on(self, plan: Plan) -> str | None:
         """End a trial that is being closed, if its deadline is over or enough devices have reported.
 
         Returns:
             Why it waits on though its deadline is over, if it does: it would end without effects, which nobody wants.
         """
-        for attempt in range(_ATTEMPTS):
-            seen = self._trials.look(plan)
-            step = Course(plan).looked(seen, lambda: self._trials.whole(plan)[0].devices)
-            if step is None or seen.closing is None:
-                return None
-            try:
-                why = step.why if isinstance(step, WaitOn) else self._end(plan, final)
-            except (Conflict, TrialClosed):  # another server has committed, or closed it, in between
-                if attempt == _ATTEMPTS - 1:
-                    raise
-            else:
-                return why if seen.is_over else None
-        return None
+        seen = self._trials.look(plan)
+        step = Course(plan).looked(seen, lambda: self._trials.whole(plan)[0].devices)
+        if step is None or seen.closing is None:
+            return None
+        why = step.why if isinstance(step, WaitOn) else self._end(plan)
+        return why if seen.is_over else None
 
-    def _end(self, plan: Plan, final: Callable[[FederatedAnswer], str]) -> str | None:
+    def _end(self, plan: Plan) -> str | None:
         """End it, unless it would have no effects and that is not wanted.
 
         Returns:
@@ -116,26 +102,18 @@ class DeviceClosings:
         if isinstance(step, WaitOn):
             return step.why
         effects, integrity = (None, None) if step.why is not None else mode.results(whole, seen.devices, published)
-        checks: list[Callable[[sa.Connection], None]] = [
-            partial(write_arrivals, trial=plan.name, arrivals=collector.arrivals)
-        ]
+        also: list[Change] = [partial(write_arrivals, trial=plan.name, arrivals=collector.arrivals)]
         records, late = whole.trial.n, 0
         if effects is not None:
             told, unless_told = self._trials.answers.final(plan, candidate(whole, seen.devices, published))
             effects = None if told is None else told.effects
-            checks.append(unless_told)
+            also.append(unless_told)
             if told is not None and plan.release is None:  # an earlier answer, if fewer than a cohort have come since
                 records, late = told.records, sum(seen.devices.reported.values()) - told.behind
-        federated = msgspec.structs.replace(
-            federated_of(plan, seen),
-            stage="closed",
-            integrity=integrity,
-            note=None if step.why is None else f"{step.why}.",
-        )
-        answer = FederatedAnswer(effects, round_count(records), left_out(shards) + about(late, rounded=True), federated)
-        text = None if effects is None else effects.to_json()
-        checks.append(self._trials.store.ledger.closed(plan.name, text, answer.records, audited))
-        self._trials.store.close_trial(plan.name, final(answer), versions(shards), checks)
+        note = None if step.why is None else f"{step.why}."
+        federated = msgspec.structs.replace(Federated.of(plan, seen), stage="closed", integrity=integrity, note=note)
+        lost = left_out(shards) + about(late, rounded=True)
+        answer = Answer.of(plan, effects, round_count(records), lost, federated, final=True)
+        self._trials.answers.end(answer, audited, shards, also)
         self._trials.let_go(plan.name)
-        self._trials.answers.drop(plan.name)
         return None

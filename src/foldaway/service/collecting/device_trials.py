@@ -4,70 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
-from foldaway.effects import Effects
-from foldaway.effects.released import coarse
 from foldaway.errors import FoldawayError, IngestError, TooEarly
 from foldaway.federated.coordinator.closing import Course, Situation
-from foldaway.federated.messages import Coefficients, Kind, Received, Stage
+from foldaway.federated.messages import Coefficients, Kind, Received
 from foldaway.federated.modes import mode_of
-from foldaway.federated.modes.share import Devices, Share, about
-from foldaway.federated.replies.integrity import Integrity
+from foldaway.federated.modes.share import Devices, Share
 from foldaway.federated.replies.published import Published
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, too_early
 from foldaway.plan import Plan
-from foldaway.service.collecting.answers import Answers, Candidate
+from foldaway.service.collecting.answers import Answer, Answers, Candidate, Federated
 from foldaway.service.collecting.device_collector import DeviceCollector, Outcome
 from foldaway.service.database.shard_table import ShardRow, left_out, mark
 from foldaway.service.database.store import Store
-
-
-class Federated(msgspec.Struct, frozen=True):
-    """Who takes part in a trial whose records stay on devices, by arm.
-
-    Attributes:
-        mode: What devices send: ``"one-message"``, ``"scores"``, ``"delta"`` or ``"sums"``.
-        stage: ``"open"``, ``"replying"`` while the last reports are waited for, or ``"closed"``.
-        enrolled: Devices that have joined.
-        reported: Those whose report is durable.
-        missing: Those whose report is not.
-        deadline: Until when reports count, in seconds since 1970, once the trial is being closed.
-        integrity: In mode scores, once it is closed: whether the replies add up to the moments.
-        note: Why a closed trial has no effects, if it has none; or that one is heading for none, or waits on for that.
-        with_moments: In mode scores, until it is closed: devices whose moments are durable, and so in the coefficients.
-    """
-
-    mode: str
-    stage: Stage
-    enrolled: dict[str, int]
-    reported: dict[str, int]
-    missing: dict[str, int]
-    deadline: float | None = None
-    integrity: Integrity | None = None
-    note: str | None = None
-    with_moments: dict[str, int] | None = None
-
-    def rounded(self) -> Federated:
-        """For whoever may only read: a count that grows by one would tell the arm of the device that just joined."""
-        counts = (self.enrolled, self.reported, self.missing, self.with_moments)
-        told = [each and {arm: about(n, rounded=True) for arm, n in each.items()} for each in counts]
-        enrolled, reported, missing, with_moments = told
-        return msgspec.structs.replace(
-            self, enrolled=enrolled, reported=reported, missing=missing, with_moments=with_moments
-        )
-
-
-class FederatedAnswer(NamedTuple):
-    """What there is to say about a federated trial."""
-
-    effects: Effects | None
-    records: int
-    left_out: int
-    federated: Federated
 
 
 class DeviceTrials:
@@ -108,13 +60,13 @@ class DeviceTrials:
     def who(self, plan: Plan) -> Federated:
         """Who takes part."""
         seen = self.look(plan)
-        federated = federated_of(plan, seen)
+        federated = Federated.of(plan, seen)
         if not mode_of(plan).replies or seen.stage == "closed":
             return federated
         devices = self.whole(plan)[0].devices
         return msgspec.structs.replace(federated, with_moments=dict(zip(plan.arms, devices, strict=True)))
 
-    def so_far(self, plan: Plan) -> FederatedAnswer:
+    def so_far(self, plan: Plan) -> Answer:
         """What is told of a trial now.
 
         Raises:
@@ -126,22 +78,21 @@ class DeviceTrials:
         told = self.answers.current(plan, mark(shards), lambda: candidate(whole, seen.devices, None))
         if told is None:
             raise too_early(plan.privacy)
-        return FederatedAnswer(told.effects, round_count(told.records), left_out(shards), federated_of(plan, seen))
+        return Answer.of(plan, told.effects, round_count(told.records), left_out(shards), Federated.of(plan, seen))
 
-    def exactly(self, plan: Plan) -> FederatedAnswer:
+    def exactly(self, plan: Plan) -> Answer:
         """The effects of all that is durable, not rounded, for whoever runs the trial."""
         seen = self._answerable(plan)
         whole, shards = self.whole(plan)
         effects, _ = mode_of(plan).results(whole, seen.devices, None, rounded=False)
-        return FederatedAnswer(effects, whole.trial.n, left_out(shards), federated_of(plan, seen))
+        return Answer.of(plan, effects, whole.trial.n, left_out(shards), Federated.of(plan, seen))
 
     def _answerable(self, plan: Plan) -> Situation:
         """Where a trial stands, if there can be effects."""
         seen = self.look(plan)
-        federated = federated_of(plan, seen)
         if seen.stage == "replying":
             waiting = "the last reports are being waited for; the effects come when the trial has ended."
-            raise TooEarly(federated.note or waiting)
+            raise TooEarly(Course(plan).outlook(seen) or waiting)
         if mode_of(plan).replies:
             raise TooEarly("devices send their scores when the trial is closed; there are no effects before.")
         if (few := Course(plan).too_few_reports(seen.devices.reported)) is not None:
@@ -217,18 +168,3 @@ def candidate(share: Share, devices: Devices, published: Published | None) -> Ca
     plan = share.plan
     census = Census({arm: [devices.reported[arm]] for arm in plan.arms})
     return Candidate(share.trial.n, census, lambda: mode_of(plan).results(share, devices, published)[0])
-
-
-def federated_of(plan: Plan, seen: Situation) -> Federated:
-    """Who takes part, from where the trial stands."""
-    devices = seen.devices
-    counts = devices.enrolled, devices.reported, devices.missing
-    if plan.release is not None:  # a release tells nothing exact
-        counts = tuple({arm: coarse(n) for arm, n in each.items()} for each in counts)  # type: ignore[assignment]
-    return Federated(
-        mode_of(plan).name,
-        seen.stage,
-        *counts,
-        None if seen.closing is None else seen.closing.deadline,
-        note=Course(plan).outlook(seen),
-    )

@@ -11,8 +11,8 @@ from litestar.params import QueryParameter
 
 from foldaway.errors import IngestError, instead_of
 from foldaway.federated.coordinator.closing import CloseRequest
-from foldaway.service.collecting.answers import History, Series
-from foldaway.service.collecting.service import Ahead, Answer, Created, TrialStatus
+from foldaway.service.collecting.answers import Answer, History, Series
+from foldaway.service.collecting.service import Ahead, Created, TrialStatus
 from foldaway.service.http.access import Access, Name
 from foldaway.service.http.bodies import Asked, read_body, read_text, require_kind
 from foldaway.service.http.documents import CloseOperation, PlanOperation, about
