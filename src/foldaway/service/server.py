@@ -29,8 +29,6 @@ from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Limits
 
 PASSWORD = "FOLDAWAY_DATABASE_PASSWORD"
-
-
 ADMIN_TOKEN = "admin.token"
 
 _EXPORT = "For the other commands, export the address as FOLDAWAY_SERVER and the token as FOLDAWAY_TOKEN."
@@ -97,9 +95,8 @@ def _serve(settings: Settings) -> None:
         ssl_keyfile=settings.certificate_key,
     )
     unusable = "the certificate or its key cannot be used: {}."
-    with instead_of(
-        OSError, lambda error: FoldawayError(unusable.format(error.strerror or type(error).__name__))
-    ):  # ssl.SSLError is one too
+    # ssl.SSLError is an OSError too.
+    with instead_of(OSError, lambda error: FoldawayError(unusable.format(error.strerror or type(error).__name__))):
         config.load()
     _say_hello(settings, sentences, listener.getsockname()[1])
     _run(uvicorn.Server(config), listener)
@@ -205,10 +202,8 @@ def admit(settings: Settings, store: Store) -> list[str]:
         file = settings.data / ADMIN_TOKEN
     if file is None:
         return ["Nobody has an admin token yet: issue one with foldaway token recover, or preset FOLDAWAY_ADMIN_TOKEN."]
-    text = new_token()
-    with instead_of(
-        OSError, lambda error: FoldawayError(f"the admin token {file} cannot be written: {error.strerror}.")
-    ):
+    text, unwritten = new_token(), "the admin token {} cannot be written: {}."
+    with instead_of(OSError, lambda error: FoldawayError(unwritten.format(file, error.strerror))):
         replace_file(file, f"{text}\n".encode(), mode=0o600)
     tokens.adopt(text)  # only now: a token that nobody can read would lock everybody out
     return [f"The admin token is in {file}, which only its owner can read.", _EXPORT]

@@ -82,7 +82,7 @@ class DeviceTable(SealedTable):
                 raise TrialClosed(f"the trial {plan.name} is closed and takes no more devices.")
             new = arms.keys() - _known(connection, plan.name, arms).keys()
             _insert(connection, plan.name, new, used=False)
-            _count(connection, plan.name, enrolled=Counter(arms[number] for number in new))
+            _count(connection, plan.name, Counter(arms[number] for number in new), Counter())
         return new
 
     def commit(
@@ -187,14 +187,9 @@ def _insert(connection: sa.Connection, trial: str, numbers: Iterable[bytes], *, 
             raise Conflict("another server has taken one of the same messages; those not yet durable must come again.")
 
 
-def _count(
-    connection: sa.Connection, trial: str, enrolled: Mapping[str, int], reported: Mapping[str, int] | None = None
-) -> None:
-    reported = reported or {}
-    changes = [(arm, enrolled.get(arm, 0), reported.get(arm, 0)) for arm in sorted(enrolled.keys() | reported.keys())]
-    insert_new(
-        connection, DEVICES, [{"trial": trial, "arm": arm, "enrolled": 0, "reported": 0} for arm, _, _ in changes]
-    )
-    for arm, joined, sent in changes:
-        change = DEVICES.update().where(DEVICES.c.trial == trial, DEVICES.c.arm == arm)
-        connection.execute(change.values(enrolled=DEVICES.c.enrolled + joined, reported=DEVICES.c.reported + sent))
+def _count(connection: sa.Connection, trial: str, enrolled: Counter[str], reported: Counter[str]) -> None:
+    arms = sorted(enrolled.keys() | reported.keys())
+    insert_new(connection, DEVICES, [{"trial": trial, "arm": arm, "enrolled": 0, "reported": 0} for arm in arms])
+    for arm in arms:
+        more = {"enrolled": DEVICES.c.enrolled + enrolled[arm], "reported": DEVICES.c.reported + reported[arm]}
+        connection.execute(DEVICES.update().where(DEVICES.c.trial == trial, DEVICES.c.arm == arm).values(more))

@@ -49,11 +49,8 @@ class LedgerTable(SealedTable):
 
     def registered(self, row: TrialRow, key: bytes | None) -> Change:
         """Notes, in a transaction, that a plan was registered, and under which key its units will be hashed."""
-
-        def note(ledger: Ledger, signer: Signer) -> Ledger:
-            return ledger if key is None else ledger.used(signer, Secret(key).mark().hex())
-
-        return self._noting(row.name, note)
+        mark = None if key is None else Secret(key).mark().hex()
+        return self._noting(row.name, lambda ledger, signer: ledger if mark is None else ledger.used(signer, mark))
 
     def answered(self, trial: str, effects: str, records: int, cohort: int) -> Change:
         """Notes, in a transaction, effects that others see, and the stored tallies they come from."""
@@ -92,12 +89,9 @@ class LedgerTable(SealedTable):
                 count = sa.select(sa.func.coalesce(sa.func.sum(SHARDS.c.n), 0)).where(SHARDS.c.trial == trial)
                 records = round_count(int(connection.execute(count).scalar_one()))
                 ledger = ledger.registered(signer, read_trial(connection, trial).fingerprint, records)
-            lines = change(ledger, signer).lines
-            rows = [
-                {"trial": trial, "number": number, "line": msgspec.json.encode(line).decode()}
-                for number, line in enumerate(lines)
-                if number >= len(before.lines)
-            ]
+            known = len(before.lines)
+            new = enumerate(change(ledger, signer).lines[known:], known)
+            rows = [{"trial": trial, "number": i, "line": msgspec.json.encode(line).decode()} for i, line in new]
             if rows:
                 connection.execute(LEDGER.insert(), rows)
 

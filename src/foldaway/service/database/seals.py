@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from foldaway.service.database.databases import writing
 from foldaway.service.database.outages import guarded
-from foldaway.service.database.tables import CLOSINGS, HISTORY, KEYS, META, SHARDS, SIGNING, Part
+from foldaway.service.database.tables import CLOSINGS, HISTORY, KEYS, META, SHARDS, SIGNING, Lock, Part, by_lock
 from foldaway.service.keys.vault import Vault, sealed_under
 
 
@@ -57,19 +57,12 @@ class SealedTable:
             return connection.execute(query).all()
 
 
-_KEY_OF: dict[tuple[str, str | None], sa.Select[Any]] = {}
-for _part, _meta in META.items():
-    _key = sa.select(_meta.c.key)
-    _KEY_OF |= {
-        (_part, None): _key,
-        (_part, "share"): _key.with_for_update(read=True),
-        (_part, "update"): _key.with_for_update(),
-    }
+_KEY_OF = {part: by_lock(sa.select(meta.c.key)) for part, meta in META.items()}
 
 
-def key_of(connection: sa.Connection, part: Part, *, lock: str | None = None) -> str:
+def key_of(connection: sa.Connection, part: Part, *, lock: Lock = None) -> str:
     """The id of the key that a part is sealed under."""
-    return str(connection.execute(_KEY_OF[part, lock]).scalar_one())
+    return str(connection.execute(_KEY_OF[part][lock]).scalar_one())
 
 
 # Every column that is sealed, by part: the columns that name a place in it, and the context that they make. A state

@@ -37,11 +37,6 @@ from foldaway.service.keys.vault import Vault
 class Store:
     """The trials of one database. Good for several threads, and for several processes.
 
-    Args:
-        trials: The database of the trials.
-        keys: The database of the trials' keys.
-        vault: What seals states and keys.
-
     Example:
         >>> import tempfile
         >>> plan = Plan(name="demo", arm="group", arms={"a": 0.5, "b": 0.5}, outcomes=["y"])
@@ -52,13 +47,6 @@ class Store:
         ...     version = shards.commit("demo", "main", version=0, n=100, state=b"tallies", sequences={"till": (0, 3)})
         ...     new, version, shards.one("demo", "main").state, shards.sequences("demo")
         (True, 1, b'tallies', {'till': 3})
-
-    Attributes:
-        shards: The servers' states, and the sequences of the batches in them.
-        history: The points of each trial's course.
-        devices: Who takes part in federated trials.
-        tokens: Who may ask what.
-        ledger: What happened in each trial.
     """
 
     def __init__(self, trials: sa.Engine, keys: sa.Engine, vault: Vault) -> None:
@@ -75,11 +63,6 @@ class Store:
     @classmethod
     def open(cls, where: str | Path, vault: Vault, password: str | None = None) -> Self:
         """The store in a folder (SQLite) or at a ``postgresql://`` address; its tables are made if they are not there.
-
-        Args:
-            where: The folder, or the address.
-            vault: What seals states and keys.
-            password: The database's password, if it is not in the address.
 
         Raises:
             VaultError: What is there is sealed under a key that the vault does not hold.

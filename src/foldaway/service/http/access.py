@@ -64,7 +64,6 @@ class Access:
         row = await self._holder(connection, ("read",))
         if row.scope not in ("read", "admin"):
             raise PermissionDeniedException(extra={NEEDED: kinds(("read",))})
-        connection.scope["state"]["trial"] = row.trial
         connection.scope["state"]["token"] = row
 
     async def _holder(self, connection: Connection, scopes: tuple[Scope, ...]) -> TokenRow:
