@@ -32,7 +32,6 @@ from foldaway.federated.device.memory_store import MemoryStore
 from foldaway.federated.device.state import DeviceState
 from foldaway.federated.messages import Coefficients, Received
 from foldaway.service.collecting.answers import Answer, Answers
-from foldaway.service.collecting.device_closings import DeviceClosings
 from foldaway.service.collecting.device_trials import DeviceTrials
 from foldaway.service.database.store import Store as Database
 from foldaway.service.database.trial_table import TrialRow
@@ -136,7 +135,7 @@ class Coordinator:
             raise ServerError(str(error), error.status) from None
 
     def close(self, deadline: float) -> None:
-        DeviceClosings(self.trials).close(self.plan, CloseRequest(deadline=deadline, without_effects=True))
+        self.trials.close(self.plan, CloseRequest(deadline=deadline, without_effects=True))
 
     def _keep(self, answer: Answer, *rest: Any) -> TrialRow:
         assert answer.federated is not None

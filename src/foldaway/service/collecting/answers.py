@@ -8,7 +8,7 @@ what was told, so it tells nothing more.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Self
@@ -209,12 +209,12 @@ class Answers:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._table = store.history
-        self._seen: dict[str, Hashable] = {}
+        self._seen: dict[str, object] = {}
         self._not_before: dict[str, float] = {}
         self._opened: dict[str, Told] = {}
 
     def current(
-        self, plan: Plan, mark: Hashable, candidate: Callable[[], Candidate], *, at_leisure: bool = False
+        self, plan: Plan, mark: object, candidate: Callable[[], Candidate], *, at_leisure: bool = False
     ) -> Told | None:
         """What is told of a trial now; none if nothing may be told yet.
 
@@ -295,14 +295,11 @@ class Answers:
     def rate(self, name: str) -> float | None:
         """Records a day over the last week of answers; None if that is not known."""
         points = self._table.read(name)
-        recent = [row for row in points if row.time >= points[-1].time - _RECENT]
-        if len(recent) < 2 or recent[-1].time <= recent[0].time:
-            recent = points
-        if len(recent) < 2 or recent[-1].time <= recent[0].time:
-            return None
-        first, last = recent[0], recent[-1]
-        come = round_count(last.records) - round_count(first.records)
-        return come / (last.time - first.time) * _DAY if come > 0 else None
+        for some in ([row for row in points if row.time >= points[-1].time - _RECENT], points):
+            if some and (elapsed := some[-1].time - some[0].time) > 0:
+                come = round_count(some[-1].records) - round_count(some[0].records)
+                return come / elapsed * _DAY if come > 0 else None
+        return None
 
 
 def _census(row: ToldRow | None) -> Census | None:

@@ -16,13 +16,12 @@ from foldaway.forgetting.decoys import Decoys
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import too_early
 from foldaway.plan import Plan
-from foldaway.service.collecting.answers import Answer, Answers, Candidate
+from foldaway.service.collecting.answers import Answer, Answers, Candidate, Told
 from foldaway.service.collecting.collector import SMALL, Arrival, Collector, Receipt
-from foldaway.service.collecting.fixing_shards import merged
 from foldaway.service.collecting.numbers import Numbers
-from foldaway.service.collecting.shard import GivenUp
+from foldaway.service.collecting.shard import GivenUp, merged
 from foldaway.service.database.outages import again_after
-from foldaway.service.database.shard_table import left_out, mark, write_sequences
+from foldaway.service.database.shard_table import ShardRow, left_out, versions, write_sequences
 from foldaway.service.database.store import Store
 from foldaway.service.database.trial_table import TrialRow
 from foldaway.sources.formats.body import JSON, NDJSON, Decoded, Limits, decode, decode_together, wipe
@@ -91,23 +90,21 @@ class RecordTrials:
         """Overwrite what the last batches have left in the linear algebra's working memory."""
         self._decoys.fold()
 
-    def so_far(self, plan: Plan, *, at_leisure: bool = False) -> Answer:
+    def so_far(self, plan: Plan) -> Answer:
         """What is told of a trial now.
-
-        Args:
-            plan: Its plan.
-            at_leisure: Whether nobody has asked.
 
         Raises:
             TooEarly: Too few stand behind it as yet.
         """
         shards = self._store.shards.all(plan.name)
-        told = self._answers.current(
-            plan, mark(shards), lambda: _candidate(merged(plan, shards)), at_leisure=at_leisure
-        )
+        told = self._told(plan, shards)
         if told is None:
             raise too_early(plan.privacy)
         return Answer.of(plan, told.effects, round_count(told.records), left_out(shards))
+
+    def _told(self, plan: Plan, shards: Sequence[ShardRow], *, at_leisure: bool = False) -> Told | None:
+        seen = versions(shards)
+        return self._answers.current(plan, seen, lambda: _candidate(merged(plan, shards)), at_leisure=at_leisure)
 
     def exactly(self, plan: Plan) -> Answer:
         """The effects of all that is durable, not rounded, for whoever runs the trial."""
@@ -166,7 +163,7 @@ class RecordTrials:
                 else:
                     collector.shard.commit_if_due()
                     with suppress(TooEarly):
-                        self.so_far(collector.shard.plan, at_leisure=True)
+                        self._told(collector.shard.plan, self._store.shards.all(name), at_leisure=True)
             except FoldawayError as error:
                 faults.append(error)
         return faults

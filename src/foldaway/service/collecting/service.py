@@ -9,7 +9,7 @@ import msgspec
 
 from foldaway.effects import outlook
 from foldaway.effects.released import coarse
-from foldaway.errors import EstimateError, FoldawayError, IngestError, TooEarly
+from foldaway.errors import EstimateError, IngestError, TooEarly
 from foldaway.evidence.certificate import issue
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.inference.rounding import round_count
@@ -17,9 +17,8 @@ from foldaway.plan import Plan
 from foldaway.report.page.kept import planned
 from foldaway.report.page.page import effects_page
 from foldaway.service.collecting.answers import Answer, Answers, Federated, History, Series
-from foldaway.service.collecting.device_closings import DeviceClosings
 from foldaway.service.collecting.device_trials import DeviceTrials
-from foldaway.service.collecting.producers import Producers
+from foldaway.service.collecting.numbers import Producers
 from foldaway.service.collecting.record_trials import RecordTrials
 from foldaway.service.collecting.shard import GivenUp
 from foldaway.service.database.shard_table import left_out
@@ -32,10 +31,6 @@ class Created(msgspec.Struct, frozen=True):
     """A registered trial, and the tokens to use it with; they are told this once.
 
     Attributes:
-        name: The trial's name.
-        fingerprint: Its plan's fingerprint.
-        ingest_token: A token to send records with.
-        read_token: A token to read effects with.
         new: Whether this request has registered it; if not, the same plan was there, and only the tokens are new.
         ledger_head: The hash that stands for the trial's ledger so far: publish it elsewhere.
     """
@@ -113,11 +108,10 @@ class Service:
         self.store = store
         self.shard = shard
         self.limits = limits
-        self.producers = Producers(store)
+        self.producers = Producers(store.shards)
         self.answers = Answers(store)
         self.records = RecordTrials(store, shard, limits, self.answers)
         self.devices = DeviceTrials(store, shard, self.answers)
-        self.closings = DeviceClosings(self.devices)
 
     def create(self, text: str) -> Created:
         """Register a plan. The same plan again gives new tokens; another plan of that name is refused.
@@ -254,7 +248,7 @@ class Service:
         plan = Plan.loads(row.plan)
         wanted = wanted or CloseRequest()
         if plan.federated is not None:
-            self.closings.close(plan, wanted)
+            self.devices.close(plan, wanted)
             row = self.store.trial(name)
             if row.final is not None:
                 return Answer.last_word(row.final)
@@ -276,13 +270,7 @@ class Service:
         Raises:
             FoldawayError: The first that went wrong; the other trials had their turn all the same.
         """
-        faults = self.records.tick()
-        for name in self.store.devices.closings():
-            try:
-                self.closings.move_on(Plan.loads(self.store.trial(name).plan))
-            except FoldawayError as error:
-                faults.append(error)
-        faults += self.devices.tick()
+        faults = self.records.tick() + self.devices.close_due() + self.devices.tick()
         if faults:
             raise faults[0]
 

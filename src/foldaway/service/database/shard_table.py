@@ -43,11 +43,6 @@ def versions(shards: Sequence[ShardRow]) -> dict[str, int]:
     return {shard.shard: shard.version for shard in shards if shard.version}
 
 
-def mark(shards: Sequence[ShardRow]) -> tuple[tuple[str, int], ...]:
-    """What changes whenever a server has written its share."""
-    return tuple((shard.shard, shard.version) for shard in shards)
-
-
 # Made once, not for every call.
 _SEQUENCES = sa.select(SEQUENCES.c.producer, SEQUENCES.c.sequence).where(SEQUENCES.c.trial == sa.bindparam("in"))
 _SEQUENCE_OF = _SEQUENCES.where(SEQUENCES.c.producer == sa.bindparam("one"))  # an `in` is written anew for every call
@@ -135,13 +130,7 @@ class ShardTable(SealedTable):
     ) -> int:
         """Make a state durable together with the sequences of the batches in it: both, or neither.
 
-        Args:
-            trial: The trial.
-            shard: The server's name for its share.
-            version: The version that the state was built upon; 0 for the first.
-            n: Records in the state.
-            state: The state.
-            sequences: For each producer the sequence that was durable before (0 for none), and the new one.
+        It was built upon a version, 0 for the first; and for each producer upon a sequence, 0 for none, before the new.
 
         Returns:
             The new version.
@@ -164,9 +153,7 @@ class ShardTable(SealedTable):
     def rewrite(self, trial: str, rewritten: Callable[[list[ShardRow]], Mapping[str, bytes]]) -> None:
         """Replace states of an open trial's shards, all in one transaction; whoever built upon one has a Conflict.
 
-        Args:
-            trial: The trial.
-            rewritten: Gives new states, by shard, from the rows of all shards as of one moment.
+        The new ones, by shard, are made from the rows of all shards as of one moment.
         """
         with self._writing.begin() as connection:
             vault = self._seals.sealing(connection, "trials")
