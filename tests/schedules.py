@@ -30,10 +30,10 @@ from foldaway.federated.device.custody import DeviceStore
 from foldaway.federated.device.local_store import LocalStore
 from foldaway.federated.device.state import DeviceState, MemoryStore
 from foldaway.federated.messages import Coefficients, Received
-from foldaway.service.collecting.answers import Answers
-from foldaway.service.collecting.device_closings import DeviceClosings
-from foldaway.service.collecting.device_trials import DeviceTrials, FederatedAnswer
+from foldaway.service.collecting.answers import Answer, Answers
+from foldaway.service.collecting.device_trials import DeviceTrials
 from foldaway.service.database.store import Store as Database
+from foldaway.service.database.trial_table import TrialRow
 from foldaway.service.keys.vault import Vault
 from foldaway.tallies import Grouped, arms_of
 from in_process import received
@@ -114,7 +114,9 @@ class Coordinator:
 
     def _open(self) -> None:
         self._database = Database.open(str(self._folder), _VAULT)
-        self.trials = DeviceTrials(self._database, "main", Answers(self._database.history, self._database.ledger))
+        answers = Answers(self._database)
+        self._end, answers.end = answers.end, self._keep  # type: ignore[assignment,method-assign]
+        self.trials = DeviceTrials(self._database, "main", answers)
 
     def crash(self) -> None:
         self._database.close() if hasattr(self._database, "close") else None
@@ -132,12 +134,13 @@ class Coordinator:
             raise ServerError(str(error), error.status) from None
 
     def close(self, deadline: float) -> None:
-        DeviceClosings(self.trials).close(self.plan, CloseRequest(deadline=deadline, without_effects=True), self._keep)
+        self.trials.close(self.plan, CloseRequest(deadline=deadline, without_effects=True))
 
-    def _keep(self, found: FederatedAnswer) -> str:
-        self.found = found
+    def _keep(self, answer: Answer, *rest: Any) -> TrialRow:
+        assert answer.federated is not None
+        self.found = answer.federated
         self.trial = self.trials.whole(self.plan, pending=True)[0].trial  # the close deletes them
-        return "{}"
+        return self._end(answer, *rest)
 
 
 class Schedule:
@@ -286,7 +289,7 @@ class Schedule:
 
     def _judge(self) -> None:
         tallied = self._digits()
-        about = self.coordinator.found.federated
+        about = self.coordinator.found
         enrolled, reported = sum(about.enrolled.values()), sum(about.reported.values())
         scores = self.plan.mode == "scores"
         states = []

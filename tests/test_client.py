@@ -17,7 +17,7 @@ import pytest
 
 from foldaway.cli.terminal.connecting import QUESTION, connect
 from foldaway.client import Client
-from foldaway.client.tables import halves
+from foldaway.client.stream import halves
 from foldaway.errors import ServerError, ServerWarning
 from served import Served, rows
 from servers import Nursery

@@ -29,8 +29,6 @@ class Asking:
     """A connection to a server.
 
     Args:
-        url: The server's address.
-        token: A token for what is asked.
         patience: Seconds to go on trying while the server does not answer.
         timeout: Seconds that one try waits for an answer.
         verify: A file with the certificate authority for https, or True for the system's.
@@ -52,8 +50,16 @@ class Asking:
         look: Callable[[Mapping[str, str]], None] | None = None,
         told: Callable[[ServerError], None] | None = None,
     ) -> None:
-        headers = {"Authorization": f"Bearer {token}"}
-        self._http = _connection(url.rstrip("/"), headers, verify, timeout)
+        url, headers = url.rstrip("/"), {"Authorization": f"Bearer {token}"}
+        if not url.startswith(("http://", "https://")):
+            raise ServerError("a server's address begins with http:// or https://.")
+        # Where nothing is encrypted there is nobody to trust; to load whom one trusts takes longer than a request.
+        trusted: ssl.SSLContext | bool = bool(verify) and url.startswith("https://")
+        unusable = ServerError("the server's address, the token, or the certificate authority's file cannot be used.")
+        with instead_of((OSError, ValueError, httpx.InvalidURL), unusable):  # ssl.SSLError is an OSError
+            if isinstance(verify, str):
+                trusted = ssl.create_default_context(cafile=verify)
+            self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, verify=trusted)
         if look is not None:
             self._http.event_hooks = {"response": [lambda response: look(response.headers)]}
         self._patience = patience
@@ -129,25 +135,10 @@ class Asking:
         )
 
 
-def _connection(url: str, headers: dict[str, str], verify: str | bool, timeout: float) -> httpx.Client:
-    if not url.startswith(("http://", "https://")):
-        raise ServerError("a server's address begins with http:// or https://.")
-    unusable = ServerError("the server's address, the token, or the certificate authority's file cannot be used.")
-    with instead_of((OSError, ValueError, httpx.InvalidURL), unusable):  # ssl.SSLError is an OSError
-        # Where nothing is encrypted there is nobody to trust; to load whom one trusts takes longer than a request.
-        trusted = (
-            ssl.create_default_context(cafile=verify)
-            if isinstance(verify, str)
-            else verify and url.startswith("https://")
-        )
-        return httpx.Client(base_url=url, headers=headers, timeout=timeout, verify=trusted)
-
-
 def _problem(response: httpx.Response) -> ServerError:
     try:
         problem = msgspec.json.decode(response.content, type=dict[str, Any])
     except msgspec.DecodeError:
         problem = {}
     plain = _PLAIN.get(response.status_code, f"the server answered {response.status_code}.")
-    detail = problem.get("detail") or plain
-    return ServerError(detail, response.status_code, problem.get("expected"))
+    return ServerError(problem.get("detail") or plain, response.status_code, problem.get("expected"))

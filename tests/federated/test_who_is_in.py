@@ -17,7 +17,8 @@ from foldaway.federated import Device
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.federated.modes import MODES
 from foldaway.inference.few_units import welch_degrees
-from foldaway.service.collecting.service import Answer, Service
+from foldaway.service.collecting.answers import Answer
+from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Limits
 from in_process import DirectLink

@@ -32,8 +32,8 @@ from foldaway.keeping.cohort import Newcomers, too_few_to_publish
 from foldaway.keeping.saved import StreamPositions
 from foldaway.service.collecting.collector import Collector
 from foldaway.service.collecting.device_collector import DeviceCollector
-from foldaway.service.collecting.fixing_shards import merged
 from foldaway.service.collecting.service import Service
+from foldaway.service.collecting.shard import merged
 from foldaway.service.database.store import Store as Database
 from foldaway.sources.brokers.broker import Message, Positions
 from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions

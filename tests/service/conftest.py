@@ -59,5 +59,5 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def exact_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers of records as they are, which nobody is told, to see who is counted."""
-    for module in ("service", "record_trials", "device_trials", "device_closings"):
+    for module in ("service", "record_trials", "device_trials"):
         monkeypatch.setattr(f"foldaway.service.collecting.{module}.round_count", int)

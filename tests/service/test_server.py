@@ -30,7 +30,6 @@ from litestar.testing import TestClient
 
 from foldaway.client import Client
 from foldaway.errors import FoldawayError, ServerError, UntrustedServer
-from foldaway.service.collecting.access_tokens import TokenWanted
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.databases import postgres_engine
 from foldaway.service.http.app import make_app
@@ -58,7 +57,7 @@ def test_a_bug_is_told_to_the_log_by_type_and_place_alone(
     folder: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     service = Service(folder.open(), "main", Limits())
-    token = service.tokens.issue(TokenWanted("admin")).token
+    token = service.store.tokens.issue("admin")[1]
 
     def broken(*_: Any) -> None:
         value = SECRET

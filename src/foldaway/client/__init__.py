@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from foldaway.asking import Asking
 from foldaway.client.questions import Questions
-from foldaway.client.stream import Stream
-from foldaway.client.tables import arrow, halves, table_of
+from foldaway.client.stream import Stream, arrow, halves, table_of
 from foldaway.errors import ServerError, ServerWarning
 
 TOO_LARGE = 413

@@ -12,11 +12,7 @@ _TOML = {"Content-Type": "application/toml"}
 
 
 class Questions:
-    """Asks a server.
-
-    Args:
-        asking: The connection.
-    """
+    """Asks a server."""
 
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
@@ -53,8 +49,7 @@ class Questions:
         self, trial: str, *, records: int | None = None, days: float | None = None, width: float | None = None
     ) -> dict[str, Any]:
         """What the trial can still find by so many records or days, and when intervals will be as narrow as `width`."""
-        asked = {"records": records, "days": days, "width": width}
-        wanted = {name: value for name, value in asked.items() if value is not None}
+        wanted = _said(records=records, days=days, width=width)
         return self._asking.ask_json("GET", f"/v1/trials/{trial}/outlook", params=wanted)
 
     def tokens(self) -> list[dict[str, Any]]:
@@ -63,8 +58,7 @@ class Questions:
 
     def issue_token(self, scope: str, trial: str | None = None) -> dict[str, Any]:
         """A new token: ``"admin"``, ``"metrics"``, or ``"ingest"`` or ``"read"`` for one trial."""
-        wanted = {"scope": scope} | ({} if trial is None else {"trial": trial})
-        return self._asking.ask_json("POST", "/v1/tokens", json=wanted)
+        return self._asking.ask_json("POST", "/v1/tokens", json=_said(scope=scope, trial=trial))
 
     def revoke_token(self, id: str) -> None:
         """Revoke a token, by its id."""
@@ -89,11 +83,11 @@ class Questions:
             without_effects: Close it even if it ends without effects, which is refused otherwise.
             exact: Answer with exact effects; those that are stored and shown to others are rounded.
         """
-        asked = {
-            "deadline": deadline,
-            "share": share,
-            "without_effects": without_effects or None,
-            "exact": exact or None,
-        }
-        wanted = {name: value for name, value in asked.items() if value is not None}
+        flags = {"without_effects": without_effects or None, "exact": exact or None}
+        wanted = _said(deadline=deadline, share=share, **flags)
         return self._asking.ask_json("POST", f"/v1/trials/{trial}/close", **({"json": wanted} if wanted else {}))
+
+
+def _said(**settings: object) -> dict[str, object]:
+    """Those that are not left out."""
+    return {name: value for name, value in settings.items() if value is not None}

@@ -19,7 +19,6 @@ from foldaway.forgetting.harden import harden, settle
 from foldaway.forgetting.rehearsal import rehearse
 from foldaway.keeping.disk import replace_file
 from foldaway.keeping.locks import locked
-from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.service.http.app import make_app
@@ -30,8 +29,6 @@ from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Limits
 
 PASSWORD = "FOLDAWAY_DATABASE_PASSWORD"
-
-
 ADMIN_TOKEN = "admin.token"
 
 _EXPORT = "For the other commands, export the address as FOLDAWAY_SERVER and the token as FOLDAWAY_TOKEN."
@@ -98,9 +95,8 @@ def _serve(settings: Settings) -> None:
         ssl_keyfile=settings.certificate_key,
     )
     unusable = "the certificate or its key cannot be used: {}."
-    with instead_of(
-        OSError, lambda error: FoldawayError(unusable.format(error.strerror or type(error).__name__))
-    ):  # ssl.SSLError is one too
+    # ssl.SSLError is an OSError too.
+    with instead_of(OSError, lambda error: FoldawayError(unusable.format(error.strerror or type(error).__name__))):
         config.load()
     _say_hello(settings, sentences, listener.getsockname()[1])
     _run(uvicorn.Server(config), listener)
@@ -193,23 +189,21 @@ def admit(settings: Settings, store: Store) -> list[str]:
     A token that was preset is taken as it is. Otherwise the first token of a new database is shown at a terminal, and
     written to a file where standard output is the log of a container.
     """
-    file, tokens = settings.admin_token_file, AccessTokens(store)
+    file, tokens = settings.admin_token_file, store.tokens
     preset = settings.admin_token or (_text_of(file, "the admin token") if file and file.exists() else None)
     if preset is not None:
         tokens.adopt(preset)
         return []
-    if store.tokens.has_admin():
+    if tokens.admins():
         return []
     if file is None and sys.stdout.isatty():
-        return [f"admin token, shown this once: {tokens.issue(TokenWanted('admin')).token}", _EXPORT]
+        return [f"admin token, shown this once: {tokens.issue('admin')[1]}", _EXPORT]
     if file is None and settings.data is not None:
         file = settings.data / ADMIN_TOKEN
     if file is None:
         return ["Nobody has an admin token yet: issue one with foldaway token recover, or preset FOLDAWAY_ADMIN_TOKEN."]
-    text = new_token()
-    with instead_of(
-        OSError, lambda error: FoldawayError(f"the admin token {file} cannot be written: {error.strerror}.")
-    ):
+    text, unwritten = new_token(), "the admin token {} cannot be written: {}."
+    with instead_of(OSError, lambda error: FoldawayError(unwritten.format(file, error.strerror))):
         replace_file(file, f"{text}\n".encode(), mode=0o600)
     tokens.adopt(text)  # only now: a token that nobody can read would lock everybody out
     return [f"The admin token is in {file}, which only its owner can read.", _EXPORT]

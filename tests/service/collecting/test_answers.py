@@ -19,8 +19,8 @@ from foldaway.errors import TooEarly, UnknownTrial, VaultError
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import GROWTH, Census
 from foldaway.service.collecting import answers
-from foldaway.service.collecting.answers import Answers, Candidate, Point, Series
-from foldaway.service.collecting.service import Answer, Service
+from foldaway.service.collecting.answers import Answer, Answers, Candidate, Point, Series
+from foldaway.service.collecting.service import Service
 from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Decoded, Limits
 from foldaway.trial.units import census_of
@@ -244,7 +244,7 @@ def test_of_two_servers_that_would_tell_at_once_one_does(place: Place) -> None:
     """The second has looked before the first told, computes for a while, and then finds that it is not due any more."""
     plan = plan_of(cohort=30)
     stores = [serving(place, plan).store for _ in range(2)]
-    first, second = (Answers(store.history, store.ledger) for store in stores)
+    first, second = (Answers(store) for store in stores)
     effects = [fa.Trial(plan) for _ in range(2)]
     for trial, seed in zip(effects, (1, 2), strict=True):
         trial.fold(people(60, seed))
@@ -269,7 +269,7 @@ def test_of_two_servers_that_would_tell_at_once_one_does(place: Place) -> None:
 def test_who_asks_again_makes_nobody_compute(folder: Place) -> None:
     plan = plan_of(cohort=30)
     store = serving(folder, plan).store
-    told = Answers(store.history, store.ledger)
+    told = Answers(store)
     trial = fa.Trial(plan)
     trial.fold(people(60))
     computed: list[int] = []

@@ -15,11 +15,12 @@ import foldaway as fa
 from batches import receive
 from foldaway.errors import Conflict, RecordError, SequenceGap, TrialClosed, Unavailable, VaultError
 from foldaway.federated.coordinator.closing import CloseRequest
+from foldaway.service.collecting.answers import Answer
 from foldaway.service.collecting.collector import Arrival, Collector, Receipt
-from foldaway.service.collecting.fixing_shards import merged
 from foldaway.service.collecting.numbers import Numbers
 from foldaway.service.collecting.record_trials import Sent
-from foldaway.service.collecting.service import Answer, Service
+from foldaway.service.collecting.service import Service
+from foldaway.service.collecting.shard import merged
 from foldaway.service.database.shard_table import write_sequences
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Decoded, Limits

@@ -30,8 +30,9 @@ from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.federated.messages import Enrolment, Received, ScoreReply, Sums, encoded, new_number, packed
 from foldaway.federated.modes.share import Share
 from foldaway.federated.replies.models import reply
+from foldaway.service.collecting.answers import Answer
 from foldaway.service.collecting.record_trials import Sent
-from foldaway.service.collecting.service import Answer, Service
+from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
 from foldaway.service.keys.vault import Vault
 from foldaway.sources.formats.body import Limits

@@ -24,7 +24,6 @@ from batches import receive
 from foldaway.client import Client
 from foldaway.errors import IngestError, ServerError, TooEarly
 from foldaway.federated.coordinator.closing import CloseRequest
-from foldaway.service.collecting.access_tokens import TokenWanted
 from foldaway.service.collecting.collector import Collector
 from foldaway.service.collecting.service import Service
 from foldaway.service.database.store import Store
@@ -218,7 +217,7 @@ def test_a_trial_closed_too_early_has_no_effects(folder: Place) -> None:
 def served(folder: Place) -> Iterator[tuple[str, str, Service]]:
     """A server in a thread of this process, and its administrator's token."""
     service = Service(folder.open(), "main", Limits())
-    token = service.tokens.issue(TokenWanted("admin")).token
+    token = service.store.tokens.issue("admin")[1]
     port = free_port()
     config = uvicorn.Config(
         make_app(service, quiet=True), host="127.0.0.1", port=port, http="h11", loop="asyncio", log_config=None

@@ -19,7 +19,8 @@ from foldaway.federated.messages import Coefficients, Enrolment, Moments, ScoreR
 from foldaway.federated.modes.share import Share
 from foldaway.federated.replies.models import readings, reply
 from foldaway.federated.replies.published import Published
-from foldaway.service.collecting.service import Answer, Service
+from foldaway.service.collecting.answers import Answer
+from foldaway.service.collecting.service import Service
 from foldaway.sources.formats.body import Limits
 from foldaway.tallies import arms_of
 from plans import in_parts

@@ -14,10 +14,10 @@ from batches import receive
 from foldaway.errors import Conflict, SequenceGap, Unavailable
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.inference.fixing import is_rich
-from foldaway.service.collecting import fixing_shards
+from foldaway.service.collecting import shard as one_shard
 from foldaway.service.collecting.collector import Collector
-from foldaway.service.collecting.fixing_shards import FIXED_AT, merged
 from foldaway.service.collecting.service import Service
+from foldaway.service.collecting.shard import FIXED_AT, merged
 from foldaway.service.database.store import Store
 from foldaway.sources.formats.body import Decoded, Limits
 from foldaway.tallies import Grouped
@@ -191,7 +191,7 @@ def test_whatever_fails_around_a_fixing_each_batch_counts_once(
     seed: int, folder: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Commits fail before or after the database has taken them; producers send what was not durable again."""
-    monkeypatch.setattr(fixing_shards, "FIXED_AT", 300)
+    monkeypatch.setattr(one_shard, "FIXED_AT", 300)
     store, rng = folder.open(), np.random.default_rng(seed)
     store.create_trial(PLAN, bytes(16))
     servers = [Collector(store, PLAN.name, name) for name in ("one", "two", "three")]

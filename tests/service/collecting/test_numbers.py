@@ -1,12 +1,13 @@
-"""A producer's batches are folded in their order, each once, whichever server has made the last ones durable."""
+"""A producer's batches are folded in their order, each once, on whichever server; and a name is its first token's."""
 
 from __future__ import annotations
 
 import pytest
 
 import foldaway as fa
-from foldaway.errors import SequenceGap
-from foldaway.service.collecting.numbers import Numbers, Sequences
+from foldaway.errors import IngestError, SequenceGap, TrialClosed
+from foldaway.service.collecting.numbers import Numbers, Producers, Sequences
+from foldaway.service.keys.tokens import issue
 from plans import SMALL
 from stores import Place
 
@@ -45,3 +46,37 @@ def test_a_producer_that_goes_on_elsewhere_has_moved_away(folder: Place) -> None
         False,
         False,
     ]
+
+
+def test_a_name_is_its_first_token_s_on_every_server_until_that_is_revoked(place: Place) -> None:
+    store, elsewhere = place.open(), place.open()
+    store.create_trial(PLAN, None)
+    (first, _), (second, _) = issue("ingest", PLAN.name), issue("ingest", PLAN.name)
+    store.tokens.add(first)
+    store.tokens.add(second)
+    here, there = Producers(store.shards), Producers(elsewhere.shards)
+    assert not here.known(PLAN.name, "till", first.id)
+    here.claim(PLAN.name, "till", first.id)
+    assert here.known(PLAN.name, "till", first.id)
+    there.claim(PLAN.name, "till", first.id)
+    for producers in (here, there):
+        with pytest.raises(IngestError) as refused:
+            producers.claim(PLAN.name, "till", second.id)
+        assert refused.value.status == 403
+    # A claim is no batch: the first commit still begins at nothing, and whose the name is stays.
+    assert store.shards.sequences(PLAN.name) == {}
+    store.shards.commit(
+        PLAN.name, "main", version=0, n=100, state=b"tallies", sequences={"till": (0, 3), "mine": (0, 1)}
+    )
+    assert there.durable_sequence(PLAN.name, "till", first.id) == 3
+    assert there.durable_sequence(PLAN.name, "mine", second.id) == 1  # nobody's
+    with pytest.raises(IngestError):
+        there.durable_sequence(PLAN.name, "till", second.id)
+    store.tokens.revoke(first.id)
+    there.claim(PLAN.name, "till", second.id)
+    assert store.shards.producer(PLAN.name, "till") == (3, second.id)
+    store.close_trial(PLAN.name, "{}")
+    with pytest.raises(TrialClosed):
+        here.claim(PLAN.name, "another", second.id)
+    for each in (store, elsewhere):
+        each.close()

@@ -68,7 +68,7 @@ def test_a_folder_that_has_gone_and_comes_back(folder: Place) -> None:
         store.trials,
         lambda: store.shards.one(NAME, "main"),
         lambda: commit(store, 1),
-        store.tokens.has_admin,
+        store.tokens.admins,
     ):
         refused(ask, "its file is missing or cannot be opened")
     home.mkdir()

@@ -215,19 +215,19 @@ def test_servers_that_register_a_plan_at_once_share_its_key(place: Place) -> Non
 
 def test_tokens_are_kept_and_taken_back(place: Place) -> None:
     store = place.open()
-    assert not store.tokens.has_admin()
+    assert not store.tokens.admins()
     admin, text = issue("admin")
     read, _ = issue("read", NAME)
     store.tokens.add(read)
-    assert not store.tokens.has_admin()
+    assert not store.tokens.admins()
     store.tokens.add(admin)
-    assert store.tokens.has_admin()
+    assert store.tokens.admins()
     assert store.tokens.all() == [admin, read] if admin.created < read.created else [read, admin]
     assert verify(text, store.tokens.find(admin.id))
     assert [store.tokens.find(id) for id in ("none", "\0", "\ud800", "")] == [None] * 4
     assert place.open().tokens.revoke(admin.id)
     assert not verify(text, store.tokens.find(admin.id))
-    assert not store.tokens.has_admin()
+    assert not store.tokens.admins()
     assert store.tokens.find(read.id) == read
     assert not any(store.tokens.revoke(id) for id in ("none", "\0"))
     with pytest.raises(StoreError):

@@ -91,8 +91,7 @@ def recover(
 ) -> None:
     """Issue an admin token when all others are lost. It needs the server's database and key, but no running server."""
     with extra():
-        from foldaway.service.collecting.access_tokens import AccessTokens
         from foldaway.service.server import Settings, open_store
 
     store = open_store(Settings(data, database, key_file=key_file, password_file=database_password_file), new=False)
-    print(AccessTokens(store).recover(revoke_others=revoke_others))
+    print(store.tokens.recover(revoke_others=revoke_others))

@@ -8,20 +8,30 @@ what was told, so it tells nothing more.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
-import sqlalchemy as sa
 
+from foldaway.auditing.finding import Audit
 from foldaway.effects import Effects
 from foldaway.effects.headline import headline
+from foldaway.effects.released import coarse
+from foldaway.federated.coordinator.closing import Course, Situation
+from foldaway.federated.messages import Stage
+from foldaway.federated.modes import mode_of
+from foldaway.federated.modes.share import about
+from foldaway.federated.replies.integrity import Integrity
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, may_tell
 from foldaway.plan import Plan
-from foldaway.service.database.history_table import HistoryTable, ToldRow, require_last
-from foldaway.service.database.ledger_table import LedgerTable
+from foldaway.service.database.history_table import ToldRow, require_last
+from foldaway.service.database.shard_table import ShardRow, versions
+from foldaway.service.database.store import Store
+from foldaway.service.database.tables import Change
+from foldaway.service.database.trial_table import TrialRow
 
 # The share of this server's time that looking for something new to tell may take, and seconds between two looks.
 _SHARE = 0.05
@@ -30,6 +40,98 @@ _EVERY = 0.25
 # Seconds of a day, and of the time over which the present rate is taken.
 _DAY = 86_400.0
 _RECENT = 7 * _DAY
+
+
+class Federated(msgspec.Struct, frozen=True):
+    """Who takes part in a trial whose records stay on devices, by arm.
+
+    Attributes:
+        mode: What devices send: ``"one-message"``, ``"scores"``, ``"delta"`` or ``"sums"``.
+        stage: ``"open"``, ``"replying"`` while the last reports are waited for, or ``"closed"``.
+        enrolled: Devices that have joined.
+        reported: Those whose report is durable.
+        missing: Those whose report is not.
+        deadline: Until when reports count, in seconds since 1970, once the trial is being closed.
+        integrity: In mode scores, once it is closed: whether the replies add up to the moments.
+        note: Why a closed trial has no effects, if it has none; or that one is heading for none, or waits on for that.
+        with_moments: In mode scores, until it is closed: devices whose moments are durable, and so in the coefficients.
+    """
+
+    mode: str
+    stage: Stage
+    enrolled: dict[str, int]
+    reported: dict[str, int]
+    missing: dict[str, int]
+    deadline: float | None = None
+    integrity: Integrity | None = None
+    note: str | None = None
+    with_moments: dict[str, int] | None = None
+
+    @classmethod
+    def of(cls, plan: Plan, seen: Situation) -> Self:
+        """Who takes part, from where the trial stands."""
+        devices, deadline = seen.devices, None if seen.closing is None else seen.closing.deadline
+        tell = int if plan.release is None else coarse  # a release tells nothing exact
+        enrolled, reported, missing = (
+            {arm: tell(n) for arm, n in each.items()} for each in (devices.enrolled, devices.reported, devices.missing)
+        )
+        note = Course(plan).outlook(seen)
+        return cls(mode_of(plan).name, seen.stage, enrolled, reported, missing, deadline, note=note)
+
+    def rounded(self) -> Self:
+        """For whoever may only read: a count that grows by one would tell the arm of the device that just joined."""
+        counts = {name: getattr(self, name) for name in ("enrolled", "reported", "missing", "with_moments")}
+        told = {name: n and {arm: about(n[arm], rounded=True) for arm in n} for name, n in counts.items()}
+        return msgspec.structs.replace(self, **told)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The effects of a trial as far as it is durable.
+
+    Attributes:
+        final: Whether the trial is closed and this is its last word.
+        federated: Of a trial whose records stay on devices, who is in the effects.
+    """
+
+    name: str
+    fingerprint: str
+    final: bool
+    records: int
+    left_out: int
+    effects: msgspec.Raw
+    federated: Federated | None = None
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        effects: Effects | None,
+        records: int,
+        left_out: int,
+        federated: Federated | None = None,
+        *,
+        final: bool = False,
+    ) -> Self:
+        """What there is to say about a trial: its effects, if any, and the records in them or left out."""
+        body = b"null" if effects is None else effects.to_json().encode()
+        return cls(plan.name, plan.fingerprint, final, records, left_out, msgspec.Raw(body), federated)
+
+    @classmethod
+    def last_word(cls, final: str) -> Self:
+        """The answer of a closed trial, from what was stored: the effects as they were last told, and now final."""
+        answer = msgspec.json.decode(final, type=cls)
+        effects = answer.opened()
+        if effects is None:
+            return answer
+        return msgspec.structs.replace(answer, effects=msgspec.Raw(replace(effects, final=True).to_json().encode()))
+
+    def dumps(self) -> str:
+        """As it is stored."""
+        return msgspec.json.encode(self).decode()
+
+    def opened(self) -> Effects | None:
+        """The effects; none if it was closed without."""
+        return None if bytes(self.effects) == b"null" else Effects.from_json(self.effects)
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -104,15 +206,15 @@ class Told(NamedTuple):
 class Answers:
     """Decides what is told of trials, and when; remembers it."""
 
-    def __init__(self, table: HistoryTable, ledger: LedgerTable) -> None:
-        self._table = table
-        self._ledger = ledger
-        self._seen: dict[str, Hashable] = {}
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._table = store.history
+        self._seen: dict[str, object] = {}
         self._not_before: dict[str, float] = {}
         self._opened: dict[str, Told] = {}
 
     def current(
-        self, plan: Plan, mark: Hashable, candidate: Callable[[], Candidate], *, at_leisure: bool = False
+        self, plan: Plan, mark: object, candidate: Callable[[], Candidate], *, at_leisure: bool = False
     ) -> Told | None:
         """What is told of a trial now; none if nothing may be told yet.
 
@@ -138,7 +240,7 @@ class Answers:
             rows = [[getattr(row, field) for field in Estimate.__struct_fields__] for row in headline(effects)]
             text, census = effects.to_json(), msgspec.msgpack.encode(new.census)
             told = ToldRow(new.records, msgspec.msgpack.encode(rows), text.encode(), census)
-            note = self._ledger.answered(plan.name, text, round_count(new.records), plan.privacy.cohort)
+            note = self._store.ledger.answered(plan.name, text, round_count(new.records), plan.privacy.cohort)
             self._table.append(plan.name, told, lambda row: may_tell(plan.privacy, new.census, _census(row)), note)
 
     def _last(self, name: str) -> Told | None:
@@ -151,7 +253,7 @@ class Answers:
             )
         return self._opened[name]
 
-    def final(self, plan: Plan, whole: Candidate) -> tuple[Told | None, Callable[[sa.Connection], None]]:
+    def final(self, plan: Plan, whole: Candidate) -> tuple[Told | None, Change]:
         """What is told at the close: all there is, if a cohort has come since the last answer; else that one.
 
         Returns:
@@ -162,6 +264,19 @@ class Answers:
         if may_tell(plan.privacy, whole.census, _census(last), growth=0):
             return Told(whole.records, whole.effects(), whole.census.total), unless_told
         return self._last(plan.name), unless_told
+
+    def end(self, answer: Answer, audited: Audit, shards: Sequence[ShardRow], also: Iterable[Change]) -> TrialRow:
+        """Close a trial with its last answer.
+
+        Raises:
+            Conflict: A server has committed since these shards were read, and would be missing from the answer.
+        """
+        effects = bytes(answer.effects).decode()
+        told = None if effects == "null" else effects
+        note = self._store.ledger.closed(answer.name, told, answer.records, audited)
+        row = self._store.close_trial(answer.name, answer.dumps(), versions(shards), [*also, note])
+        self.drop(answer.name)
+        return row
 
     def drop(self, name: str) -> None:
         """Let go of a trial's answer; a closed one's is in the database."""
@@ -180,14 +295,11 @@ class Answers:
     def rate(self, name: str) -> float | None:
         """Records a day over the last week of answers; None if that is not known."""
         points = self._table.read(name)
-        recent = [row for row in points if row.time >= points[-1].time - _RECENT]
-        if len(recent) < 2 or recent[-1].time <= recent[0].time:
-            recent = points
-        if len(recent) < 2 or recent[-1].time <= recent[0].time:
-            return None
-        first, last = recent[0], recent[-1]
-        come = round_count(last.records) - round_count(first.records)
-        return come / (last.time - first.time) * _DAY if come > 0 else None
+        for some in ([row for row in points if row.time >= points[-1].time - _RECENT], points):
+            if some and (elapsed := some[-1].time - some[0].time) > 0:
+                come = round_count(some[-1].records) - round_count(some[0].records)
+                return come / elapsed * _DAY if come > 0 else None
+        return None
 
 
 def _census(row: ToldRow | None) -> Census | None:

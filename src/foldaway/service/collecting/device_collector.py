@@ -105,11 +105,6 @@ class DeviceCollector:
         """Messages folded since the last commit."""
         return self._pending.newcomers.records
 
-    @property
-    def pending_reports(self) -> Counter[str]:
-        """Reports among them, by arm."""
-        return Counter(self._pending.arrivals.reported)
-
     def receive(self, kind: Kind, bodies: Bodies) -> list[Outcome]:
         """Take messages of one kind in, and say of each what became of it; commit if a cohort has come together.
 
@@ -216,13 +211,10 @@ class DeviceCollector:
         return Received(repeated=False, durable=True)
 
     def commit_if_due(self) -> None:
-        """Commit if a cohort has come together."""
-        if may_write(self.plan.privacy, self._pending.newcomers):
-            self.commit()
-
-    def commit(self) -> None:
-        """Make the live tallies durable, with the numbers of what is in them, in one transaction."""
+        """Make the live tallies durable, with the numbers of what is in them, if a cohort has come together."""
         pending = self._pending
+        if not may_write(self.plan.privacy, pending.newcomers):
+            return
         # Moments must be in what is published.
         stages: tuple[Stage, ...] = ("open",) if pending.arrivals.fresh else ("open", "replying")
         self._write(pending.live, pending.arrivals, stages)

@@ -1,83 +1,46 @@
-"""The federated trials of one server: messages to their collectors, and what there is to say about each trial."""
+"""The federated trials of one server: messages to their collectors, what there is to say about each, and its close.
+
+A trial is closed through its stages, on whichever server somebody asked. What to do is for ``coordinator.closing`` to
+say; here it is done. Closing begins in one transaction, after which no device joins any more. The effects are computed
+and stored, as for any trial, if no server has committed in between.
+"""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import partial
 
 import msgspec
 
-from foldaway.effects import Effects
-from foldaway.effects.released import coarse
-from foldaway.errors import FoldawayError, IngestError, TooEarly
-from foldaway.federated.coordinator.closing import Course, Situation
-from foldaway.federated.messages import Coefficients, Kind, Received, Stage
+from foldaway.auditing.audit import audit
+from foldaway.errors import Conflict, FoldawayError, IngestError, TooEarly, TrialClosed
+from foldaway.federated.coordinator.closing import CloseRequest, Closing, Course, Situation, WaitOn, waits_on
+from foldaway.federated.messages import Coefficients, Kind, Received
 from foldaway.federated.modes import mode_of
 from foldaway.federated.modes.share import Devices, Share, about
-from foldaway.federated.replies.integrity import Integrity
 from foldaway.federated.replies.published import Published
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import Census, too_early
 from foldaway.plan import Plan
-from foldaway.service.collecting.answers import Answers, Candidate
+from foldaway.service.collecting.answers import Answer, Answers, Candidate, Federated
 from foldaway.service.collecting.device_collector import DeviceCollector, Outcome
-from foldaway.service.database.shard_table import ShardRow, left_out, mark
+from foldaway.service.database.device_table import write_arrivals
+from foldaway.service.database.outages import again_after
+from foldaway.service.database.shard_table import ShardRow, left_out, versions
 from foldaway.service.database.store import Store
-
-
-class Federated(msgspec.Struct, frozen=True):
-    """Who takes part in a trial whose records stay on devices, by arm.
-
-    Attributes:
-        mode: What devices send: ``"one-message"``, ``"scores"``, ``"delta"`` or ``"sums"``.
-        stage: ``"open"``, ``"replying"`` while the last reports are waited for, or ``"closed"``.
-        enrolled: Devices that have joined.
-        reported: Those whose report is durable.
-        missing: Those whose report is not.
-        deadline: Until when reports count, in seconds since 1970, once the trial is being closed.
-        integrity: In mode scores, once it is closed: whether the replies add up to the moments.
-        note: Why a closed trial has no effects, if it has none; or that one is heading for none, or waits on for that.
-        with_moments: In mode scores, until it is closed: devices whose moments are durable, and so in the coefficients.
-    """
-
-    mode: str
-    stage: Stage
-    enrolled: dict[str, int]
-    reported: dict[str, int]
-    missing: dict[str, int]
-    deadline: float | None = None
-    integrity: Integrity | None = None
-    note: str | None = None
-    with_moments: dict[str, int] | None = None
-
-    def rounded(self) -> Federated:
-        """For whoever may only read: a count that grows by one would tell the arm of the device that just joined."""
-        counts = (self.enrolled, self.reported, self.missing, self.with_moments)
-        told = [each and {arm: about(n, rounded=True) for arm, n in each.items()} for each in counts]
-        enrolled, reported, missing, with_moments = told
-        return msgspec.structs.replace(
-            self, enrolled=enrolled, reported=reported, missing=missing, with_moments=with_moments
-        )
-
-
-class FederatedAnswer(NamedTuple):
-    """What there is to say about a federated trial."""
-
-    effects: Effects | None
-    records: int
-    left_out: int
-    federated: Federated
+from foldaway.service.database.tables import Change
 
 
 class DeviceTrials:
     """The federated trials, as one server collects them. Not for several threads at once."""
 
     def __init__(self, store: Store, shard: str, answers: Answers) -> None:
-        self.store = store
+        self._store = store
         self._table = store.devices
         self._shard = shard
-        self.answers = answers
+        self._answers = answers
         self._trials: dict[str, DeviceCollector] = {}  # those of which something is in memory
 
     def receive(self, name: str, kind: Kind, bodies: Sequence[bytes | bytearray]) -> list[Outcome]:
@@ -108,13 +71,13 @@ class DeviceTrials:
     def who(self, plan: Plan) -> Federated:
         """Who takes part."""
         seen = self.look(plan)
-        federated = federated_of(plan, seen)
+        federated = Federated.of(plan, seen)
         if not mode_of(plan).replies or seen.stage == "closed":
             return federated
         devices = self.whole(plan)[0].devices
         return msgspec.structs.replace(federated, with_moments=dict(zip(plan.arms, devices, strict=True)))
 
-    def so_far(self, plan: Plan) -> FederatedAnswer:
+    def so_far(self, plan: Plan) -> Answer:
         """What is told of a trial now.
 
         Raises:
@@ -123,30 +86,122 @@ class DeviceTrials:
         """
         seen = self._answerable(plan)
         whole, shards = self.whole(plan)
-        told = self.answers.current(plan, mark(shards), lambda: candidate(whole, seen.devices, None))
+        told = self._answers.current(plan, versions(shards), lambda: _candidate(whole, seen.devices, None))
         if told is None:
             raise too_early(plan.privacy)
-        return FederatedAnswer(told.effects, round_count(told.records), left_out(shards), federated_of(plan, seen))
+        return Answer.of(plan, told.effects, round_count(told.records), left_out(shards), Federated.of(plan, seen))
 
-    def exactly(self, plan: Plan) -> FederatedAnswer:
+    def exactly(self, plan: Plan) -> Answer:
         """The effects of all that is durable, not rounded, for whoever runs the trial."""
         seen = self._answerable(plan)
         whole, shards = self.whole(plan)
         effects, _ = mode_of(plan).results(whole, seen.devices, None, rounded=False)
-        return FederatedAnswer(effects, whole.trial.n, left_out(shards), federated_of(plan, seen))
+        return Answer.of(plan, effects, whole.trial.n, left_out(shards), Federated.of(plan, seen))
 
     def _answerable(self, plan: Plan) -> Situation:
         """Where a trial stands, if there can be effects."""
         seen = self.look(plan)
-        federated = federated_of(plan, seen)
         if seen.stage == "replying":
             waiting = "the last reports are being waited for; the effects come when the trial has ended."
-            raise TooEarly(federated.note or waiting)
+            raise TooEarly(Course(plan).outlook(seen) or waiting)
         if mode_of(plan).replies:
             raise TooEarly("devices send their scores when the trial is closed; there are no effects before.")
         if (few := Course(plan).too_few_reports(seen.devices.reported)) is not None:
             raise TooEarly(f"no effects yet: {few}.")
         return seen
+
+    def close(self, plan: Plan, request: CloseRequest) -> None:
+        """Begin to close, or change how long to wait; then move on if there is nothing to wait for.
+
+        Raises:
+            IngestError: It would end without effects, and that is not wanted.
+        """
+        seen = self.look(plan)
+        closing = Course(plan).asked(request, seen)
+        if closing is not None and seen.stage == "open":
+            self._begin(plan, closing)
+        elif closing is not None:
+            self._table.change_closing(plan.name, closing)
+        if (why := self.move_on(plan)) is not None:
+            raise IngestError(409, waits_on(plan.name, why))
+
+    @again_after(Conflict)  # another server has committed, perhaps some of what is pending here
+    def _begin(self, plan: Plan, closing: Closing) -> None:
+        mode, collector = mode_of(plan), self.collector(plan)
+        # Moments that are no cohort are left out of what is published; reports may still join those here.
+        if mode.replies:
+            collector.leave_out_late_moments()
+            collector.commit_if_due()
+        whole, shards = self.whole(plan)
+        begun, publish = Course(plan).began(closing, whole.devices, collector.pending, time.time())
+        published = Published.of(whole.trial).dumps() if publish else None
+        self._table.begin_closing(plan, begun, published, versions(shards))
+        if mode.replies:
+            collector.leave_out_pending()
+
+    @again_after(Conflict, TrialClosed)  # another server has committed, or closed it
+    def move_on(self, plan: Plan) -> str | None:
+        """End a trial that is being closed, if its deadline is over or enough devices have reported.
+
+        Returns:
+            Why it waits on though its deadline is over, if it does: it would end without effects, which nobody wants.
+        """
+        seen = self.look(plan)
+        step = Course(plan).looked(seen, lambda: self.whole(plan)[0].devices)
+        if step is None or seen.closing is None:
+            return None
+        why = step.why if isinstance(step, WaitOn) else self._end(plan)
+        return why if seen.is_over else None
+
+    def _end(self, plan: Plan) -> str | None:
+        """End it, unless it would have no effects and that is not wanted.
+
+        Returns:
+            Why it was not ended, if it was not.
+        """
+        collector, mode = self.collector(plan), mode_of(plan)
+        collector.leave_out_late_moments()
+        published = collector.published()
+        whole, shards = self.whole(plan, pending=True)
+        audited = audit(plan, whole.trial.tallies)
+        if plan.release is not None and whole.trial.n:
+            whole = whole.copy()
+            whole.trial.release(everywhere=False)  # drawn once: what is told is stored in the transaction that closes
+        # After the shards: if another server commits in between, their versions are no longer those, and all is done
+        # once more. The other way round its reports would be in the tallies, and missing from the counts.
+        seen = self.look(plan)
+        if seen.stage != "replying":
+            return None  # another server has ended it
+        seen = seen._replace(devices=seen.devices.with_reports(seen.pending), pending=Counter())
+        step = Course(plan).ends(seen, whole.devices, published is not None)
+        if isinstance(step, WaitOn):
+            return step.why
+        effects, integrity = (None, None) if step.why is not None else mode.results(whole, seen.devices, published)
+        also: list[Change] = [partial(write_arrivals, trial=plan.name, arrivals=collector.arrivals)]
+        records, late = whole.trial.n, 0
+        if effects is not None:
+            told, unless_told = self._answers.final(plan, _candidate(whole, seen.devices, published))
+            effects = None if told is None else told.effects
+            also.append(unless_told)
+            if told is not None and plan.release is None:  # an earlier answer, if fewer than a cohort have come since
+                records, late = told.records, sum(seen.devices.reported.values()) - told.behind
+        note = None if step.why is None else f"{step.why}."
+        federated = msgspec.structs.replace(Federated.of(plan, seen), stage="closed", integrity=integrity, note=note)
+        lost = left_out(shards) + about(late, rounded=True)
+        answer = Answer.of(plan, effects, round_count(records), lost, federated, final=True)
+        self._answers.end(answer, audited, shards, also)
+        self._trials.pop(plan.name, None)
+        return None
+
+    def close_due(self) -> list[FoldawayError]:
+        """Move those on that are being closed."""
+        faults = []
+        for name in self._table.closings():
+            try:
+                self.move_on(self.plan(name))
+            except FoldawayError as error:
+                faults.append(error)
+        return faults
 
     def tick(self) -> list[FoldawayError]:
         """Commit what could not be committed before; let go of trials that were closed elsewhere."""
@@ -156,7 +211,7 @@ class DeviceTrials:
                 seen = self.look(collector.plan)
                 if seen.stage == "closed":
                     collector.leave_out_pending()
-                    self.let_go(name)
+                    del self._trials[name]
                 else:
                     collector.leave_out_late_moments()
                     collector.commit_if_due()
@@ -168,28 +223,21 @@ class DeviceTrials:
         """Messages of all trials, or of one, that wait for their cohort."""
         return sum(collector.pending for of, collector in self._trials.items() if name in (None, of))
 
-    def let_go(self, name: str) -> None:
-        """Keep nothing more of a trial that has ended."""
-        self._trials.pop(name, None)
-
     def look(self, plan: Plan) -> Situation:
         """Where a trial stands, now and here."""
-        pending = self._trials[plan.name].pending_reports if plan.name in self._trials else Counter[str]()
+        here = self._trials.get(plan.name)
+        pending = Counter[str]() if here is None else Counter(here.arrivals.reported)
         return self._table.situation(plan)._replace(pending=pending)
 
     def whole(self, plan: Plan, *, pending: bool = False) -> tuple[Share, list[ShardRow]]:
-        """All servers' shares together, as far as they are durable, and what they were read from.
-
-        Args:
-            plan: The trial's plan.
-            pending: Whether what is pending here counts.
+        """All servers' shares together, as far as they are durable or, if that counts, pending here; and their rows.
 
         Raises:
             Conflict: This server's share is no longer the one that what is pending was built upon.
         """
         collector = self.collector(plan)
         published = collector.published()
-        shards = self.store.shards.all(plan.name)
+        shards = self._store.shards.all(plan.name)
         whole = collector.live(shards) if pending else Share.of(plan)
         for row in shards:
             if row.state is not None and not (pending and row.shard == self._shard):
@@ -200,7 +248,7 @@ class DeviceTrials:
         """The plan of a federated trial."""
         if name in self._trials:
             return self._trials[name].plan
-        plan = Plan.loads(self.store.trial(name).plan)
+        plan = Plan.loads(self._store.trial(name).plan)
         if plan.federated is None:
             raise IngestError(409, "this trial takes records, not reports of devices: its plan has no `federated`.")
         return plan
@@ -208,27 +256,12 @@ class DeviceTrials:
     def collector(self, plan: Plan) -> DeviceCollector:
         """This server's share of a trial."""
         if plan.name not in self._trials:
-            self._trials[plan.name] = DeviceCollector(self.store, plan, self._shard)
+            self._trials[plan.name] = DeviceCollector(self._store, plan, self._shard)
         return self._trials[plan.name]
 
 
-def candidate(share: Share, devices: Devices, published: Published | None) -> Candidate:
+def _candidate(share: Share, devices: Devices, published: Published | None) -> Candidate:
     """What could be told of a federated trial: every device is a unit."""
     plan = share.plan
     census = Census({arm: [devices.reported[arm]] for arm in plan.arms})
     return Candidate(share.trial.n, census, lambda: mode_of(plan).results(share, devices, published)[0])
-
-
-def federated_of(plan: Plan, seen: Situation) -> Federated:
-    """Who takes part, from where the trial stands."""
-    devices = seen.devices
-    counts = devices.enrolled, devices.reported, devices.missing
-    if plan.release is not None:  # a release tells nothing exact
-        counts = tuple({arm: coarse(n) for arm, n in each.items()} for each in counts)  # type: ignore[assignment]
-    return Federated(
-        mode_of(plan).name,
-        seen.stage,
-        *counts,
-        None if seen.closing is None else seen.closing.deadline,
-        note=Course(plan).outlook(seen),
-    )

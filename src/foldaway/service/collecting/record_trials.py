@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
-
-import sqlalchemy as sa
 
 from foldaway.auditing.audit import audit
 from foldaway.effects import Effects
@@ -18,19 +16,18 @@ from foldaway.forgetting.decoys import Decoys
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.cohort import too_early
 from foldaway.plan import Plan
-from foldaway.service.collecting.answers import Answers, Candidate
+from foldaway.service.collecting.answers import Answer, Answers, Candidate, Told
 from foldaway.service.collecting.collector import SMALL, Arrival, Collector, Receipt
-from foldaway.service.collecting.fixing_shards import merged
 from foldaway.service.collecting.numbers import Numbers
-from foldaway.service.collecting.shard import GivenUp
-from foldaway.service.database.shard_table import left_out, mark, versions, write_sequences
+from foldaway.service.collecting.shard import GivenUp, merged
+from foldaway.service.database.outages import again_after
+from foldaway.service.database.shard_table import ShardRow, left_out, versions, write_sequences
 from foldaway.service.database.store import Store
 from foldaway.service.database.trial_table import TrialRow
 from foldaway.sources.formats.body import JSON, NDJSON, Decoded, Limits, decode, decode_together, wipe
 from foldaway.trial import Trial, quiet_effects
 from foldaway.trial.units import census_of
 
-_ATTEMPTS = 5
 _SMALL_BODY = 2**12
 
 
@@ -40,21 +37,6 @@ class Sent(NamedTuple):
     media_type: str
     encoding: str | None = None
     numbers: Numbers | None = None
-
-
-class RecordAnswer(NamedTuple):
-    """What there is to say about such a trial: its effects, if any, and the records in them or left out."""
-
-    effects: Effects | None
-    records: int
-    left_out: int
-
-
-class Closed(NamedTuple):
-    """A closed trial; and, from the call that closed it, its effects as they are before rounding."""
-
-    row: TrialRow
-    exact: Effects | None = None
 
 
 class RecordTrials:
@@ -108,25 +90,23 @@ class RecordTrials:
         """Overwrite what the last batches have left in the linear algebra's working memory."""
         self._decoys.fold()
 
-    def so_far(self, plan: Plan, *, at_leisure: bool = False) -> RecordAnswer:
+    def so_far(self, plan: Plan) -> Answer:
         """What is told of a trial now.
-
-        Args:
-            plan: Its plan.
-            at_leisure: Whether nobody has asked.
 
         Raises:
             TooEarly: Too few stand behind it as yet.
         """
         shards = self._store.shards.all(plan.name)
-        told = self._answers.current(
-            plan, mark(shards), lambda: _candidate(merged(plan, shards)), at_leisure=at_leisure
-        )
+        told = self._told(plan, shards)
         if told is None:
             raise too_early(plan.privacy)
-        return RecordAnswer(told.effects, round_count(told.records), left_out(shards))
+        return Answer.of(plan, told.effects, round_count(told.records), left_out(shards))
 
-    def exactly(self, plan: Plan) -> RecordAnswer:
+    def _told(self, plan: Plan, shards: Sequence[ShardRow], *, at_leisure: bool = False) -> Told | None:
+        seen = versions(shards)
+        return self._answers.current(plan, seen, lambda: _candidate(merged(plan, shards)), at_leisure=at_leisure)
+
+    def exactly(self, plan: Plan) -> Answer:
         """The effects of all that is durable, not rounded, for whoever runs the trial."""
         shards = self._store.shards.all(plan.name)
         trial = merged(plan, shards)
@@ -136,28 +116,22 @@ class RecordTrials:
                 f"there are no effects yet, not even exact ones: the server stores nothing until {first} (the plan's "
                 "`cohort`) have come."
             )
-        return RecordAnswer(quiet_effects(trial), trial.n, left_out(shards))
+        return Answer.of(plan, quiet_effects(trial), trial.n, left_out(shards))
 
-    def close(self, row: TrialRow, final: Callable[[RecordAnswer], str], *, without_effects: bool) -> Closed:
+    @again_after(Conflict, TrialClosed)  # another server has committed, or closed it
+    def close(self, name: str, *, without_effects: bool) -> tuple[TrialRow, Effects | None]:
         """End a trial: no more records, its key destroyed, its effects final.
+
+        Returns:
+            The closed trial; and, from the call that closed it, its effects as they are before rounding.
 
         Raises:
             IngestError: It would end without effects, and that is not wanted.
         """
-        for attempt in range(_ATTEMPTS):
-            if row.final is not None:
-                break
-            try:
-                return self._close(row, final, without_effects=without_effects)
-            except (Conflict, TrialClosed):  # another server has committed, or closed it, in between
-                if attempt == _ATTEMPTS - 1:
-                    raise
-                row = self._store.trial(row.name)
-        # Once more: the key may have outlived a crash.
-        return Closed(self._store.close_trial(row.name, row.final or ""))
-
-    def _close(self, row: TrialRow, final: Callable[[RecordAnswer], str], *, without_effects: bool) -> Closed:
-        shard, shards = self.collector(row.name).shard, self._store.shards.all(row.name)
+        row = self._store.trial(name)
+        if row.final is not None:  # once more: the key may have outlived a crash
+            return self._store.close_trial(name, row.final), None
+        shard, shards = self.collector(name).shard, self._store.shards.all(name)
         plan, whole = shard.plan, shard.whole(shards)
         candidate = _candidate(whole)  # before a release, while units can still be counted
         audited = audit(plan, whole.tallies)
@@ -165,25 +139,17 @@ class RecordTrials:
             whole.release(everywhere=False)  # drawn once: what is told is stored in the transaction that closes
         told, unless_told = self._answers.final(plan, candidate)
         if told is None and not without_effects:
-            raise would_be_without_effects(row.name, str(too_early(plan.privacy)).rstrip("."))
+            raise would_be_without_effects(name, str(too_early(plan.privacy)).rstrip("."))
         effects = None if told is None else told.effects
         # A release tells no exact count: what is left of the whole is noisy.
         counted = whole.n if told is None or plan.release is not None else told.records
-        answer = RecordAnswer(effects, round_count(counted), round_count(left_out(shards) + whole.n - counted))
-        checks: list[Callable[[sa.Connection], None]] = [
-            partial(write_sequences, trial=row.name, sequences=dict(shard.sequences.moves)),
-            unless_told,
-            self._store.ledger.closed(
-                row.name, None if effects is None else effects.to_json(), answer.records, audited
-            ),
-        ]
-        # A commit of another server after this look at its shard would be missing from the final answer.
-        text = final(answer)
-        closed = self._store.close_trial(row.name, text, versions(shards), checks)
-        del self._collectors[row.name]
-        self._answers.drop(row.name)
-        ours = closed.final == text  # another server may have been faster
-        return Closed(closed, quiet_effects(whole) if whole.n and ours else None)
+        lost = round_count(left_out(shards) + whole.n - counted)
+        answer = Answer.of(plan, effects, round_count(counted), lost, final=True)
+        moved = partial(write_sequences, trial=name, sequences=dict(shard.sequences.moves))
+        closed = self._answers.end(answer, audited, shards, [moved, unless_told])
+        del self._collectors[name]
+        ours = closed.final == answer.dumps()  # another server may have been faster
+        return closed, quiet_effects(whole) if whole.n and ours else None
 
     def tick(self) -> list[FoldawayError]:
         """Commit what could not be committed before, and tell what is due; let go of trials closed elsewhere."""
@@ -197,7 +163,7 @@ class RecordTrials:
                 else:
                     collector.shard.commit_if_due()
                     with suppress(TooEarly):
-                        self.so_far(collector.shard.plan, at_leisure=True)
+                        self._told(collector.shard.plan, self._store.shards.all(name), at_leisure=True)
             except FoldawayError as error:
                 faults.append(error)
         return faults

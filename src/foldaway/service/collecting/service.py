@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from functools import partial
 
 import msgspec
 
-from foldaway.effects import Effects, outlook
+from foldaway.effects import outlook
 from foldaway.effects.released import coarse
-from foldaway.errors import EstimateError, FoldawayError, IngestError, TooEarly
+from foldaway.errors import EstimateError, IngestError, TooEarly
 from foldaway.evidence.certificate import issue
 from foldaway.federated.coordinator.closing import CloseRequest
 from foldaway.inference.rounding import round_count
 from foldaway.plan import Plan
 from foldaway.report.page.kept import planned
 from foldaway.report.page.page import effects_page
-from foldaway.service.collecting.access_tokens import AccessTokens, TokenWanted
-from foldaway.service.collecting.answers import Answers, History, Series
-from foldaway.service.collecting.device_closings import DeviceClosings
-from foldaway.service.collecting.device_trials import DeviceTrials, Federated, FederatedAnswer
-from foldaway.service.collecting.producers import Producers
-from foldaway.service.collecting.record_trials import RecordAnswer, RecordTrials
+from foldaway.service.collecting.answers import Answer, Answers, Federated, History, Series
+from foldaway.service.collecting.device_trials import DeviceTrials
+from foldaway.service.collecting.numbers import Producers
+from foldaway.service.collecting.record_trials import RecordTrials
 from foldaway.service.collecting.shard import GivenUp
 from foldaway.service.database.shard_table import left_out
 from foldaway.service.database.store import Store
@@ -34,10 +31,6 @@ class Created(msgspec.Struct, frozen=True):
     """A registered trial, and the tokens to use it with; they are told this once.
 
     Attributes:
-        name: The trial's name.
-        fingerprint: Its plan's fingerprint.
-        ingest_token: A token to send records with.
-        read_token: A token to read effects with.
         new: Whether this request has registered it; if not, the same plan was there, and only the tokens are new.
         ledger_head: The hash that stands for the trial's ledger so far: publish it elsewhere.
     """
@@ -81,23 +74,6 @@ class TrialStatus(msgspec.Struct, frozen=True):
     ledger_head: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """The effects of a trial as far as it is durable.
-
-    Attributes:
-        final: Whether the trial is closed and this is its last word.
-        federated: Of a trial whose records stay on devices, who is in the effects.
-    """
-
-    name: str
-    fingerprint: str
-    final: bool
-    records: int
-    left_out: int
-    effects: msgspec.Raw
-    federated: Federated | None = None
-
-
 class Ahead(msgspec.Struct, frozen=True):
     """What a trial can still find: it follows from the effects that were told, and their history.
 
@@ -132,12 +108,10 @@ class Service:
         self.store = store
         self.shard = shard
         self.limits = limits
-        self.tokens = AccessTokens(store)
-        self.producers = Producers(store)
-        self.answers = Answers(store.history, store.ledger)
+        self.producers = Producers(store.shards)
+        self.answers = Answers(store)
         self.records = RecordTrials(store, shard, limits, self.answers)
         self.devices = DeviceTrials(store, shard, self.answers)
-        self.closings = DeviceClosings(self.devices)
 
     def create(self, text: str) -> Created:
         """Register a plan. The same plan again gives new tokens; another plan of that name is refused.
@@ -154,7 +128,7 @@ class Service:
                 f"{row.name} is closed: it takes no more records, and no tokens were issued. To read its effects, get "
                 f"a token from `foldaway token issue read {row.name}`; for another trial, change the plan's name.",
             )
-        ingest, read = (self.tokens.issue(TokenWanted(scope, plan.name)).token for scope in ("ingest", "read"))
+        ingest, read = (self.store.tokens.issue(scope, plan.name)[1] for scope in ("ingest", "read"))
         head = self.store.ledger.head(row.name)
         return Created(row.name, row.fingerprint, ingest, read, row.new, head)
 
@@ -214,14 +188,14 @@ class Service:
         """What is told of a trial; exact numbers, of which it is noted that somebody asked, if they are wanted."""
         row = self.store.trial(name)
         if row.final is not None:
-            return _last_word(row)
+            return Answer.last_word(row.final)
         plan = Plan.loads(row.plan)
         trials = self.records if plan.federated is None else self.devices
-        if exact:
-            answer = _answer(row, *trials.exactly(plan))
-            self.store.count_exact_answer(name)
-            return answer
-        return _answer(row, *trials.so_far(plan))
+        if not exact:
+            return trials.so_far(plan)
+        answer = trials.exactly(plan)
+        self.store.count_exact_answer(name)
+        return answer
 
     def report(self, name: str, *, exact: bool = False) -> str:
         """The same as a page.
@@ -230,10 +204,10 @@ class Service:
             TooEarly: Nothing may be told yet.
             EstimateError: It was closed without effects.
         """
-        answer = self.effects(name, exact=exact)
-        if bytes(answer.effects) == b"null":
+        effects = self.effects(name, exact=exact).opened()
+        if effects is None:
             raise EstimateError("the trial was closed without effects, so there is no report.")
-        return effects_page(Effects.from_json(answer.effects), self.store.ledger.read(name)).html
+        return effects_page(effects, self.store.ledger.read(name)).html
 
     def outlook(
         self, name: str, records: int | None = None, days: float | None = None, width: float | None = None
@@ -249,7 +223,7 @@ class Service:
         if row.final is not None:
             raise IngestError(410, "the trial is closed: its effects are final, and no more records come.")
         plan = Plan.loads(row.plan)
-        effects = (self.records if plan.federated is None else self.devices).so_far(plan).effects
+        effects = (self.records if plan.federated is None else self.devices).so_far(plan).opened()
         if effects is None:
             raise TooEarly("effects of this trial come when it is closed.")
         rate = self.answers.rate(name)
@@ -274,21 +248,21 @@ class Service:
         plan = Plan.loads(row.plan)
         wanted = wanted or CloseRequest()
         if plan.federated is not None:
-            self.closings.close(plan, wanted, partial(_final, row))
+            self.devices.close(plan, wanted)
             row = self.store.trial(name)
-            if row.final is None:
-                shards = self.store.shards.all(name)
-                return _answer(row, None, sum(shard.n for shard in shards), left_out(shards), self.devices.who(plan))
-            return _last_word(row)
+            if row.final is not None:
+                return Answer.last_word(row.final)
+            shards = self.store.shards.all(name)
+            return Answer.of(plan, None, sum(shard.n for shard in shards), left_out(shards), self.devices.who(plan))
         if wanted.waits:
             raise IngestError(409, "a deadline or a share is for trials whose records stay on devices.")
-        closed = self.records.close(row, partial(_final, row), without_effects=wanted.without_effects)
-        answer = _last_word(closed.row)
-        if not wanted.exact or closed.exact is None:
+        row, exact = self.records.close(name, without_effects=wanted.without_effects)
+        answer = Answer.last_word(row.final or "")
+        if not wanted.exact or exact is None:
             return answer
         self.store.count_exact_answer(name)
-        effects = msgspec.Raw(replace(closed.exact, final=True).to_json().encode())
-        return msgspec.structs.replace(answer, effects=effects, records=sum(closed.exact.counts.values()))
+        effects = msgspec.Raw(replace(exact, final=True).to_json().encode())
+        return msgspec.structs.replace(answer, effects=effects, records=sum(exact.counts.values()))
 
     def tick(self) -> None:
         """Now and then: commit what could not be committed before, tell what is due, notice trials closed elsewhere.
@@ -296,14 +270,7 @@ class Service:
         Raises:
             FoldawayError: The first that went wrong; the other trials had their turn all the same.
         """
-        faults = self.records.tick()
-        for name in self.store.devices.closings():
-            try:
-                row = self.store.trial(name)
-                self.closings.move_on(Plan.loads(row.plan), partial(_final, row))
-            except FoldawayError as error:
-                faults.append(error)
-        faults += self.devices.tick()
+        faults = self.records.tick() + self.devices.close_due() + self.devices.tick()
         if faults:
             raise faults[0]
 
@@ -315,29 +282,3 @@ class Service:
     def pending(self) -> bool:
         """Whether records or messages of any trial wait for their cohort."""
         return self.records.pending() + self.devices.pending() > 0
-
-
-def _answer(
-    row: TrialRow,
-    effects: Effects | None,
-    records: int,
-    left_out: int,
-    federated: Federated | None = None,
-    *,
-    final: bool = False,
-) -> Answer:
-    body = b"null" if effects is None else effects.to_json().encode()
-    return Answer(row.name, row.fingerprint, final, records, left_out, msgspec.Raw(body), federated)
-
-
-def _last_word(row: TrialRow) -> Answer:
-    """The answer of a closed trial: the effects as they were last told, and now final."""
-    answer = msgspec.json.decode(row.final or "", type=Answer)
-    if bytes(answer.effects) == b"null":
-        return answer
-    effects = replace(Effects.from_json(answer.effects), final=True)
-    return msgspec.structs.replace(answer, effects=msgspec.Raw(effects.to_json().encode()))
-
-
-def _final(row: TrialRow, answer: RecordAnswer | FederatedAnswer) -> str:
-    return msgspec.json.encode(_answer(row, *answer, final=True)).decode()

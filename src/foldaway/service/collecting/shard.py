@@ -1,7 +1,8 @@
 """One server's shard of a trial: how what is pending becomes durable, a cohort at a time, or is given up.
 
 A commit writes the live tallies and the producers' last sequences in one transaction, so a batch is in both or in
-neither, and a producer that resends what was not durable is counted exactly once.
+neither, and a producer that resends what was not durable is counted exactly once. The moments of all servers become
+sums, with coefficients that are fixed together, once there are records enough.
 """
 
 from __future__ import annotations
@@ -15,22 +16,24 @@ import msgspec
 import numpy as np
 
 from foldaway.errors import Conflict, FoldawayError
-from foldaway.inference.fixing import is_rich
+from foldaway.inference.adjusting import LEAST_PER_COLUMN
+from foldaway.inference.fixing import fixed, is_rich, start_of
 from foldaway.keeping.cohort import may_write
 from foldaway.plan import Plan
-from foldaway.service.collecting.fixing_shards import fixed_shards, may_be_fixed, merged
 from foldaway.service.collecting.live_tallies import LiveTallies
 from foldaway.service.collecting.numbers import Sequences
 from foldaway.service.database.shard_table import ShardRow
 from foldaway.service.database.store import Store
 from foldaway.trial import Trial
 
+FIXED_AT = 2_000
+"""Records of all servers together at which a trial's coefficients are fixed and its moments destroyed."""
+
 
 class GivenUp(msgspec.Struct, frozen=True):
     """Records that were folded but never became durable, because the server stops or another one took over.
 
     Attributes:
-        trial: The trial's name.
         records: How many there are.
         unnumbered: How many of these came without a sequence: nobody will send them again.
         producers: Who sent the others, and still holds them.
@@ -46,7 +49,6 @@ class Shard:
     """A trial's shard on this server.
 
     Attributes:
-        plan: The trial's plan.
         live: The tallies: what the database holds of this shard, and the batches folded since.
         sequences: The numbers of these batches.
     """
@@ -141,12 +143,16 @@ class Shard:
         return True
 
     def fix_if_due(self) -> None:
-        """Let all servers' moments become sums, once there are records enough; whatever fails is tried again later."""
+        """Let all servers' moments become sums, once there are records enough; whatever fails is tried again later.
+
+        A plan with very many columns needs more than `FIXED_AT`.
+        """
         if not is_rich(self.live.trial.tallies) or self.live.pending:
             return
         try:
-            if may_be_fixed(self.plan, self._store.shards.all(self.plan.name)):
-                self._store.shards.rewrite(self.plan.name, partial(fixed_shards, self.plan))
+            records = sum(row.n for row in self._store.shards.all(self.plan.name))
+            if records >= max(FIXED_AT, LEAST_PER_COLUMN * len(self.plan.regressors)):
+                self._store.shards.rewrite(self.plan.name, partial(_fixed, self.plan))
                 self._reload()
         except (FoldawayError, np.linalg.LinAlgError):
             return  # what was acknowledged is durable, as moments still
@@ -171,3 +177,24 @@ class Shard:
         # Without asking the database, which might fail: they must not be counted twice.
         self.live = LiveTallies(Trial(self.plan), Trial(self.plan), self.live.version)
         self.sequences = Sequences(self._store.shards, self.plan.name)
+
+
+def _fixed(plan: Plan, shards: Sequence[ShardRow]) -> dict[str, bytes]:
+    """The states of shards that hold moments, as sums: with the coefficients that others have, or all together give."""
+    start = start_of(plan, merged(plan, shards).tallies)
+    states = {}
+    for row in shards:
+        trial = None if row.state is None else Trial.loads(row.state, plan)
+        if trial is not None and is_rich(trial.tallies):
+            trial.tallies = fixed(plan, trial.tallies, start)
+            states[row.shard] = trial.exchanged()
+    return states
+
+
+def merged(plan: Plan, shards: Sequence[ShardRow]) -> Trial:
+    """The trial of all servers together, as far as it is durable."""
+    whole = Trial(plan)
+    for row in shards:
+        if row.state is not None:
+            whole = whole.merge(Trial.loads(row.state, plan))
+    return whole

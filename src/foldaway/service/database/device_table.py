@@ -19,9 +19,7 @@ from foldaway.federated.coordinator.closing import Closing, Situation
 from foldaway.federated.messages import Stage
 from foldaway.federated.modes.share import Devices
 from foldaway.plan import Plan
-from foldaway.service.database.databases import writing
-from foldaway.service.database.outages import guarded
-from foldaway.service.database.seals import Seals, published_context
+from foldaway.service.database.seals import SealedTable, context
 from foldaway.service.database.shard_table import read_versions, write_shard
 from foldaway.service.database.tables import CLOSINGS, DEVICES, NUMBERS, TRIALS, insert_new, parts
 from foldaway.service.database.trial_table import read_trial
@@ -49,13 +47,8 @@ def hashed(plan: Plan, number: bytes) -> bytes:
     return blake2b(number, digest_size=16, key=bytes.fromhex(plan.fingerprint), person=b"foldaway-number").digest()
 
 
-@guarded
-class DeviceTable:
-    """The devices of a database's federated trials; every method is one transaction."""
-
-    def __init__(self, engine: sa.Engine, seals: Seals) -> None:
-        self._engine = engine
-        self._seals = seals
+class DeviceTable(SealedTable):
+    """The devices of a database's federated trials."""
 
     def situation(self, plan: Plan) -> Situation:
         """Where a trial stands now; what waits in a server's memory is for the server to add."""
@@ -84,12 +77,12 @@ class DeviceTable:
             TrialClosed: The trial takes no more devices.
             Conflict: Another server has registered one of them at this moment; the same call again will find it.
         """
-        with writing(self._engine).begin() as connection:
+        with self._writing.begin() as connection:
             if _situation(connection, plan, lock=True).stage != "open":
                 raise TrialClosed(f"the trial {plan.name} is closed and takes no more devices.")
             new = arms.keys() - _known(connection, plan.name, arms).keys()
             _insert(connection, plan.name, new, used=False)
-            _count(connection, plan.name, enrolled=Counter(arms[number] for number in new))
+            _count(connection, plan.name, Counter(arms[number] for number in new), Counter())
         return new
 
     def commit(
@@ -104,7 +97,7 @@ class DeviceTable:
             TrialClosed: The trial is no longer in one of these stages.
             Conflict: Another server has taken one of the messages; nothing was changed.
         """
-        with writing(self._engine).begin() as connection:
+        with self._writing.begin() as connection:
             vault = self._seals.sealing(connection, "trials")
             if _situation(connection, plan, lock=True).stage not in stages:
                 raise TrialClosed(f"the trial {plan.name} is closed and takes no more of these messages.")
@@ -118,33 +111,30 @@ class DeviceTable:
         Raises:
             Conflict: A server has committed since the shards of these versions: compute what is published again.
         """
-        with writing(self._engine).begin() as connection:
+        with self._writing.begin() as connection:
             vault = self._seals.sealing(connection, "trials")
             read_trial(connection, plan.name, lock="update")
             if _situation(connection, plan).stage != "open":
                 return
             if read_versions(connection, plan.name) != dict(versions):
                 raise Conflict(f"reports have come in while {plan.name} was being closed; close it once more.")
-            sealed = None if published is None else vault.encrypt(published, published_context(plan.name))
+            sealed = None if published is None else vault.encrypt(published, context(CLOSINGS.c.published, plan.name))
             connection.execute(CLOSINGS.insert().values(trial=plan.name, published=sealed, **closing._asdict()))
 
     def change_closing(self, name: str, closing: Closing) -> None:
         """Wait for reports longer, or not as long."""
-        with writing(self._engine).begin() as connection:
+        with self._writing.begin() as connection:
             connection.execute(CLOSINGS.update().where(CLOSINGS.c.trial == name).values(**closing._asdict()))
 
     def closings(self) -> list[str]:
         """The trials that are being closed."""
         query = sa.select(CLOSINGS.c.trial).join(TRIALS).where(TRIALS.c.status == "open").order_by(CLOSINGS.c.trial)
-        with self._engine.begin() as connection:
-            return list(connection.execute(query).scalars())
+        return [row.trial for row in self._rows(query)]
 
     def published(self, name: str) -> bytes | None:
         """What was published, if anything was."""
-        with self._engine.begin() as connection:
-            query = sa.select(CLOSINGS.c.published).where(CLOSINGS.c.trial == name)
-            sealed = connection.execute(query).scalar_one_or_none()
-        return None if sealed is None else self._seals.opened(sealed, published_context(name))
+        rows = self._rows(sa.select(CLOSINGS).where(CLOSINGS.c.trial == name, CLOSINGS.c.published.is_not(None)))
+        return self._seals.opened(rows[0].published, CLOSINGS.c.published, name) if rows else None
 
 
 def _situation(connection: sa.Connection, plan: Plan, *, lock: bool = False) -> Situation:
@@ -197,14 +187,9 @@ def _insert(connection: sa.Connection, trial: str, numbers: Iterable[bytes], *, 
             raise Conflict("another server has taken one of the same messages; those not yet durable must come again.")
 
 
-def _count(
-    connection: sa.Connection, trial: str, enrolled: Mapping[str, int], reported: Mapping[str, int] | None = None
-) -> None:
-    reported = reported or {}
-    changes = [(arm, enrolled.get(arm, 0), reported.get(arm, 0)) for arm in sorted(enrolled.keys() | reported.keys())]
-    insert_new(
-        connection, DEVICES, [{"trial": trial, "arm": arm, "enrolled": 0, "reported": 0} for arm, _, _ in changes]
-    )
-    for arm, joined, sent in changes:
-        change = DEVICES.update().where(DEVICES.c.trial == trial, DEVICES.c.arm == arm)
-        connection.execute(change.values(enrolled=DEVICES.c.enrolled + joined, reported=DEVICES.c.reported + sent))
+def _count(connection: sa.Connection, trial: str, enrolled: Counter[str], reported: Counter[str]) -> None:
+    arms = sorted(enrolled.keys() | reported.keys())
+    insert_new(connection, DEVICES, [{"trial": trial, "arm": arm, "enrolled": 0, "reported": 0} for arm in arms])
+    for arm in arms:
+        more = {"enrolled": DEVICES.c.enrolled + enrolled[arm], "reported": DEVICES.c.reported + reported[arm]}
+        connection.execute(DEVICES.update().where(DEVICES.c.trial == trial, DEVICES.c.arm == arm).values(more))

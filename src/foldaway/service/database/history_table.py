@@ -10,50 +10,30 @@ import msgspec
 import sqlalchemy as sa
 
 from foldaway.errors import Conflict
-from foldaway.service.database.databases import writing
-from foldaway.service.database.outages import guarded
-from foldaway.service.database.seals import Seals, history_context
-from foldaway.service.database.tables import HISTORY
+from foldaway.service.database.seals import SealedTable, context
+from foldaway.service.database.tables import HISTORY, Change
 from foldaway.service.database.trial_table import read_trial
 
 
-class PointRow(msgspec.Struct, frozen=True):
-    """What was told after so many records.
-
-    Attributes:
-        records: Durable records of all servers.
-        time: When it was written, in seconds since 1970.
-        estimates: The estimates then, opened.
-    """
-
-    records: int
-    time: float
-    estimates: bytes
-
-
 class ToldRow(msgspec.Struct, frozen=True):
-    """What was told last, opened.
+    """What was told after so many durable records of all servers, opened.
 
     Attributes:
-        records: Durable records of all servers.
-        estimates: The estimates, for the course.
-        answer: The whole answer.
-        census: Who stood behind it.
+        estimates: The estimates then, for the course.
+        answer: The whole answer, of the last one.
+        census: Who stood behind it, of the last one.
+        time: When it was written, in seconds since 1970.
     """
 
     records: int
     estimates: bytes
-    answer: bytes
-    census: bytes
+    answer: bytes = b""
+    census: bytes = b""
+    time: float = 0.0
 
 
-@guarded
-class HistoryTable:
+class HistoryTable(SealedTable):
     """What was told, by trial and number of records."""
-
-    def __init__(self, engine: sa.Engine, seals: Seals) -> None:
-        self._engine = engine
-        self._seals = seals
 
     def last(self, trial: str) -> ToldRow | None:
         """What was told last; none if nothing was, or the trial is closed."""
@@ -64,49 +44,34 @@ class HistoryTable:
         # Only the last has its answer, and none once the trial is closed.
         query = sa.select(HISTORY).where(HISTORY.c.trial == trial, HISTORY.c.answer.is_not(None))
         row = connection.execute(query).one_or_none()
-        if row is None:
-            return None
-        return ToldRow(row.records, *(self._opened(row, part) for part in ("estimates", "answer", "census")))
+        return None if row is None else self._opened(row, "estimates", "answer", "census")
 
-    def _opened(self, row: sa.Row[Any], part: str) -> bytes:
-        return self._seals.opened(getattr(row, part), history_context(row.trial, row.records, part))
+    def _opened(self, row: sa.Row[Any], *parts: str) -> ToldRow:
+        opened = {p: self._seals.opened(getattr(row, p), HISTORY.c[p], row.trial, row.records) for p in parts}
+        return ToldRow(row.records, **opened, time=row.time)
 
-    def append(
-        self,
-        trial: str,
-        told: ToldRow,
-        due: Callable[[ToldRow | None], bool],
-        also: Callable[[sa.Connection], None],
-    ) -> None:
-        """Tell something new, unless the trial is closed, or it is not due after what any server has told last.
+    def append(self, trial: str, told: ToldRow, due: Callable[[ToldRow | None], bool], also: Change) -> None:
+        """Tell something new, and write what else there is, unless the trial is closed, or it is not `due` by now.
 
-        Args:
-            trial: The trial.
-            told: What is told.
-            due: Whether it is, after what was told last.
-            also: What else is to be written then.
+        Whether it is due depends on what any server has told last.
         """
-        with writing(self._engine).begin() as connection:
+        with self._writing.begin() as connection:
             vault = self._seals.sealing(connection, "trials")
             # Servers take turns here, so that the last is the last for all of them.
             open = read_trial(connection, trial, lock="update").status == "open"
             if not open or not due(self._last(connection, trial)):
                 return
-            sealed = {
-                part: vault.encrypt(getattr(told, part), history_context(trial, told.records, part))
-                for part in ("estimates", "answer", "census")
-            }
             connection.execute(HISTORY.update().where(HISTORY.c.trial == trial).values(answer=None, census=None))
-            point = {"trial": trial, "records": told.records, "time": time.time(), **sealed}
+            point = {"trial": trial, **msgspec.structs.asdict(told), "time": time.time()}
+            for part in ("estimates", "answer", "census"):
+                point[part] = vault.encrypt(point[part], context(HISTORY.c[part], trial, told.records))
             connection.execute(HISTORY.insert().values(point))
             also(connection)
 
-    def read(self, trial: str) -> list[PointRow]:
+    def read(self, trial: str) -> list[ToldRow]:
         """What was told, oldest first, without the whole answers."""
-        query = sa.select(HISTORY).where(HISTORY.c.trial == trial)
-        with self._engine.begin() as connection:
-            rows = connection.execute(query.order_by(HISTORY.c.records)).all()
-        return [PointRow(row.records, row.time, self._opened(row, "estimates")) for row in rows]
+        query = sa.select(HISTORY).where(HISTORY.c.trial == trial).order_by(HISTORY.c.records)
+        return [self._opened(row, "estimates") for row in self._rows(query)]
 
 
 def require_last(connection: sa.Connection, trial: str, records: int) -> None:

@@ -8,46 +8,38 @@ from collections.abc import Iterable
 import sqlalchemy as sa
 
 from foldaway.keeping.secret import LENGTH
-from foldaway.service.database.databases import vacuum, writing
-from foldaway.service.database.seals import Seals, key_context, signing_context
+from foldaway.service.database.databases import vacuum
+from foldaway.service.database.seals import SealedTable, context
 from foldaway.service.database.tables import KEYS, SIGNING, insert_new
 
 
-class KeyTable:
+class KeyTable(SealedTable):
     """The trials' keys, sealed, by their plan's fingerprint, for as long as their trials are open."""
-
-    def __init__(self, engine: sa.Engine, seals: Seals) -> None:
-        self._engine = engine
-        self._seals = seals
 
     def add(self, fingerprint: str, key: bytes) -> None:
         """Store a key, unless the plan has one: the first counts."""
-        with writing(self._engine).begin() as connection:
-            sealed = self._seals.sealing(connection, "keys").encrypt(key, key_context(fingerprint))
+        with self._writing.begin() as connection:
+            sealed = self._seals.sealing(connection, "keys").encrypt(key, context(KEYS.c.key, fingerprint))
             insert_new(connection, KEYS, [{"fingerprint": fingerprint, "key": sealed}])
 
     def find(self, fingerprint: str) -> bytes | None:
         """A plan's key, if it is there."""
-        with self._engine.begin() as connection:
-            query = sa.select(KEYS.c.key).where(KEYS.c.fingerprint == fingerprint)
-            sealed = connection.execute(query).scalar_one_or_none()
-        return None if sealed is None else self._seals.opened(sealed, key_context(fingerprint))
+        rows = self._rows(sa.select(KEYS.c.key).where(KEYS.c.fingerprint == fingerprint))
+        return self._seals.opened(rows[0].key, KEYS.c.key, fingerprint) if rows else None
 
     def fingerprints(self) -> set[str]:
         """The plans that have a key."""
-        with self._engine.begin() as connection:
-            return set(connection.execute(sa.select(KEYS.c.fingerprint)).scalars())
+        return {row.fingerprint for row in self._rows(sa.select(KEYS.c.fingerprint))}
 
     def signing(self, purpose: str) -> bytes:
         """What the store signs with: made when it is first asked for, and the same for all servers."""
-        with writing(self._engine).begin() as connection:
-            made = self._seals.sealing(connection, "keys").encrypt(
-                secrets.token_bytes(LENGTH), signing_context(purpose)
-            )
+        with self._writing.begin() as connection:
+            vault = self._seals.sealing(connection, "keys")
+            made = vault.encrypt(secrets.token_bytes(LENGTH), context(SIGNING.c.key, purpose))
             insert_new(connection, SIGNING, [{"purpose": purpose, "key": made}])  # the first counts
             query = sa.select(SIGNING.c.key).where(SIGNING.c.purpose == purpose)
             sealed = connection.execute(query).scalar_one()
-        return self._seals.opened(sealed, signing_context(purpose))
+        return self._seals.opened(sealed, SIGNING.c.key, purpose)
 
     def destroy(self, fingerprints: Iterable[str]) -> None:
         """Delete keys, and leave nothing of them in the database's files.
@@ -55,6 +47,6 @@ class KeyTable:
         SQLite overwrites what it deletes. PostgreSQL writes the table anew; its write-ahead log and backups hold the
         sealed key until they are gone themselves, or the master key is rotated.
         """
-        with writing(self._engine).begin() as connection:
+        with self._writing.begin() as connection:
             connection.execute(KEYS.delete().where(KEYS.c.fingerprint.in_(list(fingerprints))))
         vacuum(self._engine, KEYS)

@@ -16,19 +16,17 @@ from foldaway.evidence.ledger import CLOSED, KEY_DESTROYED, Ledger, Line, softwa
 from foldaway.evidence.signing import Signer
 from foldaway.inference.rounding import round_count
 from foldaway.keeping.secret import Secret
-from foldaway.service.database.databases import writing
 from foldaway.service.database.key_table import KeyTable
-from foldaway.service.database.outages import guarded
-from foldaway.service.database.tables import LEDGER, SHARDS
+from foldaway.service.database.seals import SealedTable, Seals
+from foldaway.service.database.tables import LEDGER, SHARDS, Change
 from foldaway.service.database.trial_table import TrialRow, read_trial
 
 
-@guarded
-class LedgerTable:
+class LedgerTable(SealedTable):
     """The ledgers of a store's trials."""
 
-    def __init__(self, engine: sa.Engine, keys: KeyTable) -> None:
-        self._engine = engine
+    def __init__(self, engine: sa.Engine, seals: Seals, keys: KeyTable) -> None:
+        super().__init__(engine, seals)
         self._keys = keys
         self._signer: Signer | None = None
 
@@ -46,26 +44,21 @@ class LedgerTable:
     def head(self, trial: str) -> str:
         """The hash that stands for all of it; empty if there is nothing."""
         query = sa.select(LEDGER.c.line).where(LEDGER.c.trial == trial).order_by(LEDGER.c.number.desc()).limit(1)
-        with self._engine.begin() as connection:
-            line = connection.execute(query).scalar_one_or_none()
-        return "" if line is None else msgspec.json.decode(line, type=Line).entry.hash
+        rows = self._rows(query)
+        return msgspec.json.decode(rows[0].line, type=Line).entry.hash if rows else ""
 
-    def registered(self, row: TrialRow, key: bytes | None) -> Callable[[sa.Connection], None]:
+    def registered(self, row: TrialRow, key: bytes | None) -> Change:
         """Notes, in a transaction, that a plan was registered, and under which key its units will be hashed."""
+        mark = None if key is None else Secret(key).mark().hex()
+        return self._noting(row.name, lambda ledger, signer: ledger if mark is None else ledger.used(signer, mark))
 
-        def note(ledger: Ledger, signer: Signer) -> Ledger:
-            return ledger if key is None else ledger.used(signer, Secret(key).mark().hex())
-
-        return self._noting(row.name, note)
-
-    def answered(self, trial: str, effects: str, records: int, cohort: int) -> Callable[[sa.Connection], None]:
+    def answered(self, trial: str, effects: str, records: int, cohort: int) -> Change:
         """Notes, in a transaction, effects that others see, and the stored tallies they come from."""
         return self._noting(
-            trial,
-            lambda ledger, signer: ledger.written(signer, records, cohort).answered(signer, effects, ""),
+            trial, lambda ledger, signer: ledger.written(signer, records, cohort).answered(signer, effects, "")
         )
 
-    def closed(self, trial: str, effects: str | None, records: int, audit: Audit) -> Callable[[sa.Connection], None]:
+    def closed(self, trial: str, effects: str | None, records: int, audit: Audit) -> Change:
         """Notes, in the transaction that closes a trial, its audit, its final effects and its end."""
 
         def note(ledger: Ledger, signer: Signer) -> Ledger:
@@ -81,11 +74,11 @@ class LedgerTable:
         ledger = self.read(trial)
         if ledger.closed and ledger.keys_left():
             note = self._noting(trial, _all_destroyed)
-            with writing(self._engine).begin() as connection:
+            with self._writing.begin() as connection:
                 read_trial(connection, trial, lock="update")
                 note(connection)
 
-    def _noting(self, trial: str, change: Callable[[Ledger, Signer], Ledger]) -> Callable[[sa.Connection], None]:
+    def _noting(self, trial: str, change: Callable[[Ledger, Signer], Ledger]) -> Change:
         signer = self.signer()  # before the transaction: keys are in another database
 
         def write(connection: sa.Connection) -> None:
@@ -96,12 +89,9 @@ class LedgerTable:
                 count = sa.select(sa.func.coalesce(sa.func.sum(SHARDS.c.n), 0)).where(SHARDS.c.trial == trial)
                 records = round_count(int(connection.execute(count).scalar_one()))
                 ledger = ledger.registered(signer, read_trial(connection, trial).fingerprint, records)
-            lines = change(ledger, signer).lines
-            rows = [
-                {"trial": trial, "number": number, "line": msgspec.json.encode(line).decode()}
-                for number, line in enumerate(lines)
-                if number >= len(before.lines)
-            ]
+            known = len(before.lines)
+            new = enumerate(change(ledger, signer).lines[known:], known)
+            rows = [{"trial": trial, "number": i, "line": msgspec.json.encode(line).decode()} for i, line in new]
             if rows:
                 connection.execute(LEDGER.insert(), rows)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from inspect import isfunction
 from typing import ParamSpec, TypeVar
 
 from sqlalchemy import exc
 
-from foldaway.errors import StoreError, Unavailable, instead_of
+from foldaway.errors import FoldawayError, StoreError, Unavailable, instead_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,6 +43,9 @@ _OUTAGES = {
 }
 
 
+# How often it is tried to be between the commits of other servers.
+_ATTEMPTS = 5
+
 _UNFIT = "a name or a number is not one that the database can hold."
 
 
@@ -60,6 +64,22 @@ def _guarded(method: Callable[P, T]) -> Callable[P, T]:
             return method(*args, **kwargs)
 
     return call
+
+
+def again_after(*faults: type[FoldawayError]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Try once more, a few times, what fails because another server has changed the same in between."""
+
+    def decorate(method: Callable[P, T]) -> Callable[P, T]:
+        @wraps(method)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            for _ in range(_ATTEMPTS - 1):
+                with suppress(*faults):
+                    return method(*args, **kwargs)
+            return method(*args, **kwargs)
+
+        return call
+
+    return decorate
 
 
 def _fault_of(error: exc.SQLAlchemyError) -> StoreError:

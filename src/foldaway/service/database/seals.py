@@ -6,13 +6,14 @@ started before the key was rotated reads its key file again, instead of sealing 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from foldaway.service.database.tables import CLOSINGS, HISTORY, KEYS, META, SHARDS, SIGNING, Part
+from foldaway.service.database.databases import writing
+from foldaway.service.database.outages import guarded
+from foldaway.service.database.tables import CLOSINGS, HISTORY, KEYS, META, SHARDS, SIGNING, Lock, Part, by_lock
 from foldaway.service.keys.vault import Vault, sealed_under
 
 
@@ -30,9 +31,9 @@ class Seals:
         """The vault, sealing with the key of this id; VaultError if it is not to be had."""
         return self._holding(key).under(key)
 
-    def opened(self, sealed: bytes, context: str) -> bytes:
+    def opened(self, sealed: bytes, column: sa.Column[bytes], *place: object) -> bytes:
         """What was sealed for this place."""
-        return self._holding(sealed_under(sealed)).decrypt(sealed, context)
+        return self._holding(sealed_under(sealed)).decrypt(sealed, context(column, *place))
 
     def _holding(self, key: str) -> Vault:
         if not self.vault.holds(key):
@@ -40,72 +41,63 @@ class Seals:
         return self.vault
 
 
-_KEY_OF: dict[tuple[str, str | None], sa.Select[Any]] = {}
-for _part, _meta in META.items():
-    _key = sa.select(_meta.c.key)
-    _KEY_OF |= {
-        (_part, None): _key,
-        (_part, "share"): _key.with_for_update(read=True),
-        (_part, "update"): _key.with_for_update(),
-    }
+class SealedTable:
+    """Tables of a database; every public method is one transaction, and lets only our errors out."""
+
+    def __init_subclass__(cls) -> None:
+        guarded(cls)
+
+    def __init__(self, engine: sa.Engine, seals: Seals) -> None:
+        self._engine = engine
+        self._writing = writing(engine)
+        self._seals = seals
+
+    def _rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
+        with self._engine.begin() as connection:
+            return connection.execute(query).all()
 
 
-def key_of(connection: sa.Connection, part: Part, *, lock: str | None = None) -> str:
+_KEY_OF = {part: by_lock(sa.select(meta.c.key)) for part, meta in META.items()}
+
+
+def key_of(connection: sa.Connection, part: Part, *, lock: Lock = None) -> str:
     """The id of the key that a part is sealed under."""
-    return str(connection.execute(_KEY_OF[part, lock]).scalar_one())
+    return str(connection.execute(_KEY_OF[part][lock]).scalar_one())
+
+
+# Every column that is sealed, by part: the columns that name a place in it, and the context that they make. A state
+# opens in its own row alone, and only while it is the row's latest.
+_SEALED: dict[Part, dict[sa.Column[bytes], tuple[list[sa.Column[Any]], str]]] = {
+    "trials": {
+        SHARDS.c.state: ([SHARDS.c.trial, SHARDS.c.shard, SHARDS.c.version], "state:{}:{}:{}"),
+        **{
+            HISTORY.c[part]: ([HISTORY.c.trial, HISTORY.c.records], f"history:{{}}:{{}}:{part}")
+            for part in ("estimates", "answer", "census")
+        },
+        CLOSINGS.c.published: ([CLOSINGS.c.trial], "published:{}"),
+    },
+    "keys": {
+        KEYS.c.key: ([KEYS.c.fingerprint], "key:{}"),
+        SIGNING.c.key: ([SIGNING.c.purpose], "signing:{}"),
+    },
+}
+_CONTEXTS = {column: form for columns in _SEALED.values() for column, (_, form) in columns.items()}
+
+
+def context(column: sa.Column[bytes], *place: object) -> str:
+    """What bytes are sealed for: a place in a column."""
+    return _CONTEXTS[column].format(*place)
 
 
 def seal_anew(connection: sa.Connection, part: Part, vault: Vault) -> None:
     """Seal all of a part under the vault's current key; the vault must hold the one before, too."""
     key_of(connection, part, lock="update")
-    for column, place, context_of in _SEALED[part]:
+    for column, (place, _) in _SEALED[part].items():
         for names in connection.execute(sa.select(*place)).all():  # one at a time, since states may be large
             where = sa.and_(*(name == value for name, value in zip(place, names, strict=True)))
             sealed = connection.execute(sa.select(column).where(where)).scalar_one_or_none()
             if sealed is not None and sealed_under(sealed) != vault.current:
-                context = context_of(*names)
-                anew = vault.encrypt(vault.decrypt(sealed, context), context)
+                its = context(column, *names)
+                anew = vault.encrypt(vault.decrypt(sealed, its), its)
                 connection.execute(column.table.update().where(where).values({column: anew}))
     connection.execute(META[part].update().values(key=vault.current))
-
-
-def state_context(trial: str, shard: str, version: int) -> str:
-    """The place of a state: it opens in its own row alone, and only while it is the row's latest."""
-    return f"state:{trial}:{shard}:{version}"
-
-
-def history_context(trial: str, records: int, part: str = "estimates") -> str:
-    """The place of a part of what was told of a trial."""
-    return f"history:{trial}:{records}:{part}"
-
-
-def published_context(trial: str) -> str:
-    """The place of what a federated trial has published."""
-    return f"published:{trial}"
-
-
-def key_context(fingerprint: str) -> str:
-    """The place of a trial's key."""
-    return f"key:{fingerprint}"
-
-
-def signing_context(purpose: str) -> str:
-    """The place of a key that the store signs with."""
-    return f"signing:{purpose}"
-
-
-# Every column that is sealed, the columns that name a place in it, and the context that they make.
-_SEALED: dict[Part, list[tuple[sa.Column[bytes], list[sa.Column[Any]], Callable[..., str]]]] = {
-    "trials": [
-        (SHARDS.c.state, [SHARDS.c.trial, SHARDS.c.shard, SHARDS.c.version], state_context),
-        *(
-            (HISTORY.c[part], [HISTORY.c.trial, HISTORY.c.records], partial(history_context, part=part))
-            for part in ("estimates", "answer", "census")
-        ),
-        (CLOSINGS.c.published, [CLOSINGS.c.trial], published_context),
-    ],
-    "keys": [
-        (KEYS.c.key, [KEYS.c.fingerprint], key_context),
-        (SIGNING.c.key, [SIGNING.c.purpose], signing_context),
-    ],
-}

@@ -9,9 +9,7 @@ import msgspec
 import sqlalchemy as sa
 
 from foldaway.errors import Conflict, TrialClosed
-from foldaway.service.database.databases import writing
-from foldaway.service.database.outages import guarded
-from foldaway.service.database.seals import Seals, state_context
+from foldaway.service.database.seals import SealedTable, context
 from foldaway.service.database.tables import SEQUENCES, SHARDS, TOKENS, insert_new, parts
 from foldaway.service.database.trial_table import read_trial
 from foldaway.service.keys.vault import Vault
@@ -45,11 +43,6 @@ def versions(shards: Sequence[ShardRow]) -> dict[str, int]:
     return {shard.shard: shard.version for shard in shards if shard.version}
 
 
-def mark(shards: Sequence[ShardRow]) -> tuple[tuple[str, int], ...]:
-    """What changes whenever a server has written its share."""
-    return tuple((shard.shard, shard.version) for shard in shards)
-
-
 # Made once, not for every call.
 _SEQUENCES = sa.select(SEQUENCES.c.producer, SEQUENCES.c.sequence).where(SEQUENCES.c.trial == sa.bindparam("in"))
 _SEQUENCE_OF = _SEQUENCES.where(SEQUENCES.c.producer == sa.bindparam("one"))  # an `in` is written anew for every call
@@ -72,14 +65,8 @@ _WRITE = (
 )
 
 
-@guarded
-class ShardTable:
-    """The shards of a database's trials; every method is one transaction."""
-
-    def __init__(self, engine: sa.Engine, seals: Seals) -> None:
-        self._engine = engine
-        self._writing = writing(engine)
-        self._seals = seals
+class ShardTable(SealedTable):
+    """The shards of a database's trials."""
 
     def one(self, trial: str, shard: str) -> ShardRow:
         """A server's share of a trial; version 0 without a state if it has none yet."""
@@ -93,9 +80,9 @@ class ShardTable:
     def _read(self, trial: str, *which: sa.ColumnElement[bool]) -> list[ShardRow]:
         with self._engine.begin() as connection:
             read_trial(connection, trial)
-            return self._rows(connection, trial, *which)
+            return self._shards(connection, trial, *which)
 
-    def _rows(self, connection: sa.Connection, trial: str, *which: sa.ColumnElement[bool]) -> list[ShardRow]:
+    def _shards(self, connection: sa.Connection, trial: str, *which: sa.ColumnElement[bool]) -> list[ShardRow]:
         query = sa.select(SHARDS).where(SHARDS.c.trial == trial, *which).order_by(SHARDS.c.shard)
         rows = connection.execute(query).all()
         return [ShardRow(row.shard, row.version, row.n, row.left_out, self._state(row)) for row in rows]
@@ -103,7 +90,7 @@ class ShardTable:
     def _state(self, row: sa.Row[Any]) -> bytes | None:
         if row.state is None:
             return None
-        return self._seals.opened(row.state, state_context(row.trial, row.shard, row.version))
+        return self._seals.opened(row.state, SHARDS.c.state, row.trial, row.shard, row.version)
 
     def sequences(self, trial: str, producers: Iterable[str] | None = None) -> dict[str, int]:
         """The last durable sequence of these producers, or of all; those that have none are not in it."""
@@ -113,9 +100,7 @@ class ShardTable:
     def producer(self, trial: str, producer: str) -> tuple[int, str | None]:
         """A producer's last durable sequence, 0 for none, and the token that its name belongs to, if to any."""
         query = sa.select(SEQUENCES).where(SEQUENCES.c.trial == trial, SEQUENCES.c.producer == producer)
-        with self._engine.begin() as connection:
-            row = connection.execute(query).one_or_none()
-        return (0, None) if row is None else (row.sequence, row.token)
+        return next(((row.sequence, row.token) for row in self._rows(query)), (0, None))
 
     def claim(self, trial: str, producer: str, token: str) -> str:
         """The token that a producer's name belongs to: this one from now on, if it is nobody's or a revoked one's.
@@ -145,13 +130,7 @@ class ShardTable:
     ) -> int:
         """Make a state durable together with the sequences of the batches in it: both, or neither.
 
-        Args:
-            trial: The trial.
-            shard: The server's name for its share.
-            version: The version that the state was built upon; 0 for the first.
-            n: Records in the state.
-            state: The state.
-            sequences: For each producer the sequence that was durable before (0 for none), and the new one.
+        It was built upon a version, 0 for the first; and for each producer upon a sequence, 0 for none, before the new.
 
         Returns:
             The new version.
@@ -174,15 +153,13 @@ class ShardTable:
     def rewrite(self, trial: str, rewritten: Callable[[list[ShardRow]], Mapping[str, bytes]]) -> None:
         """Replace states of an open trial's shards, all in one transaction; whoever built upon one has a Conflict.
 
-        Args:
-            trial: The trial.
-            rewritten: Gives new states, by shard, from the rows of all shards as of one moment.
+        The new ones, by shard, are made from the rows of all shards as of one moment.
         """
         with self._writing.begin() as connection:
             vault = self._seals.sealing(connection, "trials")
             if read_trial(connection, trial, lock="update").status != "open":
                 return
-            rows = {row.shard: row for row in self._rows(connection, trial)}
+            rows = {row.shard: row for row in self._shards(connection, trial)}
             for shard, state in rewritten(list(rows.values())).items():
                 row = rows[shard]
                 write_shard(connection, vault, trial, shard, version=row.version, n=row.n, state=state)
@@ -249,7 +226,7 @@ def write_shard(
     """
     if version == 0:
         _add_shard(connection, trial, shard)
-    sealed = vault.encrypt(state, state_context(trial, shard, version + 1))
+    sealed = vault.encrypt(state, context(SHARDS.c.state, trial, shard, version + 1))
     place = {"in": trial, "of": shard, "was": version}
     written = connection.execute(_WRITE, {**place, "new_version": version + 1, "new_n": n, "new_state": sealed})
     if written.rowcount != 1:

@@ -7,7 +7,7 @@ them, or a second call, does no harm to. Nothing that is secret reaches SQL unse
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -26,7 +26,7 @@ from foldaway.service.database.migrations import migrate
 from foldaway.service.database.outages import guarded
 from foldaway.service.database.seals import Seals, key_of, seal_anew
 from foldaway.service.database.shard_table import ShardTable, read_versions
-from foldaway.service.database.tables import CLOSINGS, HISTORY, META, SHARDS, TRIALS, Part, insert_new
+from foldaway.service.database.tables import CLOSINGS, HISTORY, META, SHARDS, TRIALS, Change, Part, insert_new
 from foldaway.service.database.token_table import TokenTable
 from foldaway.service.database.trial_table import TrialRow, find_trial, read_trial
 from foldaway.service.keys.master_key import VARIABLE, add_key, drop_old_keys
@@ -36,11 +36,6 @@ from foldaway.service.keys.vault import Vault
 @guarded
 class Store:
     """The trials of one database. Good for several threads, and for several processes.
-
-    Args:
-        trials: The database of the trials.
-        keys: The database of the trials' keys.
-        vault: What seals states and keys.
 
     Example:
         >>> import tempfile
@@ -52,13 +47,6 @@ class Store:
         ...     version = shards.commit("demo", "main", version=0, n=100, state=b"tallies", sequences={"till": (0, 3)})
         ...     new, version, shards.one("demo", "main").state, shards.sequences("demo")
         (True, 1, b'tallies', {'till': 3})
-
-    Attributes:
-        shards: The servers' states, and the sequences of the batches in them.
-        history: The points of each trial's course.
-        devices: Who takes part in federated trials.
-        tokens: Who may ask what.
-        ledger: What happened in each trial.
     """
 
     def __init__(self, trials: sa.Engine, keys: sa.Engine, vault: Vault) -> None:
@@ -66,20 +54,15 @@ class Store:
         self._trials = trials
         self._seals = Seals(vault)
         self._keys = KeyTable(keys, self._seals)
-        self.ledger = LedgerTable(trials, self._keys)
+        self.ledger = LedgerTable(trials, self._seals, self._keys)
         self.shards = ShardTable(trials, self._seals)
         self.history = HistoryTable(trials, self._seals)
         self.devices = DeviceTable(trials, self._seals)
-        self.tokens = TokenTable(trials)
+        self.tokens = TokenTable(trials, self._seals)
 
     @classmethod
     def open(cls, where: str | Path, vault: Vault, password: str | None = None) -> Self:
         """The store in a folder (SQLite) or at a ``postgresql://`` address; its tables are made if they are not there.
-
-        Args:
-            where: The folder, or the address.
-            vault: What seals states and keys.
-            password: The database's password, if it is not in the address.
 
         Raises:
             VaultError: What is there is sealed under a key that the vault does not hold.
@@ -193,11 +176,7 @@ class Store:
         return self._keys.find(row.fingerprint) if row.status == "open" else None
 
     def close_trial(
-        self,
-        name: str,
-        final: str,
-        versions: Mapping[str, int] | None = None,
-        also: Iterable[Callable[[sa.Connection], None]] = (),
+        self, name: str, final: str, versions: Mapping[str, int] | None = None, also: Iterable[Change] = ()
     ) -> TrialRow:
         """Close a trial, and destroy its tallies and its key.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
@@ -10,6 +10,11 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 Part = Literal["trials", "keys"]
+
+Lock = Literal["share", "update"] | None
+
+Change = Callable[[sa.Connection], None]
+"""What is written, or made sure of, in a transaction of somebody else."""
 
 T = TypeVar("T")
 
@@ -34,10 +39,15 @@ TRIALS = sa.Table(
     sa.Column("exact_answers", sa.BigInteger, nullable=False, server_default="0"),
 )
 
-SHARDS = sa.Table(
+
+def _of_trial(table: str, *columns: sa.Column[Any], **settings: Any) -> sa.Table:
+    """A table of which each row is about a trial."""
+    trial: sa.Column[str] = sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True)
+    return sa.Table(table, ABOUT["trials"], trial, *columns, **settings)
+
+
+SHARDS = _of_trial(
     "foldaway_shards",
-    ABOUT["trials"],
-    sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
     sa.Column("shard", sa.Text, primary_key=True),
     sa.Column("version", sa.BigInteger, nullable=False),
     sa.Column("n", sa.BigInteger, nullable=False),
@@ -46,10 +56,8 @@ SHARDS = sa.Table(
 )
 
 # A producer's last durable sequence, 0 before the first, and the id of the token that its name belongs to.
-SEQUENCES = sa.Table(
+SEQUENCES = _of_trial(
     "foldaway_sequences",
-    ABOUT["trials"],
-    sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
     sa.Column("producer", sa.Text, primary_key=True),
     sa.Column("sequence", sa.BigInteger, nullable=False),
     sa.Column("token", sa.Text),
@@ -57,29 +65,23 @@ SEQUENCES = sa.Table(
 
 # A federated trial's single-use numbers, hashed, and whether what came under them is counted. In SQLite they stand in
 # the order of their hashes, so that the table says nothing about who came when; PostgreSQL knows no such tables.
-NUMBERS = sa.Table(
+NUMBERS = _of_trial(
     "foldaway_numbers",
-    ABOUT["trials"],
-    sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
     sa.Column("number", sa.LargeBinary, primary_key=True),
     sa.Column("used", sa.Boolean, nullable=False),
     sqlite_with_rowid=False,
 )
 
-DEVICES = sa.Table(
+DEVICES = _of_trial(
     "foldaway_devices",
-    ABOUT["trials"],
-    sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
     sa.Column("arm", sa.Text, primary_key=True),
     sa.Column("enrolled", sa.BigInteger, nullable=False),
     sa.Column("reported", sa.BigInteger, nullable=False),
 )
 
 # A federated trial that is being closed: until when reports count, and what was published.
-CLOSINGS = sa.Table(
+CLOSINGS = _of_trial(
     "foldaway_closings",
-    ABOUT["trials"],
-    sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
     sa.Column("deadline", sa.Double, nullable=False),
     sa.Column("share", sa.Double, nullable=False),
     sa.Column("without_effects", sa.Boolean, nullable=False),
@@ -98,10 +100,8 @@ TOKENS = sa.Table(
 )
 
 # What was told of each trial, and when. The last one also has the whole answer, and who stood behind it.
-HISTORY = sa.Table(
+HISTORY = _of_trial(
     "foldaway_history",
-    ABOUT["trials"],
-    sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
     sa.Column("records", sa.BigInteger, primary_key=True),
     sa.Column("time", sa.Double, nullable=False),
     sa.Column("estimates", sa.LargeBinary, nullable=False),
@@ -110,10 +110,8 @@ HISTORY = sa.Table(
 )
 
 # What happened in each trial: signed entries, each after those that it names.
-LEDGER = sa.Table(
+LEDGER = _of_trial(
     "foldaway_ledger",
-    ABOUT["trials"],
-    sa.Column("trial", sa.ForeignKey(TRIALS.c.name), primary_key=True),
     sa.Column("number", sa.BigInteger, primary_key=True),
     sa.Column("line", sa.Text, nullable=False),
 )
@@ -133,6 +131,11 @@ SIGNING = sa.Table(
     sa.Column("purpose", sa.Text, primary_key=True),
     sa.Column("key", sa.LargeBinary, nullable=False),
 )
+
+
+def by_lock(query: sa.Select[Any]) -> dict[Lock, sa.Select[Any]]:
+    """A query for rows as they are; and such that lock them until the transaction ends, shared or to be changed."""
+    return {None: query, "share": query.with_for_update(read=True), "update": query.with_for_update()}
 
 
 def insert_new(connection: sa.Connection, table: sa.Table, rows: Iterable[Mapping[str, Any]]) -> int:

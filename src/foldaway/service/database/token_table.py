@@ -1,56 +1,78 @@
-"""The tokens' table."""
+"""The tokens' table: issued once, kept without their secrets."""
 
 from __future__ import annotations
 
 import msgspec
 import sqlalchemy as sa
 
-from foldaway.service.database.databases import writing
-from foldaway.service.database.outages import guarded
+from foldaway.errors import ServerError, instead_of
+from foldaway.service.database.seals import SealedTable
 from foldaway.service.database.tables import TOKENS, insert_new
-from foldaway.service.keys.tokens import TokenRow
+from foldaway.service.database.trial_table import read_trial
+from foldaway.service.keys.tokens import Scope, TokenRow, issue, row_of, verify
 
 
-@guarded
-class TokenTable:
-    """The tokens of a database; every method is one transaction."""
+class TokenTable(SealedTable):
+    """The tokens of a database."""
 
-    def __init__(self, engine: sa.Engine) -> None:
-        self._engine = engine
+    def issue(self, scope: Scope, trial: str | None = None) -> tuple[TokenRow, str]:
+        """A new token. Those for admin are for all trials, the others for one.
+
+        Returns:
+            What is kept of it, and its text, which is told this once.
+        """
+        if trial is not None:
+            with self._engine.begin() as connection:
+                read_trial(connection, trial)
+        row, text = issue(scope, trial)
+        self.add(row)
+        return row, text
 
     def add(self, row: TokenRow) -> None:
         """Store a token."""
-        with writing(self._engine).begin() as connection:
+        with self._writing.begin() as connection:
             connection.execute(TOKENS.insert().values(msgspec.structs.asdict(row)))
 
-    def add_new(self, row: TokenRow) -> None:
-        """Store a token, unless there is one with its id."""
-        with writing(self._engine).begin() as connection:
+    def adopt(self, text: str) -> None:
+        """Take a token that was made elsewhere for an admin's; the same one again changes nothing.
+
+        Raises:
+            ServerError: It is not one of `foldaway token new`, was revoked, or is another's.
+        """
+        with instead_of(ValueError, ServerError("the preset admin token is not one; make it with foldaway token new.")):
+            row = row_of(text, "admin")
+        with self._writing.begin() as connection:
             insert_new(connection, TOKENS, [msgspec.structs.asdict(row)])
+        kept = self.find(row.id)
+        if not verify(text, kept) or kept is None or kept.scope != "admin":
+            raise ServerError("the preset admin token was revoked, or is that of another; make a new one.")
+
+    def recover(self, *, revoke_others: bool) -> str:
+        """A new admin token, for whoever holds the database and its key; on demand in place of all others."""
+        others = self.admins() if revoke_others else []
+        _, text = self.issue("admin")
+        for row in others:
+            self.revoke(row.id)
+        return text
 
     def find(self, id: str) -> TokenRow | None:
         """A token by the public part of its text, if there is one."""
         if not id.isprintable():  # not every database takes such text in a question
             return None
-        with self._engine.begin() as connection:
-            row = connection.execute(sa.select(TOKENS).where(TOKENS.c.id == id)).one_or_none()
-        return None if row is None else TokenRow(**row._mapping)
+        return next((TokenRow(**row._mapping) for row in self._rows(sa.select(TOKENS).where(TOKENS.c.id == id))), None)
 
     def all(self) -> list[TokenRow]:
         """All tokens, the oldest first."""
-        with self._engine.begin() as connection:
-            rows = connection.execute(sa.select(TOKENS).order_by(TOKENS.c.created, TOKENS.c.id)).all()
-        return [TokenRow(**row._mapping) for row in rows]
+        query = sa.select(TOKENS).order_by(TOKENS.c.created, TOKENS.c.id)
+        return [TokenRow(**row._mapping) for row in self._rows(query)]
+
+    def admins(self) -> list[TokenRow]:
+        """The tokens for everything that are not revoked."""
+        return [row for row in self.all() if row.scope == "admin" and not row.revoked]
 
     def revoke(self, id: str) -> bool:
         """Revoke a token; whether there is one with this id."""
         if not id.isprintable():
             return False
-        with writing(self._engine).begin() as connection:
+        with self._writing.begin() as connection:
             return connection.execute(TOKENS.update().where(TOKENS.c.id == id).values(revoked=True)).rowcount == 1
-
-    def has_admin(self) -> bool:
-        """Whether anyone holds a token for everything."""
-        query = sa.select(TOKENS.c.id).where(TOKENS.c.scope == "admin", ~TOKENS.c.revoked).limit(1)
-        with self._engine.begin() as connection:
-            return connection.execute(query).first() is not None

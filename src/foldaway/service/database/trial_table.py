@@ -9,16 +9,14 @@ import sqlalchemy as sa
 
 from foldaway.errors import TrialExists, UnknownTrial
 from foldaway.plan import Plan
-from foldaway.service.database.tables import TRIALS
+from foldaway.service.database.tables import TRIALS, Lock, by_lock
 
 
 class TrialRow(msgspec.Struct, frozen=True):
     """A registered trial.
 
     Attributes:
-        name: The plan's name.
         plan: The plan in canonical form.
-        fingerprint: The plan's fingerprint.
         status: ``"open"`` for records, or ``"closed"``.
         created: When, in seconds since 1970.
         closed: When, if it is.
@@ -47,13 +45,10 @@ class TrialRow(msgspec.Struct, frozen=True):
 
 
 # Made once, not for every call.
-_FIND = sa.select(TRIALS).where(TRIALS.c.name == sa.bindparam("wanted"))
-_BY_NAME = {None: _FIND, "share": _FIND.with_for_update(read=True), "update": _FIND.with_for_update()}
+_BY_NAME = by_lock(sa.select(TRIALS).where(TRIALS.c.name == sa.bindparam("wanted")))
 
 
-def find_trial(
-    connection: sa.Connection, name: str, *, lock: Literal["share", "update"] | None = None
-) -> TrialRow | None:
+def find_trial(connection: sa.Connection, name: str, *, lock: Lock = None) -> TrialRow | None:
     """A trial by its name, if there is one; locked until the transaction ends, shared or to be changed."""
     if not name.isprintable():  # no plan has such a name, and not every database takes one in a question
         return None
@@ -61,7 +56,7 @@ def find_trial(
     return None if row is None else TrialRow(**row._mapping)
 
 
-def read_trial(connection: sa.Connection, name: str, *, lock: Literal["share", "update"] | None = None) -> TrialRow:
+def read_trial(connection: sa.Connection, name: str, *, lock: Lock = None) -> TrialRow:
     """A trial by its name; UnknownTrial if there is none."""
     row = find_trial(connection, name, lock=lock)
     if row is None:

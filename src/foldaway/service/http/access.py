@@ -16,7 +16,6 @@ from litestar.types import Guard
 
 from foldaway.errors import IngestError
 from foldaway.plan import Plan
-from foldaway.service.collecting.access_tokens import Issued, TokenAbout, TokenWanted
 from foldaway.service.http.bodies import Asked, read_text
 from foldaway.service.http.documents import TokenOperation, about
 from foldaway.service.http.folding_thread import FoldingThread
@@ -65,7 +64,6 @@ class Access:
         row = await self._holder(connection, ("read",))
         if row.scope not in ("read", "admin"):
             raise PermissionDeniedException(extra={NEEDED: kinds(("read",))})
-        connection.scope["state"]["trial"] = row.trial
         connection.scope["state"]["token"] = row
 
     async def _holder(self, connection: Connection, scopes: tuple[Scope, ...]) -> TokenRow:
@@ -145,6 +143,30 @@ def kinds(scopes: tuple[Scope, ...]) -> str:
     return " or ".join([*words, "an admin token"])
 
 
+class TokenWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A token to be issued."""
+
+    scope: Scope
+    trial: str | None = None
+
+
+class Issued(msgspec.Struct, frozen=True):
+    """A new token; it is told this once."""
+
+    id: str
+    token: str
+
+
+class TokenAbout(msgspec.Struct, frozen=True):
+    """A token, without its secret."""
+
+    id: str
+    scope: str
+    trial: str | None
+    created: float
+    revoked: bool
+
+
 TokenId = Annotated[str, PathParameter(description="The token's id.")]
 
 _TOKEN_BYTES = 2**12
@@ -153,7 +175,7 @@ _TOKEN_BYTES = 2**12
 def token_routes(access: Access, patience: float) -> list[Any]:
     """The handlers of tokens."""
     thread, guard = access.thread, access.needs("admin")
-    service = thread.service
+    table = thread.service.store.tokens
 
     @post("/v1/tokens", **about("tokens", "Issue a token", guard, 404, body=TokenOperation, stamped=False))
     async def issue(request: Asked) -> Issued:
@@ -165,16 +187,16 @@ def token_routes(access: Access, patience: float) -> list[Any]:
         if wanted is None or (wanted.scope in FOR_ALL) != (wanted.trial is None):
             one = '{"scope": "ingest" or "read", "trial": the trial\'s name}'
             raise IngestError(400, f'ask for {{"scope": "admin" or "metrics"}}, or for {one}.')
-        return await thread.run(service.tokens.issue, wanted)
+        row, secret = await thread.run(table.issue, wanted.scope, wanted.trial)
+        return Issued(row.id, secret)
 
     @get("/v1/tokens/own", **about("tokens", "What the token of this request may do", access.listed, stamped=False))
     async def own(request: Asked) -> TokenAbout:
-        row = request.scope["state"]["token"]
-        return TokenAbout(row.id, row.scope, row.trial, row.created, row.revoked)
+        return msgspec.convert(request.scope["state"]["token"], TokenAbout, from_attributes=True)
 
     @get("/v1/tokens", **about("tokens", "All tokens, without their secrets", guard, stamped=False))
     async def tokens() -> list[TokenAbout]:
-        return await thread.run(service.tokens.all)
+        return msgspec.convert(await thread.run(table.all), list[TokenAbout], from_attributes=True)
 
     @delete("/v1/tokens/{id:str}", **about("tokens", "Revoke a token, by its id", guard, 404, stamped=False))
     async def revoke(id: TokenId) -> None:

@@ -26,6 +26,13 @@ NumberHeader = Annotated[
     ),
 ]
 
+# What the OpenAPI document calls each kind of message, and says of it.
+_MESSAGES: dict[Kind, tuple[str, str]] = {
+    "enrolments": ("V1TrialsNameEnrolmentsEnrol", "A device joins"),
+    "moments": ("V1TrialsNameMomentsMoments", "Moments of a device's records, in mode scores"),
+    "reports": ("V1TrialsNameReportsReport", "A device's one report"),
+}
+
 
 def device_routes(access: Access, patience: float) -> list[Any]:
     """The handlers."""
@@ -44,32 +51,23 @@ def device_routes(access: Access, patience: float) -> list[Any]:
             limits[name] = most_bytes(await thread.run(service.devices.plan, name))
         return limits[name]
 
-    def message(summary: str) -> dict[str, Any]:
+    def messages(kind: Kind) -> Any:
+        operation, summary = _MESSAGES[kind]
         settings = about("devices", summary, guard, 404, 409, 410, 422, 425, body=MessageOperation)
-        return {"status_code": 200, **settings}
 
-    async def take(request: Asked, name: str, kind: Kind) -> Received:
-        sender(request, federated=True)
-        require_kind(request, MEDIA_TYPE)
-        gathering.check_room()
-        too_long = IngestError(422, "the message is longer than any of this plan can be.")
-        body = await read_body(request.scope, request.receive, await longest(name), patience, too_long)
-        with thread.forgetting():
-            received = await gathering.take((name, kind), body, None)
-        thread.metrics.messages.labels(kind).inc()
-        return received
+        @post("/v1/trials/{name:str}/" + kind, operation_id=operation, status_code=200, **settings)
+        async def take(request: Asked, name: Name) -> Received:
+            sender(request, federated=True)
+            require_kind(request, MEDIA_TYPE)
+            gathering.check_room()
+            too_long = IngestError(422, "the message is longer than any of this plan can be.")
+            body = await read_body(request.scope, request.receive, await longest(name), patience, too_long)
+            with thread.forgetting():
+                received = await gathering.take((name, kind), body, None)
+            thread.metrics.messages.labels(kind).inc()
+            return received
 
-    @post("/v1/trials/{name:str}/enrolments", **message("A device joins"))
-    async def enrol(request: Asked, name: Name) -> Received:
-        return await take(request, name, "enrolments")
-
-    @post("/v1/trials/{name:str}/moments", **message("Moments of a device's records, in mode scores"))
-    async def moments(request: Asked, name: Name) -> Received:
-        return await take(request, name, "moments")
-
-    @post("/v1/trials/{name:str}/reports", **message("A device's one report"))
-    async def report(request: Asked, name: Name) -> Received:
-        return await take(request, name, "reports")
+        return take
 
     published = about("devices", "What devices reply to, in mode scores", guard, 404, 409, 425)
     published["responses"][200] = ResponseSpec(
@@ -97,4 +95,4 @@ def device_routes(access: Access, patience: float) -> list[Any]:
         thread.metrics.messages.labels("tallies").inc()
         return received
 
-    return [enrol, moments, report, coefficients, tallies]
+    return [*map(messages, _MESSAGES), coefficients, tallies]

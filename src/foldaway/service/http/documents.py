@@ -7,17 +7,8 @@ from typing import Any
 
 from litestar.datastructures import ResponseHeader
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.openapi.spec import (
-    Components,
-    OpenAPIFormat,
-    OpenAPIMediaType,
-    OpenAPIType,
-    Operation,
-    Reference,
-    RequestBody,
-    Schema,
-    SecurityScheme,
-)
+from litestar.openapi.spec import Components, OpenAPIMediaType, Operation, RequestBody, Schema, SecurityScheme
+from litestar.openapi.spec.enums import OpenAPIFormat, OpenAPIType
 from litestar.types import Guard
 
 from foldaway.federated.messages import MEDIA_TYPE as MESSAGE
@@ -101,7 +92,7 @@ def _taking(description: str, content: dict[str, Schema], *, required: bool = Tr
     return Taking
 
 
-def _object(*required: str, **properties: Schema | Reference) -> Schema:
+def _object(*required: str, **properties: Any) -> Schema:
     """An object with these properties and no others."""
     return Schema(
         type=OpenAPIType.OBJECT, properties=properties, required=required or None, additional_properties=False

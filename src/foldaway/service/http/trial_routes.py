@@ -11,11 +11,12 @@ from litestar.params import QueryParameter
 
 from foldaway.errors import IngestError, instead_of
 from foldaway.federated.coordinator.closing import CloseRequest
-from foldaway.service.collecting.answers import History, Series
-from foldaway.service.collecting.service import Ahead, Answer, Created, TrialStatus
+from foldaway.service.collecting.answers import Answer, History, Series
+from foldaway.service.collecting.service import Ahead, Created, TrialStatus
 from foldaway.service.http.access import Access, Name
 from foldaway.service.http.bodies import Asked, read_body, read_text, require_kind
 from foldaway.service.http.documents import CloseOperation, PlanOperation, about
+from foldaway.service.keys.tokens import Scope
 
 After = Annotated[int, QueryParameter(ge=0, le=2**53, description="Only points with more records than this.")]
 Outcome = Annotated[str | None, QueryParameter(description="Only estimates of this outcome.")]
@@ -38,6 +39,11 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     thread, needs = access.thread, access.needs
     service = thread.service
 
+    def look(address: str, summary: str, *statuses: int, scopes: tuple[Scope, ...] = ("read",), **more: Any) -> get:
+        """An address below a trial's own, for those who hold one of these tokens."""
+        settings = about("trials", summary, needs(*scopes), 404, *statuses)
+        return get("/v1/trials/{name:str}" + address, **settings, **more)
+
     @post("/v1/trials", **about("trials", "Register a plan", needs("admin"), 409, 410, 422, body=PlanOperation))
     async def create(request: Asked) -> Created:
         text = await read_text(request, ("application/json", "application/toml"), _PLAN_BYTES, patience)
@@ -49,50 +55,39 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
         "/v1/trials", **about("trials", "All trials; with a token to read one, that one", access.listed, stamped=False)
     )
     async def trials(request: Asked) -> list[TrialStatus]:
-        return [_told(each, request) for each in await thread.run(service.statuses, request.scope["state"]["trial"])]
+        statuses = await thread.run(service.statuses, request.scope["state"]["token"].trial)
+        return [_told(each, request) for each in statuses]
 
-    @get("/v1/trials/{name:str}", **about("trials", "How a trial stands", needs("read"), 404))
+    @look("", "How a trial stands")
     async def status(request: Asked, name: Name) -> TrialStatus:
         return _told(await thread.run(service.status, name), request)
 
-    @get("/v1/trials/{name:str}/plan", **about("trials", "The plan", needs("read", "ingest"), 404))
+    @look("/plan", "The plan", scopes=("read", "ingest"))
     async def plan(name: Name) -> dict[str, Any]:
         settings: dict[str, Any] = msgspec.json.decode((await thread.run(service.store.trial, name)).plan)
         return settings
 
-    @get(
-        "/v1/trials/{name:str}/effects",
-        **about("trials", "The effects so far, rounded for others", needs("read"), 404, 422, 425),
-    )
+    @look("/effects", "The effects so far, rounded for others", 422, 425)
     async def effects(request: Asked, name: Name) -> Answer:
         return _told(await thread.run(service.effects, name), request)
 
-    @get(
-        "/v1/trials/{name:str}/effects/exact",
-        **about("trials", "The effects so far, not rounded; it is noted who asked", needs("admin"), 404, 422, 425),
-    )
+    @look("/effects/exact", "The effects so far, not rounded; it is noted who asked", 422, 425, scopes=("admin",))
     async def exact(name: Name) -> Answer:
         return await thread.run(partial(service.effects, name, exact=True))
 
-    @get(
-        "/v1/trials/{name:str}/report",
-        media_type=MediaType.HTML,
-        **about("trials", "The report: the effects so far, as a page to read or send", needs("read"), 404, 422, 425),
-    )
+    page = "The report: the effects so far, as a page to read or send"
+
+    @look("/report", page, 422, 425, media_type=MediaType.HTML)
     async def report(name: Name) -> str:
         return await thread.run(service.report, name)
 
-    @get(
-        "/v1/trials/{name:str}/report/exact",
-        media_type=MediaType.HTML,
-        **about("trials", "The same, not rounded; it is noted who asked", needs("admin"), 404, 422, 425),
-    )
+    same = "The same, not rounded; it is noted who asked"
+
+    @look("/report/exact", same, 422, 425, scopes=("admin",), media_type=MediaType.HTML)
     async def exact_report(name: Name) -> str:
         return await thread.run(partial(service.report, name, exact=True))
 
-    moved = "How the estimates have moved: the answers that were given"
-
-    @get("/v1/trials/{name:str}/history", **about("trials", moved, needs("read"), 400, 404))
+    @look("/history", "How the estimates have moved: the answers that were given", 400)
     async def history(
         request: Asked,
         name: Name,
@@ -105,9 +100,7 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
             raise IngestError(400, "after is a whole number in digits.")  # not 1e3, which is read as one
         return await thread.run(service.history, name, after, Series(outcome, arm, estimator))
 
-    ahead = "What the trial can still find, from the answers that were given"
-
-    @get("/v1/trials/{name:str}/outlook", **about("trials", ahead, needs("read"), 400, 404, 410, 422, 425))
+    @look("/outlook", "What the trial can still find, from the answers that were given", 400, 410, 422, 425)
     async def outlook(name: Name, records: Records = None, days: Days = None, width: Width = None) -> Ahead:
         return await thread.run(service.outlook, name, records, days, width)
 
@@ -121,9 +114,9 @@ def trial_routes(access: Access, patience: float) -> list[Any]:
     async def close(request: Asked, name: Name) -> Answer:
         return await thread.run(service.close, name, await _read_close_request(request, patience))
 
-    proof = "A signed file about a closed trial, which proves what happened: plan, effects and ledger"
-
-    @get("/v1/trials/{name:str}/certificate", **about("trials", proof, needs("read"), 404, 409))
+    @look(
+        "/certificate", "A signed file about a closed trial, which proves what happened: plan, effects and ledger", 409
+    )
     async def certificate(name: Name) -> Response[bytes]:
         return Response(await thread.run(service.certificate, name), media_type=MediaType.JSON)
 

@@ -83,9 +83,15 @@ class Vault:
 
     def under(self, id: str) -> Vault:
         """The same keys, but sealing with the one of this id."""
+        return Vault([self._key(id), *self._keys.values()], file=self.file)
+
+    def _key(self, id: str) -> bytes:
         if id not in self._keys:
-            raise _foreign(id)
-        return Vault([self._keys[id], *self._keys.values()], file=self.file)
+            raise VaultError(
+                f"the data is sealed under the key {id}, which is not among the keys given; "
+                "bring back the key file, or the FOLDAWAY_KEY, that the data was made with."
+            )
+        return self._keys[id]
 
     def over(self, other: Vault) -> Vault:
         """The keys of both, sealing as this one does."""
@@ -106,12 +112,10 @@ class Vault:
         Raises:
             VaultError: The key is not here, or the bytes are not what was sealed for this place.
         """
-        id = sealed_under(sealed)
-        if id not in self._keys:
-            raise _foreign(id)
+        key = self._key(sealed_under(sealed))
         broken = VaultError(f"what is stored as {context} was altered, damaged or put in another place.")
         with instead_of(BrokenSeal, broken):
-            return unseal(self._keys[id], sealed[_HEADER:], sealed[:_HEADER] + context.encode())
+            return unseal(key, sealed[_HEADER:], sealed[:_HEADER] + context.encode())
 
 
 def key_id(key: bytes) -> str:
@@ -124,10 +128,3 @@ def sealed_under(sealed: bytes) -> str:
     if len(sealed) < _SHORTEST or not sealed.startswith(_FORM):
         raise VaultError("these bytes were not sealed by foldaway, or they are damaged.")
     return sealed[len(_FORM) : _HEADER].hex()
-
-
-def _foreign(id: str) -> VaultError:
-    return VaultError(
-        f"the data is sealed under the key {id}, which is not among the keys given; "
-        "bring back the key file, or the FOLDAWAY_KEY, that the data was made with."
-    )

@@ -28,12 +28,7 @@ _LOCK = 0x666F6C64
 
 
 def migrate(connection: sa.Connection, part: Part, revision: str = "head") -> None:
-    """Bring the tables of a part to a revision, from none at all or from any earlier one.
-
-    Args:
-        connection: A connection in a transaction that writes.
-        part: The part.
-        revision: The revision; by default the last.
+    """Bring the tables of a part to a revision, from none at all or from any earlier one, in a transaction that writes.
 
     Raises:
         StoreError: The tables have a form that this foldaway does not know.
