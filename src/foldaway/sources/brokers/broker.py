@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from foldaway.backoff import pauses
 from foldaway.errors import FoldawayError, SourceError, instead_of, not_installed
 from foldaway.keeping.saved import Place
-
-T = TypeVar("T")
 
 Positions = Mapping[str, Place]
 """How far a stream was read: the place of the last message taken, for each of its parts."""
@@ -35,9 +31,6 @@ _ADAPTERS = (
 
 # What every broker takes as a name; nothing that could be read as another part of a command or an address.
 _NAME = re.compile(r"[^\s/?#*>\x00-\x1f]{1,255}")
-
-_FIRST, _LONGEST = 0.1, 10.0
-_NAP = 0.1  # how often to look whether to stop
 
 
 @dataclass(frozen=True)
@@ -207,8 +200,8 @@ class Broker(Protocol):
         ...
 
     def identity(self) -> str:
-        """What tells this stream from another of the same name, if the broker knows: when it was made."""
-        ...
+        """What tells this stream from another of the same name: when it was made. Not every broker knows."""
+        return ""
 
     def pull(self, most: int, seconds: float) -> Sequence[Message]:
         """The next messages, in order within each part; none if none has come within so many seconds."""
@@ -244,53 +237,3 @@ def required(module: str, extra: str) -> Any:
         lambda error: SourceError(not_installed((error.name or module).partition(".")[0], extra)),
     ):
         return import_module(module)
-
-
-class Stopped(Exception):
-    """Told to stop while the broker was away."""
-
-
-class Patience:
-    """Takes steps that need a broker; while it is away, waits longer and longer and connects again.
-
-    Args:
-        connect: Opens the connection; called first of all, and after every outage.
-        stopping: Whether to give up waiting.
-        told: Called with the seconds until the next attempt.
-    """
-
-    def __init__(
-        self, connect: Callable[[], None], stopping: Callable[[], bool], told: Callable[[float], None]
-    ) -> None:
-        self._connect = connect
-        self._stopping = stopping
-        self._told = told
-        self._connected = False
-
-    def through(self, step: Callable[[], T]) -> T:
-        """The step's result, however often the broker goes away meanwhile.
-
-        Raises:
-            Stopped: We are to stop, and the broker is away.
-        """
-        waits = pauses(_FIRST, _LONGEST)
-        while True:
-            try:
-                if not self._connected:
-                    self._connect()
-                    self._connected = True
-                return step()
-            except Away:
-                self._connected = False
-            pause = next(waits)
-            self._told(pause)
-            self._sleep(pause)
-
-    def _sleep(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while not self._stopping():
-            left = until - time.monotonic()
-            if left <= 0:
-                return
-            time.sleep(min(left, _NAP))
-        raise Stopped

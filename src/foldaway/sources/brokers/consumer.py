@@ -12,19 +12,23 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
+from foldaway.backoff import pauses
 from foldaway.errors import RecordError, SealedError, SourceError
 from foldaway.inference.fixing import is_ripe
 from foldaway.keeping.cohort import may_write
 from foldaway.keeping.saved import Place
 from foldaway.plan import Plan
-from foldaway.sources.brokers.broker import Broker, Message, Patience, Stopped
+from foldaway.sources.brokers.broker import Away, Broker, Message
 from foldaway.sources.brokers.messages import fold_messages
 from foldaway.sources.brokers.stream_file import StreamFile
 from foldaway.sources.formats.chunk import wanted_by
 from foldaway.trial import Trial, prepare_sealing
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -76,10 +80,16 @@ class FaultyMessage(RecordError):
     """A message that the plan refuses: where it stands and what is wrong, by column, rule and count."""
 
 
+class _Stopped(Exception):
+    """Told to stop while the broker was away."""
+
+
 MOST_AT_ONCE = 2_000
 _LARGE = 2**20  # what a message is taken to be before one has come
 _LAG_EVERY = 1.0
 _RATE_OVER = 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+_NAP = 0.1  # how often to look whether to stop
 
 
 class Consumer:
@@ -129,7 +139,7 @@ class Consumer:
         self._at_once = self._as_many_of(_LARGE)
         self._lag: int | None = None
         self._rate = _Rate()
-        self._patience = Patience(self._reconnect, stopping, lambda seconds: self._tell(away=seconds))
+        self._connected = False
 
     @property
     def pending(self) -> int:
@@ -158,7 +168,7 @@ class Consumer:
         if self._durable.closed and not self._options.close:
             raise SealedError("the trial in this store is closed: it takes no more records.")
         try:
-            self._patience.through(lambda: None)
+            self._patiently(lambda: None)
             while not (self._durable.closed or self._stopping()):
                 if self._step() and (self._options.until_empty or self._options.close):
                     if self._options.close:
@@ -166,12 +176,31 @@ class Consumer:
                     break
             self._write_if_due(at_rest=True)
             self._settle()
-        except Stopped:  # while the broker was away
+        except _Stopped:
             self._write_if_due(at_rest=True)
         finally:
             self._broker.close()
         self._tell()
         return self._live if self._durable.closed else self._durable.of(self.plan)
+
+    def _patiently(self, step: Callable[[], T]) -> T:
+        """The step's result, however often the broker goes away meanwhile: we wait, and connect again."""
+        waits = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
+        while True:
+            try:
+                if not self._connected:
+                    self._reconnect()
+                    self._connected = True
+                return step()
+            except Away:
+                self._connected = False
+            pause = next(waits)
+            self._tell(away=pause)
+            until = time.monotonic() + pause
+            while (left := until - time.monotonic()) > 0 and not self._stopping():
+                time.sleep(min(left, _NAP))
+            if self._stopping():
+                raise _Stopped
 
     def _reconnect(self) -> None:
         """Open the stream after what has been folded so far, durable or not."""
@@ -192,13 +221,13 @@ class Consumer:
 
     def _step(self) -> bool:
         """Pull, fold, write, acknowledge; whether the stream was empty."""
-        pulled = self._patience.through(lambda: self._broker.pull(self._at_once, self._options.wait))
+        pulled = self._patiently(lambda: self._broker.pull(self._at_once, self._options.wait))
         fault = self._take(pulled)
         if is_ripe(self._live.tallies) or fault is not None:
             self._write_if_due(at_rest=not pulled or fault is not None)
         self._settle()
         if not pulled or time.monotonic() - self._lag_asked >= _LAG_EVERY:
-            self._lag = self._patience.through(lambda: self._broker.lag(self._positions))
+            self._lag = self._patiently(lambda: self._broker.lag(self._positions))
             self._lag_asked = time.monotonic()
         self._tell()
         if fault is not None:
@@ -261,7 +290,7 @@ class Consumer:
     def _settle(self) -> None:
         """Let the broker forget what is durable."""
         if self._owing or self._safe:
-            self._patience.through(self._acknowledge)
+            self._patiently(self._acknowledge)
             self._owing, self._safe = False, []
 
     def _acknowledge(self) -> None:

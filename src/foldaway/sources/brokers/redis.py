@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from foldaway.errors import SourceError, instead_of
 from foldaway.keeping.saved import Place
-from foldaway.sources.brokers.broker import Address, Away, BrokerKind, Message, Positions, required
+from foldaway.sources.brokers.broker import Address, Away, Broker, BrokerKind, Message, Positions, required
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ _MOST_COUNTED = 10_000
 _TEMPORARY = ("LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED")
 
 
-class RedisStream:
+class RedisStream(Broker):
     """A stream of a Redis server.
 
     Args:
@@ -75,10 +75,6 @@ class RedisStream:
                 "again, or Redis has lost its end. If it holds nothing new, say XSETID with that entry to Redis; if "
                 "all is new, consume it into a store of its own."
             )
-
-    def identity(self) -> str:
-        """Redis does not know."""
-        return ""
 
     def pull(self, most: int, seconds: float) -> Sequence[Message]:
         """Entries after the last that was pulled."""

@@ -70,7 +70,7 @@ class StreamFile:
         ...     with StreamFile(Path(folder)) as file:
         ...         reached = StreamPositions("nats ORDERS", places={"": (17,)})
         ...         file.write(StreamState(reached, b"tallies"), FileKey("5a" * 16, bytes(16)))
-        ...         file.read(bytes(16)).reached.places
+        ...         read(file.folder, bytes(16)).reached.places
         {'': (17,)}
     """
 
@@ -98,17 +98,13 @@ class StreamFile:
         """Let another have it."""
         self._held.close()
 
-    def read(self, key: bytes | None = None) -> StreamState | None:
-        """What it holds; none if nothing was written yet."""
-        return read(self.folder, key)
-
     def of_stream(self, stream: str, key: bytes | None = None) -> StreamState:
         """What it holds of a stream; its beginning if nothing was written yet.
 
         Raises:
             SourceError: It holds another stream.
         """
-        stored = self.read(key) or StreamState(StreamPositions(stream))
+        stored = read(self.folder, key) or StreamState(StreamPositions(stream))
         if (other := stored.reached.stream) != stream:
             raise SourceError(f"the store {self.folder} belongs to another stream ({other}); name another folder.")
         return stored
