@@ -39,8 +39,8 @@ from foldaway.sources.brokers.broker import Message, Positions
 from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions
 from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
 from foldaway.sources.formats.body import Decoded, Limits
+from foldaway.sources.formats.files import ReadOptions
 from foldaway.sources.runs.backlog import Backlog
-from foldaway.sources.runs.shares import ReadOptions
 from plans import SMALL, replaced
 from stores import VAULT
 

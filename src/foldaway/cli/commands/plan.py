@@ -193,7 +193,8 @@ def calibrate(
     import tomli_w
 
     from foldaway.sources.formats.chunk import WantedColumns, wanted_by
-    from foldaway.sources.runs.shares import ReadOptions, fold_columns
+    from foldaway.sources.formats.files import ReadOptions
+    from foldaway.sources.runs.shares import fold_columns
 
     # A mode of devices, or a release, may need the very coefficients that are to be found.
     bare = fa.Plan.load(plan, federated=None, privacy={}, release=None, complete_units=False)
@@ -313,7 +314,7 @@ def _look(
 
     from foldaway.records.values import WRONG_TYPE, numbers
     from foldaway.sources.formats.chunk import WantedColumns
-    from foldaway.sources.formats.files import read
+    from foldaway.sources.formats.files import ReadOptions, read
 
     counts: dict[str, int] = {}
     used: dict[str, Counter[int]] = {column: Counter() for column in levels}
@@ -323,7 +324,7 @@ def _look(
     once = _Once()
     with file_progress([file], "reading") as progress:
         wanted = WantedColumns(tuple(numeric), (arm, *levels, *([unit] if unit else [])))
-        for batch in read(file, wanted, delimiter=delimiter, progress=lambda used: progress(file, used)):
+        for batch in read(file, wanted, ReadOptions(None, delimiter), progress=partial(progress, file)):
             records = batch.records
             n += len(records)
             missing.update({name: records.column(name).null_count for name in records.schema.names})

@@ -152,8 +152,8 @@ def _effects(sources: Sequence[str], plan: fa.Plan, delimiter: str | None, key: 
     from foldaway.calibrating import Earlier
     from foldaway.cli.commands.state import file_of, is_state, read_key
     from foldaway.sources.formats.chunk import WantedColumns, wanted_by
-    from foldaway.sources.formats.files import column_names
-    from foldaway.sources.runs.shares import ReadOptions, fold_columns
+    from foldaway.sources.formats.files import ReadOptions, column_names
+    from foldaway.sources.runs.shares import fold_columns
 
     if len(sources) == 1 and (file := Path(sources[0])).exists() and is_state(state := file_of(file)):
         return fa.saved_effects(state, key=read_key(key))

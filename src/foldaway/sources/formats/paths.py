@@ -59,7 +59,7 @@ def _matches(pattern: str) -> list[Path]:
     return files
 
 
-def size(path: Path | Stdin | str) -> int | None:
+def size(path: Path | Stdin) -> int | None:
     """The file's size in bytes, or None for what has none: standard input and pipes.
 
     Raises:
@@ -69,7 +69,7 @@ def size(path: Path | Stdin | str) -> int | None:
         >>> size(Stdin()) is None
         True
     """
-    if isinstance(path, Stdin) or path == "-":
+    if isinstance(path, Stdin):
         return None
     with instead_of(OSError, lambda error: SourceError(f"{path} {trouble(error)}")):
         status = os.stat(path)

@@ -27,9 +27,10 @@ from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import Positions, of_kind
 from foldaway.plan import Plan
 from foldaway.records.faults import none_folded
+from foldaway.sources.formats.files import ReadOptions
 from foldaway.sources.formats.paths import Stdin, expand
 from foldaway.sources.runs.folding import OnBytes, files_and_pipes, fold_shares, started
-from foldaway.sources.runs.shares import ReadOptions, fold_one, shares_of
+from foldaway.sources.runs.shares import fold_one, shares_of
 from foldaway.trial import Trial, open_saved
 
 # Saving may take this share of the time: a small state is saved after nearly every share of the files.
@@ -136,7 +137,7 @@ class Backlog:
         options: ReadOptions,
         *,
         processes: int = 1,
-        progress: OnBytes | None = None,
+        progress: OnBytes = lambda path, used: None,
     ) -> Outcome:
         """Fold the files, save after each cohort of records or more, and delete what is saved, if so wished.
 
@@ -166,7 +167,7 @@ class Backlog:
                 complete = []
         trial = trial.copy()
         for pipe in pipes:
-            fold_one(trial, pipe, options, progress=None if progress is None else partial(progress, pipe))
+            fold_one(trial, pipe, options, progress=partial(progress, pipe))
         self._end(trial, complete, before)
         return self.outcome
 

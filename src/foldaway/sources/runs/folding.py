@@ -10,25 +10,17 @@ from contextvars import copy_context
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 from foldaway.errors import PlanError, SourceError
 from foldaway.numerics.threads import cores, one_blas_thread, one_core
 from foldaway.plan import Plan
+from foldaway.sources.formats.files import ReadOptions
 from foldaway.sources.formats.paths import Stdin, expand, size
 from foldaway.sources.runs.processes import Workers
-from foldaway.sources.runs.shares import Count, ReadOptions, Share, fold_one, fold_share, shares_of
+from foldaway.sources.runs.shares import Count, Share, fold_one, fold_share, shares_of
 from foldaway.trial import Trial
 
 OnBytes = Callable[[Path | Stdin, int], None]
-
-
-class FoldedShare(NamedTuple):
-    """A share, the trial with all shares up to it, and what became of the records of each of its pieces."""
-
-    share: Share
-    trial: Trial
-    counts: list[Count]
 
 
 def fold_files(
@@ -78,22 +70,20 @@ def fold_files(
     trial = started(plan, key=key, into=into)
     options = ReadOptions(format, delimiter)
     given = [patterns] if isinstance(patterns, str | Path) else patterns
-    return fold_paths(trial, expand([os.fspath(pattern) for pattern in given]), options, processes, progress)
+    paths = expand([os.fspath(pattern) for pattern in given])
+    return fold_paths(trial, paths, options, processes, progress or (lambda path, used: None))
 
 
 def fold_paths(
-    trial: Trial,
-    paths: Sequence[Path | Stdin],
-    options: ReadOptions,
-    processes: int = 1,
-    progress: OnBytes | None = None,
+    trial: Trial, paths: Sequence[Path | Stdin], options: ReadOptions, processes: int, progress: OnBytes
 ) -> Trial:
     """The trial with all records of the files in it."""
     files, pipes = files_and_pipes(paths)
-    for done in fold_shares(trial, shares_of(files, trial.plan, options.format), options, processes, progress):
-        trial = done.trial
+    shares = shares_of(files, trial.plan, options.format)
+    for _, whole, _ in fold_shares(trial, shares, options, processes, progress):
+        trial = whole
     for pipe in pipes:
-        fold_one(trial, pipe, options, progress=None if progress is None else partial(progress, pipe))
+        fold_one(trial, pipe, options, progress=partial(progress, pipe))
     return trial
 
 
@@ -115,15 +105,14 @@ def files_and_pipes(paths: Sequence[Path | Stdin]) -> tuple[list[Path], list[Pat
 
 
 def fold_shares(
-    trial: Trial, shares: Sequence[Share], options: ReadOptions, processes: int = 1, progress: OnBytes | None = None
-) -> Iterator[FoldedShare]:
-    """Fold share after share."""
+    trial: Trial, shares: Sequence[Share], options: ReadOptions, processes: int, progress: OnBytes
+) -> Iterator[tuple[Share, Trial, list[Count]]]:
+    """Each share, the trial with all shares up to it, and what became of the records of each of its pieces."""
     used: Counter[Path] = Counter()
 
     def tell(path: Path, more: int) -> None:
         used[path] += more
-        if progress is not None:
-            progress(path, used[path])
+        progress(path, used[path])
 
     key = trial.key if trial.plan.keyed else None
     if processes < 1:
@@ -135,12 +124,12 @@ def fold_shares(
             shares, _by_threads(shares, trial.plan, key, options, tell, threads), strict=True
         ):
             trial += more
-            yield FoldedShare(share, trial, counts)
+            yield share, trial, counts
         return
     with Workers(trial.plan, key, options, min(processes, len(shares))) as workers:
         for share, answer in zip(shares, workers.fold(shares, tell), strict=True):
             trial += Trial.loads(answer.state, trial.plan, key=key)
-            yield FoldedShare(share, trial, answer.counts)
+            yield share, trial, answer.counts
 
 
 def _by_threads(

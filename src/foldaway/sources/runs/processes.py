@@ -28,7 +28,8 @@ from foldaway.errors import FoldawayError, SourceError, WorkerError, instead_of
 from foldaway.numerics.threads import CORES, cores
 from foldaway.plan import Plan
 from foldaway.records.columns import leave_pandas_out
-from foldaway.sources.runs.shares import Count, ReadOptions, Share, fold_share
+from foldaway.sources.formats.files import ReadOptions
+from foldaway.sources.runs.shares import Count, Share, fold_share
 
 T = TypeVar("T")
 

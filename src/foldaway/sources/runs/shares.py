@@ -19,7 +19,7 @@ from foldaway.errors import RecordError, instead_of
 from foldaway.plan import Plan
 from foldaway.records.faults import FaultyBatch
 from foldaway.sources.formats.chunk import WantedColumns, wanted_by
-from foldaway.sources.formats.files import parts, read, require_options, require_wanted
+from foldaway.sources.formats.files import ReadOptions, parts, read, require_wanted
 from foldaway.sources.formats.paths import Stdin, size
 from foldaway.tallies import empty_holding
 from foldaway.trial import Trial
@@ -107,21 +107,6 @@ class Count(NamedTuple):
     dropped: int
 
 
-class ReadOptions(msgspec.Struct, frozen=True):
-    """How files are read.
-
-    Attributes:
-        format: csv, tsv, parquet, arrow or ndjson; by default the file's name or first bytes tell.
-        delimiter: What stands between two cells of a CSV file, if it is not a comma.
-    """
-
-    format: str | None = None
-    delimiter: str | None = None
-
-    def __post_init__(self) -> None:
-        require_options(self.format, self.delimiter)
-
-
 def fold_share(
     share: Share, plan: Plan, key: bytes | None, options: ReadOptions, progress: Callable[[Path, int], None]
 ) -> tuple[Trial, list[Count]]:
@@ -147,7 +132,7 @@ def fold_one(
     options: ReadOptions,
     *,
     part: range | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None],
 ) -> None:
     """Fold one file, or a part of it, into the trial."""
     whole = trial.plan.complete_units
@@ -162,19 +147,10 @@ def fold_columns(
     *,
     whole: bool = False,
     part: range | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None],
 ) -> None:
     """Fold these columns of a file, chunk by chunk."""
-    chunks = read(
-        path,
-        wanted,
-        whole=whole,
-        format=options.format,
-        delimiter=options.delimiter,
-        part=part,
-        progress=progress,
-    )
-    for chunk in chunks:
+    for chunk in read(path, wanted, options, whole=whole, part=part, progress=progress):
         require_wanted(path, wanted, chunk, options.delimiter)
         with instead_of(RecordError, partial(_with_place, path, chunk.line)):
             into.fold(chunk.records, text=True, unreadable=chunk.ragged)
