@@ -73,18 +73,16 @@ class Asked(NamedTuple):
 
     def aim(self, margin: float) -> Aim:
         """The bounds that the effect must be shown to lie beyond."""
-        above: float | None = 0.0
-        below: float | None = 0.0
+        sides: tuple[float | None, float | None]
         match self.goal:
             case "different":
-                above = None if self.alternative == "less" else 0.0
-                below = None if self.alternative == "greater" else 0.0
+                sides = None if self.alternative == "less" else 0.0, None if self.alternative == "greater" else 0.0
             case "alike":
-                above, below = -margin, margin
+                sides = -margin, margin
             case _:
                 bound = self.sign * (margin if self.goal == "better" else -margin)
-                above, below = (bound, None) if self.sign > 0 else (None, bound)
-        return Aim(above, below, self.goal == "alike", self.tail)
+                sides = (bound, None) if self.sign > 0 else (None, bound)
+        return Aim(*sides, self.goal == "alike", self.tail)
 
     @property
     def direction(self) -> int:

@@ -15,6 +15,7 @@ from foldaway.sources.formats.lines import BYTE_ORDER_MARK
 from foldaway.sources.formats.ndjson import MALFORMED
 from foldaway.trial import Trial
 
+_ANY_OBJECT = msgspec.json.Decoder(msgspec.defstruct("Anything", []))  # of which nothing is taken
 _LIMITS = Limits()  # what one message may hold; more is damage, or meant to fill the memory
 
 
@@ -101,13 +102,9 @@ def _media_type(body: bytes, kind: str | None) -> str:
     return JSON if body.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"[") else NDJSON
 
 
-class _Anything(msgspec.Struct):
-    """Any object in JSON, nothing of it taken."""
-
-
 def _is_object(data: bytes) -> bool:
     try:
-        msgspec.json.decode(data, type=_Anything)
+        _ANY_OBJECT.decode(data)
     except MALFORMED:
         return False
     return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from foldaway.errors import SourceError, instead_of
 from foldaway.keeping.saved import Place
@@ -63,11 +63,9 @@ class RedisStream(Broker):
             raise SourceError(f"there is no stream {self._key!r} in Redis yet; check its name, or add a record to it.")
         self._seen = True
         self._after = positions.get("", _BEGINNING)
-        if kind == b"stream":
-            self._require_reached(self._ask(lambda: self._client.xinfo_stream(self._key)))
-        return positions
-
-    def _require_reached(self, about: dict[str, Any]) -> None:
+        if kind == b"none":
+            return positions
+        about = self._ask(lambda: self._client.xinfo_stream(self._key))
         last = _place(about["last-generated-id"])
         if last < self._after and about["length"]:
             raise SourceError(
@@ -75,6 +73,7 @@ class RedisStream(Broker):
                 "again, or Redis has lost its end. If it holds nothing new, say XSETID with that entry to Redis; if "
                 "all is new, consume it into a store of its own."
             )
+        return positions
 
     def pull(self, most: int, seconds: float) -> Sequence[Message]:
         """Entries after the last that was pulled."""

@@ -6,7 +6,7 @@ import re
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol, Self
+from typing import IO, Self
 
 import pyarrow as pa
 
@@ -20,14 +20,10 @@ _PACKED = {
 }
 
 
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
 class Peekable(io.RawIOBase):
     """A reader whose next bytes can be looked at without taking them."""
 
-    def __init__(self, source: _Readable) -> None:
+    def __init__(self, source: IO[bytes]) -> None:
         self._source = source
         self._ahead = b""
         self.taken = 0
