@@ -275,8 +275,9 @@ class Files(User):
         return 0  # until the run
 
     def pending(self) -> int:
-        with Watched(self.plan, self.folder / "saved") as backlog:
-            self.states = backlog.states
+        backlog = Watched(self.plan, self.folder / "saved")
+        self.states = backlog.states
+        with backlog:
             try:
                 return backlog.fold(backlog.find([str(self.folder / "*.csv")]), ReadOptions()).waiting_records
             except StateError:

@@ -29,16 +29,11 @@ It has `names` of the columns, unless every line has its own; and `parts`, the s
 a part can be read by itself."""
 
 _SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".ipc": "arrow",
-    ".feather": "arrow",
-    ".ndjson": "ndjson",
-    ".jsonl": "ndjson",
-    ".json": "ndjson",
+    "csv": (".csv",),
+    "tsv": (".tsv",),
+    "parquet": (".parquet", ".pq"),
+    "arrow": (".arrow", ".ipc", ".feather"),
+    "ndjson": (".ndjson", ".jsonl", ".json"),
 }
 _DELIMITERS = {"csv": b",", "tsv": b"\t"}
 _PACKED = (".gz", ".zst", ".bz2")
@@ -154,10 +149,6 @@ def column_names(path: Path, delimiter: str | None = None) -> list[str]:
 
     A file without a header line is refused, so that no record's values are taken for names and shown: the first record
     then stands where the names should be, or once did, in a Parquet file that was made from such a one.
-
-    Args:
-        path: The file.
-        delimiter: What stands between two cells of a CSV file, if not a comma (in a TSV file, a tab).
 
     Raises:
         SourceError: The file cannot be read, or its first line names no columns.
@@ -276,9 +267,10 @@ def _shown(
 def _format(stream: Stream) -> str:
     """The format by suffix, or else by the first bytes."""
     if isinstance(stream.path, Path):
-        suffixes = [suffix.lower() for suffix in stream.path.suffixes if suffix.lower() not in _PACKED]
-        if suffixes and suffixes[-1] in _SUFFIXES:
-            return _SUFFIXES[suffixes[-1]]
+        named = [suffix for suffix in map(str.lower, stream.path.suffixes) if suffix not in _PACKED]
+        for kind, suffixes in _SUFFIXES.items():
+            if named and named[-1] in suffixes:
+                return kind
     with _in_our_words(stream.path):
         head = stream.peek(4096)
         if head.startswith(b"PK\x03\x04"):

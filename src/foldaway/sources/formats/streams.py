@@ -4,9 +4,9 @@ import io
 import os
 import re
 import sys
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import IO, Self
+from typing import IO
 
 import pyarrow as pa
 
@@ -46,7 +46,7 @@ class Peekable(io.RawIOBase):
         return head + rest if head else rest
 
 
-class Stream:
+class Stream(AbstractContextManager["Stream"]):
     """An open file or standard input.
 
     Attributes:
@@ -66,9 +66,6 @@ class Stream:
             if magic.match(head):
                 source = pa.PythonFile(self._file, mode="r")
                 self._data = Peekable(self._open.enter_context(pa.CompressedInputStream(source, codec)))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._open.close()

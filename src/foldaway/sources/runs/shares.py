@@ -111,7 +111,7 @@ def fold_share(
     share: Share, plan: Plan, key: bytes | None, options: ReadOptions, progress: Callable[[Path, int], None]
 ) -> tuple[Trial, list[Count]]:
     """The trial of a share, and a count for each piece; progress is told as so many more bytes of a file."""
-    trial, counts = Trial(plan, key=key), []
+    trial, counts, wanted, whole = Trial(plan, key=key), [], wanted_by(plan), plan.complete_units
     for piece in share:
         done = 0
 
@@ -121,22 +121,10 @@ def fold_share(
             done = used
 
         folded, dropped = trial.n, trial.dropped.total
-        fold_one(trial, piece.path, options, part=None if piece.part is None else range(*piece.part), progress=tell)
+        part = None if piece.part is None else range(*piece.part)
+        fold_columns(trial, piece.path, wanted, options, whole=whole, part=part, progress=tell)
         counts.append(Count(trial.n - folded, trial.dropped.total - dropped))
     return trial, counts
-
-
-def fold_one(
-    trial: Trial,
-    path: Path | Stdin,
-    options: ReadOptions,
-    *,
-    part: range | None = None,
-    progress: Callable[[int], None],
-) -> None:
-    """Fold one file, or a part of it, into the trial."""
-    whole = trial.plan.complete_units
-    fold_columns(trial, path, wanted_by(trial.plan), options, whole=whole, part=part, progress=progress)
 
 
 def fold_columns(
@@ -149,7 +137,7 @@ def fold_columns(
     part: range | None = None,
     progress: Callable[[int], None],
 ) -> None:
-    """Fold these columns of a file, chunk by chunk."""
+    """Fold these columns of a file, or of a part of it, chunk by chunk."""
     for chunk in read(path, wanted, options, whole=whole, part=part, progress=progress):
         require_wanted(path, wanted, chunk, options.delimiter)
         with instead_of(RecordError, partial(_with_place, path, chunk.line)):
