@@ -102,6 +102,9 @@ class Power(Sequence[Planned]):
         )
         return f"<div>{before}{html_table(*self._table())}{after}</div>"
 
+    __str__ = to_string
+    _repr_html_ = to_html
+
     def _remarks(self) -> list[str]:
         """Why numbers are missing, and the notes."""
         return [*dict.fromkeys(row.why for row in self.rows if row.why), *self.notes]
@@ -150,14 +153,8 @@ class Power(Sequence[Planned]):
         axes.set_title(title, loc="left", fontsize="medium", fontweight="bold", parse_math=False)
         axes.spines[["top", "right"]].set_visible(False)
 
-    def __str__(self) -> str:
-        return self.to_string()
-
     def __repr__(self) -> str:
         return f"Power: {self.wanted} | records={self.records} | rows={len(self)}"
-
-    def _repr_html_(self) -> str:
-        return self.to_html()
 
     def _headline(self) -> list[str]:
         size, several = self._size(), len(self) > 1

@@ -174,16 +174,15 @@ def _answer(
         why = f"{name}: no {wanted} gives {comparing.arm!r} a chance of {100 * chance:g} %."
         found = None
     of_arms, of_units = _whole(design, size)
-    level = known.level
     return Planned(
         outcome=name,
         arm=comparing.arm,
         control=next(iter(design.arms)),
         goal=goal,
-        level=level,
+        level=known.level,
         sd=known.deviation(),
         effect=effect,
-        relative=effect / level if effect is not None and level > 0 else None,
+        relative=effect / known.level if effect is not None and known.level > 0 else None,
         margin=margin or 0.0,
         power=found,
         records=of_arms,

@@ -30,12 +30,7 @@ _BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
 def numbers(column: Column, *, text: bool = False) -> tuple[Floats, Masks]:
-    """The column as float64, and its faults.
-
-    Args:
-        column: The column.
-        text: Whether digits as text count as numbers, as in a file format that has only text.
-    """
+    """The column as float64, and its faults; with `text`, as from a file format that has only text, digits count."""
     if isinstance(column, list):
         values, null, wrong = _objects_to_floats(column, text)
     elif pa.types.is_dictionary(column.type):

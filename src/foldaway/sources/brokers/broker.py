@@ -1,6 +1,6 @@
 """What the consumer asks of a broker, so that NATS, Redis and Kafka differ in one small file each.
 
-A new one is a file in this folder and a line in ``_ADAPTERS``.
+A new one is a file in this folder and its name in ``_ADAPTERS``.
 """
 
 from __future__ import annotations
@@ -23,11 +23,7 @@ PASSWORD = "FOLDAWAY_BROKER_PASSWORD"
 """The environment's variable for a password, which a command line would show to every user of the machine."""
 
 # Each a module of this folder with a `KIND`. Their client libraries are loaded when one is first spoken to.
-_ADAPTERS = (
-    "nats",
-    "redis",
-    "kafka",
-)
+_ADAPTERS = ("nats", "redis", "kafka")
 
 # What every broker takes as a name; nothing that could be read as another part of a command or an address.
 _NAME = re.compile(r"[^\s/?#*>\x00-\x1f]{1,255}")
@@ -102,11 +98,6 @@ class BrokerKind(NamedTuple):
         """Its name."""
         return next(iter(self.schemes))
 
-    @property
-    def form(self) -> str:
-        """How its addresses are written."""
-        return f"{self.name}://HOST:PORT/{self.noun.upper()}"
-
 
 def kinds() -> list[BrokerKind]:
     """Every kind of broker that we speak to."""
@@ -127,7 +118,7 @@ def parse(text: str) -> Address:
         ('nats ORDERS subject=orders.eu', 'ann', False)
     """
     known = kinds()
-    *others, last = [kind.form for kind in known]
+    *others, last = [f"{kind.name}://HOST:PORT/{kind.noun.upper()}" for kind in known]
     forms = f"{', '.join(others)} or {last}"
     scheme, separated, rest = text.partition("://")
     kind = next((kind for kind in known if scheme in kind.schemes), None)
@@ -197,7 +188,6 @@ class Broker(Protocol):
         Raises:
             SourceError: There is no such stream, or it cannot be the one that the positions were taken from.
         """
-        ...
 
     def identity(self) -> str:
         """What tells this stream from another of the same name: when it was made. Not every broker knows."""
@@ -205,23 +195,18 @@ class Broker(Protocol):
 
     def pull(self, most: int, seconds: float) -> Sequence[Message]:
         """The next messages, in order within each part; none if none has come within so many seconds."""
-        ...
 
     def acknowledge(self, positions: Positions, messages: Sequence[Message]) -> None:
         """Tell the broker that all messages up to the positions are safe; `messages` are those since the last time."""
-        ...
 
     def delete(self, positions: Positions) -> bool:
         """Remove all messages up to the positions; false if this broker cannot."""
-        ...
 
     def lag(self, positions: Positions) -> int:
         """How many messages wait after the positions; roughly, where others delete or filter."""
-        ...
 
     def close(self) -> None:
         """Let go of the connection; never fails."""
-        ...
 
 
 def required(module: str, extra: str) -> Any:
@@ -233,7 +218,6 @@ def required(module: str, extra: str) -> Any:
         foldaway.errors.SourceError: surely_not_installed is not installed: pip install 'foldaway[nats]'...
     """
     with instead_of(
-        ModuleNotFoundError,
-        lambda error: SourceError(not_installed((error.name or module).partition(".")[0], extra)),
+        ModuleNotFoundError, lambda error: SourceError(not_installed((error.name or module).partition(".")[0], extra))
     ):
         return import_module(module)

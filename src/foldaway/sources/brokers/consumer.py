@@ -138,7 +138,7 @@ class Consumer:
         self._written = self._lag_asked = 0.0
         self._at_once = self._as_many_of(_LARGE)
         self._lag: int | None = None
-        self._rate = _Rate()
+        self._seen: deque[tuple[float, int]] = deque()  # how many records there were, in the last few seconds
         self._connected = False
 
     @property
@@ -150,8 +150,16 @@ class Consumer:
     def progress(self) -> Progress:
         """How far it is."""
         durable = self._live.n - self.pending
-        rate = self._rate.of(self._live.n)
-        return Progress(durable, self.pending, self._lag, rate, self._skipped, self._missed)
+        return Progress(durable, self.pending, self._lag, self._rate(), self._skipped, self._missed)
+
+    def _rate(self) -> float:
+        """Records a second, lately."""
+        now, count = time.monotonic(), self._live.n
+        self._seen.append((now, count))
+        while len(self._seen) > 2 and self._seen[1][0] < now - _RATE_OVER:
+            self._seen.popleft()
+        then, before = self._seen[0]
+        return round((count - before) / (now - then), 1) if now > then else 0.0
 
     def run(self) -> Trial:
         """Consume until told to stop, or until the stream is empty.
@@ -244,8 +252,10 @@ class Consumer:
             self._at_once = self._as_many_of(sum(len(message.body) for message in pulled) // len(pulled) + 1)
         for messages, fault in fold_messages(self._live, self._fresh(pulled), self._wanted):
             if fault is not None and not self._options.skip_faulty:
+                part = f"partition {messages[0].part}, " if messages[0].part else ""
+                place = f"{part}position {'-'.join(map(str, messages[0].place))}"
                 return FaultyMessage(
-                    f"the message at {_place_in_words(messages[0])} is refused and stays at the broker: {fault}\n"
+                    f"the message at {place} is refused and stays at the broker: {fault}\n"
                     "What was before it stays counted. Mend or remove it there, or pass over such messages with "
                     "--skip-faulty, which counts them."
                 )
@@ -277,10 +287,7 @@ class Consumer:
 
     def _write(self, trial: Trial) -> None:
         reached = msgspec.structs.replace(
-            self._durable.reached,
-            places=dict(self._positions),
-            skipped=self._skipped,
-            missed=self._missed,
+            self._durable.reached, places=dict(self._positions), skipped=self._skipped, missed=self._missed
         )
         self._durable, self._live = self._store.store(reached, trial), trial
         self._safe += self._taken
@@ -306,24 +313,3 @@ class Consumer:
 
     def _tell(self, away: float | None = None) -> None:
         self._told(msgspec.structs.replace(self.progress, away=away))
-
-
-class _Rate:
-    """Records a second, over the last few seconds."""
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def of(self, count: int) -> float:
-        """Note how many there are now; how fast they have come lately."""
-        now = time.monotonic()
-        self._seen.append((now, count))
-        while len(self._seen) > 2 and self._seen[1][0] < now - _RATE_OVER:
-            self._seen.popleft()
-        then, before = self._seen[0]
-        return round((count - before) / (now - then), 1) if now > then else 0.0
-
-
-def _place_in_words(message: Message) -> str:
-    place = "-".join(map(str, message.place))
-    return f"partition {message.part}, position {place}" if message.part else f"position {place}"

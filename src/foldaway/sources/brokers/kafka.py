@@ -23,12 +23,7 @@ _SILENT.propagate = False
 
 
 class KafkaTopic(Broker):
-    """A topic, with all of its partitions.
-
-    Args:
-        address: Where it is.
-        name: Whose offsets are committed: the trial's name.
-    """
+    """A topic, with all of its partitions; offsets are committed under the trial's name."""
 
     def __init__(self, address: Address, name: str) -> None:
         self._kafka = required("confluent_kafka", "kafka")

@@ -81,7 +81,10 @@ def decode_message(body: bytes | dict[str, str], kind: str | None, wanted: Wante
         {'y': ['1.5'], 'g': ['a']}
     """
     if isinstance(body, dict):
-        return _fields(body, wanted)
+        if body.keys().isdisjoint(wanted.names):
+            raise Unreadable("has none of the plan's columns")
+        cells = [pa.array([body.get(name)], pa.string()) for name in wanted.names]
+        return Chunk(pa.RecordBatch.from_arrays(cells, names=list(wanted.names)))
     media_type = _media_type(body, kind)
     if media_type != ARROW:
         body = body.removeprefix(BYTE_ORDER_MARK).strip()
@@ -108,13 +111,6 @@ def _is_object(data: bytes) -> bool:
     except MALFORMED:
         return False
     return True
-
-
-def _fields(fields: dict[str, str], wanted: WantedColumns) -> Chunk:
-    if not any(name in fields for name in wanted.names):
-        raise Unreadable("has none of the plan's columns")
-    cells = [pa.array([fields.get(name)], pa.string()) for name in wanted.names]
-    return Chunk(pa.RecordBatch.from_arrays(cells, names=list(wanted.names)))
 
 
 def _fold(trial: Trial, group: list[tuple[Message, Chunk]]) -> Iterator[tuple[Sequence[Message], str | None]]:

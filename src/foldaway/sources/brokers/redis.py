@@ -25,22 +25,19 @@ _TEMPORARY = ("LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAG
 
 
 class RedisStream(Broker):
-    """A stream of a Redis server.
-
-    Args:
-        address: Where it is.
-        name: Whose position it keeps there: the trial's name.
-    """
+    """A stream of a Redis server, which keeps our position under the trial's name."""
 
     def __init__(self, address: Address, name: str) -> None:
         self._redis = required("redis", "redis")
         retry = required("redis.retry", "redis").Retry(required("redis.backoff", "redis").NoBackoff(), 0)
+        if not (db := address.options.get("db", "0")).isdecimal():
+            raise SourceError("`db` in an address of Redis is a whole number.")
         host, port = address.hosts[0]
         secure = {"ssl": True, "ssl_ca_certs": address.options.get("ca")} if address.scheme == "rediss" else {}
         self._client = self._redis.Redis(
             host=host,
             port=port,
-            db=_number(address.options.get("db", "0")),
+            db=int(db),
             username=address.user,
             password=address.password,
             socket_timeout=10,
@@ -155,12 +152,6 @@ def _place(number: bytes | str) -> Place:
 
 def _id(place: Place) -> str:
     return "{}-{}".format(*place)
-
-
-def _number(text: str) -> int:
-    if text.isdecimal():
-        return int(text)
-    raise SourceError("`db` in an address of Redis is a whole number.")
 
 
 KIND = BrokerKind(RedisStream, {"redis": ("db",), "rediss": ("db", "ca")}, port=6379, apart=("db",), one_server=True)
