@@ -39,8 +39,8 @@ from foldaway.sources.brokers.broker import Message, Positions
 from foldaway.sources.brokers.consumer import Consumer, ConsumerOptions
 from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
 from foldaway.sources.formats.body import Decoded, Limits
+from foldaway.sources.formats.files import ReadOptions
 from foldaway.sources.runs.backlog import Backlog
-from foldaway.sources.runs.shares import ReadOptions
 from plans import SMALL, replaced
 from stores import VAULT
 
@@ -275,8 +275,9 @@ class Files(User):
         return 0  # until the run
 
     def pending(self) -> int:
-        with Watched(self.plan, self.folder / "saved") as backlog:
-            self.states = backlog.states
+        backlog = Watched(self.plan, self.folder / "saved")
+        self.states = backlog.states
+        with backlog:
             try:
                 return backlog.fold(backlog.find([str(self.folder / "*.csv")]), ReadOptions()).waiting_records
             except StateError:

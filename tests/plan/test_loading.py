@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         with pytest.raises(fa.PlanError, match=reason) as caught:
             fa.Plan.load(path)
         assert str(path) in str(caught.value)
-        assert caught.value.__suppress_context__
+        assert caught.value.__context__ is None
 
 
 # Fuzzing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from msgspec import Meta
 
@@ -144,31 +144,17 @@ class Written(Part, frozen=True, kw_only=True, eq=False):
     release: Release | float | Mapping[str, Any] | None = None
 
 
-class Analysis(Written, frozen=True, kw_only=True, eq=False, dict=True):
+class Analysis(Written, kw_only=True, eq=False, dict=True):  # type: ignore[misc]  # frozen, as what it extends
     """The settings as they are read, every part spelled out, and what follows from them."""
 
     if TYPE_CHECKING:  # a part is written in several ways and read in one
-
-        @property  # type: ignore[misc]
-        def outcomes(self) -> tuple[Outcome, ...]: ...  # noqa: D102
-
-        @property  # type: ignore[misc]
-        def coefficients(self) -> Coefficients | None: ...  # noqa: D102
-
-        @property  # type: ignore[misc]
-        def bootstrap(self) -> Bootstrap | None: ...  # noqa: D102
-
-        @property  # type: ignore[misc]
-        def strata(self) -> Strata | None: ...  # noqa: D102
-
-        @property  # type: ignore[misc]
-        def privacy(self) -> Privacy: ...  # noqa: D102
-
-        @property  # type: ignore[misc]
-        def federated(self) -> Federated | None: ...  # noqa: D102
-
-        @property  # type: ignore[misc]
-        def release(self) -> Release | None: ...  # noqa: D102
+        outcomes = cast("tuple[Outcome, ...]", ())
+        coefficients = cast("Coefficients | None", None)
+        bootstrap = cast("Bootstrap | None", None)
+        strata = cast("Strata | None", None)
+        privacy = cast("Privacy", None)
+        federated = cast("Federated | None", None)
+        release = cast("Release | None", None)
 
     @property
     def mode(self) -> ModeName | None:

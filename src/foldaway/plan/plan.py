@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import msgspec
 
-from foldaway.errors import PlanError
+from foldaway.errors import PlanError, instead_of
 from foldaway.plan.analysis import Analysis, Written
 from foldaway.plan.part import Fixed
 from foldaway.plan.rules import faults_of
@@ -141,17 +141,13 @@ class Plan(Analysis, kw_only=True, eq=False):  # type: ignore[misc]  # frozen, a
     def load(cls, path: str | Path, **others: Any) -> Self:
         """Read a plan from a ``.toml`` or ``.json`` file; other settings take the place of those in it."""
         path = Path(path)
-        try:
+        with (
+            instead_of(OSError, lambda error: PlanError(f"cannot read the plan {path}: {error.strerror}.")),
+            instead_of(UnicodeDecodeError, PlanError(f"cannot read the plan {path}: it is not UTF-8 text.")),
+        ):
             text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise PlanError(f"cannot read the plan {path}: {error.strerror}.") from None
-        except UnicodeDecodeError:
-            raise PlanError(f"cannot read the plan {path}: it is not UTF-8 text.") from None
-        try:
+        with instead_of(PlanError, lambda error: PlanError(f"{path} is not a valid plan:\n{error}")):
             return cls.loads(text, **others)
-        except PlanError as error:
-            faults = str(error)
-        raise PlanError(f"{path} is not a valid plan:\n{faults}")
 
     @classmethod
     def loads(cls, text: str, **others: Any) -> Self:

@@ -91,18 +91,23 @@ class Power(Sequence[Planned]):
 
     def to_string(self) -> str:
         """A sentence, a table that fits 80 columns, and notes."""
-        first = [in_lines(sentence) for sentence in self._headline()]
-        reasons = dict.fromkeys(row.why for row in self.rows if row.why)
-        header, rows = self._table()
-        notes = [in_lines(f"· {note}", "  ") for note in (*reasons, *self.notes)]
-        return "\n\n".join(["\n".join(first), text_table(header, rows, left=2), *(["\n".join(notes)] if notes else [])])
+        first = "\n".join(in_lines(sentence) for sentence in self._headline())
+        notes = "\n".join(in_lines(f"· {note}", "  ") for note in self._remarks())
+        return "\n\n".join(filter(None, (first, text_table(*self._table(), left=2), notes)))
 
     def to_html(self) -> str:
         """The same as HTML."""
-        reasons = dict.fromkeys(row.why for row in self.rows if row.why)
-        before, after = self._headline(), [*reasons, *self.notes]
-        text = ["".join(f"<p>{escape(each)}</p>" for each in part) for part in (before, after)]
-        return f"<div>{text[0]}{html_table(*self._table())}{text[1]}</div>"
+        before, after = (
+            "".join(f"<p>{escape(each)}</p>" for each in part) for part in (self._headline(), self._remarks())
+        )
+        return f"<div>{before}{html_table(*self._table())}{after}</div>"
+
+    __str__ = to_string
+    _repr_html_ = to_html
+
+    def _remarks(self) -> list[str]:
+        """Why numbers are missing, and the notes."""
+        return [*dict.fromkeys(row.why for row in self.rows if row.why), *self.notes]
 
     def plot(self) -> Figure:
         """The chance by size, or the smallest effect by size, by matplotlib (``pip install foldaway[plot]``).
@@ -148,14 +153,8 @@ class Power(Sequence[Planned]):
         axes.set_title(title, loc="left", fontsize="medium", fontweight="bold", parse_math=False)
         axes.spines[["top", "right"]].set_visible(False)
 
-    def __str__(self) -> str:
-        return self.to_string()
-
     def __repr__(self) -> str:
         return f"Power: {self.wanted} | records={self.records} | rows={len(self)}"
-
-    def _repr_html_(self) -> str:
-        return self.to_html()
 
     def _headline(self) -> list[str]:
         size, several = self._size(), len(self) > 1

@@ -73,23 +73,16 @@ class Asked(NamedTuple):
 
     def aim(self, margin: float) -> Aim:
         """The bounds that the effect must be shown to lie beyond."""
-        above: float | None = 0.0
-        below: float | None = 0.0
+        sides: tuple[float | None, float | None]
         match self.goal:
             case "different":
-                above = None if self.alternative == "less" else 0.0
-                below = None if self.alternative == "greater" else 0.0
+                sides = None if self.alternative == "less" else 0.0, None if self.alternative == "greater" else 0.0
             case "alike":
-                above, below = -margin, margin
+                sides = -margin, margin
             case _:
                 bound = self.sign * (margin if self.goal == "better" else -margin)
-                above, below = (bound, None) if self.sign > 0 else (None, bound)
-        return Aim(above, below, self.goal == "alike", self.tail)
-
-    @property
-    def direction(self) -> int:
-        """Which way the smallest effect is looked for."""
-        return -1 if self.alternative == "less" else self.sign
+                sides = (bound, None) if self.sign > 0 else (None, bound)
+        return Aim(*sides, self.goal == "alike", self.tail)
 
 
 @dataclass(frozen=True)
@@ -184,7 +177,8 @@ class Comparing:
 
     def effect(self, records: float, margin: float, power: float) -> float | None:
         """The smallest effect that so many records show with this chance, with its sign; None if there is none."""
-        sign, baseline = self.asked.direction, self.baseline
+        baseline = self.baseline
+        sign = -1 if self.asked.alternative == "less" else self.asked.sign  # which way it is looked for
         room = math.inf if baseline.sd is not None else (1 - baseline.level if sign > 0 else baseline.level)
         found = self._smallest(lambda size: self.chance(records, sign * size, margin), records, power, room)
         return None if found is None else sign * found

@@ -174,16 +174,15 @@ def _answer(
         why = f"{name}: no {wanted} gives {comparing.arm!r} a chance of {100 * chance:g} %."
         found = None
     of_arms, of_units = _whole(design, size)
-    level = known.level
     return Planned(
         outcome=name,
         arm=comparing.arm,
         control=next(iter(design.arms)),
         goal=goal,
-        level=level,
+        level=known.level,
         sd=known.deviation(),
         effect=effect,
-        relative=effect / level if effect is not None and level > 0 else None,
+        relative=effect / known.level if effect is not None and known.level > 0 else None,
         margin=margin or 0.0,
         power=found,
         records=of_arms,
@@ -197,14 +196,11 @@ def _answer(
 
 
 def _require_reachable(name: str, comparing: Comparing, effect: float, margin: float) -> None:
-    aim = comparing.asked.aim(margin)
-    up = aim.above is not None and effect > aim.above
-    down = aim.below is not None and effect < aim.below
-    if not ((up and down) if aim.both else (up or down)):
-        goal = comparing.asked.goal
-        what = (
-            "is zero or on the other side" if goal in ("different", "better") and not margin else "is beyond the margin"
-        )
+    goal, aim = comparing.asked.goal, comparing.asked.aim(margin)
+    reached = [away > 0 for away in aim.beyond(effect)]
+    if not (all(reached) if aim.both else any(reached)):
+        plain = goal in ("different", "better") and not margin
+        what = "is zero or on the other side" if plain else "is beyond the margin"
         raise EstimateError(f'{name}: an effect that {what} cannot be shown to be "{goal}", however large the trial.')
 
 
@@ -233,9 +229,7 @@ def _baselines(baseline: Baseline | Mapping[str, Baseline] | Findings, plan: Pla
     known = baselines_of(baseline) if isinstance(baseline, Findings) else dict(baseline)
     if not known:
         raise EstimateError("there is no baseline.")
-    if plan is None:
-        return known
-    names = [outcome.name for outcome in plan.outcomes]
+    names = list(known) if plan is None else [outcome.name for outcome in plan.outcomes]
     wanted = {name: known[name] for name in names if name in known}
     if not wanted:
         raise EstimateError(f"no baseline is of an outcome of the plan ({', '.join(names)}).")
@@ -271,12 +265,16 @@ def _rate(design: Design, records: float | None, units: float | None) -> float |
     if records is not None and units is not None:
         raise EstimateError("give `records_per_day` or `units_per_day`, not both.")
     if units is not None:
-        if design.records_per_unit is None:
-            raise EstimateError("`units_per_day` needs `records_per_unit`.")
-        records = units * design.records_per_unit
+        records = _records_of(design, units, "units_per_day")
     if records is not None and not 0 < records < math.inf:
         raise EstimateError("the number that come in a day must be above 0.")
     return records
+
+
+def _records_of(design: Design, units: float, setting: str) -> float:
+    if design.records_per_unit is None:
+        raise EstimateError(f"`{setting}` needs `records_per_unit`.")
+    return units * design.records_per_unit
 
 
 def _size(
@@ -291,9 +289,7 @@ def _size(
     if not 0 < given[0] < math.inf:
         raise EstimateError("the size of a trial must be above 0.")
     if units is not None:
-        if design.records_per_unit is None:
-            raise EstimateError("`units` needs `records_per_unit`.")
-        return units * design.records_per_unit
+        return _records_of(design, units, "units")
     if days is not None:
         if rate is None:
             raise EstimateError("`days` needs `records_per_day` or `units_per_day`.")
@@ -319,9 +315,7 @@ def _goal(name: str, goal: By[Goal], bound: float | None, outcome: Outcome | Non
     said: Goal | None = _for(name, goal) or (None if outcome is None else outcome.question)
     if said is not None and said not in get_args(Goal):
         raise EstimateError(f"there is no goal {said!r}; there are {', '.join(get_args(Goal))}.")
-    if said is None:
-        return "different" if bound is None else "not worse"
-    return said
+    return said or ("different" if bound is None else "not worse")
 
 
 def _sign(name: str, better: By[str], outcome: Outcome | None) -> int:

@@ -101,14 +101,11 @@ class Batch:
             if self.arm is None:
                 yield 0, self._block(slice(start, end))
             else:
-                yield from self._by_arm(self.arm[start:end], start)
+                for arm in range(self.arms):
+                    index = np.flatnonzero(self.arm[start:end] == arm)
+                    if index.size:
+                        yield arm, self._block(index + start)
             start = end
-
-    def _by_arm(self, codes: NDArray[np.integer[Any]], start: int) -> Iterator[tuple[int, Block]]:
-        for arm in range(self.arms):
-            index = np.flatnonzero(codes == arm)
-            if index.size:
-                yield arm, self._block(index + start)
 
     def _block(self, index: Index) -> Block:
         return Block(

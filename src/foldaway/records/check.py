@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from foldaway.records.values import (
     Codes,
     Mask,
     Masks,
+    broken,
     clipped,
     codes,
     identifiers,
@@ -58,7 +60,8 @@ def check(
     checked = attempt(lambda: _Checked(plan, columns, n, text))
     faults = checked.faults(ragged + others)
     if faults and plan.on_fault == "refuse":
-        raise FaultyBatch(faults, n + ragged + others, checked.first_faulty())
+        first = int(checked.faulty.argmax()) if checked.faulty.any() else None
+        raise FaultyBatch(faults, n + ragged + others, first)
     return checked.batch(key), faults
 
 
@@ -103,6 +106,9 @@ class _Checked:
             self._require_one_arm(plan.unit)
             if plan.release is not None or plan.federated is not None:
                 self._require_few(plan.unit)
+        self.faulty = np.zeros(n, dtype=bool)  # which records break some rule
+        for mask in chain.from_iterable(masks.values() for masks in self.masks.values()):
+            self.faulty |= mask
 
     def _take(self, name: str, column: Column, text: bool) -> None:
         levels = self.plan.levels_of(name)
@@ -138,10 +144,10 @@ class _Checked:
             values = self._without(name, values)
         if (bounds := self.plan.bounds.get(name)) is not None:
             values, beyond = clipped(values, bounds, self.masks[name])
-            if beyond.any() and self.plan.beyond == "clip":
-                self.clipped[name] = beyond
-            elif beyond.any():
-                self.masks[name] = self.masks[name] | {BEYOND: beyond}
+            if self.plan.beyond == "clip":
+                self.clipped |= broken({name: beyond})
+            else:
+                self.masks[name] |= broken({BEYOND: beyond})
         return values
 
     def _without(self, name: str, values: Floats) -> Floats:
@@ -156,9 +162,7 @@ class _Checked:
         arms = np.full((int(self.unit.max(initial=0)) + 1, 2), [127, -1], dtype=np.int8)
         np.minimum.at(arms[:, 0], self.unit[good], self.arm[good])
         np.maximum.at(arms[:, 1], self.unit[good], self.arm[good])
-        several = good & (arms[self.unit, 0] < arms[self.unit, 1])
-        if several.any():
-            self.masks[column] = self.masks[column] | {SEVERAL_ARMS: several}
+        self.masks[column] |= broken({SEVERAL_ARMS: good & (arms[self.unit, 0] < arms[self.unit, 1])})
 
     def _require_few(self, column: str) -> None:
         """Of a unit's records in the batch, those after the first so many are too many."""
@@ -167,34 +171,18 @@ class _Checked:
         rising = self.unit[order]
         place = np.empty(self.n, dtype=np.int64)
         place[order] = np.arange(self.n) - np.searchsorted(rising, rising)
-        many = (self.unit >= 0) & (place >= self.plan.unit_records)
-        if many.any():
-            self.masks[column] = self.masks[column] | {TOO_MANY: many}
-
-    def faulty(self) -> Mask:
-        """Which records break some rule."""
-        faulty = np.zeros(self.n, dtype=bool)
-        for masks in self.masks.values():
-            for mask in masks.values():
-                faulty |= mask
-        return faulty
-
-    def first_faulty(self) -> int | None:
-        """The position of the first record that breaks a rule."""
-        faulty = self.faulty()
-        return int(faulty.argmax()) if faulty.any() else None
+        self.masks[column] |= broken({TOO_MANY: (self.unit >= 0) & (place >= self.plan.unit_records)})
 
     def faults(self, ragged: int) -> Faults:
         """The counts, by arm."""
-        faulty = self.faulty()
         records = {NO_ARM: ragged} if ragged else {}
         reasons = [Fault(NO_ARM, "(record)", RAGGED, ragged)] if ragged else []
-        if not faulty.any() and not self.clipped:
+        if not self.faulty.any() and not self.clipped:
             return Faults(records.items(), reasons)
-        clipped = {column: {CLIPPED: beyond & ~faulty} for column, beyond in self.clipped.items()}
+        clipped = {column: {CLIPPED: beyond & ~self.faulty} for column, beyond in self.clipped.items()}
         for code, arm in [(-1, NO_ARM), *enumerate(self.plan.arms)]:
             of_arm = self.arm == code
-            if count := int(np.sum(faulty & of_arm)):
+            if count := int(np.sum(self.faulty & of_arm)):
                 records[arm] = records.get(arm, 0) + count
             for column, masks in [*self.masks.items(), *clipped.items()]:
                 counts = {rule: int(np.sum(mask & of_arm)) for rule, mask in masks.items()}
@@ -203,8 +191,7 @@ class _Checked:
 
     def batch(self, key: bytes | None) -> Batch:
         """The records without a fault; sorted by unit where units are complete, so that none is cut in two."""
-        faulty = self.faulty()
-        index = np.flatnonzero(~faulty) if faulty.any() else None
+        index = np.flatnonzero(~self.faulty) if self.faulty.any() else None
         if self.unit is not None:
             index = np.arange(self.n) if index is None else index
             index = index[np.argsort(self.unit[index], kind="stable")]

@@ -152,9 +152,8 @@ def excess(dropped: Faults, folded: int, limit: float, told: Faults | None = Non
     """
     if dropped.total <= limit * (dropped.total + folded):
         return ""
-    reasons = "".join(
-        f": {line}" if not i else f"; {line}" for i, line in enumerate((dropped if told is None else told).lines())
-    )
+    lines = (dropped if told is None else told).lines()
+    reasons = f": {'; '.join(lines)}" if lines else ""
     allowed = f"the {100 * limit:g} % that the plan allows (`drop_limit`)"
     return f"more records were dropped as faulty than {allowed}{reasons}."
 

@@ -30,12 +30,7 @@ _BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
 def numbers(column: Column, *, text: bool = False) -> tuple[Floats, Masks]:
-    """The column as float64, and its faults.
-
-    Args:
-        column: The column.
-        text: Whether digits as text count as numbers, as in a file format that has only text.
-    """
+    """The column as float64, and its faults; with `text`, as from a file format that has only text, digits count."""
     if isinstance(column, list):
         values, null, wrong = _objects_to_floats(column, text)
     elif pa.types.is_dictionary(column.type):
@@ -48,7 +43,7 @@ def numbers(column: Column, *, text: bool = False) -> tuple[Floats, Masks]:
         size = np.abs(values)
         infinite = np.isinf(values)
         masks |= {NAN: np.isnan(values), INFINITE: infinite, TOO_LARGE: (size > LARGEST) & ~infinite}
-    return values, _found(masks)
+    return values, broken(masks)
 
 
 def weights(column: Column, *, text: bool = False) -> tuple[Floats, Masks]:
@@ -57,7 +52,7 @@ def weights(column: Column, *, text: bool = False) -> tuple[Floats, Masks]:
     small = values <= 1 / LARGEST
     for mask in masks.values():
         small &= ~mask
-    return values, masks | _found({NOT_POSITIVE: small})
+    return values, masks | broken({NOT_POSITIVE: small})
 
 
 def clipped(values: Floats, bounds: tuple[float, float], masks: Masks) -> tuple[Floats, Mask]:
@@ -81,7 +76,7 @@ def codes(column: Column, names: Sequence[str], unknown: str) -> tuple[Codes, Ma
     kind = _value_type(column)
     if not _is_nameable(kind):
         null = _nulls(column)
-        return np.full(len(column), -1, dtype=_code_type(names)), _found({NULL: null, WRONG_TYPE: ~null})
+        return np.full(len(column), -1, dtype=_code_type(names)), broken({NULL: null, WRONG_TYPE: ~null})
     if pa.types.is_decimal(kind):
         return _object_codes(column.to_pylist(), names, unknown)
     encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
@@ -112,8 +107,8 @@ def identifiers(column: Column) -> tuple[pa.Array, Masks]:
         return _object_identifiers(column.to_pylist())
     null = _nulls(column)
     if not _is_identifier(kind):
-        return pa.nulls(len(column), pa.binary()), _found({NULL: null, WRONG_TYPE: ~null})
-    return column, _found({NULL: null})
+        return pa.nulls(len(column), pa.binary()), broken({NULL: null, WRONG_TYPE: ~null})
+    return column, broken({NULL: null})
 
 
 def numbered(identifiers: pa.Array) -> NDArray[np.int64]:
@@ -133,7 +128,7 @@ def _by_entry(
         entries = pa.concat_arrays([entries, pa.nulls(1, entries.type)])
     found, masks = read(entries)
     index = _indices(column)
-    return found[index], _found({rule: mask[index] for rule, mask in masks.items()})
+    return found[index], broken({rule: mask[index] for rule, mask in masks.items()})
 
 
 def _indices(column: pa.DictionaryArray) -> NDArray[np.int64]:
@@ -168,7 +163,7 @@ def _object_codes(column: list[Any], names: Sequence[str], unknown: str) -> tupl
     position = {name: code for code, name in enumerate(names)}
     given, null, wrong = _each(column, _name)
     found = np.array([-1 if name is None else position.get(name, -1) for name in given], dtype=_code_type(names))
-    return found, _found({NULL: null, WRONG_TYPE: wrong, unknown: (found < 0) & ~null & ~wrong})
+    return found, broken({NULL: null, WRONG_TYPE: wrong, unknown: (found < 0) & ~null & ~wrong})
 
 
 def _code_type(names: Sequence[str]) -> type[np.signedinteger[Any]]:
@@ -177,7 +172,7 @@ def _code_type(names: Sequence[str]) -> type[np.signedinteger[Any]]:
 
 def _object_identifiers(column: list[Any]) -> tuple[pa.Array, Masks]:
     given, null, wrong = _each(column, _identifier)
-    return pa.array(given, pa.binary()), _found({NULL: null, WRONG_TYPE: wrong})
+    return pa.array(given, pa.binary()), broken({NULL: null, WRONG_TYPE: wrong})
 
 
 def _number(value: Any, text: bool) -> float | None:
@@ -264,5 +259,6 @@ def _each(column: list[Any], read: Callable[[Any], T | None]) -> tuple[list[T | 
     return found, null, np.fromiter((each is None for each in found), dtype=bool) & ~null
 
 
-def _found(masks: Masks) -> Masks:
+def broken(masks: Masks) -> Masks:
+    """Those rules that some record breaks."""
     return {rule: mask for rule, mask in masks.items() if mask.any()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -88,21 +88,14 @@ def _batches(
             reader = _reader(answer, ROWS)
         yield from _read(reader, wanted, whole)
         return
-    with _cursor(connection) as cursor:
-        with _in_our_words():
-            cursor.execute(query) if parameters is None else cursor.execute(query, parameters)
-            reader = _reader(cursor)
-        yield from _fetched(cursor, wanted, whole) if reader is None else _read(reader, wanted, whole)
-
-
-@contextmanager
-def _cursor(connection: Any) -> Iterator[Any]:
-    """A cursor, closed at the end."""
     named = _library(connection) == "psycopg"  # without a name, its cursor would fetch the whole answer at once
     with _in_our_words():
         cursor = connection.cursor(name="foldaway") if named else connection.cursor()
     with closing(cursor):
-        yield cursor
+        with _in_our_words():
+            cursor.execute(query) if parameters is None else cursor.execute(query, parameters)
+            reader = _reader(cursor)
+        yield from _fetched(cursor, wanted, whole) if reader is None else _read(reader, wanted, whole)
 
 
 def _reader(answer: Any, *rows: int) -> Any:

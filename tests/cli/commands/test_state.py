@@ -20,7 +20,7 @@ from foldaway.keeping.saved import StreamPositions, load
 from foldaway.keeping.user_keys import user_key
 from foldaway.simulation.datasets import checkout
 from foldaway.simulation.demo import PLAN
-from foldaway.sources.brokers.stream_file import StreamFile, StreamState
+from foldaway.sources.brokers.stream_file import StreamFile, StreamState, read
 from plans import replaced
 
 ROWS = pa.Table.from_batches(list(checkout(2_000, seed=3)))
@@ -166,7 +166,7 @@ def test_a_seal_destroys_the_key_that_was_given_and_prints_exact_effects_once(tm
     assert not key.exists()
     assert foldaway("effects", store, "--json").stdout == final_json(trial, rounded=True)
     with StreamFile(store) as opened:
-        stored = opened.read()
+        stored = read(opened.folder)
     assert stored is not None
     assert stored.closed
     assert stored.of(trial.plan).sealed

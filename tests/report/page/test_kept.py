@@ -15,8 +15,8 @@ from hypothesis import given
 import foldaway as fa
 from foldaway.keeping.saved import Saved, load
 from foldaway.report.page.kept import inventory
+from foldaway.sources.formats.files import ReadOptions
 from foldaway.sources.runs.backlog import Backlog
-from foldaway.sources.runs.shares import ReadOptions
 from foldaway.tallies import Arms, arms_of
 from foldaway.tallies.arm import ArmState
 from foldaway.tallies.grouped import GroupedState

@@ -16,8 +16,8 @@ def test_every_kind_of_broker_has_schemes_of_its_own_and_reads_the_form_it_tells
     schemes = [scheme for kind in kinds() for scheme in kind.schemes]
     assert len(set(schemes)) == len(schemes) > 0
     for kind in kinds():
-        address = parse(kind.form.replace("PORT", str(kind.port)))
-        assert (address.kind, str(address)) == (kind, kind.form.replace("PORT", str(kind.port)).replace("HOST", "host"))
+        address = parse(f"{kind.name}://HOST:{kind.port}/{kind.noun.upper()}")
+        assert (address.kind, str(address)) == (kind, f"{kind.name}://host:{kind.port}/{kind.noun.upper()}")
 
 
 @pytest.mark.parametrize(

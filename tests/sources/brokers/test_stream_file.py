@@ -27,10 +27,10 @@ def test_what_is_written_comes_back_bit_for_bit(tmp_path: Path) -> None:
     trial.fold({"group": ["a", "b"] * 5, "y": range(10)})
     stored = StreamState(StreamPositions("redis orders", places={"": (1, 2)}), trial.dumps())
     with StreamFile(tmp_path / "a" / "b") as store:
-        assert store.read(KEY.key) is None
+        assert read(store.folder, KEY.key) is None
         for each in (STORED, stored):
             store.write(each, KEY)
-            assert store.read(KEY.key) == each
+            assert read(store.folder, KEY.key) == each
     found = read(tmp_path / "a" / "b", KEY.key)
     assert found is not None
     assert found.of(trial.plan).dumps() == trial.dumps()
@@ -58,7 +58,7 @@ def test_every_damaged_byte_is_noticed(tmp_path: Path, at: int) -> None:
         data[at] ^= 1
         (tmp_path / STATE).write_bytes(data)
         with pytest.raises(StateError, match=str(tmp_path)):
-            store.read(KEY.key)
+            read(store.folder, KEY.key)
 
 
 def test_another_kind_of_state_is_no_store(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_draft_that_a_kill_has_left_is_gone_once_the_store_is_opened(tmp_path:
     (tmp_path / "state.draft").write_bytes(b"a state less than a cohort apart")
     with StreamFile(tmp_path) as store:
         assert {path.name for path in tmp_path.iterdir()} == {"state", "state.lock"}
-        assert store.read(KEY.key) == STORED
+        assert read(store.folder, KEY.key) == STORED
         (tmp_path / "state.draft").write_bytes(b"being written")
         with pytest.raises(SourceError, match="another program"):
             StreamFile(tmp_path)
@@ -146,7 +146,7 @@ def test_a_state_that_cannot_be_written_is_told_and_the_old_one_stays(tmp_path: 
         (tmp_path / "state.draft").mkdir()
         with pytest.raises(StateError, match="Nothing was acknowledged"):
             store.write(StreamState(StreamPositions("other")), KEY)
-        assert store.read(KEY.key) == STORED
+        assert read(store.folder, KEY.key) == STORED
     (tmp_path / "file").touch()
     with pytest.raises(SourceError, match="cannot be used"):
         StreamFile(tmp_path / "file")

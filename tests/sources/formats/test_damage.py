@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from foldaway.errors import SourceError
 from foldaway.sources.formats.chunk import Chunk, WantedColumns
-from foldaway.sources.formats.files import read
+from foldaway.sources.formats.files import ReadOptions, read
 from sizes import mostly_slow
 from source_files import SCHEMA, WANTED, WRITERS, put, rows
 
@@ -119,7 +119,7 @@ def test_files_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="csv, tsv, parquet, arrow, ndjson"):
-        next(read(tmp_path / "a.csv", WANTED, format="xls"))
+        next(read(tmp_path / "a.csv", WANTED, ReadOptions("xls")))
 
 
 def test_want_of_memory_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

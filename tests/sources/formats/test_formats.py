@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foldaway.sources.formats.chunk import WantedColumns
-from foldaway.sources.formats.files import read
+from foldaway.sources.formats.files import ReadOptions, read
 from foldaway.sources.formats.paths import Stdin, size
 from sizes import mostly_slow
 from source_files import SCHEMA, WANTED, WRITERS, Rows, cells, put, rows
@@ -116,16 +116,17 @@ def test_the_first_bytes_tell_the_format_where_the_name_does_not(name: str, tmp_
 def test_a_given_format_goes_before_the_name(tmp_path: Path) -> None:
     data = rows(30)
     path = put(tmp_path, "a.csv", WRITERS["a.parquet"](data))
-    assert cells(read(str(path), WANTED, format="parquet")) == (expected(data), 0)
+    assert cells(read(path, WANTED, ReadOptions("parquet"))) == (expected(data), 0)
 
 
 SCRIPT = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 from source_files import WANTED, cells
-from foldaway.sources.formats.files import read
+from foldaway.sources.formats.files import ReadOptions, read
+from foldaway.sources.formats.paths import Stdin
 told = []
-print(json.dumps(cells(read("-", WANTED, format=sys.argv[2] or None, progress=told.append))))
+print(json.dumps(cells(read(Stdin(), WANTED, ReadOptions(sys.argv[2] or None), progress=told.append))))
 print(told[-1])
 """
 
@@ -160,7 +161,7 @@ def test_a_pipe_with_a_name_is_read_like_standard_input(tmp_path: Path) -> None:
 
 
 def test_standard_input_has_no_size_and_a_name() -> None:
-    assert size(Stdin()) is size("-") is None
+    assert size(Stdin()) is None
     assert str(Stdin()) == "standard input"
 
 

@@ -17,9 +17,10 @@ from foldaway.evidence.ledger import REGISTERED
 from foldaway.evidence.verifying import chain_faults
 from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import StreamPositions, load
+from foldaway.sources.formats.files import ReadOptions
 from foldaway.sources.runs.backlog import Backlog, Outcome, files_of
 from foldaway.sources.runs.folding import fold_files
-from foldaway.sources.runs.shares import ReadOptions, shares_of
+from foldaway.sources.runs.shares import shares_of
 from foldaway.tallies import Grouped
 from measured import measured
 

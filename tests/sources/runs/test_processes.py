@@ -22,9 +22,10 @@ import pytest
 
 import foldaway as fa
 from foldaway.numerics.threads import CORES
+from foldaway.sources.formats.files import ReadOptions
 from foldaway.sources.runs import shares
 from foldaway.sources.runs.processes import Workers
-from foldaway.sources.runs.shares import ReadOptions, shares_of
+from foldaway.sources.runs.shares import shares_of
 from trials import make_trial
 
 pytestmark = pytest.mark.filterwarnings("ignore::foldaway.SampleRatioWarning")
@@ -188,7 +189,7 @@ def test_workers_end_when_whoever_started_them_is_killed(folder: Path, drawn: tu
     everywhere(drawn[0]).save(plan := folder.parent / "workers-end.toml")
     script = (
         "import sys, foldaway as fa\n"
-        "from foldaway.sources.runs.shares import ReadOptions\n"
+        "from foldaway.sources.formats.files import ReadOptions\n"
         "from foldaway.sources.runs.processes import Workers\n"
         "with Workers(fa.Plan.load(sys.argv[1]), None, ReadOptions(), 2) as workers:\n"
         "    print(*(process.pid for process in workers._processes), flush=True)\n"

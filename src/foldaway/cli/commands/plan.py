@@ -11,6 +11,7 @@ import secrets
 import shlex
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -272,7 +273,7 @@ def _look(file: Path, delimiter: str | None, roles: Roles) -> Seen:
     from foldaway.numerics.kernels.siphash import hash_identifiers
     from foldaway.records.values import WRONG_TYPE, identifiers, numbers
     from foldaway.sources.formats.chunk import WantedColumns
-    from foldaway.sources.formats.files import read
+    from foldaway.sources.formats.files import ReadOptions, read
 
     def counted(values: pa.Array) -> dict[Any, int]:
         return {pair["values"]: pair["counts"] for pair in pc.value_counts(values).to_pylist()}
@@ -285,7 +286,7 @@ def _look(file: Path, delimiter: str | None, roles: Roles) -> Seen:
     numeric = (*roles.outcomes, *roles.numeric)
     wanted = WantedColumns(numeric, (arm, *levels, *([roles.unit] if roles.unit else [])))
     with file_progress([file], "reading") as progress:
-        for batch in read(file, wanted, delimiter=delimiter, progress=lambda used: progress(file, used)):
+        for batch in read(file, wanted, ReadOptions(None, delimiter), progress=partial(progress, file)):
             n += len(batch.records)
             for name, column in zip(batch.records.schema.names, batch.records.columns, strict=True):
                 missing[name] += column.null_count

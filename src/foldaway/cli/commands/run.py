@@ -21,8 +21,8 @@ from foldaway.keeping.secret import read_or_make_key
 from foldaway.report.page.document import require_place
 
 if TYPE_CHECKING:
+    from foldaway.sources.formats.files import ReadOptions
     from foldaway.sources.runs.backlog import Backlog, Outcome
-    from foldaway.sources.runs.shares import ReadOptions
 
 app = typer.Typer()
 
@@ -61,8 +61,8 @@ def run(
         for sentence in harden():  # starts the process again, so it comes first
             tell(sentence)
     from foldaway.records.faults import excess
+    from foldaway.sources.formats.files import ReadOptions
     from foldaway.sources.runs.backlog import Backlog
-    from foldaway.sources.runs.shares import ReadOptions
 
     if save is None and delete_after:
         raise SourceError("--delete-after needs --save STATE, to store the tallies of the deleted files.")

@@ -109,12 +109,12 @@ def send_files(
     """
     from foldaway.keeping.folded_files import FilePositions, FoldedFiles
     from foldaway.sources.formats.chunk import slices, wanted_by
-    from foldaway.sources.formats.files import read, require_wanted
+    from foldaway.sources.formats.files import ReadOptions, read, require_wanted
 
     if any(isinstance(path, Stdin) for path in paths):
         raise ServerError("standard input cannot be sent again after a break; send a file.")
     plan = fa.Plan.loads(msgspec.json.encode(client.plan(trial)).decode())
-    wanted = wanted_by(plan)
+    wanted, options = wanted_by(plan), ReadOptions(None, delimiter)
     marks = FoldedFiles(FilePositions(key, {}))
     sent, known, pending, closed = 0, 0, False, False
     for path in paths:
@@ -122,7 +122,7 @@ def send_files(
         client.producer = f"file-{marks.mark(path).hex()}"
         there = client.progress(trial)
         durable, closed = there["durable"], there["closed"]
-        batches = read(path, wanted, whole=plan.complete_units, delimiter=delimiter, progress=partial(progress, path))
+        batches = read(path, wanted, options, whole=plan.complete_units, progress=partial(progress, path))
         if not plan.complete_units:
             most = max(1, _CELLS // len(wanted.names))
             batches = (piece for batch in batches for piece in slices(batch, most))

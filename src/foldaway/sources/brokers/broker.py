@@ -1,24 +1,20 @@
 """What the consumer asks of a broker, so that NATS, Redis and Kafka differ in one small file each.
 
-A new one is a file in this folder and a line in ``_ADAPTERS``.
+A new one is a file in this folder and its name in ``_ADAPTERS``.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from foldaway.backoff import pauses
 from foldaway.errors import FoldawayError, SourceError, instead_of, not_installed
 from foldaway.keeping.saved import Place
-
-T = TypeVar("T")
 
 Positions = Mapping[str, Place]
 """How far a stream was read: the place of the last message taken, for each of its parts."""
@@ -27,17 +23,10 @@ PASSWORD = "FOLDAWAY_BROKER_PASSWORD"
 """The environment's variable for a password, which a command line would show to every user of the machine."""
 
 # Each a module of this folder with a `KIND`. Their client libraries are loaded when one is first spoken to.
-_ADAPTERS = (
-    "nats",
-    "redis",
-    "kafka",
-)
+_ADAPTERS = ("nats", "redis", "kafka")
 
 # What every broker takes as a name; nothing that could be read as another part of a command or an address.
 _NAME = re.compile(r"[^\s/?#*>\x00-\x1f]{1,255}")
-
-_FIRST, _LONGEST = 0.1, 10.0
-_NAP = 0.1  # how often to look whether to stop
 
 
 @dataclass(frozen=True)
@@ -109,11 +98,6 @@ class BrokerKind(NamedTuple):
         """Its name."""
         return next(iter(self.schemes))
 
-    @property
-    def form(self) -> str:
-        """How its addresses are written."""
-        return f"{self.name}://HOST:PORT/{self.noun.upper()}"
-
 
 def kinds() -> list[BrokerKind]:
     """Every kind of broker that we speak to."""
@@ -134,7 +118,7 @@ def parse(text: str) -> Address:
         ('nats ORDERS subject=orders.eu', 'ann', False)
     """
     known = kinds()
-    *others, last = [kind.form for kind in known]
+    *others, last = [f"{kind.name}://HOST:PORT/{kind.noun.upper()}" for kind in known]
     forms = f"{', '.join(others)} or {last}"
     scheme, separated, rest = text.partition("://")
     kind = next((kind for kind in known if scheme in kind.schemes), None)
@@ -204,31 +188,25 @@ class Broker(Protocol):
         Raises:
             SourceError: There is no such stream, or it cannot be the one that the positions were taken from.
         """
-        ...
 
     def identity(self) -> str:
-        """What tells this stream from another of the same name, if the broker knows: when it was made."""
-        ...
+        """What tells this stream from another of the same name: when it was made. Not every broker knows."""
+        return ""
 
     def pull(self, most: int, seconds: float) -> Sequence[Message]:
         """The next messages, in order within each part; none if none has come within so many seconds."""
-        ...
 
     def acknowledge(self, positions: Positions, messages: Sequence[Message]) -> None:
         """Tell the broker that all messages up to the positions are safe; `messages` are those since the last time."""
-        ...
 
     def delete(self, positions: Positions) -> bool:
         """Remove all messages up to the positions; false if this broker cannot."""
-        ...
 
     def lag(self, positions: Positions) -> int:
         """How many messages wait after the positions; roughly, where others delete or filter."""
-        ...
 
     def close(self) -> None:
         """Let go of the connection; never fails."""
-        ...
 
 
 def required(module: str, extra: str) -> Any:
@@ -240,57 +218,6 @@ def required(module: str, extra: str) -> Any:
         foldaway.errors.SourceError: surely_not_installed is not installed: pip install 'foldaway[nats]'...
     """
     with instead_of(
-        ModuleNotFoundError,
-        lambda error: SourceError(not_installed((error.name or module).partition(".")[0], extra)),
+        ModuleNotFoundError, lambda error: SourceError(not_installed((error.name or module).partition(".")[0], extra))
     ):
         return import_module(module)
-
-
-class Stopped(Exception):
-    """Told to stop while the broker was away."""
-
-
-class Patience:
-    """Takes steps that need a broker; while it is away, waits longer and longer and connects again.
-
-    Args:
-        connect: Opens the connection; called first of all, and after every outage.
-        stopping: Whether to give up waiting.
-        told: Called with the seconds until the next attempt.
-    """
-
-    def __init__(
-        self, connect: Callable[[], None], stopping: Callable[[], bool], told: Callable[[float], None]
-    ) -> None:
-        self._connect = connect
-        self._stopping = stopping
-        self._told = told
-        self._connected = False
-
-    def through(self, step: Callable[[], T]) -> T:
-        """The step's result, however often the broker goes away meanwhile.
-
-        Raises:
-            Stopped: We are to stop, and the broker is away.
-        """
-        waits = pauses(_FIRST, _LONGEST)
-        while True:
-            try:
-                if not self._connected:
-                    self._connect()
-                    self._connected = True
-                return step()
-            except Away:
-                self._connected = False
-            pause = next(waits)
-            self._told(pause)
-            self._sleep(pause)
-
-    def _sleep(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while not self._stopping():
-            left = until - time.monotonic()
-            if left <= 0:
-                return
-            time.sleep(min(left, _NAP))
-        raise Stopped

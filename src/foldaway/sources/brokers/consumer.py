@@ -12,19 +12,23 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
+from foldaway.backoff import pauses
 from foldaway.errors import RecordError, SealedError, SourceError
 from foldaway.inference.fixing import is_ripe
 from foldaway.keeping.cohort import may_write
 from foldaway.keeping.saved import Place
 from foldaway.plan import Plan
-from foldaway.sources.brokers.broker import Broker, Message, Patience, Stopped
+from foldaway.sources.brokers.broker import Away, Broker, Message
 from foldaway.sources.brokers.messages import fold_messages
 from foldaway.sources.brokers.stream_file import StreamFile
 from foldaway.sources.formats.chunk import wanted_by
 from foldaway.trial import Trial, prepare_sealing
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -76,10 +80,16 @@ class FaultyMessage(RecordError):
     """A message that the plan refuses: where it stands and what is wrong, by column, rule and count."""
 
 
+class _Stopped(Exception):
+    """Told to stop while the broker was away."""
+
+
 MOST_AT_ONCE = 2_000
 _LARGE = 2**20  # what a message is taken to be before one has come
 _LAG_EVERY = 1.0
 _RATE_OVER = 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+_NAP = 0.1  # how often to look whether to stop
 
 
 class Consumer:
@@ -128,8 +138,8 @@ class Consumer:
         self._written = self._lag_asked = 0.0
         self._at_once = self._as_many_of(_LARGE)
         self._lag: int | None = None
-        self._rate = _Rate()
-        self._patience = Patience(self._reconnect, stopping, lambda seconds: self._tell(away=seconds))
+        self._seen: deque[tuple[float, int]] = deque()  # how many records there were, in the last few seconds
+        self._connected = False
 
     @property
     def pending(self) -> int:
@@ -140,8 +150,16 @@ class Consumer:
     def progress(self) -> Progress:
         """How far it is."""
         durable = self._live.n - self.pending
-        rate = self._rate.of(self._live.n)
-        return Progress(durable, self.pending, self._lag, rate, self._skipped, self._missed)
+        return Progress(durable, self.pending, self._lag, self._rate(), self._skipped, self._missed)
+
+    def _rate(self) -> float:
+        """Records a second, lately."""
+        now, count = time.monotonic(), self._live.n
+        self._seen.append((now, count))
+        while len(self._seen) > 2 and self._seen[1][0] < now - _RATE_OVER:
+            self._seen.popleft()
+        then, before = self._seen[0]
+        return round((count - before) / (now - then), 1) if now > then else 0.0
 
     def run(self) -> Trial:
         """Consume until told to stop, or until the stream is empty.
@@ -158,7 +176,7 @@ class Consumer:
         if self._durable.closed and not self._options.close:
             raise SealedError("the trial in this store is closed: it takes no more records.")
         try:
-            self._patience.through(lambda: None)
+            self._patiently(lambda: None)
             while not (self._durable.closed or self._stopping()):
                 if self._step() and (self._options.until_empty or self._options.close):
                     if self._options.close:
@@ -166,12 +184,31 @@ class Consumer:
                     break
             self._write_if_due(at_rest=True)
             self._settle()
-        except Stopped:  # while the broker was away
+        except _Stopped:
             self._write_if_due(at_rest=True)
         finally:
             self._broker.close()
         self._tell()
         return self._live if self._durable.closed else self._durable.of(self.plan)
+
+    def _patiently(self, step: Callable[[], T]) -> T:
+        """The step's result, however often the broker goes away meanwhile: we wait, and connect again."""
+        waits = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
+        while True:
+            try:
+                if not self._connected:
+                    self._reconnect()
+                    self._connected = True
+                return step()
+            except Away:
+                self._connected = False
+            pause = next(waits)
+            self._tell(away=pause)
+            until = time.monotonic() + pause
+            while (left := until - time.monotonic()) > 0 and not self._stopping():
+                time.sleep(min(left, _NAP))
+            if self._stopping():
+                raise _Stopped
 
     def _reconnect(self) -> None:
         """Open the stream after what has been folded so far, durable or not."""
@@ -192,13 +229,13 @@ class Consumer:
 
     def _step(self) -> bool:
         """Pull, fold, write, acknowledge; whether the stream was empty."""
-        pulled = self._patience.through(lambda: self._broker.pull(self._at_once, self._options.wait))
+        pulled = self._patiently(lambda: self._broker.pull(self._at_once, self._options.wait))
         fault = self._take(pulled)
         if is_ripe(self._live.tallies) or fault is not None:
             self._write_if_due(at_rest=not pulled or fault is not None)
         self._settle()
         if not pulled or time.monotonic() - self._lag_asked >= _LAG_EVERY:
-            self._lag = self._patience.through(lambda: self._broker.lag(self._positions))
+            self._lag = self._patiently(lambda: self._broker.lag(self._positions))
             self._lag_asked = time.monotonic()
         self._tell()
         if fault is not None:
@@ -215,8 +252,10 @@ class Consumer:
             self._at_once = self._as_many_of(sum(len(message.body) for message in pulled) // len(pulled) + 1)
         for messages, fault in fold_messages(self._live, self._fresh(pulled), self._wanted):
             if fault is not None and not self._options.skip_faulty:
+                part = f"partition {messages[0].part}, " if messages[0].part else ""
+                place = f"{part}position {'-'.join(map(str, messages[0].place))}"
                 return FaultyMessage(
-                    f"the message at {_place_in_words(messages[0])} is refused and stays at the broker: {fault}\n"
+                    f"the message at {place} is refused and stays at the broker: {fault}\n"
                     "What was before it stays counted. Mend or remove it there, or pass over such messages with "
                     "--skip-faulty, which counts them."
                 )
@@ -248,10 +287,7 @@ class Consumer:
 
     def _write(self, trial: Trial) -> None:
         reached = msgspec.structs.replace(
-            self._durable.reached,
-            places=dict(self._positions),
-            skipped=self._skipped,
-            missed=self._missed,
+            self._durable.reached, places=dict(self._positions), skipped=self._skipped, missed=self._missed
         )
         self._durable, self._live = self._store.store(reached, trial), trial
         self._safe += self._taken
@@ -261,7 +297,7 @@ class Consumer:
     def _settle(self) -> None:
         """Let the broker forget what is durable."""
         if self._owing or self._safe:
-            self._patience.through(self._acknowledge)
+            self._patiently(self._acknowledge)
             self._owing, self._safe = False, []
 
     def _acknowledge(self) -> None:
@@ -277,24 +313,3 @@ class Consumer:
 
     def _tell(self, away: float | None = None) -> None:
         self._told(msgspec.structs.replace(self.progress, away=away))
-
-
-class _Rate:
-    """Records a second, over the last few seconds."""
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def of(self, count: int) -> float:
-        """Note how many there are now; how fast they have come lately."""
-        now = time.monotonic()
-        self._seen.append((now, count))
-        while len(self._seen) > 2 and self._seen[1][0] < now - _RATE_OVER:
-            self._seen.popleft()
-        then, before = self._seen[0]
-        return round((count - before) / (now - then), 1) if now > then else 0.0
-
-
-def _place_in_words(message: Message) -> str:
-    place = "-".join(map(str, message.place))
-    return f"partition {message.part}, position {place}" if message.part else f"position {place}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from foldaway.errors import SourceError, instead_of
-from foldaway.sources.brokers.broker import Address, Away, BrokerKind, Message, Positions, required
+from foldaway.sources.brokers.broker import Address, Away, Broker, BrokerKind, Message, Positions, required
 
 T = TypeVar("T")
 
@@ -22,13 +22,8 @@ _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 
 
-class KafkaTopic:
-    """A topic, with all of its partitions.
-
-    Args:
-        address: Where it is.
-        name: Whose offsets are committed: the trial's name.
-    """
+class KafkaTopic(Broker):
+    """A topic, with all of its partitions; offsets are committed under the trial's name."""
 
     def __init__(self, address: Address, name: str) -> None:
         self._kafka = required("confluent_kafka", "kafka")
@@ -85,10 +80,6 @@ class KafkaTopic:
         where = self._kafka.TopicPartition(self._topic, int(part))
         low, high = self._ask(lambda: self._consumer.get_watermark_offsets(where, timeout=_SECONDS, cached=cached))
         return int(low), int(high)
-
-    def identity(self) -> str:
-        """The offsets have to tell: not every broker gives a topic an identity."""
-        return ""
 
     def pull(self, most: int, seconds: float) -> Sequence[Message]:
         """What the client library has fetched ahead."""
@@ -167,19 +158,16 @@ class KafkaTopic:
             return step()
 
     def _in_our_words(self, error: Any) -> Exception:
-        codes = self._kafka.KafkaError
-        if self._refused or error.code() in _listed(codes, "_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED"):
+        codes, code = self._kafka.KafkaError, error.code()
+        if self._refused or code in (codes._AUTHENTICATION, codes.SASL_AUTHENTICATION_FAILED):
             return SourceError("Kafka refuses this user or password.")
-        if error.code() in _listed(codes, "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
+        if code in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_TOPIC, codes._UNKNOWN_PARTITION):
             return SourceError(f"there is no topic {self._topic!r} in Kafka; check its name, or make it.")
-        away = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_AUTO_OFFSET_RESET", "_WAIT_COORD")
-        if error.retriable() or error.code() in _listed(codes, *away, "OFFSET_OUT_OF_RANGE"):
+        unreachable = code in (codes._TRANSPORT, codes._ALL_BROKERS_DOWN, codes._TIMED_OUT, codes._RESOLVE)
+        gone = code in (codes._AUTO_OFFSET_RESET, codes._WAIT_COORD, codes.OFFSET_OUT_OF_RANGE)
+        if error.retriable() or unreachable or gone:
             return Away("Kafka cannot be reached.")
         return SourceError(f"Kafka refuses ({error.name()}); its own log says more.")
-
-
-def _listed(codes: Any, *names: str) -> Iterable[int]:
-    return [getattr(codes, name) for name in names if hasattr(codes, name)]
 
 
 def _message(record: Any) -> Message:

@@ -15,10 +15,8 @@ from foldaway.sources.formats.lines import BYTE_ORDER_MARK
 from foldaway.sources.formats.ndjson import MALFORMED
 from foldaway.trial import Trial
 
+_ANY_OBJECT = msgspec.json.Decoder(msgspec.defstruct("Anything", []))  # of which nothing is taken
 _LIMITS = Limits()  # what one message may hold; more is damage, or meant to fill the memory
-
-Decoded = tuple[Message, Chunk | str]
-"""A message with its records, or with what is wrong with it."""
 
 
 def fold_messages(
@@ -42,7 +40,23 @@ def fold_messages(
         [(2,)]   y: 1 wrong type
         [(3,)] None
     """
-    for group in _groups(messages, wanted):
+    group: list[tuple[Message, Chunk]] = []  # what can be one batch: of the same columns and types, and not too large
+    rows = 0
+    for message in messages:
+        try:
+            chunk, fault = decode_message(message.body, message.kind, wanted), None
+        except Unreadable as error:
+            chunk, fault = None, f"it {error}."
+        more = 0 if chunk is None else chunk.records.num_rows
+        if group and (chunk is None or chunk.records.schema != group[-1][1].records.schema or rows + more > ROWS):
+            yield from _fold(trial, group)
+            group, rows = [], 0
+        if chunk is None:
+            yield [message], fault
+        else:
+            group.append((message, chunk))
+            rows += more
+    if group:
         yield from _fold(trial, group)
 
 
@@ -67,7 +81,10 @@ def decode_message(body: bytes | dict[str, str], kind: str | None, wanted: Wante
         {'y': ['1.5'], 'g': ['a']}
     """
     if isinstance(body, dict):
-        return _fields(body, wanted)
+        if body.keys().isdisjoint(wanted.names):
+            raise Unreadable("has none of the plan's columns")
+        cells = [pa.array([body.get(name)], pa.string()) for name in wanted.names]
+        return Chunk(pa.RecordBatch.from_arrays(cells, names=list(wanted.names)))
     media_type = _media_type(body, kind)
     if media_type != ARROW:
         body = body.removeprefix(BYTE_ORDER_MARK).strip()
@@ -88,68 +105,22 @@ def _media_type(body: bytes, kind: str | None) -> str:
     return JSON if body.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"[") else NDJSON
 
 
-class _Anything(msgspec.Struct):
-    """Any object in JSON, nothing of it taken."""
-
-
 def _is_object(data: bytes) -> bool:
     try:
-        msgspec.json.decode(data, type=_Anything)
+        _ANY_OBJECT.decode(data)
     except MALFORMED:
         return False
     return True
 
 
-def _fields(fields: dict[str, str], wanted: WantedColumns) -> Chunk:
-    if not any(name in fields for name in wanted.names):
-        raise Unreadable("has none of the plan's columns")
-    cells = [pa.array([fields.get(name)], pa.string()) for name in wanted.names]
-    return Chunk(pa.RecordBatch.from_arrays(cells, names=list(wanted.names)))
-
-
-def _groups(messages: Sequence[Message], wanted: WantedColumns) -> Iterator[list[Decoded]]:
-    """The messages, decoded, in groups that can be one batch: of the same columns and types, and not too large."""
-    group: list[Decoded] = []
-    schema, rows = None, 0
-    for message in messages:
-        decoded = _chunk_or_fault(message, wanted)
-        records = None if isinstance(decoded, str) else decoded.records
-        fits = records is not None and records.schema == schema and rows + records.num_rows <= ROWS
-        if group and not fits:
-            yield group
-            group, rows = [], 0
-        group.append((message, decoded))
-        schema = None if records is None else records.schema
-        rows += 0 if records is None else records.num_rows
-    if group:
-        yield group
-
-
-def _chunk_or_fault(message: Message, wanted: WantedColumns) -> Chunk | str:
-    try:
-        return decode_message(message.body, message.kind, wanted)
-    except Unreadable as error:
-        return f"it {error}."
-
-
-def _fold(trial: Trial, group: list[Decoded]) -> Iterator[tuple[Sequence[Message], str | None]]:
-    messages = [message for message, _ in group]
-    chunks = [chunk for _, chunk in group if isinstance(chunk, Chunk)]
-    if len(chunks) < len(group):  # a message that cannot be read is a group of its own
-        yield messages, str(group[0][1])
-        return
-    fault = _fault_in(trial, join(chunks))
-    if fault is None or len(group) == 1:
-        yield messages, fault
-    else:  # the batch was refused whole: one by one, up to whoever is to blame
-        for one in group:
-            yield from _fold(trial, [one])
-
-
-def _fault_in(trial: Trial, chunk: Chunk) -> str | None:
-    """Fold a chunk; what is wrong with it if it was refused."""
+def _fold(trial: Trial, group: list[tuple[Message, Chunk]]) -> Iterator[tuple[Sequence[Message], str | None]]:
+    chunk, fault = join(chunk for _, chunk in group), None
     try:
         trial.fold(chunk.records, text=True, unreadable=chunk.ragged)
     except RecordError as error:
-        return str(error)
-    return None
+        fault = str(error)
+    if fault is None or len(group) == 1:
+        yield [message for message, _ in group], fault
+    else:  # the batch was refused whole: one by one, up to whoever is to blame
+        for one in group:
+            yield from _fold(trial, [one])

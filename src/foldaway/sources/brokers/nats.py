@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from foldaway.errors import SourceError, instead_of
-from foldaway.sources.brokers.broker import Address, Away, BrokerKind, Message, Positions, required
+from foldaway.sources.brokers.broker import Address, Away, Broker, BrokerKind, Message, Positions, required
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ _FORGOTTEN_AFTER = 300.0  # seconds without us, after which the server drops the
 _NOT_NOW = (408, 409, 503)
 
 
-class NatsStream:
+class NatsStream(Broker):
     """A stream of a NATS server.
 
     Args:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from foldaway.errors import SourceError, instead_of
 from foldaway.keeping.saved import Place
-from foldaway.sources.brokers.broker import Address, Away, BrokerKind, Message, Positions, required
+from foldaway.sources.brokers.broker import Address, Away, Broker, BrokerKind, Message, Positions, required
 
 T = TypeVar("T")
 
@@ -24,23 +24,20 @@ _MOST_COUNTED = 10_000
 _TEMPORARY = ("LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED")
 
 
-class RedisStream:
-    """A stream of a Redis server.
-
-    Args:
-        address: Where it is.
-        name: Whose position it keeps there: the trial's name.
-    """
+class RedisStream(Broker):
+    """A stream of a Redis server, which keeps our position under the trial's name."""
 
     def __init__(self, address: Address, name: str) -> None:
         self._redis = required("redis", "redis")
         retry = required("redis.retry", "redis").Retry(required("redis.backoff", "redis").NoBackoff(), 0)
+        if not (db := address.options.get("db", "0")).isdecimal():
+            raise SourceError("`db` in an address of Redis is a whole number.")
         host, port = address.hosts[0]
         secure = {"ssl": True, "ssl_ca_certs": address.options.get("ca")} if address.scheme == "rediss" else {}
         self._client = self._redis.Redis(
             host=host,
             port=port,
-            db=_number(address.options.get("db", "0")),
+            db=int(db),
             username=address.user,
             password=address.password,
             socket_timeout=10,
@@ -63,11 +60,9 @@ class RedisStream:
             raise SourceError(f"there is no stream {self._key!r} in Redis yet; check its name, or add a record to it.")
         self._seen = True
         self._after = positions.get("", _BEGINNING)
-        if kind == b"stream":
-            self._require_reached(self._ask(lambda: self._client.xinfo_stream(self._key)))
-        return positions
-
-    def _require_reached(self, about: dict[str, Any]) -> None:
+        if kind == b"none":
+            return positions
+        about = self._ask(lambda: self._client.xinfo_stream(self._key))
         last = _place(about["last-generated-id"])
         if last < self._after and about["length"]:
             raise SourceError(
@@ -75,10 +70,7 @@ class RedisStream:
                 "again, or Redis has lost its end. If it holds nothing new, say XSETID with that entry to Redis; if "
                 "all is new, consume it into a store of its own."
             )
-
-    def identity(self) -> str:
-        """Redis does not know."""
-        return ""
+        return positions
 
     def pull(self, most: int, seconds: float) -> Sequence[Message]:
         """Entries after the last that was pulled."""
@@ -160,12 +152,6 @@ def _place(number: bytes | str) -> Place:
 
 def _id(place: Place) -> str:
     return "{}-{}".format(*place)
-
-
-def _number(text: str) -> int:
-    if text.isdecimal():
-        return int(text)
-    raise SourceError("`db` in an address of Redis is a whole number.")
 
 
 KIND = BrokerKind(RedisStream, {"redis": ("db",), "rediss": ("db", "ca")}, port=6379, apart=("db",), one_server=True)

@@ -7,9 +7,9 @@ of a Spark stream.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from foldaway.errors import SourceError, StateError, instead_of
 from foldaway.evidence.ledger import Ledger
@@ -55,7 +55,7 @@ class StreamState(NamedTuple):
         return trial
 
 
-class StreamFile:
+class StreamFile(AbstractContextManager["StreamFile"]):
     """A stream's saved file, in a folder that one consumer, or one driver of a Spark stream, at a time has to itself.
 
     Args:
@@ -70,7 +70,7 @@ class StreamFile:
         ...     with StreamFile(Path(folder)) as file:
         ...         reached = StreamPositions("nats ORDERS", places={"": (17,)})
         ...         file.write(StreamState(reached, b"tallies"), FileKey("5a" * 16, bytes(16)))
-        ...         file.read(bytes(16)).reached.places
+        ...         read(file.folder, bytes(16)).reached.places
         {'': (17,)}
     """
 
@@ -88,9 +88,6 @@ class StreamFile:
             remove_draft(folder / STATE)
             self._held = held.pop_all()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -98,17 +95,13 @@ class StreamFile:
         """Let another have it."""
         self._held.close()
 
-    def read(self, key: bytes | None = None) -> StreamState | None:
-        """What it holds; none if nothing was written yet."""
-        return read(self.folder, key)
-
     def of_stream(self, stream: str, key: bytes | None = None) -> StreamState:
         """What it holds of a stream; its beginning if nothing was written yet.
 
         Raises:
             SourceError: It holds another stream.
         """
-        stored = self.read(key) or StreamState(StreamPositions(stream))
+        stored = read(self.folder, key) or StreamState(StreamPositions(stream))
         if (other := stored.reached.stream) != stream:
             raise SourceError(f"the store {self.folder} belongs to another stream ({other}); name another folder.")
         return stored
@@ -116,9 +109,7 @@ class StreamFile:
     def write(self, state: StreamState, key: FileKey | None) -> None:
         """Replace what it holds; when this returns, the new is there whatever crashes, and until then the old is.
 
-        Args:
-            state: What it is to hold.
-            key: What that is encrypted under; none for what is left of a closed trial.
+        What is left of a closed trial has no key.
         """
         unwritten = "Nothing was acknowledged; when this is mended, the same command goes on."
         with instead_of(
@@ -146,10 +137,6 @@ def is_closed(folder: Path) -> bool:
 
 def read(folder: Path, key: bytes | None = None) -> StreamState | None:
     """What is saved in a folder, without taking it: a consumer may be at work there.
-
-    Args:
-        folder: The folder.
-        key: The trial's key; if left out, that of this machine's user.
 
     Raises:
         StateError: What is there is damaged, or is not of a stream.

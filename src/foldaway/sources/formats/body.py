@@ -30,7 +30,7 @@ NDJSON = "application/x-ndjson"
 JSON = "application/json"
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-_CODECS = {"gzip": "gzip", "x-gzip": "gzip", "zstd": "zstd"}
+_CODECS = {"": None, "identity": None, "gzip": "gzip", "x-gzip": "gzip", "zstd": "zstd"}
 _STEP = 2**20
 _LEAST_BLOCK = 2**18  # bytes for which a thread is worth its while
 _ZEROS = memoryview(bytes(2**16))
@@ -293,8 +293,6 @@ def media_type_of(content_type: str) -> tuple[str, str | None]:
 def _codec(encoding: str | None) -> str | None:
     """The codec that a Content-Encoding names; one codec, once: a body packed twice is packed to hide its size."""
     named = (encoding or "").strip().lower()
-    if named in ("", "identity"):
-        return None
     if named not in _CODECS:
         raise IngestError(415, "the Content-Encoding is not known; use gzip, zstd or none.")
     return _CODECS[named]

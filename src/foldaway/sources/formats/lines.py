@@ -40,10 +40,7 @@ class LineNumbers:
 def blocks(stream: Stream | Peekable, whole: Callable[[bytes], int], size: int = BLOCK) -> Iterator[bytes]:
     """Blocks of whole lines, of about `size` bytes; the last may lack its line end.
 
-    Args:
-        stream: Where the bytes come from.
-        whole: How many of the given bytes are whole lines.
-        size: How many bytes to read at a time.
+    How many of some bytes are whole lines, `whole` says.
     """
     if stream.peek(3) == BYTE_ORDER_MARK:
         stream.read(3)

@@ -5,6 +5,7 @@ import os
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from foldaway.errors import SourceError, instead_of
@@ -40,11 +41,8 @@ def expand(patterns: Sequence[str]) -> list[Path | Stdin]:
         ['a.csv', 'b.csv', '-']
     """
     files: dict[Path, Path] = {}
-    for pattern in patterns:
-        if pattern == "-":
-            continue
-        for path in _matches(pattern):
-            files.setdefault(path.resolve(), path)
+    for path in chain.from_iterable(_matches(pattern) for pattern in patterns if pattern != "-"):
+        files.setdefault(path.resolve(), path)
     return [*sorted(files.values()), *([Stdin()] if "-" in patterns else [])]
 
 
@@ -59,7 +57,7 @@ def _matches(pattern: str) -> list[Path]:
     return files
 
 
-def size(path: Path | Stdin | str) -> int | None:
+def size(path: Path | Stdin) -> int | None:
     """The file's size in bytes, or None for what has none: standard input and pipes.
 
     Raises:
@@ -69,7 +67,7 @@ def size(path: Path | Stdin | str) -> int | None:
         >>> size(Stdin()) is None
         True
     """
-    if isinstance(path, Stdin) or path == "-":
+    if isinstance(path, Stdin):
         return None
     with instead_of(OSError, lambda error: SourceError(f"{path} {trouble(error)}")):
         status = os.stat(path)

@@ -4,9 +4,9 @@ import io
 import os
 import re
 import sys
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Protocol, Self
+from typing import IO
 
 import pyarrow as pa
 
@@ -20,14 +20,10 @@ _PACKED = {
 }
 
 
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
 class Peekable(io.RawIOBase):
     """A reader whose next bytes can be looked at without taking them."""
 
-    def __init__(self, source: _Readable) -> None:
+    def __init__(self, source: IO[bytes]) -> None:
         self._source = source
         self._ahead = b""
         self.taken = 0
@@ -50,7 +46,7 @@ class Peekable(io.RawIOBase):
         return head + rest if head else rest
 
 
-class Stream:
+class Stream(AbstractContextManager["Stream"]):
     """An open file or standard input.
 
     Attributes:
@@ -70,9 +66,6 @@ class Stream:
             if magic.match(head):
                 source = pa.PythonFile(self._file, mode="r")
                 self._data = Peekable(self._open.enter_context(pa.CompressedInputStream(source, codec)))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._open.close()

@@ -12,12 +12,11 @@ import os
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from glob import has_magic
 from pathlib import Path
-from typing import Self
 
 from foldaway.errors import RecordError, SourceError, StateError, instead_of
 from foldaway.keeping.cohort import Newcomers, may_write
@@ -27,9 +26,10 @@ from foldaway.keeping.locks import locked
 from foldaway.keeping.saved import Positions, of_kind
 from foldaway.plan import Plan
 from foldaway.records.faults import none_folded
+from foldaway.sources.formats.files import ReadOptions
 from foldaway.sources.formats.paths import Stdin, expand
-from foldaway.sources.runs.folding import OnBytes, files_and_pipes, fold_shares, started
-from foldaway.sources.runs.shares import ReadOptions, fold_one, shares_of
+from foldaway.sources.runs.folding import OnBytes, files_and_pipes, fold_pipes, fold_shares, started
+from foldaway.sources.runs.shares import shares_of
 from foldaway.trial import Trial, open_saved
 
 # Saving may take this share of the time: a small state is saved after nearly every share of the files.
@@ -63,7 +63,7 @@ class Outcome:
     absent: list[str] = field(default_factory=list)
 
 
-class Backlog:
+class Backlog(AbstractContextManager["Backlog"]):
     """Files on their way into a saved state.
 
     Args:
@@ -93,14 +93,14 @@ class Backlog:
             if resume is not None and (resume.exists() or resume != save):
                 into, positions = open_saved(resume, plan, key=key)
                 trial, self.files = started(plan, into=into), files_of(positions)
-                _make_durable(resume)
+                # An earlier run may have been cut off after it wrote the state and before the disk had it.
+                with resume.open("rb") as file:
+                    os.fsync(file.fileno())
+                sync_folder(resume.parent)
             else:
                 trial, self.files = started(plan, key=key), FoldedFiles()
             self.outcome = Outcome(trial)
             self._held = held.pop_all()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         with self._held:
@@ -136,7 +136,7 @@ class Backlog:
         options: ReadOptions,
         *,
         processes: int = 1,
-        progress: OnBytes | None = None,
+        progress: OnBytes = lambda path, used: None,
     ) -> Outcome:
         """Fold the files, save after each cohort of records or more, and delete what is saved, if so wished.
 
@@ -165,8 +165,7 @@ class Backlog:
                 self._commit(trial, complete, before)
                 complete = []
         trial = trial.copy()
-        for pipe in pipes:
-            fold_one(trial, pipe, options, progress=None if progress is None else partial(progress, pipe))
+        fold_pipes(trial, pipes, options, progress)
         self._end(trial, complete, before)
         return self.outcome
 
@@ -256,13 +255,6 @@ def not_in(folded: FoldedFiles, patterns: Sequence[str]) -> list[Path | Stdin]:
     """
     files, pipes = files_and_pipes(expand(patterns))
     return [*(file for file in files if not folded.is_folded(file)), *pipes]
-
-
-def _make_durable(saved: Path) -> None:
-    """An earlier run may have been cut off after it wrote the state and before the disk had it."""
-    with saved.open("rb") as file:
-        os.fsync(file.fileno())
-    sync_folder(saved.parent)
 
 
 def require_deletable(path: Path) -> None:

@@ -10,25 +10,19 @@ from contextvars import copy_context
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 from foldaway.errors import PlanError, SourceError
 from foldaway.numerics.threads import cores, one_blas_thread, one_core
 from foldaway.plan import Plan
+from foldaway.sources.formats.chunk import wanted_by
+from foldaway.sources.formats.files import ReadOptions
 from foldaway.sources.formats.paths import Stdin, expand, size
 from foldaway.sources.runs.processes import Workers
-from foldaway.sources.runs.shares import Count, ReadOptions, Share, fold_one, fold_share, shares_of
+from foldaway.sources.runs.shares import Count, Share, fold_columns, fold_share, shares_of
 from foldaway.trial import Trial
 
 OnBytes = Callable[[Path | Stdin, int], None]
-
-
-class FoldedShare(NamedTuple):
-    """A share, the trial with all shares up to it, and what became of the records of each of its pieces."""
-
-    share: Share
-    trial: Trial
-    counts: list[Count]
+Folded = tuple[Trial, list[Count]]
 
 
 def fold_files(
@@ -78,22 +72,19 @@ def fold_files(
     trial = started(plan, key=key, into=into)
     options = ReadOptions(format, delimiter)
     given = [patterns] if isinstance(patterns, str | Path) else patterns
-    return fold_paths(trial, expand([os.fspath(pattern) for pattern in given]), options, processes, progress)
+    paths = expand([os.fspath(pattern) for pattern in given])
+    return fold_paths(trial, paths, options, processes, progress or (lambda path, used: None))
 
 
 def fold_paths(
-    trial: Trial,
-    paths: Sequence[Path | Stdin],
-    options: ReadOptions,
-    processes: int = 1,
-    progress: OnBytes | None = None,
+    trial: Trial, paths: Sequence[Path | Stdin], options: ReadOptions, processes: int, progress: OnBytes
 ) -> Trial:
     """The trial with all records of the files in it."""
     files, pipes = files_and_pipes(paths)
-    for done in fold_shares(trial, shares_of(files, trial.plan, options.format), options, processes, progress):
-        trial = done.trial
-    for pipe in pipes:
-        fold_one(trial, pipe, options, progress=None if progress is None else partial(progress, pipe))
+    shares = shares_of(files, trial.plan, options.format)
+    for _, whole, _ in fold_shares(trial, shares, options, processes, progress):
+        trial = whole
+    fold_pipes(trial, pipes, options, progress)
     return trial
 
 
@@ -114,16 +105,22 @@ def files_and_pipes(paths: Sequence[Path | Stdin]) -> tuple[list[Path], list[Pat
     return files, [path for path in paths if path not in files]
 
 
+def fold_pipes(trial: Trial, pipes: Sequence[Path | Stdin], options: ReadOptions, progress: OnBytes) -> None:
+    """Fold what only this process can read into the trial."""
+    wanted, whole = wanted_by(trial.plan), trial.plan.complete_units
+    for pipe in pipes:
+        fold_columns(trial, pipe, wanted, options, whole=whole, progress=partial(progress, pipe))
+
+
 def fold_shares(
-    trial: Trial, shares: Sequence[Share], options: ReadOptions, processes: int = 1, progress: OnBytes | None = None
-) -> Iterator[FoldedShare]:
-    """Fold share after share."""
+    trial: Trial, shares: Sequence[Share], options: ReadOptions, processes: int, progress: OnBytes
+) -> Iterator[tuple[Share, Trial, list[Count]]]:
+    """Each share, the trial with all shares up to it, and what became of the records of each of its pieces."""
     used: Counter[Path] = Counter()
 
     def tell(path: Path, more: int) -> None:
         used[path] += more
-        if progress is not None:
-            progress(path, used[path])
+        progress(path, used[path])
 
     key = trial.key if trial.plan.keyed else None
     if processes < 1:
@@ -131,47 +128,38 @@ def fold_shares(
     if processes == 1 or len(shares) < 2:
         # The bootstrap splits its replicates over the cores; splitting the shares as well would crowd them.
         threads = 1 if trial.plan.bootstrap is not None else min(cores(), len(shares))
-        for share, (more, counts) in zip(
-            shares, _by_threads(shares, trial.plan, key, options, tell, threads), strict=True
-        ):
+        fold = partial(fold_share, plan=trial.plan, key=key, options=options)
+        for share, (more, counts) in zip(shares, _by_threads(shares, fold, tell, threads), strict=True):
             trial += more
-            yield FoldedShare(share, trial, counts)
+            yield share, trial, counts
         return
     with Workers(trial.plan, key, options, min(processes, len(shares))) as workers:
         for share, answer in zip(shares, workers.fold(shares, tell), strict=True):
             trial += Trial.loads(answer.state, trial.plan, key=key)
-            yield FoldedShare(share, trial, answer.counts)
+            yield share, trial, answer.counts
 
 
 def _by_threads(
-    shares: Sequence[Share],
-    plan: Plan,
-    key: bytes | None,
-    options: ReadOptions,
-    tell: Callable[[Path, int], None],
-    threads: int,
-) -> Iterator[tuple[Trial, list[Count]]]:
+    shares: Sequence[Share], fold: Callable[..., Folded], tell: Callable[[Path, int], None], threads: int
+) -> Iterator[Folded]:
     """The trial of each share, in order, a few of them folded at a time."""
     if threads <= 1:
-        for share in shares:
-            yield fold_share(share, plan, key, options, tell)
+        yield from (fold(share, progress=tell) for share in shares)
         return
 
-    def fold(share: Share) -> tuple[Trial, list[Count], list[tuple[Path, int]]]:
+    def fold_alone(share: Share) -> tuple[Folded, list[tuple[Path, int]]]:
         used: list[tuple[Path, int]] = []
         with one_core():
-            folded = fold_share(share, plan, key, options, lambda path, more: used.append((path, more)))
-        return *folded, used
+            return fold(share, progress=lambda path, more: used.append((path, more))), used
 
-    ahead: deque[Future[tuple[Trial, list[Count], list[tuple[Path, int]]]]] = deque()
+    ahead: deque[Future[tuple[Folded, list[tuple[Path, int]]]]] = deque()
     waiting = iter(shares)
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         for _ in shares:
+            upcoming = islice(waiting, threads + 1 - len(ahead))
             # In this thread's context: it has NumPy's allocator, which a server makes wipe what it frees.
-            ahead += [
-                pool.submit(copy_context().run, fold, share) for share in islice(waiting, threads + 1 - len(ahead))
-            ]
-            trial, counts, used = ahead.popleft().result()
+            ahead += [pool.submit(copy_context().run, fold_alone, share) for share in upcoming]
+            folded, used = ahead.popleft().result()
             for path, more in used:  # whoever listens is called by this thread only
                 tell(path, more)
-            yield trial, counts
+            yield folded

@@ -15,11 +15,11 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import IO, Self, TypeVar, cast
+from typing import IO, TypeVar, cast
 
 import msgspec
 
@@ -28,7 +28,8 @@ from foldaway.errors import FoldawayError, SourceError, WorkerError, instead_of
 from foldaway.numerics.threads import CORES, cores
 from foldaway.plan import Plan
 from foldaway.records.columns import leave_pandas_out
-from foldaway.sources.runs.shares import Count, ReadOptions, Share, fold_share
+from foldaway.sources.formats.files import ReadOptions
+from foldaway.sources.runs.shares import Count, Share, fold_share
 
 T = TypeVar("T")
 
@@ -39,13 +40,7 @@ _AHEAD = 4
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """The first thing that a worker is told. The trial's key goes through memory only.
-
-    Attributes:
-        plan: The plan in canonical form.
-        key: The trial's key, if the plan needs one.
-        options: How the files are read.
-    """
+    """The first thing that a worker is told. The plan is in canonical form; the key goes through memory only."""
 
     plan: str
     key: bytes | None
@@ -91,15 +86,8 @@ def receive(pipe: IO[bytes], kind: type[T]) -> T | None:
     return msgspec.msgpack.decode(data, type=kind) if data and len(data) == length else None
 
 
-class Workers:
-    """Processes of this machine that fold shares; they end with the ``with`` block.
-
-    Args:
-        plan: The plan.
-        key: The trial's key, if the plan needs one.
-        options: How the files are read.
-        processes: How many workers there are.
-    """
+class Workers(AbstractContextManager["Workers"]):
+    """Processes of this machine that fold shares; they end with the ``with`` block."""
 
     def __init__(self, plan: Plan, key: bytes | None, options: ReadOptions, processes: int) -> None:
         setup = Setup(plan.canonical().decode(), key, options)
@@ -109,9 +97,6 @@ class Workers:
         for number, reader in enumerate(self._readers):
             reader.start()
             self._send(number, setup)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         for process in self._processes:
@@ -155,8 +140,10 @@ class Workers:
                 case Folded():
                     folded[at_work.pop(worker)] = answer
                     idle.append(worker)
+                case Failed("WorkerError", message):
+                    raise WorkerError(f"unexpected error in a worker process: {message}. This is a bug in foldaway.")
                 case Failed(kind, message):
-                    raise _error(kind, message)
+                    raise getattr(errors, kind, SourceError)(message)
                 case None:
                     raise self._gone(worker)
 
@@ -195,14 +182,6 @@ def _started(processes: int) -> subprocess.Popen[bytes]:
     )
 
 
-def _error(kind: str, message: str) -> FoldawayError:
-    """The error that a worker told of."""
-    if kind == "WorkerError":
-        return WorkerError(f"unexpected error in a worker process: {message}. This is a bug in foldaway.")
-    known = getattr(errors, kind, SourceError)
-    return cast(FoldawayError, known(message))
-
-
 def main() -> None:
     """Serve until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it is interrupted too, and decides
@@ -233,17 +212,13 @@ def serve(questions: IO[bytes], answers: IO[bytes]) -> None:
         except BrokenPipeError:
             raise
         except FoldawayError as error:
-            answer = Failed(_public(type(error)), str(error))
+            public = next(kind for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
+            answer = Failed(public.__name__, str(error))
         except Exception as error:
             # Its words may hold values of records; its kind and place do not.
             where = traceback.extract_tb(error.__traceback__)[-1]
             answer = Failed("WorkerError", f"{type(error).__name__} at {Path(where.filename).name}:{where.lineno}")
         send(answers, answer)
-
-
-def _public(kind: type[BaseException]) -> str:
-    """The nearest type that `foldaway.errors` has a name for."""
-    return next(base.__name__ for base in kind.__mro__ if hasattr(errors, base.__name__))
 
 
 if __name__ == "__main__":

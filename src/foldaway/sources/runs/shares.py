@@ -19,7 +19,7 @@ from foldaway.errors import RecordError, instead_of
 from foldaway.plan import Plan
 from foldaway.records.faults import FaultyBatch
 from foldaway.sources.formats.chunk import WantedColumns, wanted_by
-from foldaway.sources.formats.files import parts, read, require_options, require_wanted
+from foldaway.sources.formats.files import ReadOptions, parts, read, require_wanted
 from foldaway.sources.formats.paths import Stdin, size
 from foldaway.tallies import empty_holding
 from foldaway.trial import Trial
@@ -107,26 +107,11 @@ class Count(NamedTuple):
     dropped: int
 
 
-class ReadOptions(msgspec.Struct, frozen=True):
-    """How files are read.
-
-    Attributes:
-        format: csv, tsv, parquet, arrow or ndjson; by default the file's name or first bytes tell.
-        delimiter: What stands between two cells of a CSV file, if it is not a comma.
-    """
-
-    format: str | None = None
-    delimiter: str | None = None
-
-    def __post_init__(self) -> None:
-        require_options(self.format, self.delimiter)
-
-
 def fold_share(
     share: Share, plan: Plan, key: bytes | None, options: ReadOptions, progress: Callable[[Path, int], None]
 ) -> tuple[Trial, list[Count]]:
     """The trial of a share, and a count for each piece; progress is told as so many more bytes of a file."""
-    trial, counts = Trial(plan, key=key), []
+    trial, counts, wanted, whole = Trial(plan, key=key), [], wanted_by(plan), plan.complete_units
     for piece in share:
         done = 0
 
@@ -136,22 +121,10 @@ def fold_share(
             done = used
 
         folded, dropped = trial.n, trial.dropped.total
-        fold_one(trial, piece.path, options, part=None if piece.part is None else range(*piece.part), progress=tell)
+        part = None if piece.part is None else range(*piece.part)
+        fold_columns(trial, piece.path, wanted, options, whole=whole, part=part, progress=tell)
         counts.append(Count(trial.n - folded, trial.dropped.total - dropped))
     return trial, counts
-
-
-def fold_one(
-    trial: Trial,
-    path: Path | Stdin,
-    options: ReadOptions,
-    *,
-    part: range | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> None:
-    """Fold one file, or a part of it, into the trial."""
-    whole = trial.plan.complete_units
-    fold_columns(trial, path, wanted_by(trial.plan), options, whole=whole, part=part, progress=progress)
 
 
 def fold_columns(
@@ -162,19 +135,10 @@ def fold_columns(
     *,
     whole: bool = False,
     part: range | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None],
 ) -> None:
-    """Fold these columns of a file, chunk by chunk."""
-    chunks = read(
-        path,
-        wanted,
-        whole=whole,
-        format=options.format,
-        delimiter=options.delimiter,
-        part=part,
-        progress=progress,
-    )
-    for chunk in chunks:
+    """Fold these columns of a file, or of a part of it, chunk by chunk."""
+    for chunk in read(path, wanted, options, whole=whole, part=part, progress=progress):
         require_wanted(path, wanted, chunk, options.delimiter)
         with instead_of(RecordError, partial(_with_place, path, chunk.line)):
             into.fold(chunk.records, text=True, unreadable=chunk.ragged)
