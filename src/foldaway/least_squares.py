@@ -67,7 +67,7 @@ class LeastSquares:
             raise ValueError("`groups` must be a power of two, for example 128.")
         self.columns = names
         shape = Shape(len(names), 1)
-        kinds: Kinds = {RECORDS: Scores, UNITS: UnitScores} if robust and groups is None else {}
+        kinds: Kinds = {RECORDS: Scores.empty, UNITS: UnitScores.empty} if robust and groups is None else {}
         self._folded = ArmTally.empty(shape, kinds)
         self._stream: RowStream | None = None
         self._secret = None if groups is None else Secret(key)
@@ -89,21 +89,18 @@ class LeastSquares:
         if alone and self._stream is not None and self._stream.take(X, y):
             return
         x, response = self._checked(X, y)
-        n = len(x)
+        n, unit = len(x), None
         w = None if weight is None else _checked_weights(weight, n)
         if self._groups is not None:
             rows = self._assembler(x, response)(slice(0, n)) * (1.0 if w is None else np.sqrt(w))
             with one_blas_thread():  # for the small products of each group
                 self._groups = self._groups.fold(np.zeros(n, dtype=np.intp), rows, self._dealt(cluster, n))
-            self._fold(Batch(n, self._assembler(x, response), weight=w))
-            return
-        if cluster is not None:
+        elif cluster is not None:
             unit, order = _numbered(cluster, n)
             self._folded, self._stream = _clustered(self._tally), None
             x, response, w = x[order], response[order], None if w is None else w[order]
-            self._fold(Batch(n, self._assembler(x, response), weight=w, unit=unit))
-            return
-        self._fold(Batch(n, self._assembler(x, response), weight=w))
+        [self._folded] = fold_batch([self._tally], Batch(n, self._assembler(x, response), weight=w, unit=unit))
+        self._stream = None
         if alone and n == 1 and self._tally.n >= WORTH_COMPILING and not _is_clustered(self._tally):
             self._stream = RowStream(self._tally)
 
@@ -131,10 +128,6 @@ class LeastSquares:
     @property
     def _tally(self) -> ArmTally:
         return self._folded if self._stream is None else self._stream.tally()
-
-    def _fold(self, batch: Batch) -> None:
-        [self._folded] = fold_batch([self._tally], batch)
-        self._stream = None
 
     def __add__(self, other: Self) -> Self:
         if not isinstance(other, LeastSquares):
@@ -319,11 +312,7 @@ def _numbered(cluster: ArrayLike, n: int) -> tuple[NDArray[np.int64], NDArray[np
     missing = sum(name is None or name != name for name in names) if names.dtype.kind in "OfMm" else 0
     if missing:
         raise RecordError(f"rows with a missing cluster: {missing}.")
-    try:
+    with instead_of(TypeError, RecordError("clusters must all be named by text, or all by numbers.")):
         unit = np.unique(names, return_inverse=True)[1]
-    except TypeError:
-        unit = None
-    if unit is None:
-        raise RecordError("clusters must all be named by text, or all by numbers.")
     order = np.argsort(unit, kind="stable")
     return unit[order].astype(np.int64), order

@@ -287,6 +287,6 @@ def test_a_state_of_another_shape_is_refused() -> None:
 
 def test_records_of_another_shape_are_refused() -> None:
     sums = Sums.empty(SumsShape(2, 1, 4))
-    for records in ({"values": np.ones((2, 3))}, {"values": np.ones((1, 3)), "weight": np.ones(3)}):
+    for records in ({"columns": np.ones((2, 3))}, {"columns": np.ones((1, 3)), "weight": np.ones(3)}):
         with pytest.raises(ValueError, match="shape"):
             sums.fold(np.zeros(3, int), group=np.zeros(3, int), **records)

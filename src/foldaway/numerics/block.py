@@ -66,7 +66,7 @@ class Block:
 
 
 class Piece(NamedTuple):
-    """Some records: their cells, outcomes by records, the ỹ of these and observation weights, if there are any."""
+    """Some records: their cells, columns by records, the ỹ of outcomes and observation weights, if there are any."""
 
     cell: Cells
     y: Floats

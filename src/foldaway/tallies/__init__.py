@@ -11,34 +11,20 @@ from foldaway.tallies.arm import ArmTally
 from foldaway.tallies.arms import Arms
 from foldaway.tallies.grouped import Grouped
 
-__all__ = ["Arms", "Grouped", "Holding", "against", "arms_of", "empty_holding", "is_released", "restored_holding"]
+__all__ = ["Arms", "Grouped", "Holding", "against", "arms_of", "empty_holding"]
 
 Holding = Arms | Grouped
 """What a trial holds: moments of its arms, or sums by group."""
 
 
-def _kind(plan: Plan) -> type[Arms] | type[Grouped]:
-    return Grouped if plan.keeps == SUMS else Arms
-
-
 def empty_holding(plan: Plan) -> Holding:
     """What a trial of this plan holds before its first record."""
-    return _kind(plan).empty(plan)
-
-
-def restored_holding(state: object, plan: Plan) -> Holding:
-    """What a trial of this plan holds, from its state."""
-    return _kind(plan).restore(state, plan)
+    return Grouped.empty(plan) if plan.keeps == SUMS else Arms.empty(plan)
 
 
 def arms_of(tallies: Holding) -> Sequence[ArmTally]:
     """The tallies by arm, of a trial that keeps moments; a trial that keeps sums has none."""
     return tallies.arms if isinstance(tallies, Arms) else ()
-
-
-def is_released(tallies: Holding) -> bool:
-    """Whether the sums are those of a release, with noise, and nothing exact is left."""
-    return isinstance(tallies, Grouped) and tallies.released
 
 
 def against(control: str, plan: Plan, tallies: Holding) -> tuple[Plan, Holding]:

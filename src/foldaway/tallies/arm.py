@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -50,13 +50,11 @@ class ArmTally:
     def empty(cls, shape: Shape, kinds: Kinds) -> Self:
         """The tallies of no records."""
         frame = Frame(np.eye(shape.columns, order="F"), 0)
-        tallies = {name: kind.empty(shape) for name, kind in kinds.items()}
-        return cls(shape, kinds, frame, Factor.empty(shape), tallies)
+        return cls(shape, kinds, frame, Factor.empty(shape), {name: kind(shape) for name, kind in kinds.items()})
 
     def emptied(self) -> Self:
         """The tallies of no records, in this frame: for another worker to fold into."""
-        tallies = {name: kind.empty(self.shape) for name, kind in self.kinds.items()}
-        return replace(self, factor=Factor.empty(self.shape), tallies=tallies)
+        return replace(self.empty(self.shape, self.kinds), frame=self.frame, pooled=self.pooled)
 
     @property
     def n(self) -> int:
@@ -124,7 +122,9 @@ class ArmTally:
 
     def size(self) -> int:
         """How many numbers are kept, whatever the number of records."""
-        return sum(len(array.data) for array in _arrays(self.state())) // 8
+        states = (tally.state() for tally in (self.factor, *self.tallies.values()))
+        parts = (part for state in states for part in msgspec.structs.astuple(state))
+        return self.frame.F.size + sum(len(part.data) for part in parts if isinstance(part, Array)) // 8
 
     def raw_factor(self) -> Floats:
         """The factor of the rows as they came: R F."""
@@ -148,8 +148,8 @@ class ArmTally:
         frame = Frame.restore(saved.frame, saved.frame_n, shape)
         if saved.tallies.keys() != kinds.keys():
             raise StateError("the state does not fit its plan: it has other tallies.")
-        tallies = {name: kind.restore(saved.tallies[name], shape) for name, kind in kinds.items()}
-        factor = Factor.restore(saved.factor, shape)
+        tallies = {name: kind(shape).restored(saved.tallies[name]) for name, kind in kinds.items()}
+        factor = Factor.empty(shape).restored(saved.factor)
         framed = min(factor.n, 1) <= saved.frame_n <= factor.n and (factor.n > 0 or not factor.R.any())
         if not framed or any(tally.n > factor.n for tally in tallies.values()):
             raise StateError("the state is damaged: its counts do not fit.")
@@ -157,15 +157,3 @@ class ArmTally:
         if not pooled <= set(range(1, shape.regressors)) or factor.R[:, sorted(pooled)].any():
             raise StateError("the state is damaged: its levels are not pooled as it says.")
         return cls(shape, kinds, frame, factor, tallies, pooled)
-
-
-def _arrays(state: Any) -> Iterator[Array]:
-    """Every array in a state, however deep."""
-    if isinstance(state, Array):
-        yield state
-    elif isinstance(state, dict):
-        for part in state.values():
-            yield from _arrays(part)
-    elif isinstance(state, msgspec.Struct):
-        for field in state.__struct_fields__:
-            yield from _arrays(getattr(state, field))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ class Arms:
     """The arms' tallies, in the order of the plan. A value: folding and adding give a new one."""
 
     arms: tuple[ArmTally, ...]
+    released: ClassVar[bool] = False  # only sums are
 
     @classmethod
     def empty(cls, plan: Plan) -> Self:

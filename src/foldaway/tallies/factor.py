@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
-import msgspec
 import numpy as np
 
 from foldaway.errors import StateError
 from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Block, Floats, Shape
 from foldaway.numerics.linalg import append_rows, cholesky
+from foldaway.tallies.tally import Counted
 
 # Blocks with fewer rows than this many times K go through Householder QR without further thought.
 _TALL = 16
@@ -19,13 +19,6 @@ _TALL = 16
 # Cholesky of the block's Gram matrix is used where every column keeps at least this share of its squared
 # length once the columns before it are taken out: then squaring costs less than two digits in the worst case.
 _INDEPENDENT = 0.05
-
-
-class FactorState(msgspec.Struct, array_like=True):
-    """What a factor keeps."""
-
-    n: int
-    R: Array
 
 
 @dataclass(slots=True)
@@ -49,8 +42,14 @@ class Factor:
         """Take the block's rows in."""
         rows = block.rows
         if len(block) >= _TALL * len(rows):
-            triangle = _factor_of_gram(_gram(block))
-            if triangle is not None:
+            if block.compiled:
+                from foldaway.numerics.kernels.moments import gram
+
+                sums = gram(rows)
+            else:
+                sums = rows @ rows.T
+            triangle = cholesky(sums)
+            if triangle is not None and not np.any(np.diag(triangle) ** 2 < _INDEPENDENT * np.diag(sums)):
                 return type(self)(self.n + block.n, append_rows(self.R, triangle))
         return type(self)(self.n + block.n, append_rows(self.R, rows.T))
 
@@ -62,33 +61,14 @@ class Factor:
         """R B is again triangular, for B is."""
         return type(self)(self.n, np.asfortranarray(self.R @ B))
 
-    def state(self) -> FactorState:
+    def state(self) -> Counted:
         """What is saved."""
-        return FactorState(self.n, Array.of(self.R))
+        return Counted(self.n, Array.of(self.R))
 
-    @classmethod
-    def restore(cls, state: Any, shape: Shape) -> Self:
+    def restored(self, state: Any) -> Self:
         """The factor from its state."""
-        saved = decode_part(state, FactorState)
-        R = np.asfortranarray(saved.R.read(shape.columns, shape.columns))
+        saved = decode_part(state, Counted)
+        R = np.asfortranarray(saved.array.read(*self.R.shape))
         if saved.n < 0 or np.any(np.tril(R, -1)):
             raise StateError("the state is damaged: a factor is not triangular.")
-        return cls(saved.n, R)
-
-
-def _gram(block: Block) -> Floats:
-    """Σ z z'."""
-    if block.compiled:
-        from foldaway.numerics.kernels.moments import gram
-
-        return gram(block.rows)
-    sums: Floats = block.rows @ block.rows.T
-    return sums
-
-
-def _factor_of_gram(gram: Floats) -> Floats | None:
-    """The factor of the rows with this Gram matrix, or None where that would cost digits."""
-    triangle = cholesky(gram)
-    if triangle is None or np.any(np.diag(triangle) ** 2 < _INDEPENDENT * np.diag(gram)):
-        return None
-    return triangle
+        return type(self)(saved.n, R)

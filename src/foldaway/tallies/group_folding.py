@@ -1,4 +1,7 @@
-"""Batches folded into sums and moments by group, on all cores: each worker folds a part, and the parts are added."""
+"""Batches folded into sums and moments by group, on all cores: each worker folds a part, and the parts are added.
+
+Records come to groups by their keyed hashes. The tallies given are left as they were.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foldaway.numerics.block import Floats, Piece
+from foldaway.numerics.block import Piece
 from foldaway.numerics.threads import on_threads, one_blas_thread
 from foldaway.records.batch import Batch
-from foldaway.tallies.cells import Dealt, cell_of
-from foldaway.tallies.group_moments import STEP, GroupMoments
+from foldaway.tallies.cells import STEP, cell_of
+from foldaway.tallies.group_moments import GroupMoments
 from foldaway.tallies.histogram import Histogram
 from foldaway.tallies.predictor import Predictor
 from foldaway.tallies.sums import Sums, group_of
@@ -24,13 +27,7 @@ _PIECE = 1 << 14
 
 
 def fold_sums(sums: Sums, batch: Batch, predictor: Predictor | None = None) -> Sums:
-    """The sums with the batch taken in; those given are left as they were.
-
-    Args:
-        sums: The sums.
-        batch: The records; their groups come from their keyed hashes.
-        predictor: What makes ỹ of a record, if the sums have it.
-    """
+    """The sums with the batch taken in; adjusted ones need what makes ỹ of a record."""
     if (predictor is None) == sums.shape.adjusted:
         raise ValueError("adjusted sums, and only these, need a predictor")
     compiled = batch.is_worth_compiling(sums.n)
@@ -49,13 +46,7 @@ def fold_sums(sums: Sums, batch: Batch, predictor: Predictor | None = None) -> S
 
 
 def fold_histogram(histogram: Histogram, batch: Batch, bins: NDArray[np.int16]) -> Histogram:
-    """The histogram with the batch taken in; that given is left as it was.
-
-    Args:
-        histogram: The histogram.
-        batch: The records; their groups come from their keyed hashes.
-        bins: Their bins.
-    """
+    """The histogram with the batch taken in, whose records are in these bins."""
     assert batch.arm is not None
     arm, cuts, compiled = batch.arm, batch.cuts(), batch.is_worth_compiling(0)
     into = histogram if len(cuts) == 2 else Histogram.empty(histogram.shape)
@@ -71,12 +62,7 @@ def fold_histogram(histogram: Histogram, batch: Batch, bins: NDArray[np.int16]) 
 
 
 def fold_group_moments(moments: GroupMoments, batch: Batch) -> GroupMoments:
-    """The moments with the batch taken in; those given are left as they were.
-
-    Args:
-        moments: The moments.
-        batch: The records; their groups come from their keyed hashes.
-    """
+    """The moments with the batch taken in."""
     compiled = batch.is_worth_compiling(moments.n)
     empty = moments.emptied()
 
@@ -107,21 +93,13 @@ class _Pieces:
 
     def __iter__(self) -> Iterator[Piece]:
         shape = self.sums.shape
-        for cell, rows, weight in _dealt(self.batch, self.start, self.stop, shape.groups, _PIECE, self.compiled):
+        for cell, rows, _, weight in _dealt(self.batch, self.start, self.stop, shape.groups, _PIECE, self.compiled):
             x, y = rows[1 : len(rows) - shape.outcomes], rows[len(rows) - shape.outcomes :]
-            yield Piece(cell, y, None if self.predictor is None else self._adjusted(x, y), weight)
-
-    def _adjusted(self, x: Floats, y: Floats) -> Floats:
-        """ỹ = y − (x − x̄₀)'β₀."""
-        assert self.predictor is not None
-        if self.compiled and self.predictor.reach is None:
-            from foldaway.numerics.kernels.sums import adjusted
-
-            return adjusted(x, y, self.predictor.center, self.predictor.slopes)
-        return self.predictor.adjusted(x, y)
+            tilde = None if self.predictor is None else self.predictor.adjusted(x, y, compiled=self.compiled)
+            yield Piece(cell, y, tilde, weight)
 
 
-def _dealt(batch: Batch, start: int, stop: int, groups: int, step: int, compiled: bool) -> Iterator[Dealt]:
+def _dealt(batch: Batch, start: int, stop: int, groups: int, step: int, compiled: bool) -> Iterator[Piece]:
     """A part of the batch in steps, dealt to cells."""
     assert batch.arm is not None
     for at in range(start, stop, step):
@@ -133,4 +111,4 @@ def _dealt(batch: Batch, start: int, stop: int, groups: int, step: int, compiled
             cell = cells(arm, hashes, groups)
         else:
             cell = cell_of(arm, None if hashes is None else group_of(hashes, groups), groups)
-        yield Dealt(cell, batch.assemble(part), None if batch.weight is None else batch.weight[part])
+        yield Piece(cell, batch.assemble(part), None, None if batch.weight is None else batch.weight[part])

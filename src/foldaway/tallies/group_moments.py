@@ -10,55 +10,50 @@ made anew whenever it does not suit the records, and from the moments when these
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
-import msgspec
 import numpy as np
-from numpy.typing import ArrayLike
 
-from foldaway.errors import EstimateError, StateError
+from foldaway.errors import EstimateError
 from foldaway.keeping.state import Array, decode_part
-from foldaway.numerics.block import Block, Cells, Floats, Shape
+from foldaway.numerics.block import Block, Cells, Floats, Piece, Shape
 from foldaway.numerics.linalg import append_rows, frame_rows
-from foldaway.tallies.cells import Dealt, deal, taken
+from foldaway.tallies.cells import ByCell, Sizes
 from foldaway.tallies.frame import Frame
-
-STEP = 1 << 16
-"""Records per step: enough of them in each of some hundred cells for a product of theirs to pay."""
 
 
 class MomentsShape(NamedTuple):
-    """Whose moments: how many arms and groups, and the columns of a row.
-
-    Attributes:
-        arms: How many arms there are.
-        groups: How many groups.
-        row: The regressors (intercept first) and outcomes of a row.
-        weighted: Whether records have observation weights.
-    """
+    """Whose moments: how many arms and groups, the columns of a row, and whether records have observation weights."""
 
     arms: int
     groups: int
     row: Shape
     weighted: bool = False
 
+    @property
+    def adjusted(self) -> bool:
+        """Whether rows come with ỹ: that is made of moments later."""
+        return False
 
-class GroupMomentsState(msgspec.Struct, array_like=True):
-    """What is exchanged between workers, encrypted."""
+    @property
+    def columns(self) -> int:
+        """The length of a row."""
+        return self.row.columns
 
-    frame_n: int
-    frame: Array
-    records: Array
-    moments: Array
-    squared: Array | None
-    absolute: Array
+    @property
+    def sizes(self) -> Sizes:
+        """The arrays that there are."""
+        cells, K = (self.arms, self.groups), self.columns
+        squared = (*cells, K, K) if self.weighted else None
+        absolute = (self.arms, self.row.outcomes)
+        return {"records": cells, "moments": (*cells, K, K), "squared": squared, "absolute": absolute}
 
 
 @dataclass(frozen=True, slots=True)
-class GroupMoments:
-    """The moments. A value: folding and adding give a new one.
+class GroupMoments(ByCell):
+    """The moments.
 
     Attributes:
         shape: Whose moments.
@@ -71,8 +66,9 @@ class GroupMoments:
     Example:
         >>> moments = GroupMoments.empty(MomentsShape(2, 4, Shape(2, 1)))
         >>> rows = np.array([[1.0, 1.0, 1.0], [0.5, 2.0, 1.0], [3.0, 5.0, 4.0]])  # 1, x, y
-        >>> moments = moments.fold(arm=[0, 1, 1], rows=rows, group=[0, 3, 2])
-        >>> moments.n, moments.raw()[1, 3].round(9).tolist()
+        >>> moments = moments.fold(arm=[0, 1, 1], columns=rows, group=[0, 3, 2])
+        >>> F = moments.frame.F
+        >>> moments.n, (F.T @ moments.moments[1, 3] @ F).round(9).tolist()
         (3, [[1.0, 2.0, 5.0], [2.0, 4.0, 10.0], [5.0, 10.0, 25.0]])
     """
 
@@ -86,11 +82,7 @@ class GroupMoments:
     @classmethod
     def empty(cls, shape: MomentsShape) -> Self:
         """The moments of no records."""
-        K = shape.row.columns
-        squared = np.zeros((shape.arms, shape.groups, K, K)) if shape.weighted else None
-        moments, absolute = np.zeros((shape.arms, shape.groups, K, K)), np.zeros((shape.arms, shape.row.outcomes))
-        frame = Frame(np.eye(K, order="F"), 0)
-        return cls(shape, frame, np.zeros((shape.arms, shape.groups)), moments, squared, absolute)
+        return cls(shape, frame=Frame(np.eye(shape.columns, order="F"), 0), **cls._zeros(shape))
 
     def emptied(self) -> Self:
         """The moments of no records, in this frame: for another worker to fold into."""
@@ -101,35 +93,11 @@ class GroupMoments:
         """The number of records."""
         return int(self.records.sum())
 
-    def fold(
-        self,
-        arm: ArrayLike,
-        rows: ArrayLike,
-        group: ArrayLike | None = None,
-        weight: ArrayLike | None = None,
-        *,
-        compiled: bool = False,
-    ) -> Self:
-        """Take records in.
-
-        Args:
-            arm: Each record's arm.
-            rows: K by n; column i is record i's z = [1, x, y].
-            group: Each record's group; all in one if there are no units.
-            weight: Observation weights, positive.
-            compiled: Whether compiled loops are to serve: loading them pays for many records.
-        """
-        shape, folded = self.shape, self
-        size = shape.row.columns, shape.groups
-        for dealt in deal(arm, rows, group, weight, size=size, weighted=shape.weighted, step=STEP):
-            folded = folded.fold_pieces([dealt], compiled=compiled)
-        return folded
-
-    def fold_pieces(self, pieces: Iterable[Dealt], *, compiled: bool) -> Self:
+    def fold_pieces(self, pieces: Iterable[Piece], *, compiled: bool) -> Self:
         """Take records in that come in pieces, of which the first makes the frame if there is none yet."""
         folded = self
         for piece in pieces:
-            rows, there = Block(piece.columns, piece.weight), folded
+            rows, there = Block(piece.y, piece.weight), folded
             if not folded.frame.n:
                 there = replace(folded, frame=Frame.first(rows, self.shape.row))
             made = there.emptied()
@@ -144,10 +112,10 @@ class GroupMoments:
             folded = there._plus(made)
         return folded
 
-    def _write(self, piece: Dealt, compiled: bool) -> None:
+    def _write(self, piece: Piece, compiled: bool) -> None:
         """Add a piece's records to these moments, in place."""
         arms, groups, row, _ = self.shape
-        cell, rows, weight = piece
+        cell, rows, _, weight = piece
 
         def by_cell(values: Floats | None) -> Floats:
             sums = np.bincount(cell, values, arms * groups).reshape(arms, groups)
@@ -185,13 +153,7 @@ class GroupMoments:
 
     def _plus(self, other: Self) -> Self:
         """Both, which are in one frame."""
-        added = replace(
-            self,
-            records=self.records + other.records,
-            moments=self.moments + other.moments,
-            squared=None if self.squared is None or other.squared is None else self.squared + other.squared,
-            absolute=self.absolute + other.absolute,
-        )
+        added = replace(self, **self._summed(other))
         return added.reframed() if added.n >= 2 * added.frame.n else added
 
     def _whole(self) -> Floats:
@@ -209,43 +171,16 @@ class GroupMoments:
         R = factor_of(self._whole()) @ self.frame.F
         return self.rebase(Frame.of(R, self.shape.row, self.n))
 
-    def of_arms(self, places: Sequence[int]) -> Self:
-        """The moments of the arms at these places; an arm without records where a place is -1."""
-        return replace(
-            self,
-            shape=self.shape._replace(arms=len(places)),
-            records=taken(self.records, places),
-            moments=taken(self.moments, places),
-            squared=None if self.squared is None else taken(self.squared, places),
-            absolute=taken(self.absolute, places),
-        )
-
-    def raw(self) -> Floats:
-        """Σ w z z' of the rows as they came, with the digits that are left."""
-        raw: Floats = self.frame.F.T @ self.moments @ self.frame.F
-        return raw
-
-    def state(self) -> GroupMomentsState:
-        """What is exchanged."""
-        squared = None if self.squared is None else Array.of(self.squared)
-        arrays = Array.of(self.records), Array.of(self.moments), squared, Array.of(self.absolute)
-        return GroupMomentsState(self.frame.n, Array.of(self.frame.F), *arrays)
+    def state(self) -> list[Any]:
+        """What is exchanged between workers, encrypted."""
+        return [self.frame.n, Array.of(self.frame.F), *ByCell.state(self)]
 
     @classmethod
     def restore(cls, state: Any, shape: MomentsShape) -> Self:
         """The moments from their state."""
-        kept = decode_part(state, GroupMomentsState)
-        arms, groups, row, weighted = shape
-        K = row.columns
-        if (kept.squared is None) == weighted:
-            raise StateError("the state does not fit its plan: it has other moments.")
-        frame = Frame.restore(kept.frame, kept.frame_n, row)
-        records = kept.records.read(arms, groups)
-        if np.any(records < 0) or np.any(records != np.floor(records)):
-            raise StateError("the state is damaged: its counts do not fit.")
-        squared = None if kept.squared is None else kept.squared.read(arms, groups, K, K)
-        absolute = kept.absolute.read(arms, row.outcomes)
-        return cls(shape, frame, records, kept.moments.read(arms, groups, K, K), squared, absolute)
+        n, F, *kept = decode_part(state, tuple[int, Array, Array, Array, Array | None, Array])
+        arrays = cls._read(kept, shape, "moments")
+        return cls(shape, frame=Frame.restore(F, n, shape.row), **arrays)
 
     def __repr__(self) -> str:
         arms, groups, row, _ = self.shape

@@ -7,7 +7,6 @@ quantiles are told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -18,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from foldaway.errors import StateError
 from foldaway.keeping.state import Array, WholeNumbers, decode_part
 from foldaway.numerics.block import Floats
-from foldaway.tallies.cells import taken
+from foldaway.tallies.cells import ByArm, Sizes
 
 MOST_GROUPS = 32
 """Groups of a histogram; a plan's further ones are joined to these. Intervals are 3 % wider than with 128, and what is
@@ -34,9 +33,9 @@ class HistogramShape(NamedTuple):
     weighted: bool = False
 
     @property
-    def squared(self) -> bool:
-        """Whether there are squares of weights: groups give an error without them."""
-        return self.weighted and self.groups == 1
+    def sizes(self) -> Sizes:
+        """The arrays that there are: no squares of weights with groups, which give an error without them."""
+        return {"counts": self[:3], "squares": (self.arms, self.bins) if self.weighted and self.groups == 1 else None}
 
 
 class HistogramState(msgspec.Struct, array_like=True):
@@ -48,8 +47,8 @@ class HistogramState(msgspec.Struct, array_like=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Histogram:
-    """A histogram. A value: folding and adding give a new one.
+class Histogram(ByArm):
+    """A histogram.
 
     Attributes:
         shape: What it is of.
@@ -65,12 +64,6 @@ class Histogram:
     shape: HistogramShape
     counts: Floats
     squares: Floats | None
-
-    @classmethod
-    def empty(cls, shape: HistogramShape) -> Self:
-        """The histogram of no records."""
-        squares = np.zeros((shape.arms, shape.bins)) if shape.squared else None
-        return cls(shape, np.zeros(shape[:3]), squares)
 
     def fold(
         self,
@@ -107,14 +100,7 @@ class Histogram:
 
     def __add__(self, other: Self) -> Self:
         """The histogram of both sets of records."""
-        squares = None if self.squares is None or other.squares is None else self.squares + other.squares
-        return replace(self, counts=self.counts + other.counts, squares=squares)
-
-    def of_arms(self, places: Sequence[int]) -> Self:
-        """The histogram of the arms at these places; an arm without records where a place is -1."""
-        shape = self.shape._replace(arms=len(places))
-        squares = None if self.squares is None else taken(self.squares, places)
-        return replace(self, shape=shape, counts=taken(self.counts, places), squares=squares)
+        return replace(self, **self._summed(other))
 
     @property
     def n(self) -> int:
@@ -124,7 +110,7 @@ class Histogram:
     @property
     def size(self) -> int:
         """How many numbers it is."""
-        return self.counts.size + (0 if self.squares is None else self.squares.size)
+        return sum(array.size for array in self.arrays().values())
 
     def state(self) -> HistogramState:
         """What is kept."""
@@ -137,7 +123,7 @@ class Histogram:
         """The histogram from its state."""
         kept = decode_part(state, HistogramState)
         counts = kept.weights if shape.weighted else kept.counts
-        if counts is None or (kept.squares is None) == shape.squared:
+        if counts is None or (kept.squares is None) != (shape.sizes["squares"] is None):
             raise StateError("the state does not fit its plan: it has other histograms.")
         squares = None if kept.squares is None else kept.squares.read(shape.arms, shape.bins)
         made = cls(shape, counts.read(*shape[:3]), squares)

@@ -42,8 +42,12 @@ class Predictor(NamedTuple):
         parts = (np.asarray(part, dtype="<f8") + 0.0 for part in (self.center, self.slopes))  # -0.0 is 0.0
         return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
 
-    def adjusted(self, x: Floats, y: Floats) -> Floats:
+    def adjusted(self, x: Floats, y: Floats, *, compiled: bool = False) -> Floats:
         """ỹ of records: covariates x (columns by n, without the intercept) and outcomes y (outcomes by n)."""
+        if compiled and self.reach is None:
+            from foldaway.numerics.kernels.sums import adjusted
+
+            return adjusted(x, y, self.center, self.slopes)
         predicted: Floats = self.slopes @ (x - self.center[:, None])
         if self.reach is not None:
             predicted = np.clip(predicted, self.reach[:, :1], self.reach[:, 1:])

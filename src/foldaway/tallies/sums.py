@@ -14,7 +14,7 @@ have in common.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -25,10 +25,7 @@ from foldaway.errors import EstimateError, StateError
 from foldaway.keeping.state import Array, decode_part
 from foldaway.numerics.block import Floats, Piece
 from foldaway.numerics.cell_sums import ABSOLUTE, CROSS, FIELDS, FIRST, MASS, RECORDS, SQUARE, TILDE, TOTAL, WEIGHT
-from foldaway.tallies.cells import cell_of, deal, taken
-
-# Records per step: their arrays stay in a core's cache.
-_STEP = 1 << 16
+from foldaway.tallies.cells import ByCell, Sizes, cell_of
 
 # First-order sums move to another level when the mean is this many standard deviations away from the present one …
 _FAR = 1024
@@ -37,6 +34,8 @@ _COARSE = 64
 
 # Of so many records the mean is taken for what sums are about.
 _HEAD = 1024
+
+_BY_GROUP = ("records", "present", "weight", "total")
 
 # Squares about a common mean serve an arm if its own spread is at least this share of them.
 _APART = 1e-3
@@ -72,6 +71,28 @@ class SumsShape(NamedTuple):
         """The number of columns v: the outcomes, then their ỹ."""
         return self.outcomes * (1 + self.adjusted)
 
+    @property
+    def sizes(self) -> Sizes:
+        """The arrays that there are."""
+        A, G, V, outcomes = self.arms, self.groups, self.columns, self.outcomes
+        return {
+            "level": (V,),
+            "records": (A, G),
+            "present": (A, G, outcomes) if self.missing else None,
+            "weight": (A, G, outcomes + 1 if self.missing else 1) if self.weighted else None,
+            "total": (A, G, V),
+            "mass": (A, outcomes),
+            "first": (A, V),
+            "square": (A, V),
+            "cross": (A, outcomes) if self.adjusted else None,
+            "absolute": (A, outcomes),
+            "joint": (A, len(self.pairs), 1 + self.adjusted, 1 + self.adjusted) if self.pairs else None,
+        }
+
+
+ARRAYS = tuple(SumsShape(1, 1, 1).sizes)
+"""The names of the arrays, in the order of the state."""
+
 
 def group_of(hashes: NDArray[np.uint64], groups: int) -> NDArray[np.int64]:
     """The group of each record, from the keyed hash of its unit: the lowest bits, so that groups merge by adding.
@@ -84,8 +105,8 @@ def group_of(hashes: NDArray[np.uint64], groups: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
-    """The sums. A value: folding and adding give a new one.
+class Sums(ByCell):
+    """The sums.
 
     Attributes:
         shape: What they are of.
@@ -104,7 +125,7 @@ class Sums:
 
     Example:
         >>> sums = Sums.empty(SumsShape(arms=2, outcomes=1, groups=4))
-        >>> sums = sums.fold(arm=[0, 1, 1], values=[[2.0, 3.0, 5.0]], group=[0, 3, 3])
+        >>> sums = sums.fold(arm=[0, 1, 1], columns=[[2.0, 3.0, 5.0]], group=[0, 3, 3])
         >>> sums.n, sums.counts(0)[1]
         (3, array([0., 0., 0., 2.]))
         >>> sums.totals(0)[1], sums.square[1]
@@ -125,15 +146,6 @@ class Sums:
     cross: Floats | None
     absolute: Floats
     joint: Floats | None = None
-
-    @classmethod
-    def empty(cls, shape: SumsShape) -> Self:
-        """The sums of no records."""
-        if shape.groups < 1 or shape.groups & (shape.groups - 1):
-            raise ValueError("the number of groups must be a power of two.")
-        sizes = _sizes(shape)
-        arrays: dict[str, Any] = {name: None if size is None else np.zeros(size) for name, size in sizes.items()}
-        return cls(shape, **arrays)
 
     @property
     def n(self) -> int:
@@ -162,31 +174,6 @@ class Sums:
         """Σ w v by arm and group, about no level: what a reader may want, with the digits that are left."""
         totals: Floats = self.total[..., column] + self.weights(column % self.shape.outcomes) * self.level[column]
         return totals
-
-    def fold(
-        self,
-        arm: ArrayLike,
-        values: ArrayLike,
-        group: ArrayLike | None = None,
-        weight: ArrayLike | None = None,
-        *,
-        compiled: bool = False,
-    ) -> Self:
-        """Take records in.
-
-        Args:
-            arm: Each record's arm.
-            values: The columns v, each a row: outcomes, then their ỹ. NaN where an outcome is missing.
-            group: Each record's group; all in one if there are no units.
-            weight: Observation weights, positive.
-            compiled: Whether compiled loops are to serve: loading them pays for many records.
-        """
-        shape, folded = self.shape, self
-        size = shape.columns, shape.groups
-        for cell, v, w in deal(arm, values, group, weight, size=size, weighted=shape.weighted, step=_STEP):
-            tilde = v[shape.outcomes :] if shape.adjusted else None
-            folded = folded.fold_pieces([Piece(cell, v[: shape.outcomes], tilde, w)], compiled=compiled)
-        return folded
 
     def fold_pieces(self, pieces: Iterable[Piece], *, compiled: bool) -> Self:
         """Take records in that come in pieces; these are gone through a second time if the first was not enough."""
@@ -230,7 +217,7 @@ class Sums:
             np.maximum(square, 0),
             cross,
             arms[..., ABSOLUTE].copy(),
-            _less(joint, _outer(shape, first, _ratio(first, mass))),
+            None if joint is None else joint - _outer(shape, first, _ratio(first, mass)),
         )
         return self + made if self.n else made.settled()
 
@@ -258,31 +245,23 @@ class Sums:
         """The sums of both sets of records."""
         if self.shape != other.shape:
             raise EstimateError("only sums of the same arms, outcomes and groups can be added; merge groups first.")
-        if not (self.n and other.n):
-            return self if self.n else other
-        ours, theirs = (self.n, *self.level), (other.n, *other.level)
+        n, more = self.n, other.n
+        if not (n and more):
+            return self if n else other
+        ours, theirs = (n, *self.level), (more, *other.level)
         one = self if ours >= theirs else self._about(other.level)
         two = other if theirs >= ours else other._about(self.level)
         Q, R = (_wide(each.mass, self.shape) for each in (one, two))
         apart = _ratio(one.first, Q) - _ratio(two.first, R)
         both = _ratio(Q * R, Q + R)
-        cross = None
-        if one.cross is not None and two.cross is not None:
+        summed = one._summed(two)
+        summed["square"] += both * apart**2
+        if self.shape.adjusted:
             y, adjusted = np.split(apart, 2, axis=1)
-            cross = one.cross + two.cross + both[:, : self.shape.outcomes] * y * adjusted
-        return replace(
-            one,
-            records=one.records + two.records,
-            present=_plus(one.present, two.present),
-            weight=_plus(one.weight, two.weight),
-            total=one.total + two.total,
-            mass=one.mass + two.mass,
-            first=one.first + two.first,
-            square=one.square + two.square + both * apart**2,
-            cross=cross,
-            absolute=one.absolute + two.absolute,
-            joint=_plus(_plus(one.joint, two.joint), _outer(self.shape, both * apart, apart)),
-        ).settled()
+            summed["cross"] += both[:, : self.shape.outcomes] * y * adjusted
+        if self.shape.pairs:
+            summed["joint"] += _outer(self.shape, both * apart, apart)
+        return replace(one, **summed).settled()
 
     def _about(self, level: Floats) -> Self:
         """The same sums, the first-order ones about another level."""
@@ -320,69 +299,24 @@ class Sums:
         """
         if groups > self.shape.groups or groups < 1 or self.shape.groups % groups:
             raise ValueError("groups merge to a smaller power of two.")
-
-        def merged(cells: Floats) -> Floats:
-            added: Floats = cells.reshape(self.shape.arms, -1, groups, *cells.shape[2:]).sum(axis=1)
-            return added
-
-        return replace(
-            self,
-            shape=self.shape._replace(groups=groups),
-            records=merged(self.records),
-            present=None if self.present is None else merged(self.present),
-            weight=None if self.weight is None else merged(self.weight),
-            total=merged(self.total),
-        )
-
-    def of_arms(self, places: Sequence[int]) -> Self:
-        """The sums of the arms at these places; an arm without records where a place is -1.
-
-        Example:
-            >>> sums = Sums.empty(SumsShape(2, 1, groups=1)).fold([0, 1], [[1.0, 2.0]])
-            >>> sums.of_arms([1, -1]).totals(0)
-            array([[2.],
-                   [0.]])
-        """
-        by_arm = {name: taken(array, places) for name, array in self.arrays().items() if name != "level"}
-        return replace(self, shape=self.shape._replace(arms=len(places)), **by_arm)
+        cells = {
+            name: array.reshape(self.shape.arms, -1, groups, *array.shape[2:]).sum(axis=1)
+            for name, array in self.arrays().items()
+            if name in _BY_GROUP
+        }
+        return replace(self, shape=self.shape._replace(groups=groups), **cells)
 
     def unadjusted(self) -> Self:
         """The sums of the outcomes alone, which states with different coefficients have in common."""
         columns = np.s_[..., : self.shape.outcomes]
-        return replace(
-            self,
-            shape=self.shape._replace(adjusted=False),
-            level=self.level[columns],
-            total=self.total[columns],
-            first=self.first[columns],
-            square=self.square[columns],
-            cross=None,
-            joint=None if self.joint is None else self.joint[..., :1, :1],
-        )
-
-    def arrays(self) -> dict[str, Floats]:
-        """Every array of sums that there is, by name."""
-        return {name: getattr(self, name) for name, size in _sizes(self.shape).items() if size is not None}
-
-    def state(self) -> list[Array | None]:
-        """What is kept: each of the arrays, in their order; None for one that these sums do not have."""
-        arrays = self.arrays()
-        return [Array.of(arrays[name]) if name in arrays else None for name in _sizes(self.shape)]
+        plain = {name: getattr(self, name)[columns] for name in ("level", "total", "first", "square")}
+        joint = None if self.joint is None else self.joint[..., :1, :1]
+        return replace(self, shape=self.shape._replace(adjusted=False), **plain, cross=None, joint=joint)
 
     @classmethod
     def restore(cls, state: Any, shape: SumsShape) -> Self:
         """The sums from their state."""
-        kept, sizes = decode_part(state, list[Array | None]), _sizes(shape)
-        if [array is None for array in kept] != [size is None for size in sizes.values()]:
-            raise StateError("the state does not fit its plan: it has other sums.")
-        arrays: dict[str, Any] = {
-            name: None if array is None or size is None else array.read(*size)
-            for array, (name, size) in zip(kept, sizes.items(), strict=True)
-        }
-        sums = cls(shape, **arrays)
-        for counts in (sums.records, sums.present):
-            if counts is not None and (np.any(counts < 0) or np.any(counts != np.floor(counts))):
-                raise StateError("the state is damaged: its counts do not fit.")
+        sums = cls(shape, **cls._read(decode_part(state, list[Array | None]), shape, "sums"))
         if sums.present is not None and np.any(sums.present > sums.records[..., None]):
             raise StateError("the state is damaged: its counts do not fit.")
         if not shape.weighted and sums.mass.any():  # it is 0 in sums that devices have sent
@@ -397,28 +331,6 @@ class Sums:
         nouns = zip(("arm", "outcome", "group"), self.shape, strict=False)
         words = ", ".join(f"{count} {noun}{'s' * (count != 1)}" for noun, count in nouns)
         return f"Sums: n={self.n:_} | {words}"
-
-
-def _sizes(shape: SumsShape) -> dict[str, tuple[int, ...] | None]:
-    """The arrays that are kept, in the order of the state, and the size of each."""
-    A, G, V, outcomes = shape.arms, shape.groups, shape.columns, shape.outcomes
-    return {
-        "level": (V,),
-        "records": (A, G),
-        "present": (A, G, outcomes) if shape.missing else None,
-        "weight": (A, G, outcomes + 1 if shape.missing else 1) if shape.weighted else None,
-        "total": (A, G, V),
-        "mass": (A, outcomes),
-        "first": (A, V),
-        "square": (A, V),
-        "cross": (A, outcomes) if shape.adjusted else None,
-        "absolute": (A, outcomes),
-        "joint": (A, len(shape.pairs), 1 + shape.adjusted, 1 + shape.adjusted) if shape.pairs else None,
-    }
-
-
-ARRAYS = tuple(_sizes(SumsShape(1, 1, 1)))
-"""The names of the arrays, in the order of the state."""
 
 
 def _by_cell(shape: SumsShape, pieces: Iterable[Piece], center: Floats, compiled: bool) -> tuple[Floats, Floats | None]:
@@ -449,17 +361,14 @@ def _by_cell(shape: SumsShape, pieces: Iterable[Piece], center: Floats, compiled
 
 def _level(piece: Piece) -> Floats:
     """A number near the values of each column."""
-    columns = [v[:, :_HEAD] for v in (piece.y, piece.tilde) if v is not None]
-    head = np.concatenate(columns)
+    head = np.concatenate([v[:, :_HEAD] for v in (piece.y, piece.tilde) if v is not None])
     here = ~np.isnan(head)
     mean: Floats = head.sum(axis=1, where=here) / np.maximum(here.sum(axis=1), 1)
     return mean
 
 
-def _outer(shape: SumsShape, left: Floats, right: Floats) -> Floats | None:
-    """The products of each pair's columns, by arm and pair; None without pairs."""
-    if not shape.pairs:
-        return None
+def _outer(shape: SumsShape, left: Floats, right: Floats) -> Floats:
+    """The products of each pair's columns, by arm and pair."""
     one, two = (np.array([shape.block(pair[side]) for pair in shape.pairs]) for side in (0, 1))
     products: Floats = left[:, one][..., :, None] * right[:, two][..., None, :]
     return products
@@ -478,11 +387,3 @@ def _wide(by_outcome: Floats, shape: SumsShape) -> Floats:
 def _ratio(numerator: Floats, denominator: Floats) -> Floats:
     """The quotient, 0 where there is nothing."""
     return np.divide(numerator, denominator, out=np.zeros(np.shape(numerator)), where=denominator > 0)
-
-
-def _plus(one: Floats | None, two: Floats | None) -> Floats | None:
-    return None if one is None or two is None else one + two
-
-
-def _less(one: Floats | None, two: Floats | None) -> Floats | None:
-    return None if one is None or two is None else one - two

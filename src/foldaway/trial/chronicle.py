@@ -18,7 +18,7 @@ from foldaway.keeping.secret import Secret
 from foldaway.keeping.user_keys import user_signer
 from foldaway.plan import Plan
 from foldaway.records import Faults
-from foldaway.tallies import Holding, is_released
+from foldaway.tallies import Holding
 from foldaway.trial.key import TrialKey
 from foldaway.trial.units import census_of
 
@@ -81,7 +81,7 @@ class Chronicle:
     def final_effects(self, tallies: Holding, dropped: Faults) -> str | None:
         """The effects that are left when the trial is sealed, as JSON; none if too few stand behind them."""
         if self._plan.release is not None:
-            return read_effects(self._plan, tallies, dropped).to_json() if is_released(tallies) else None
+            return read_effects(self._plan, tallies, dropped).to_json() if tallies.released else None
         if may_tell(self._plan.privacy, census_of(self._plan, tallies), self._last_census, growth=0):
             return self._rounded(tallies, dropped)
         return None if self.told is None else self.told.effects or None
@@ -105,7 +105,7 @@ class Chronicle:
         It ties effects that were told to tallies that somebody has kept, and tells nothing to whoever lacks the key.
         """
         secret = key.found()
-        if secret is None or is_released(tallies):
+        if secret is None or tallies.released:
             return ""
         kept = fixed(self._plan, tallies)
         theirs = self._rounded(kept, dropped) == effects
@@ -117,7 +117,7 @@ class Chronicle:
         secret, final = key.found(), self.final_effects(tallies, dropped)
         if secret is not None:
             self.ledger = self.ledger.used(user_signer(), secret.mark().hex())
-        if not is_released(tallies):
+        if not tallies.released:
             self.audited(tallies, found)
         if final is not None:
             self._answered(final, tallies, dropped, key)

@@ -28,7 +28,7 @@ from foldaway.keeping.state import pack, unpack
 from foldaway.keeping.user_keys import FileKey
 from foldaway.plan import Plan
 from foldaway.records import Fault, Faults, check
-from foldaway.tallies import Grouped, Holding, empty_holding, is_released, restored_holding
+from foldaway.tallies import Grouped, Holding, empty_holding
 from foldaway.trial.chronicle import Chronicle
 from foldaway.trial.key import TrialKey
 from foldaway.trial.units import Seen, with_batch
@@ -214,7 +214,7 @@ class Trial:
     @property
     def released(self) -> bool:
         """Whether the effects were told with noise, and nothing exact is left."""
-        return is_released(self.tallies)
+        return self.tallies.released
 
     def report(self, *, positions: Positions | None = None, told: Effects | None = None) -> Report:
         """A page for people who are no statisticians: what was asked, found and kept, and whether to trust it.
@@ -278,7 +278,7 @@ class Trial:
                 f"{_differing(plan, made_under)}; load it with that one."
             )
         trial = cls(made_under, key=key)
-        trial.tallies = restored_holding(state.tallies, made_under)
+        trial.tallies = type(trial.tallies).restore(state.tallies, made_under)
         trial.dropped = Faults(state.dropped.items(), state.faults)
         trial.secret.restore(state.key_mark, sealed=state.sealed)
         trial.chronicle = Chronicle(made_under, trial.n)
