@@ -12,19 +12,19 @@ from msgspec.structs import replace
 
 from foldaway.effects import Effect, Effects
 from foldaway.effects.checks import Checks, assembled, left_out_notes, seen
-from foldaway.effects.effect import end, row_of, sentence, told
+from foldaway.effects.effect import end, row_of, told
 from foldaway.errors import EstimateError
 from foldaway.inference.anytime import Anytime
 from foldaway.inference.anytime_moments import anytime_of_moments
 from foldaway.inference.bootstrap import replicates_of, resampled, sum_variance
-from foldaway.inference.claim import Claim, claim_of
+from foldaway.inference.claim import claim_of
 from foldaway.inference.contrast import Answer, Contrast, Estimate, Question
 from foldaway.inference.estimators import computation, distribution, estimator
 from foldaway.inference.estimators.difference import MeanDifference
 from foldaway.inference.few_units import FewUnits, too_few_units
 from foldaway.inference.fit import ClusterScores
 from foldaway.inference.intervals import critical
-from foldaway.inference.levels import ONE_CARRIES, ROUNDING, TOO_SMALL, UNBOUNDED, Relative, share_of
+from foldaway.inference.levels import ONE_CARRIES, ROUNDING, TOO_SMALL, ArmEffect, Relative, arm_effect, share_of
 from foldaway.inference.rounding import INFLATION, STEPS, coarse_p_value, round_count, to_steps, two_digits
 from foldaway.inference.sample_ratio import SampleRatio, sample_ratio, sample_ratio_of_records
 from foldaway.inference.strata import sample_ratio_of_strata
@@ -200,51 +200,34 @@ def _resampled(asked: _Asked, point: Estimate) -> _Found:
 def _row(asked: _Asked, kind: str, found: _Found) -> Effect:
     """A row; numbers that do not exist become None here."""
     plan, outcome, name, question, rounded = asked
-    point, more = found.estimate, found.more
+    exact, more = found.estimate, found.more
     arms, claim = question.arms, claim_of(plan, outcome)
     counts = [round_count(arm.n) if rounded else arm.n for arm in arms]
     write = partial(row_of, plan, outcome, question.arm, (name, kind), counts)
-    known = {
-        "estimate": told(point.estimate),
-        "control_level": told(point.base),
-        "odds_ratio_why": _NO_ODDS if outcome.LEVEL == "share" else None,
-    }
-    if why := found.why or _no_error(question, point, plan.confidence):
-        if rounded:  # without an error there is nothing to round to
-            known |= {"estimate": None, "control_level": None}
-        reason = sentence(why)
-        return write(Anytime(None, None, None, why), reliable=False, why=reason, relative_why=reason, **known)
-    tested = claim.tested(point.estimate, point.std_error, point.df, plan.confidence)
-    reach = critical(claim.coverage(plan.confidence), point.df)
-    units = (_units(arms), _fewest_units(question)) if is_clustered(kind) else None
-    return write(
-        anytime_of_moments(question, point, units, plan.confidence, plan.anytime_n, claim, rounded=rounded),
-        **known,
-        std_error=point.std_error,
-        statistic=told(tested.statistic),
-        df=point.df,
-        p_value=tested.p_value,
-        p_against=tested.p_against,
-        ci_lower=tested.lower,
-        ci_upper=tested.upper,
-        **_told_share(_relative(point, reach), reach, claim, point.base, more),
-        **{name: value for name, value in more.items() if not name.startswith("relative")},
+    if why := found.why or _no_error(question, exact, plan.confidence):
+        # To others, without an error there is nothing to round to.
+        known = (None, None) if rounded else (told(exact.estimate), told(exact.base))
+        return write(Anytime(why=why), ArmEffect(*known, reliable=False, why=why, odds_ratio_why=_NO_ODDS))
+    reach = critical(claim.coverage(plan.confidence), exact.df)
+    point = arm_effect(
+        exact.estimate, exact.base, exact.std_error, exact.df, _relative(exact, reach), plan.confidence, claim
     )
-
-
-def _told_share(relative: Relative, reach: float, claim: Claim, base: float, more: Mapping[str, Any]) -> dict[str, Any]:
-    """The effect as a share of the control's level; by the replicates where there are any."""
-    if not relative.bounded:
-        return {"relative_why": sentence(UNBOUNDED)}
-    value, error = float(relative.estimate), float(relative.std_error)
-    share = {"relative": value, "relative_std_error": error}
-    ends = float(relative.lower), float(relative.upper)
-    if "replicates" in more:
-        share |= {name: found for name, found in more.items() if name.startswith("relative")}
-        error = share["relative_std_error"]
-        ends = value - reach * error, value + reach * error
-    lower, upper = claim.opened(*ends, of=base)
-    return share | {"relative_ci_lower": end(lower), "relative_ci_upper": end(upper)}
+    if point.relative is None:
+        more = {name: value for name, value in more.items() if not name.startswith("relative")}
+    elif "replicates" in more:  # by their spread
+        away = reach * more["relative_std_error"]
+        lower, upper = claim.opened(point.relative - away, point.relative + away, of=exact.base)
+        point = point._replace(relative_ci_lower=lower, relative_ci_upper=upper)
+    point = point._replace(
+        control_level=told(point.control_level),
+        statistic=told(point.statistic),
+        relative_ci_lower=end(point.relative_ci_lower),
+        relative_ci_upper=end(point.relative_ci_upper),
+        odds_ratio_why=_NO_ODDS,
+    )
+    units = (_units(arms), _fewest_units(question)) if is_clustered(kind) else None
+    anytime = anytime_of_moments(question, exact, units, plan.confidence, plan.anytime_n, claim, rounded=rounded)
+    return write(anytime, point, **more)
 
 
 def _too_few(plan: Plan, question: Question, kind: str, answer: Answer) -> str:

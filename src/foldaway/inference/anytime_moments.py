@@ -63,7 +63,7 @@ def anytime_of_moments(
     """
     seen = _outcome(question)
     if why := _waiting(seen, units):
-        return Anytime(None, None, None, why)
+        return Anytime(why=why)
     n, df = (sum(arm.n for arm in question.arms), math.inf) if units is None else (units[0], point.df)
     inflation = math.sqrt(max(_inflation(seen), 1.0))
     if rounded:
