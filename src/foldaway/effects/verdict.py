@@ -193,7 +193,10 @@ def _more(
     """
     if UNDECIDED not in said or row.estimate is None or not row.std_error or row.epsilon is not None:
         return None
-    distance = _distance(row)
+    # How far the estimate lies on the side that is to be shown.
+    sides = {"greater": row.estimate - row.threshold, "less": row.threshold - row.estimate}
+    sides["within"] = row.threshold - abs(row.estimate)
+    distance = sides.get(row.alternative, abs(row.estimate))
     if distance < _TELLING * row.std_error:
         return None
     ends = (row.anytime_ci_lower, row.anytime_ci_upper)
@@ -202,24 +205,9 @@ def _more(
         further = 2 * math.log(at_any_time / row.anytime_p_value) * row.std_error**2
         times = (reaches[0] ** 2 + further) / distance**2
     elif said[0] == UNDECIDED and row.df is not None and row.p_value and p:
-        sides = 2 if row.alternative == "two-sided" else 1
-        level = (1 - confidence) * row.p_value / p * 2 / sides
+        level = (1 - confidence) * row.p_value / p * 2 / (2 if row.alternative == "two-sided" else 1)
         times = (critical(1 - min(level, 1.0), row.df) * row.std_error / distance) ** 2
     else:
         return None
     more = (row.n or 0) * (times - 1)
     return int(two_digits(more)) if math.isfinite(more) and more >= 1 else None
-
-
-def _distance(row: Effect) -> float:
-    """How far the estimate lies on the side that is to be shown."""
-    estimate, threshold = row.estimate or 0.0, row.threshold
-    match row.alternative:
-        case "greater":
-            return estimate - threshold
-        case "less":
-            return threshold - estimate
-        case "within":
-            return threshold - abs(estimate)
-        case _:
-            return abs(estimate)
